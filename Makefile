@@ -1,0 +1,62 @@
+# The front door: `make` lists what there is to do.
+BIN := .venv/bin
+CODE := $(wildcard spark/lakehold dags tests)
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup setup-stack demo demo-live stack-up stack-down test test-fast lint types format bench lock clean
+
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)} \
+		/^[a-z-]+:.*## / {printf "  \033[36m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Start
+setup: ## Install what lakehold needs: Java, Maven, .venv and Spark's jars
+	@.ci/bootstrap spark
+
+setup-stack: ## ... and what the stack needs: PostgreSQL, Kafka, registry, Connect with Debezium
+	@.ci/bootstrap spark stack
+
+demo: setup ## Ingest recorded changes into a lake and show it
+	@$(BIN)/lakehold demo
+
+demo-live: setup-stack ## The same from a live database, through Debezium and Kafka
+	@$(BIN)/lakehold demo --live
+
+stack-up: setup-stack ## Start the stack on this machine
+	@$(BIN)/lakehold stack up
+
+stack-down: setup ## Stop the stack
+	@$(BIN)/lakehold stack down
+
+##@ Check
+test: setup-stack lint types ## Run every check and every test
+	@$(BIN)/pytest
+
+test-fast: setup ## Run the tests that need no stack
+	@$(BIN)/pytest -m "not stack"
+
+lint: setup ## Check style and layers
+	@$(BIN)/ruff format --check
+	@$(BIN)/ruff check
+	@$(BIN)/lint-imports
+
+types: setup ## Check types
+	@$(BIN)/mypy $(CODE)
+
+bench: setup ## Measure
+	@$(BIN)/python -m tests.benchmarks
+
+##@ Maintain
+format: setup ## Format the code and fix what can be fixed
+	@$(BIN)/ruff check --fix-only --quiet
+	@$(BIN)/ruff format
+
+lock: setup ## Resolve pyproject.toml into requirements.lock, keeping the versions that still fit
+	@$(BIN)/uv pip compile pyproject.toml --group airflow --group quality --group dev --python-version 3.11 \
+		--generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links \
+		--quiet --output-file requirements.lock
+
+clean: ## Remove caches and build output
+	@rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@find spark dags tests -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

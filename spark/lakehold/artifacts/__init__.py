@@ -1,0 +1,9 @@
+"""Jars and archives that pip cannot bring: exact versions by SHA-256, fetched once with Maven and cached."""
+
+from __future__ import annotations
+
+from lakehold.artifacts.cache import cache_root, directory, jars
+from lakehold.artifacts.maven import java_executable
+from lakehold.artifacts.sets import STACK, ArtifactSet, find_set, set_names
+
+__all__ = ["STACK", "ArtifactSet", "cache_root", "directory", "find_set", "jars", "java_executable", "set_names"]

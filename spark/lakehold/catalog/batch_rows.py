@@ -1,0 +1,130 @@
+"""Readers and batches as rows of `mz_catalog.mz_readers` and `mz_catalog.mz_batches`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+
+from pydantic import TypeAdapter
+from pyiceberg.catalog import Catalog
+
+from lakehold.catalog.batches import Batch, BatchStore, TableChange
+from lakehold.catalog.log_table import LogTable
+from lakehold.catalog.readers import Intent, Lease, ReaderError, ReaderState, TableProgress
+from lakehold.catalog.state_table import Row, StateTable
+from lakehold.ingest import offsets
+from lakehold.times import now_ms
+
+READERS_TABLE = "mz_catalog.mz_readers"
+BATCHES_TABLE = "mz_catalog.mz_batches"
+
+_PROGRESS = TypeAdapter(Mapping[str, TableProgress])
+_CHANGES = TypeAdapter(Mapping[str, TableChange])
+_ERROR = TypeAdapter(ReaderError)
+
+
+class PyIcebergBatches(BatchStore):
+    """The batch protocol in the lake behind `catalog`."""
+
+    def __init__(self, catalog: Catalog, clock: Callable[[], int] = now_ms) -> None:
+        super().__init__(clock)
+        self._readers = StateTable(catalog, READERS_TABLE)
+        self._batches = LogTable(catalog, BATCHES_TABLE)
+
+    def all_readers(self) -> tuple[ReaderState, ...]:
+        """The readers of all sources now."""
+        return tuple(map(reader_from_row, self._readers.rows()))
+
+    def _change(self, apply: Callable[[tuple[ReaderState, ...]], Iterable[ReaderState]]) -> tuple[ReaderState, ...]:
+        def on_rows(rows: tuple[Row, ...]) -> list[Row]:
+            return [reader_to_row(state) for state in apply(tuple(map(reader_from_row, rows)))]
+
+        return tuple(map(reader_from_row, self._readers.change(on_rows)))
+
+    def _append(self, batch: Batch) -> None:
+        self._batches.append(batch_to_row(batch))
+
+    def _appended(self) -> tuple[Batch, ...]:
+        return tuple(map(batch_from_row, self._batches.rows()))
+
+
+def reader_to_row(state: ReaderState) -> Row:
+    """The row of `state`; the inverse of `reader_from_row`."""
+    lease, intent = state.lease, state.intent
+    return {
+        "source": state.source,
+        "reader": state.reader,
+        "tables": _PROGRESS.dump_json(state.tables).decode(),
+        "position": offsets.to_json(state.position),
+        "topic_ids": json.dumps(dict(state.topic_ids), sort_keys=True),
+        "upper_ms": state.upper_ms,
+        "owner": lease.owner if lease else None,
+        "lease_since_ms": lease.since_ms if lease else None,
+        "lease_until_ms": lease.until_ms if lease else None,
+        "intent_timestamp_ms": intent.mz_timestamp if intent else None,
+        "intent_offsets": offsets.to_json(intent.end) if intent else None,
+        "intent_tables": json.dumps(dict(intent.parents), sort_keys=True) if intent else None,
+        "error": _ERROR.dump_json(state.error).decode() if state.error else None,
+        "updated_at_ms": state.updated_at_ms,
+    }
+
+
+def reader_from_row(row: Row) -> ReaderState:
+    """The reader that `row` keeps."""
+    source, reader = row["source"], row["reader"]
+    return ReaderState(
+        source=source,
+        reader=reader,
+        tables=_PROGRESS.validate_json(row["tables"]),
+        position=offsets.from_json(row["position"]),
+        topic_ids=json.loads(row["topic_ids"]),
+        upper_ms=row["upper_ms"],
+        lease=Lease(row["owner"], row["lease_since_ms"], row["lease_until_ms"]) if row["owner"] is not None else None,
+        intent=_intent(row) if row["intent_timestamp_ms"] is not None else None,
+        error=_ERROR.validate_json(row["error"]) if row["error"] is not None else None,
+        updated_at_ms=row["updated_at_ms"],
+    )
+
+
+def _intent(row: Row) -> Intent:
+    return Intent(
+        source=row["source"],
+        reader=row["reader"],
+        mz_timestamp=row["intent_timestamp_ms"],
+        end=offsets.from_json(row["intent_offsets"]),
+        parents=json.loads(row["intent_tables"]),
+    )
+
+
+def batch_to_row(batch: Batch) -> Row:
+    """The row of `batch`; the inverse of `batch_from_row`."""
+    return {
+        "source": batch.source,
+        "reader": batch.reader,
+        "mz_timestamp": batch.mz_timestamp,
+        "start_offsets": offsets.to_json(batch.start),
+        "end_offsets": offsets.to_json(batch.end),
+        "tables": _CHANGES.dump_json(batch.tables).decode(),
+        "records": batch.records,
+        "bytes": batch.bytes,
+        "started_at_ms": batch.started_at_ms,
+        "committed_at_ms": batch.committed_at_ms,
+        "owner": batch.owner,
+    }
+
+
+def batch_from_row(row: Row) -> Batch:
+    """The batch that `row` keeps."""
+    return Batch(
+        source=row["source"],
+        reader=row["reader"],
+        mz_timestamp=row["mz_timestamp"],
+        start=offsets.from_json(row["start_offsets"]),
+        end=offsets.from_json(row["end_offsets"]),
+        tables=_CHANGES.validate_json(row["tables"]),
+        records=row["records"],
+        bytes=row["bytes"],
+        started_at_ms=row["started_at_ms"],
+        committed_at_ms=row["committed_at_ms"],
+        owner=row["owner"],
+    )

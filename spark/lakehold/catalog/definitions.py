@@ -1,0 +1,100 @@
+"""All definitions at one moment, and the seam through which they change."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from lakehold.definitions import Connection, Definition, Source, Table
+from lakehold.errors import DefinitionError
+
+D = TypeVar("D", Connection, Source, Table)
+
+
+@dataclass(frozen=True)
+class Entry(Generic[D]):
+    """A definition with its identity: `object_id` is never used again, `sql` is the statement as written."""
+
+    object_id: str
+    definition: D
+    sql: str
+    created_at_ms: int
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """Everything declared in a lake at one moment; tables by full name. Values only: changing means making another."""
+
+    connections: Mapping[str, Entry[Connection]] = field(default_factory=dict)
+    sources: Mapping[str, Entry[Source]] = field(default_factory=dict)
+    tables: Mapping[str, Entry[Table]] = field(default_factory=dict)
+
+    def connection(self, name: str) -> Connection:
+        """The connection called `name`."""
+        return _found(self.connections, name, "connection").definition
+
+    def source(self, name: str) -> Source:
+        """The source called `name`."""
+        return _found(self.sources, name, "source").definition
+
+    def table(self, full_name: str) -> Entry[Table]:
+        """The table called `namespace.name`."""
+        return _found(self.tables, full_name, "table")
+
+    def tables_of(self, source: str) -> tuple[Entry[Table], ...]:
+        """The tables fed by `source`, in order of creation."""
+        entries = (e for e in self.tables.values() if e.definition.source == source)
+        return tuple(sorted(entries, key=lambda e: (e.created_at_ms, e.definition.full_name)))
+
+    def users_of_connection(self, name: str) -> tuple[str, ...]:
+        """Names of the sources that read through the connection `name`."""
+        sources = (e.definition for e in self.sources.values())
+        return tuple(sorted(s.name for s in sources if name in (s.connection, s.format.registry)))
+
+    def with_entry(self, entry: Entry[Connection] | Entry[Source] | Entry[Table]) -> Definitions:
+        """These definitions and `entry`, which replaces one of its kind and name."""
+        match entry.definition:
+            case Connection(name=name):
+                return replace(self, connections={**self.connections, name: entry})
+            case Source(name=name):
+                return replace(self, sources={**self.sources, name: entry})
+            case Table(full_name=name):
+                return replace(self, tables={**self.tables, name: entry})
+
+    def without(self, definition: Definition) -> Definitions:
+        """These definitions less one."""
+        match definition:
+            case Connection(name=name):
+                return replace(self, connections={n: e for n, e in self.connections.items() if n != name})
+            case Source(name=name):
+                return replace(self, sources={n: e for n, e in self.sources.items() if n != name})
+            case Table(full_name=name):
+                return replace(self, tables={n: e for n, e in self.tables.items() if n != name})
+
+
+def _found(entries: Mapping[str, Entry[D]], name: str, kind: str) -> Entry[D]:
+    if name in entries:
+        return entries[name]
+    known = ", ".join(f'"{n}"' for n in sorted(entries)) or "none"
+    raise DefinitionError(f'{kind} "{name}" does not exist', code=f"{kind}-missing", detail=f"Known: {known}.")
+
+
+class DefinitionReader(ABC):
+    """Reads definitions; what plans are made from."""
+
+    @abstractmethod
+    def definitions(self) -> Definitions:
+        """All definitions now."""
+
+
+class DefinitionStore(DefinitionReader):
+    """Reads and changes definitions."""
+
+    @abstractmethod
+    def change(self, apply: Callable[[Definitions], Definitions]) -> Definitions:
+        """Replace the definitions by `apply(current)` in one commit and return them.
+
+        `apply` runs again on the newest definitions when another writer came between; it raises to refuse.
+        """

@@ -1,0 +1,80 @@
+"""Keeping a small table small: old snapshots go with a commit now and then, and their files with them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+
+logger = logging.getLogger(__name__)
+
+SNAPSHOTS_KEPT = 15
+"""Newest snapshots that stay, with their files: what a slow reader may still be reading."""
+
+SNAPSHOTS_MOST = 30
+"""Snapshots at which the next commit expires: each snapshot makes every commit slower, each expiry takes reads."""
+
+
+def due(metadata: TableMetadata) -> tuple[Snapshot, ...]:
+    """The snapshots that the next commit should expire, oldest first; mostly none.
+
+    None either while anyone keeps a snapshot of the table by a tag or a branch: which files can go is told from an
+    unbroken line of snapshots.
+    """
+    if len(metadata.snapshots) < SNAPSHOTS_MOST or len(metadata.refs) > 1:
+        return ()
+    return tuple(_by_age(metadata.snapshots)[:-SNAPSHOTS_KEPT])
+
+
+def delete_unreachable(io: FileIO, before: TableMetadata, after: TableMetadata) -> None:
+    """Delete the files that a commit cut off: old metadata, and what only expired snapshots refer to.
+
+    What cannot be deleted stays behind and is logged: the commit stands whatever happens here.
+
+    Args:
+        io: The table's files.
+        before: The metadata that the commit was made from.
+        after: The metadata that the commit made.
+    """
+    paths = {log.metadata_file for log in before.metadata_log} - {log.metadata_file for log in after.metadata_log}
+    remaining = _by_age(after.snapshots)
+    expired = [s for s in _by_age(before.snapshots) if after.snapshot_by_id(s.snapshot_id) is None]
+    try:
+        paths |= _reachable_only_from(io, expired, oldest_kept=remaining[0]) if expired else set()
+    except OSError:
+        logger.warning("left the files of expired snapshots in %s behind", after.location, exc_info=True)
+    delete(io, sorted(paths))
+
+
+def delete(io: FileIO, paths: Iterable[str]) -> None:
+    """Delete files that nothing refers to; one that stays behind is logged."""
+    for path in paths:
+        try:
+            io.delete(path)
+        except OSError:
+            logger.warning("left the file %s behind", path, exc_info=True)
+
+
+def _reachable_only_from(io: FileIO, expired: Sequence[Snapshot], oldest_kept: Snapshot) -> set[str]:
+    """The files of a line of snapshots that its successor does not use: a file once removed never comes back."""
+    kept = {manifest.manifest_path for manifest in oldest_kept.manifests(io)}
+    paths: set[str] = set()
+    for snapshot in expired:
+        manifests = snapshot.manifests(io)
+        paths |= {snapshot.manifest_list} | {m.manifest_path for m in manifests if m.manifest_path not in kept}
+        own = (m for m in manifests if m.added_snapshot_id == snapshot.snapshot_id and m.deleted_files_count)
+        paths |= {path for manifest in own for path in _removed_files(io, manifest)}
+    return paths
+
+
+def _removed_files(io: FileIO, manifest: ManifestFile) -> set[str]:
+    entries = manifest.fetch_manifest_entry(io, discard_deleted=False)
+    return {entry.data_file.file_path for entry in entries if entry.status == ManifestEntryStatus.DELETED}
+
+
+def _by_age(snapshots: Iterable[Snapshot]) -> list[Snapshot]:
+    return sorted(snapshots, key=lambda snapshot: snapshot.sequence_number or 0)

@@ -1,0 +1,68 @@
+"""One lake, two clients: the properties with which PyIceberg and Spark open the same catalog.
+
+Both must agree on the catalog's name (a column of its database), the database and the warehouse URI, so both are made
+here from the same settings. Commits of either are a conditional update of one row, so they may write side by side.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import make_url
+from sqlalchemy.engine import URL
+
+from lakehold.settings import Settings
+
+BUSY_TIMEOUT_MS = 30_000
+"""How long a commit waits for another's write to the SQLite file before it fails."""
+
+
+def is_rest(catalog_uri: str) -> bool:
+    """Whether `catalog_uri` is an Iceberg REST endpoint rather than a database."""
+    return catalog_uri.startswith(("http://", "https://"))
+
+
+def is_sqlite(catalog_uri: str) -> bool:
+    """Whether `catalog_uri` is an SQLite file."""
+    return not is_rest(catalog_uri) and make_url(catalog_uri).get_backend_name() == "sqlite"
+
+
+def pyiceberg_properties(settings: Settings) -> dict[str, str]:
+    """The properties of PyIceberg's catalog."""
+    uri = settings.catalog_uri
+    if is_rest(uri):
+        return {"type": "rest", "uri": uri, "warehouse": settings.warehouse}
+    url = make_url(uri)
+    if is_sqlite(uri):
+        url = url.update_query_dict({"timeout": str(BUSY_TIMEOUT_MS // 1000)})
+    return {
+        "type": "sql",
+        "uri": url.render_as_string(hide_password=False),
+        "warehouse": settings.warehouse,
+        "schema_version": "v1",
+    }
+
+
+def spark_catalog_conf(settings: Settings) -> dict[str, str]:
+    """The `spark.sql.catalog.<name>.*` settings of the same catalog.
+
+    `cache-enabled=false`, because a cached table hides what another process committed.
+    """
+    uri = settings.catalog_uri
+    properties = {"warehouse": settings.warehouse, "cache-enabled": "false"}
+    if is_rest(uri):
+        properties |= {"type": "rest", "uri": uri}
+    else:
+        properties |= {"type": "jdbc", "jdbc.schema-version": "V1", **_jdbc(make_url(uri))}
+    prefix = f"spark.sql.catalog.{settings.catalog_name}"
+    return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {f"{prefix}.{k}": v for k, v in properties.items()}
+
+
+def _jdbc(url: URL) -> dict[str, str]:
+    if url.get_backend_name() == "sqlite":
+        return {"uri": f"jdbc:sqlite:{url.database}?journal_mode=WAL&busy_timeout={BUSY_TIMEOUT_MS}"}
+    port = f":{url.port}" if url.port else ""
+    properties = {"uri": f"jdbc:{url.get_backend_name()}://{url.host or 'localhost'}{port}/{url.database or ''}"}
+    if url.username:
+        properties["jdbc.user"] = url.username
+    if url.password:
+        properties["jdbc.password"] = str(url.password)
+    return properties

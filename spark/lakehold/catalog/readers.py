@@ -1,0 +1,284 @@
+"""Where the readers of a source stand, and which changes of that are allowed: values and decisions, without a store.
+
+A *reader* is one position over a source's topics: `main` for the tables that are read together, or a table's full name
+while that table is backfilled or stopped. All readers of a source share one lease. Every decision takes the readers of
+one source and returns what they become, or raises; the store makes the result a compare-and-set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from lakehold.errors import DefinitionError, LeaseLost, SourceBusy
+from lakehold.ingest.offsets import Offsets
+from lakehold.times import iso
+
+MAIN_READER = "main"
+
+
+@dataclass(frozen=True)
+class TableProgress:
+    """How far one table is.
+
+    `since_ms` is its read frontier (epoch milliseconds), None until its first snapshot is complete. `open_errors`
+    counts the keys that are in error.
+    """
+
+    since_ms: int | None = None
+    open_errors: int = 0
+
+
+@dataclass(frozen=True)
+class ReaderError:
+    """What stopped a reader, as the error that a person sees."""
+
+    code: str
+    message: str
+    detail: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Who owns a source from `since_ms` to `until_ms` (exclusive), epoch milliseconds."""
+
+    owner: str
+    since_ms: int
+    until_ms: int
+
+
+@dataclass(frozen=True)
+class Intent:
+    """A batch begun and not yet committed: everything that running it again needs.
+
+    It reads from the reader's position to `end` (exclusive) under `mz_timestamp`. `parents` are the tables it feeds and
+    the snapshot that each had then (None: none).
+    """
+
+    source: str
+    reader: str
+    mz_timestamp: int
+    end: Offsets
+    parents: Mapping[str, int | None]
+
+
+@dataclass(frozen=True)
+class ReaderState:
+    """One reader: a row of `mz_catalog.mz_readers`.
+
+    `position` is the next offset to read of each partition; `topic_ids` the identity that the broker gave each topic;
+    `upper_ms` the last committed `mz_timestamp` + 1, None before the first; `error` what stopped it.
+    """
+
+    source: str
+    reader: str
+    tables: Mapping[str, TableProgress] = field(default_factory=dict)
+    position: Offsets = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    upper_ms: int | None = None
+    lease: Lease | None = None
+    intent: Intent | None = None
+    error: ReaderError | None = None
+    updated_at_ms: int = 0
+
+
+Readers = Mapping[str, ReaderState]
+"""All readers of one source by name."""
+
+
+def last_timestamp(readers: Readers) -> int | None:
+    """The greatest timestamp that any reader of the source committed or began; the next one must be later."""
+    committed = [r.upper_ms - 1 for r in readers.values() if r.upper_ms is not None]
+    begun = [r.intent.mz_timestamp for r in readers.values() if r.intent]
+    return max(committed + begun, default=None)
+
+
+def acquired(source: str, readers: Readers, owner: str, now_ms: int, until_ms: int) -> Readers:
+    """`owner` takes the source, or prolongs its own lease; a source without readers gets `main`.
+
+    Raises:
+        SourceBusy: Another's lease is live.
+    """
+    lease = _lease(readers)
+    if lease and lease.owner != owner and now_ms < lease.until_ms:
+        raise SourceBusy(
+            f'source "{source}" is being read by another process',
+            detail=f'"{lease.owner}" has it since {iso(lease.since_ms)} UTC, until {iso(lease.until_ms)} or later.',
+            hint="Wait until it has finished; if it is gone, the source is free when the lease runs out.",
+        )
+    since_ms = lease.since_ms if lease and lease.owner == owner else now_ms
+    held = readers or {MAIN_READER: ReaderState(source, MAIN_READER)}
+    return _leased(held, Lease(owner, since_ms, until_ms))
+
+
+def renewed(source: str, readers: Readers, owner: str, until_ms: int) -> Readers:
+    """`owner` prolongs its lease; one that ran out but was not taken over is still its own.
+
+    Raises:
+        LeaseLost: Another owns the source, or nobody does.
+    """
+    lease = require_owner(source, readers, owner)
+    return _leased(readers, replace(lease, until_ms=until_ms))
+
+
+def released(readers: Readers, owner: str) -> Readers:
+    """`owner` lets go of the source; a lease it no longer has stays as it is."""
+    lease = _lease(readers)
+    return _leased(readers, None) if lease and lease.owner == owner else readers
+
+
+def require_owner(source: str, readers: Readers, owner: str) -> Lease:
+    """The source's lease, which must be `owner`'s.
+
+    Raises:
+        LeaseLost: It is not.
+    """
+    lease = _lease(readers)
+    if lease and lease.owner == owner:
+        return lease
+    found = f'"{lease.owner}" took it over at {iso(lease.since_ms)} UTC' if lease else "Nobody has it now"
+    raise LeaseLost(
+        f'source "{source}" is no longer this process\'s to write',
+        detail=f'Expected the lease of "{owner}". {found}.',
+        hint="Nothing was committed twice. Run it again.",
+    )
+
+
+def begun(readers: Readers, intent: Intent, owner: str, now_ms: int) -> Readers:
+    """`intent` becomes the open batch of its reader; the same intent again changes nothing.
+
+    Raises:
+        LeaseLost: `owner` has no live lease.
+        ValueError: The reader has another open batch, or the timestamp is not later than every earlier one.
+    """
+    lease = require_owner(intent.source, readers, owner)
+    if now_ms >= lease.until_ms:
+        raise LeaseLost(
+            f'source "{intent.source}" is no longer this process\'s to write',
+            detail=f"The lease ran out at {iso(lease.until_ms)} UTC and was not renewed.",
+            hint="Run it again.",
+        )
+    state = _found(readers, intent.source, intent.reader)
+    if state.intent == intent:
+        return readers
+    if state.intent:
+        raise ValueError(f"batch {state.intent.mz_timestamp} of {intent.source}/{intent.reader} is not committed yet")
+    last = last_timestamp(readers)
+    if last is not None and intent.mz_timestamp <= last:
+        raise ValueError(f"timestamp {intent.mz_timestamp} is not later than {last}")
+    return {**readers, intent.reader: replace(state, intent=intent)}
+
+
+def is_committed(state: ReaderState, intent: Intent) -> bool:
+    """Whether `intent` is committed: an open intent can only end by its commit, so a later `upper_ms` says so."""
+    return state.intent != intent and state.upper_ms is not None and state.upper_ms > intent.mz_timestamp
+
+
+def committed(
+    readers: Readers,
+    intent: Intent,
+    owner: str,
+    tables: Mapping[str, TableProgress],
+    stopped: Mapping[str, ReaderError],
+) -> Readers:
+    """`intent` is done: the position moves to its end and `upper_ms` behind its timestamp.
+
+    `tables` is the progress of the reader's tables. A table in `stopped` did not take the batch: it leaves for a reader
+    of its own that stands where this one stood. A batch that is committed already changes nothing.
+
+    Raises:
+        LeaseLost: Another owns the source, or the batch is not this one.
+    """
+    state = _found(readers, intent.source, intent.reader)
+    if is_committed(state, intent):
+        return readers
+    require_owner(intent.source, readers, owner)
+    if state.intent != intent:
+        found = state.intent.mz_timestamp if state.intent else "none"
+        raise LeaseLost(
+            f'source "{intent.source}" is no longer this process\'s to write',
+            detail=f"Expected batch {intent.mz_timestamp} to be open, found {found}.",
+            hint="Nothing was committed twice. Run it again.",
+        )
+    left = {
+        name: replace(state, reader=name, tables={name: tables.get(name, state.tables[name])}, intent=None, error=error)
+        for name, error in stopped.items()
+    }
+    moved = replace(
+        state,
+        tables={name: progress for name, progress in tables.items() if name not in stopped},
+        position={**state.position, **intent.end},
+        upper_ms=intent.mz_timestamp + 1,
+        intent=None,
+        error=None,
+    )
+    if intent.reader in left:
+        return {**readers, **left}
+    return {**readers, intent.reader: moved, **left}
+
+
+def joined(readers: Readers, reader: str) -> Readers:
+    """The tables of `reader` join `main`, which stands at the same position.
+
+    Raises:
+        ValueError: The positions differ, or either has an open batch.
+    """
+    main, joining = readers[MAIN_READER], readers[reader]
+    if main.intent or joining.intent or dict(main.position) != dict(joining.position):
+        raise ValueError(f"{joining.source}/{reader} does not stand where main stands")
+    uppers = [r.upper_ms for r in (main, joining) if r.upper_ms is not None]
+    together = replace(main, tables={**main.tables, **joining.tables}, upper_ms=max(uppers, default=None))
+    return {**without(readers, reader), MAIN_READER: together}
+
+
+def split_off(readers: Readers, table: str, error: ReaderError | None) -> Readers:
+    """`table` leaves its reader for one of its own at the same position, stopped by `error`.
+
+    Raises:
+        ValueError: The reader it leaves has an open batch.
+    """
+    state = _reader_of(readers, table)
+    if state.reader == table:
+        return {**readers, table: replace(state, error=error)}
+    if state.intent:
+        raise ValueError(f"batch {state.intent.mz_timestamp} of {state.source}/{state.reader} is not committed yet")
+    own = replace(state, reader=table, tables={table: state.tables[table]}, error=error)
+    return {**dropped(readers, table), table: own}
+
+
+def dropped(readers: Readers, table: str) -> Readers:
+    """The readers without `table`; its own reader goes with it."""
+    state = _reader_of(readers, table)
+    if state.reader == table:
+        return without(readers, table)
+    rest = {name: progress for name, progress in state.tables.items() if name != table}
+    return {**readers, state.reader: replace(state, tables=rest)}
+
+
+def without(readers: Readers, reader: str) -> Readers:
+    """The readers less `reader`."""
+    return {name: state for name, state in readers.items() if name != reader}
+
+
+def _reader_of(readers: Readers, table: str) -> ReaderState:
+    return next(state for state in readers.values() if table in state.tables)
+
+
+def _lease(readers: Readers) -> Lease | None:
+    return next((state.lease for state in readers.values()), None)
+
+
+def _leased(readers: Readers, lease: Lease | None) -> Readers:
+    return {name: replace(state, lease=lease) for name, state in readers.items()}
+
+
+def _found(readers: Readers, source: str, reader: str) -> ReaderState:
+    if reader in readers:
+        return readers[reader]
+    raise DefinitionError(
+        f'source "{source}" has no reader "{reader}"',
+        code="reader-missing",
+        detail=f"Its readers are: {', '.join(sorted(readers)) or 'none'}.",
+        hint="The table may have been dropped meanwhile. Run it again.",
+    )

@@ -1,0 +1,98 @@
+"""Small tables held as one file of rows: the current state of something, changed as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import ManifestEntry
+from pyiceberg.table import Table
+
+from lakehold.catalog.compare_and_set import Rewrite, change, live_entries, read
+
+Row = Mapping[str, Any]
+"""A row of a system table: column name to value; a column added later may be missing."""
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    """What one snapshot holds. A snapshot never changes, so the last one seen need not be read again."""
+
+    snapshot_id: int | None
+    entries: tuple[ManifestEntry, ...]
+    rows: tuple[Row, ...]
+
+
+class StateTable:
+    """A table whose every change rewrites all of its rows in one commit.
+
+    Reading costs the same however many changes there were: the newest snapshot is one file.
+
+    Args:
+        catalog: The lake's catalog.
+        name: Full name of the table, which exists.
+    """
+
+    def __init__(self, catalog: Catalog, name: str) -> None:
+        self._catalog = catalog
+        self._name = name
+        self._seen = _Snapshot(None, (), ())
+
+    def rows(self) -> tuple[Row, ...]:
+        """All rows now, in the order in which they were written."""
+        return read(self._catalog, self._name, self._newest).rows
+
+    def change(self, apply: Callable[[tuple[Row, ...]], Iterable[Row]]) -> tuple[Row, ...]:
+        """Replace the rows by `apply(rows)` in one commit and return them; equal rows commit nothing.
+
+        `apply` runs again on the newest rows when another writer came between; it raises to refuse.
+
+        Raises:
+            CommitConflict: Others came first each time.
+        """
+        result: tuple[Row, ...] = ()
+
+        def plan(table: Table) -> Rewrite | None:
+            nonlocal result
+            before = self._newest(table)
+            data = to_arrow(table, apply(before.rows))
+            result = tuple(data.to_pylist())
+            return None if result == before.rows else Rewrite(rows=data, removed=before.entries)
+
+        written = change(self._catalog, self._name, plan)
+        if written:
+            self._seen = _Snapshot(written.snapshot.snapshot_id, written.added, result)
+        return result
+
+    def _newest(self, table: Table) -> _Snapshot:
+        snapshot = table.current_snapshot()
+        seen = self._seen
+        if snapshot is None or snapshot.snapshot_id != seen.snapshot_id:
+            entries = current_entries(table)
+            seen = _Snapshot(snapshot.snapshot_id if snapshot else None, entries, read_rows(table, entries))
+            self._seen = seen
+        return seen
+
+
+def current_entries(table: Table) -> tuple[ManifestEntry, ...]:
+    """The live data files of the current snapshot."""
+    snapshot = table.current_snapshot()
+    return live_entries(table, snapshot.manifests(table.io)) if snapshot else ()
+
+
+def read_rows(table: Table, entries: Iterable[ManifestEntry]) -> tuple[Row, ...]:
+    """The rows of the files of `entries`, file after file; columns by name, as system tables never rename one."""
+    rows: list[Row] = []
+    for entry in entries:
+        with table.io.new_input(entry.data_file.file_path).open() as file:
+            rows += pq.read_table(file).to_pylist()
+    return tuple(rows)
+
+
+def to_arrow(table: Table, rows: Iterable[Row]) -> pa.Table:
+    """`rows` as Arrow data in the table's schema; a column that a row lacks is null."""
+    return pa.Table.from_pylist(list(rows), schema=table.schema().as_arrow())

@@ -1,0 +1,165 @@
+"""The `lakehold` command: opens a lake, calls it, writes what it returns."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakehold.cli.output import Output, OutputFormat, error_lines, open_output
+from lakehold.cli.progress import open_progress
+from lakehold.errors import LakeholdError
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells use it (128 + SIGINT)."""
+
+app = typer.Typer(
+    name="lakehold",
+    help="Keeps Apache Iceberg tables equal to upstream databases, and lets people read exactly how they changed.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Warehouse = Annotated[
+    str | None,
+    typer.Option("--warehouse", "-w", metavar="PATH|URI", help="The lake; else LAKEHOLD_WAREHOUSE, lakehold.toml, ./lake."),
+]
+Format = Annotated[
+    OutputFormat | None, typer.Option("--format", help="Default: table on a terminal, json (one object a line) otherwise.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
+
+
+@app.command()
+def sql(  # noqa: D417 - the options explain themselves in --help
+    text: Annotated[str | None, typer.Argument(metavar="SQL", help="Statements, separated by semicolons.")] = None,
+    *,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the statements from a file ('-': stdin).")] = None,
+    output_format: Format = None,
+    warehouse: Warehouse = None,
+) -> None:
+    """Run SQL: define connections, sources and tables, or query with Spark.
+
+    \b
+    lakehold sql "SHOW TABLES"
+    lakehold sql -f shop.sql
+    lakehold sql "SELECT * FROM shop.orders LIMIT 10" --format csv
+    """
+    output = open_output(output_format, sys.stdout, sys.stderr)
+    with reported(output):
+        script = _script(text, file)
+        from lakehold.lake import connect
+
+        with connect(warehouse) as lake:
+            output.result(lake.sql(script))
+
+
+@app.command()
+def ingest(
+    source: Annotated[str, typer.Argument(help="Name of the source.")],
+    *,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with what arrives, until Ctrl-C.")] = False,
+    output_format: Format = None,
+    quiet: Quiet = False,
+    warehouse: Warehouse = None,
+) -> None:
+    """Merge what a source's topics hold into its tables; one line for each table a batch changed.
+
+    Exit code 1 when a table could not go on: its neighbours did, and the error says what to do.
+    """
+    output = open_output(output_format, sys.stdout, sys.stderr)
+    with reported(output):
+        from lakehold.cli.ingest import run_ingest
+        from lakehold.lake import connect
+
+        with connect(warehouse) as lake:
+            healthy = run_ingest(lake, source, output, open_progress(sys.stderr, quiet=quiet), follow=follow)
+        if not healthy:
+            raise typer.Exit(1)
+
+
+@app.command()
+def status(
+    *,
+    output_format: Format = None,
+    warehouse: Warehouse = None,
+) -> None:
+    """Show every table: how far it is readable, its rows, errors and what stopped it. Starts no Spark."""
+    output = open_output(output_format, sys.stdout, sys.stderr)
+    with reported(output):
+        from lakehold.lake import connect
+        from lakehold.status import status_of
+
+        with connect(warehouse) as lake:
+            output.result(status_of(lake))
+
+
+@app.command()
+def demo(
+    *,
+    live: Annotated[
+        bool, typer.Option("--live", help="On a real PostgreSQL, Debezium and Kafka on this machine, started for it.")
+    ] = False,
+    directory: Annotated[
+        Path | None, typer.Option("--directory", help="Where the demo's lake is made; by default a new temporary directory.")
+    ] = None,
+) -> None:
+    """Show a small shop's changes arriving in Iceberg tables."""
+    output = open_output(OutputFormat.TABLE, sys.stdout, sys.stderr)
+    with reported(output):
+        from lakehold.demo.show import run_demo
+
+        run_demo(output, live=live, directory=directory)
+
+
+def main() -> None:
+    """Entry point of the `lakehold` command."""
+    from lakehold.stack.cli import app as stack_app
+
+    logging.basicConfig(
+        level=os.environ.get("LAKEHOLD_LOG", "WARNING").upper(), format="%(levelname)s %(name)s: %(message)s"
+    )
+    app.add_typer(stack_app, name="stack")
+    try:
+        app(standalone_mode=False)
+    except typer.Exit as done:
+        sys.exit(done.exit_code)
+    except LakeholdError as error:
+        sys.stderr.write("".join(f"{line}\n" for line in error_lines(error)))
+        sys.exit(1)
+    except typer.Abort:
+        sys.exit(INTERRUPTED)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+@contextmanager
+def reported(output: Output) -> Iterator[None]:
+    """Errors of lakehold end the command with exit code 1 and no traceback."""
+    try:
+        yield
+    except LakeholdError as error:
+        output.error(error)
+        raise typer.Exit(1) from None
+
+
+def _script(text: str | None, file: Path | None) -> str:
+    if (text is None) == (file is None):
+        raise LakeholdError("expected SQL text or --file, one of them", code="usage", hint='lakehold sql "SHOW TABLES"')
+    if text is not None:
+        return text
+    if str(file) == "-":
+        return sys.stdin.read()
+    try:
+        return Path(str(file)).read_text(encoding="utf-8")
+    except OSError as error:
+        raise LakeholdError(f'file "{file}" cannot be read', code="usage", detail=f"{error.strerror}.") from error
+

@@ -1,0 +1,82 @@
+"""`lakehold ingest`: batches as rows, stopped tables as errors, Ctrl-C between batches."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+from lakehold.cli.output import Output
+from lakehold.errors import LakeholdError
+from lakehold.ingest.batch import BatchReport
+from lakehold.lake import Lake
+from lakehold.progress import Progress
+from lakehold.sql.result import Result
+from lakehold.times import iso
+
+COLUMNS = ("mz_timestamp", "at", "table", "messages", "inserted", "updated", "deleted", "repeated", "errors")
+_POLL_S = 1.0
+_MAX_PAUSE_S = 30.0
+
+
+def run_ingest(lake: Lake, source: str, output: Output, progress: Progress, *, follow: bool) -> bool:
+    """Ingest once, or until Ctrl-C; a batch that was begun is finished before leaving.
+
+    Returns:
+        Whether all tables are going on.
+    """
+    stop = _stop_on_signal()
+    stopped: dict[str, str] = {}
+    pause_s = _POLL_S
+    while not stop.is_set():
+        try:
+            with progress.task(f"ingesting {source}", unit="messages") as task:
+                batches = lake.batches_of(source)
+                for report in batches:
+                    task.advance(report.records, f"at {iso(report.timestamp_ms)}")
+                    _show(report, output, stopped)
+                    if stop.is_set():
+                        batches.close()
+                        break
+            pause_s = _POLL_S
+        except LakeholdError as error:
+            # Following outlives a broker that restarts and a neighbour that has the source for a while.
+            if not (follow and error.retryable):
+                raise
+            output.error(error)
+            pause_s = min(pause_s * 2, _MAX_PAUSE_S)
+        if not follow:
+            break
+        stop.wait(pause_s)
+    return not stopped
+
+
+def _show(report: BatchReport, output: Output, stopped: dict[str, str]) -> None:
+    """Write a batch's rows, and each stopped table's error once; `stopped` is what stands so far."""
+    rows = [
+        (report.timestamp_ms, iso(report.timestamp_ms), t.table, t.records, t.inserted, t.updated, t.deleted, t.repeated, t.errors)
+        for t in report.tables
+    ]
+    if rows:
+        output.result(Result(COLUMNS, rows))
+    if report.malformed:
+        output.notice(f"{report.malformed} malformed lines are in mz_catalog.mz_source_errors")
+    for name in (t.table for t in report.tables):
+        stopped.pop(name, None)
+    for name, error in report.stopped.items():
+        if stopped.get(name) != error.message:
+            output.error(error)
+        stopped[name] = error.message
+
+
+def _stop_on_signal() -> threading.Event:
+    """An event that Ctrl-C sets; a second one interrupts at once."""
+    stop = threading.Event()
+
+    def stopping(_signal: int, _frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    signal.signal(signal.SIGINT, stopping)
+    signal.signal(signal.SIGTERM, stopping)
+    return stop

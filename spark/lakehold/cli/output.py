@@ -1,0 +1,134 @@
+"""What a person or a program sees: data on stdout as a table, JSON lines or CSV; notices and errors on stderr."""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any, TextIO, assert_never
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from lakehold.cli.values import as_json, as_text
+from lakehold.errors import LakeholdError, StatementError
+from lakehold.sql.result import Result
+
+
+class OutputFormat(StrEnum):
+    """How rows are written."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+class Output(ABC):
+    """Where commands write; they never print. Notices and errors look the same in every format.
+
+    Args:
+        stdout: Takes data only.
+        stderr: Takes everything else.
+    """
+
+    def __init__(self, stdout: TextIO, stderr: TextIO) -> None:
+        self._stdout = stdout
+        self._stderr = stderr
+
+    def result(self, result: Result) -> None:
+        """Write the rows, then the notices."""
+        if result.columns:
+            self._write_rows(result.columns, result.rows)
+            self._stdout.flush()
+        for text in result.notices:
+            self.notice(text)
+
+    def notice(self, text: str) -> None:
+        """Tell the person something that is not data."""
+        self._stderr.write(f"notice: {text}\n")
+        self._stderr.flush()
+
+    def error(self, error: LakeholdError) -> None:
+        """Say what went wrong and what to do about it, see `error_lines`."""
+        self._stderr.write("".join(f"{line}\n" for line in error_lines(error)))
+        self._stderr.flush()
+
+    @abstractmethod
+    def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:
+        """Write rows to stdout."""
+
+
+def error_lines(error: LakeholdError) -> list[str]:
+    """`error:`, for a statement its line and a caret, then `detail:`, `hint:` and `code:` where there are any."""
+    if isinstance(error, StatementError):
+        lines = [f"error: line {error.line}: {error.message}", *(f"  {line}" for line in error.excerpt().split("\n"))]
+    else:
+        lines = [f"error: {error.message}"]
+    parts = (("detail", error.detail), ("hint", error.hint), ("code", error.code))
+    return [*lines, *(f"{label}: {text}" for label, text in parts if text)]
+
+
+class TableOutput(Output):
+    """A ruled table for people; numbers to the right, null in grey."""
+
+    def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:
+        table = Table(show_edge=False, header_style="bold")
+        for name in columns:
+            table.add_column(Text(name), overflow="fold")
+        for row in rows:
+            table.add_row(*(_cell(value) for value in row))
+        Console(file=self._stdout, highlight=False).print(table)
+
+
+def _cell(value: object) -> Text:
+    if value is None:
+        return Text("null", style="dim")
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    return Text(as_text(value), justify="right" if numeric else "left")
+
+
+class JsonOutput(Output):
+    """One JSON object a row; a name that comes twice is written twice, as the row has it."""
+
+    def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:
+        names = [json.dumps(name, ensure_ascii=False) for name in columns]
+        for row in rows:
+            pairs = (f"{n}: {_dumps(v)}" for n, v in zip(names, row, strict=True))
+            self._stdout.write(f"{{{', '.join(pairs)}}}\n")
+
+
+def _dumps(value: object) -> str:
+    return json.dumps(as_json(value), ensure_ascii=False, allow_nan=False)
+
+
+class CsvOutput(Output):
+    """Comma-separated with a header (RFC 4180, lines end in a newline); null is empty, an empty string is quoted."""
+
+    def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:
+        for row in (columns, *rows):
+            self._stdout.write(",".join("" if v is None else _csv_field(as_text(v)) for v in row) + "\n")
+
+
+_CSV_PLAIN = re.compile(r'[^,"\r\n]+')
+
+
+def _csv_field(text: str) -> str:
+    if _CSV_PLAIN.fullmatch(text):
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def open_output(wanted: OutputFormat | None, stdout: TextIO, stderr: TextIO) -> Output:
+    """The output for `wanted`; without it a table on a terminal and JSON for programs."""
+    match wanted or (OutputFormat.TABLE if stdout.isatty() else OutputFormat.JSON):
+        case OutputFormat.TABLE:
+            return TableOutput(stdout, stderr)
+        case OutputFormat.JSON:
+            return JsonOutput(stdout, stderr)
+        case OutputFormat.CSV:
+            return CsvOutput(stdout, stderr)
+        case other:
+            assert_never(other)

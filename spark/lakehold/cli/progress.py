@@ -1,0 +1,49 @@
+"""Which progress a command shows: bars on a terminal, log lines elsewhere, nothing when quiet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+import rich.progress
+from rich.console import Console
+
+from lakehold.progress import LogProgress, NoProgress, Progress, Task
+
+
+def open_progress(stderr: TextIO, *, quiet: bool = False) -> Progress:
+    """The progress for a command whose stderr is `stderr`."""
+    if quiet:
+        return NoProgress()
+    return RichProgress(Console(file=stderr)) if stderr.isatty() else LogProgress()
+
+
+class RichProgress:
+    """A bar a task, gone when the task ends; a spinner while the total is not known."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    @contextmanager
+    def task(self, what: str, *, unit: str, total: int | None = None) -> Iterator[Task]:
+        """Show a bar for the length of the `with` block."""
+        columns = (
+            rich.progress.SpinnerColumn(),
+            rich.progress.TextColumn("{task.description}", markup=False),
+            rich.progress.BarColumn(),
+            rich.progress.TextColumn(f"{{task.completed:,.0f}} {unit} {{task.fields[note]}}", markup=False),
+            rich.progress.TimeElapsedColumn(),
+        )
+        with rich.progress.Progress(*columns, console=self._console, transient=True) as bars:
+            yield _Bar(bars, bars.add_task(what, total=total, note=""))
+
+
+class _Bar:
+    def __init__(self, bars: rich.progress.Progress, task_id: rich.progress.TaskID) -> None:
+        self._bars = bars
+        self._task_id = task_id
+
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        """Move the bar."""
+        self._bars.update(self._task_id, advance=amount, note=note)

@@ -1,0 +1,163 @@
+"""Every error a person can meet, as one tree.
+
+    LakeholdError                    anything below; catch this to report and leave
+    ├── StatementError               the SQL text is wrong: position, line and caret
+    ├── DefinitionError              a connection, source or table is missing, taken or contradicts another
+    ├── SettingsError                the lake cannot be opened as configured
+    ├── EnvironmentMissing           a program, library or file this machine lacks
+    ├── UpstreamError                broker, registry or files: what they hold contradicts what was read before
+    │   └── UpstreamUnavailable      ... or they do not answer: the same call may work later
+    ├── TableStopped                 one table cannot go on; its neighbours do
+    ├── SourceBusy                   somebody else runs the source now
+    ├── LeaseLost                    this writer was taken for dead; what it holds must not be committed
+    └── CommitConflict               another writer moved the table first: read again and retry
+
+An error has three parts, after Materialize's style guide: a *message* (lowercase, no full stop, no internals), a *detail*
+(sentences: what was expected and what was found) and a *hint* (an action). `code` is stable and is what programs match.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class LakeholdError(Exception):
+    """The root of all errors of lakehold.
+
+    Args:
+        message: What happened, lowercase, without a full stop.
+        code: Stable kebab-case identifier; by default the class's own.
+        detail: What was expected and what was found, in sentences.
+        hint: What to do about it.
+    """
+
+    default_code: ClassVar[str] = "error"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, code: str | None = None, detail: str = "", hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or self.default_code
+        self.detail = detail
+        self.hint = hint
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        if self.detail:
+            lines.append(f"detail: {self.detail}")
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class StatementError(LakeholdError):
+    """A statement's text cannot be understood.
+
+    Args:
+        message: What was expected and found.
+        sql: The whole text handed in.
+        start: Zero-based offset of the first offending character in `sql`.
+        end_exclusive: Offset behind the last offending character.
+    """
+
+    default_code = "syntax"
+
+    def __init__(  # noqa: PLR0913 - the position belongs to the error, not to its text
+        self,
+        message: str,
+        *,
+        sql: str,
+        start: int,
+        end_exclusive: int,
+        code: str | None = None,
+        detail: str = "",
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, code=code, detail=detail, hint=hint)
+        self.sql = sql
+        self.start = max(0, min(start, len(sql)))
+        self.end_exclusive = max(self.start + 1, end_exclusive)
+
+    @property
+    def line(self) -> int:
+        """One-based line of the offending text."""
+        return self.sql.count("\n", 0, self.start) + 1
+
+    def excerpt(self) -> str:
+        """The offending line with carets under the offending text."""
+        line_start = self.sql.rfind("\n", 0, self.start) + 1
+        line_end = self.sql.find("\n", self.start)
+        text = self.sql[line_start : line_end if line_end >= 0 else len(self.sql)]
+        column = self.start - line_start
+        width = max(1, min(self.end_exclusive - self.start, len(text) - column))
+        return f"{text}\n{' ' * column}{'^' * width}"
+
+    def __str__(self) -> str:
+        first, *rest = super().__str__().split("\n")
+        return "\n".join([f"line {self.line}: {first}", self.excerpt(), *rest])
+
+
+class DefinitionError(LakeholdError):
+    """A definition is missing, exists already, is still needed, or contradicts another."""
+
+    default_code = "definition"
+
+
+class SettingsError(LakeholdError):
+    """The lake cannot be opened as configured."""
+
+    default_code = "settings"
+
+
+class EnvironmentMissing(LakeholdError):
+    """A program, library or file is not on this machine."""
+
+    default_code = "environment"
+
+
+class UpstreamError(LakeholdError):
+    """Broker, registry or files contradict what was read from them before."""
+
+    default_code = "upstream"
+
+
+class UpstreamUnavailable(UpstreamError):
+    """Broker, registry or files do not answer; the same call may work later."""
+
+    default_code = "upstream-unavailable"
+    retryable = True
+
+
+class TableStopped(LakeholdError):
+    """One table cannot take its changes; its neighbours go on.
+
+    Args:
+        table: Full name of the table.
+    """
+
+    default_code = "table-stopped"
+
+    def __init__(self, message: str, *, table: str, code: str | None = None, detail: str = "", hint: str = "") -> None:
+        super().__init__(message, code=code, detail=detail, hint=hint)
+        self.table = table
+
+
+class SourceBusy(LakeholdError):
+    """Another process holds the source's lease."""
+
+    default_code = "source-busy"
+    retryable = True
+
+
+class LeaseLost(LakeholdError):
+    """This writer's lease ran out and another took the source over."""
+
+    default_code = "lease-lost"
+    retryable = True
+
+
+class CommitConflict(LakeholdError):
+    """Another writer's commit came between read and commit; nothing was written."""
+
+    default_code = "commit-conflict"
+    retryable = True

@@ -1,0 +1,1 @@
+"""Data in: read, decode, envelope, deduplicate, merge, record (design, "The way in")."""

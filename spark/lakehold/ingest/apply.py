@@ -1,0 +1,309 @@
+"""One table's part of a batch: judge its changes, decide, write. Reads top to bottom as it happens."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame, SparkSession
+
+from lakehold.catalog.definitions import Entry
+from lakehold.catalog.readers import TableProgress
+from lakehold.catalog.tables import TableState
+from lakehold.definitions import Envelope, Table
+from lakehold.errors import LakeholdError
+from lakehold.failpoints import reach
+from lakehold.ingest import classic, evolve, merge
+from lakehold.ingest.arrivals import Arrivals, Bounds, arrivals_of
+from lakehold.ingest.changes import Changes
+from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.deduplicate import filled, judged
+from lakehold.ingest.error_records import ErrorRecords
+from lakehold.ingest.marks import Marks
+from lakehold.ingest.snapshots import advanced, begins_anew
+from lakehold.session import quoted_table
+
+log = logging.getLogger(__name__)
+
+_FEW_MANIFESTS = 50
+"""Reading key bounds costs a manifest each; past this many the join is cheaper."""
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class BatchIdentity:
+    """What every effect of a batch carries in its snapshot summary, so that doing it again is seen and skipped."""
+
+    source: str
+    timestamp_ms: int
+    offsets: str
+
+    def properties(self, marks: Marks | None, step: int = 1) -> dict[str, str]:
+        """The summary's entries; `step` numbers the commits of one table in one batch."""
+        found = {
+            "lakehold.timestamp": str(self.timestamp_ms),
+            "lakehold.source": self.source,
+            "lakehold.offsets": self.offsets,
+            "lakehold.step": str(step),
+        }
+        return found if marks is None else {**found, "lakehold.marks": marks.to_json()}
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What writing to a table takes.
+
+    Args:
+        spark: Gives the session; called only when there is something to write, because one takes seconds to start.
+        catalog_name: Spark's name of the lake's catalog.
+        buckets: Buckets of a table made without `WITH (BUCKETS = n)`.
+        state_of: Reads a table's metadata by full name; None when it does not exist.
+        confirm_lease: Raises `LeaseLost` when somebody else owns the source; called before each commit.
+        errors: Where bad messages go.
+    """
+
+    spark: Callable[[], SparkSession]
+    catalog_name: str
+    buckets: int
+    state_of: Callable[[str], TableState | None]
+    confirm_lease: Callable[[], None]
+    errors: ErrorRecords
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """What a batch did to one table. Counts of rows are Iceberg's own, from the snapshot's summary."""
+
+    table: str
+    records: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    repeated: int = 0
+    errors: int = 0
+    snapshot_id: int | None = None
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The changes as judged, and what they amount to."""
+
+    frame: DataFrame
+    arrived: Arrivals
+    marks: Marks
+    replaces_all: bool
+
+
+def apply_changes(  # noqa: PLR0913 - a batch, a table, and where to write
+    writing: Writing,
+    batch: BatchIdentity,
+    entry: Entry[Table],
+    changes: Changes,
+    raw: DataFrame,
+    progress: TableProgress,
+    *,
+    settled: bool,
+) -> tuple[TableReport, TableProgress]:
+    """Bring the table to the batch's timestamp.
+
+    Args:
+        writing: Where to write.
+        batch: The batch.
+        entry: The table's definition and identity.
+        changes: Its changes in this batch.
+        raw: The same messages as raw records, for those that go to the error table.
+        progress: The table's progress before the batch.
+        settled: See `lakehold.ingest.snapshots.advanced`.
+
+    Raises:
+        TableStopped: The table cannot take these changes.
+    """
+    table = entry.definition
+    state = writing.state_of(table.full_name)
+    if state is not None:
+        evolve.require_own(entry, state.properties)
+    has_rows = state is not None and state.live_records > 0
+    sequence_number = state.sequence_number if state is not None and has_rows else None
+    judgement = _judge(table, changes, Marks.from_json(progress.marks), settled=settled, sequence_number=sequence_number)
+    if state is not None and (done := state.effect(batch.source, batch.timestamp_ms, 1)):
+        # Run again after a crash: the table holds the batch already, so what it was before it stands in the summary only.
+        judgement = replace(judgement, marks=Marks.from_json(done.get("lakehold.marks")))
+    try:
+        if table.envelope is Envelope.DEBEZIUM:
+            classic.check(table, judgement.arrived)
+        columns = _evolve(writing, entry, changes, state)
+        reach("after-evolution")
+        open_errors = writing.errors.record(batch, table, changes, judgement.frame, raw, judgement.arrived, progress.open_errors)
+        reach("after-errors")
+        written = _write(writing, batch, table, changes, columns, judgement)
+    finally:
+        judgement.frame.unpersist()
+    since_ms = progress.since_ms
+    if since_ms is None and judgement.marks.is_whole:
+        since_ms = batch.timestamp_ms
+    marks = "" if table.envelope is Envelope.UPSERT else judgement.marks.to_json()
+    return _report(table, judgement.arrived, written, batch), TableProgress(since_ms, open_errors, marks, entry.object_id)
+
+
+def _judge(table: Table, changes: Changes, marks: Marks, *, settled: bool, sequence_number: int | None) -> Judgement:
+    """Judge once; again only where what arrived asks for it: a new snapshot, a TRUNCATE, values to fill."""
+    frame = judged(changes, table.envelope, marks).persist()
+    arrived = arrivals_of(frame, changes)
+    anew = table.envelope is not Envelope.UPSERT and begins_anew(marks, arrived)
+    after = arrived.truncate_position
+    new_marks = marks
+    if table.envelope is not Envelope.UPSERT:
+        new_marks = advanced(marks, arrived, settled=settled, sequence_number=sequence_number)
+    if anew or after is not None:
+        frame.unpersist()
+        not_below = arrived.snapshot_position if anew else None
+        frame = judged(changes, table.envelope, marks, after=after, not_below=not_below).persist()
+        arrived = replace(arrivals_of(frame, changes), truncates=arrived.truncates)
+    if arrived.kept:
+        unfilled, frame = frame, filled(frame, changes).persist()
+        frame.count()
+        unfilled.unpersist()
+    return Judgement(frame, arrived, new_marks, replaces_all=arrived.truncates > 0)
+
+
+def _evolve(writing: Writing, entry: Entry[Table], changes: Changes, state: TableState | None) -> tuple[ColumnType, ...]:
+    table = entry.definition
+    name = quoted_table(writing.catalog_name, table.full_name)
+    if state is None:
+        buckets = int(str(table.options.get("buckets", writing.buckets)))
+        plan = evolve.creation(entry, name, changes.key, changes.columns, buckets)
+    else:
+        plan = evolve.evolution(table, name, state.schema, changes.columns)
+    if plan.statements:
+        writing.confirm_lease()
+        evolve.run(writing.spark(), plan)
+    return plan.columns
+
+
+def _write(  # noqa: PLR0913
+    writing: Writing,
+    batch: BatchIdentity,
+    table: Table,
+    changes: Changes,
+    columns: tuple[ColumnType, ...],
+    judgement: Judgement,
+) -> TableState | None:
+    """Commit the changes, unless they are there already. Returns the table as committed; None when nothing was to do."""
+    marks = None if table.envelope is Envelope.UPSERT else judgement.marks
+    name = quoted_table(writing.catalog_name, table.full_name)
+
+    def first(state: TableState) -> None:
+        path = choose(name, changes, judgement, state)
+        properties = batch.properties(marks)
+        match path:
+            case merge.Append():
+                merge.append(path, changes, judgement.frame, columns, properties)
+            case merge.Merge():
+                merge.merge(writing.spark(), path, changes, judgement.frame, columns, properties)
+
+    written = None
+    if judgement.arrived.changes_rows:
+        reach("before-merge")
+        written = _committed(writing, batch, table, 1, first)
+        reach("after-merge")
+    snapshot = judgement.marks.snapshot
+    if snapshot is not None and snapshot.complete and snapshot.replaces_through is not None:
+        through = snapshot.replaces_through
+        written = _committed(
+            writing, batch, table, 2, lambda _: merge.delete_stale(writing.spark(), name, through, batch.properties(marks, 2))
+        )
+    return written
+
+
+def choose(name: str, changes: Changes, judgement: Judgement, state: TableState) -> merge.Append | merge.Merge | None:
+    """The cheapest path that is right; None when no row can change."""
+    arrived = judgement.arrived
+    if state.live_records == 0:
+        if arrived.upserts == 0:
+            return None
+        return merge.Append(name, state.snapshot_id, bounds=None)
+    if not (arrived.deletes or arrived.null_key_parts or judgement.replaces_all) and state.manifests <= _FEW_MANIFESTS:
+        disjoint = _disjoint(arrived.key_bounds, state)
+        if disjoint:
+            return merge.Append(name, state.snapshot_id, disjoint)
+    return merge.Merge(
+        name,
+        changes.key,
+        null_safe=arrived.null_key_parts > 0,
+        bounds=arrived.key_bounds,
+        has_deletes=arrived.deletes > 0,
+        has_upserts=arrived.upserts > 0,
+        keeps_values=arrived.kept > 0,
+        replaces_all=judgement.replaces_all,
+    )
+
+
+def _disjoint(bounds: Mapping[str, Bounds], state: TableState) -> dict[str, Bounds] | None:
+    """A key column of which no value of the batch lies within what the table's files hold."""
+    stored = state.bounds(tuple(bounds))
+    for name, b in bounds.items():
+        held = stored.get(name)
+        if held is not None and (b.lowest > held[1] or b.highest < held[0]):
+            return {name: b}
+    return None
+
+
+def _committed(
+    writing: Writing, batch: BatchIdentity, table: Table, step: int, commit: Callable[[TableState], None]
+) -> TableState | None:
+    """Run `commit` until the table's history has this batch's step: whatever an attempt's outcome was, the history says it.
+
+    A conflict (another tool compacted, say) and a commit whose answer got lost look alike from here, and both are settled by
+    looking. A writer whose lease was lost never gets to a second attempt.
+    """
+    for attempt in range(_ATTEMPTS):
+        state = writing.state_of(table.full_name)
+        if state is None:
+            raise LakeholdError(
+                f'table "{table.full_name}" was dropped while it was written',
+                code="table-missing",
+                hint="Ingest again: it is made anew if it is still defined.",
+            )
+        if state.effect(batch.source, batch.timestamp_ms, step) is not None:
+            return state
+        writing.confirm_lease()
+        before = state.snapshot_id
+        try:
+            commit(state)
+        # Spark raises classes of its own for each session kind; which of them mean "not committed" only the history tells.
+        except Exception as error:
+            now = writing.state_of(table.full_name)
+            if now is not None and now.effect(batch.source, batch.timestamp_ms, step) is not None:
+                return now
+            moved = now is None or now.snapshot_id != before
+            if not moved or attempt == _ATTEMPTS - 1:
+                raise
+            log.info("another writer moved %s first, trying again: %s", table.full_name, str(error).split("\n", 1)[0])
+        else:
+            now = writing.state_of(table.full_name)
+            return now if now is None or now.snapshot_id != before else None
+    return None
+
+
+def _report(table: Table, arrived: Arrivals, written: TableState | None, batch: BatchIdentity) -> TableReport:
+    found = [written.effect(batch.source, batch.timestamp_ms, step) for step in (1, 2)] if written is not None else []
+    summaries = [summary for summary in found if summary is not None]
+
+    def total(*names: str) -> int:
+        return sum(int(summary[name]) for summary in summaries for name in names if name in summary)
+
+    merged = "spark.merge-into.num-target-rows-"
+    plain = [s for s in summaries if f"{merged}inserted" not in s]
+    added = sum(int(s.get("added-records", 0)) for s in plain)
+    removed = sum(int(s.get("added-position-deletes", 0)) - int(s.get("removed-position-deletes", 0)) for s in plain)
+    return TableReport(
+        table=table.full_name,
+        records=arrived.records,
+        inserted=total(f"{merged}inserted") + added,
+        updated=total(f"{merged}updated"),
+        deleted=total(f"{merged}deleted") + removed,
+        repeated=arrived.repeated,
+        errors=arrived.errors,
+        snapshot_id=written.snapshot_id if written is not None else None,
+    )

@@ -1,0 +1,231 @@
+"""One batch, in the five steps of the design: plan, intent, decode once, apply each table, commit.
+
+Everything a batch does is named by its intent, which is in the lake before any table is touched: run again after a crash it
+reads the same offsets under the same timestamp, and every effect that is there already is seen and skipped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from lakehold.catalog.batches import Batch, BatchStore, TableChange
+from lakehold.catalog.readers import MAIN_READER, Intent, ReaderError, ReaderState, TableProgress
+from lakehold.catalog.definitions import Entry
+from lakehold.definitions import Table
+from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
+from lakehold.failpoints import reach
+from lakehold.ingest.apply import BatchIdentity, TableReport, Writing, apply_changes
+from lakehold.ingest.envelope import changes_of
+from lakehold.ingest.lease import HeldLease
+from lakehold.ingest.marks import Marks
+from lakehold.ingest.offsets import OffsetRange, Offsets, to_json
+from lakehold.ingest.read.lines import file_of
+from lakehold.ingest.read.reader import Available, Reader, ReadPlan
+from lakehold.ingest.topic import TopicDecoder
+from lakehold.times import now_ms
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What one batch did.
+
+    Args:
+        source: The source.
+        reader: `main`, or the table that caught up alone.
+        timestamp_ms: The batch's timestamp.
+        records: Messages read.
+        tables: What it did to each table that had messages.
+        stopped: Tables that could not go on, with the error.
+        malformed: Lines of a FILES source that are no message.
+        elapsed_ms: From plan to commit.
+    """
+
+    source: str
+    reader: str
+    timestamp_ms: int
+    records: int
+    tables: tuple[TableReport, ...] = ()
+    stopped: Mapping[str, LakeholdError] = field(default_factory=dict)
+    malformed: int = 0
+    elapsed_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Running:
+    """What running batches of one source takes.
+
+    Args:
+        store: Where intents and commits go.
+        lease: Held on the source.
+        reader: Where records come from.
+        decoder: Turns a topic's records into typed columns.
+        writing: Where changes go.
+        tables: The source's tables by full name.
+        driver_records: Batches of at most so many records are read in the driver.
+        driver_bytes: ... and of at most so many bytes.
+    """
+
+    store: BatchStore
+    lease: HeldLease
+    reader: Reader
+    decoder: TopicDecoder
+    writing: Writing
+    tables: Mapping[str, Entry[Table]]
+    driver_records: int
+    driver_bytes: int
+
+
+def run_batch(running: Running, state: ReaderState, plan: ReadPlan, available: Available, timestamp_ms: int) -> BatchReport:
+    """Begin the batch that `plan` describes and bring it to its commit."""
+    started_ms = now_ms()
+    intent = Intent(state.source, state.reader, timestamp_ms, plan.position, dict.fromkeys(state.tables))
+    reach("before-intent")
+    running.store.begin(intent, running.lease.owner)
+    reach("after-intent")
+    return complete(running, state, intent, plan, available, started_ms)
+
+
+def complete(  # noqa: PLR0913 - the five steps' inputs
+    running: Running, state: ReaderState, intent: Intent, plan: ReadPlan, available: Available, started_ms: int
+) -> BatchReport:
+    """Make the effects of an open intent and commit it; of those an earlier attempt made, none is made again."""
+    identity = BatchIdentity(intent.source, intent.mz_timestamp, to_json(_own_offsets(plan.ranges)))
+    records = _Records(running, plan)
+    malformed = running.reader.malformed(plan.ranges) if state.reader == MAIN_READER else ()
+    if malformed:
+        running.writing.errors.record_malformed(identity, malformed)
+    progress: dict[str, TableProgress] = {}
+    reports: list[TableReport] = []
+    stopped: dict[str, LakeholdError] = {}
+    for name, before in state.tables.items():
+        entry = running.tables[name]
+        progress[name] = before
+        if not records.has(entry.definition.topic):
+            progress[name] = _readable_from(before, intent.mz_timestamp)
+            continue
+        try:
+            settled = _settled(entry.definition.topic, intent.end, available)
+            report, progress[name] = _apply(running, identity, entry, records, before, settled)
+            reports.append(report)
+        except (LeaseLost, UpstreamUnavailable):
+            raise
+        # Whatever else goes wrong with one table must not stop its neighbours: it stops alone and says why.
+        except Exception as error:
+            stopped[name] = _as_stop(entry.definition, error)
+            log.warning("table %s stopped: %s", name, stopped[name].message, exc_info=not isinstance(error, LakeholdError))
+    reach("before-commit")
+    report = BatchReport(
+        source=intent.source,
+        reader=intent.reader,
+        timestamp_ms=intent.mz_timestamp,
+        records=sum(r.records for r in reports),
+        tables=tuple(reports),
+        stopped=stopped,
+        malformed=len(malformed),
+        elapsed_ms=now_ms() - started_ms,
+    )
+    _commit(running, state, intent, progress, report, plan, started_ms)
+    reach("after-commit")
+    return report
+
+
+class _Records:
+    """A batch's raw records, read once: in the driver when they are few, by Spark otherwise."""
+
+    def __init__(self, running: Running, plan: ReadPlan) -> None:
+        self._running = running
+        self._plan = plan
+        few = plan.records <= running.driver_records and plan.size_bytes <= running.driver_bytes
+        self._table = running.reader.in_driver(plan.ranges) if few and plan.ranges else None
+        self._topics = (
+            set(pc.unique(self._table["topic"]).to_pylist())
+            if self._table is not None
+            else {r.topic_partition.topic for r in plan.ranges}
+        )
+
+    def has(self, topic: str) -> bool:
+        """Whether the batch may have records of `topic`."""
+        return topic in self._topics
+
+    def of(self, topic: str) -> pa.Table | DataFrame:
+        """The records of `topic`."""
+        if self._table is not None:
+            return self._table.filter(pc.equal(self._table["topic"], topic))
+        wanted = [r for r in self._plan.ranges if r.topic_partition.topic == topic or file_of(r.topic_partition) is not None]
+        return self._running.reader.dataframe(self._running.writing.spark(), wanted)
+
+
+def _apply(  # noqa: PLR0913
+    running: Running, identity: BatchIdentity, entry: Entry[Table], records: _Records, before: TableProgress, settled: bool
+) -> tuple[TableReport, TableProgress]:
+    raw, decoded = running.decoder.decode(entry.definition, records.of(entry.definition.topic))
+    changes = changes_of(decoded, entry.definition)
+    return apply_changes(running.writing, identity, entry, changes, raw, before, settled=settled)
+
+
+def _readable_from(progress: TableProgress, timestamp_ms: int) -> TableProgress:
+    """A table without messages is readable, empty, from its first batch on."""
+    if progress.since_ms is None and Marks.from_json(progress.marks).is_whole:
+        return replace(progress, since_ms=timestamp_ms)
+    return progress
+
+
+def _settled(topic: str, end: Offsets, available: Available) -> bool:
+    """Whether the batch reads all partitions of `topic` as far as they went when they were looked at."""
+    of_topic = [tp for tp in available.partitions if tp.topic == topic or file_of(tp) is not None]
+    return all(end.get(tp, 0) >= available.partitions[tp].end_exclusive for tp in of_topic)
+
+
+def _own_offsets(read: tuple[OffsetRange, ...]) -> Offsets:
+    return {r.topic_partition: r.end_exclusive for r in read}
+
+
+def _as_stop(table: Table, error: Exception) -> LakeholdError:
+    if isinstance(error, LakeholdError):
+        return error
+    first_line = str(error).strip().split("\n", 1)[0]
+    return LakeholdError(
+        f'table "{table.full_name}" could not take its changes',
+        code="table-failed",
+        detail=f"{type(error).__name__}: {first_line}",
+        hint="It is tried again by the next ingest; its neighbours went on. The whole error is in the log.",
+    )
+
+
+def _commit(  # noqa: PLR0913
+    running: Running,
+    state: ReaderState,
+    intent: Intent,
+    progress: Mapping[str, TableProgress],
+    report: BatchReport,
+    plan: ReadPlan,
+    started_ms: int,
+) -> None:
+    batch = Batch(
+        source=intent.source,
+        reader=intent.reader,
+        mz_timestamp=intent.mz_timestamp,
+        start={tp: at for tp, at in state.position.items() if tp in intent.end},
+        end=intent.end,
+        tables={
+            r.table: TableChange(r.inserted, r.updated, r.deleted, r.errors, r.snapshot_id) for r in report.tables
+        },
+        records=report.records,
+        bytes=plan.size_bytes,
+        started_at_ms=started_ms,
+        committed_at_ms=now_ms(),
+        owner=running.lease.owner,
+    )
+    errors = {
+        name: ReaderError(e.code, e.message, e.detail, e.hint) for name, e in report.stopped.items()
+    }
+    running.store.commit(intent, running.lease.owner, progress, batch, errors)
+

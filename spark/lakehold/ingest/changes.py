@@ -1,0 +1,71 @@
+"""A change: what one message does to one row. The columns every stage between envelope and merge agrees on.
+
+A *changes* DataFrame has the user's columns (key columns first when the value lacks them) beside these internal ones:
+
+    _lh_partition int, _lh_offset bigint     where the message stands
+    _lh_op string                            one of `Op`; null where `_lh_error` is set
+    _lh_position struct<a,b,c,d bigint>      where the change stands upstream; null when the connector gives none
+    _lh_phase string                         one of `Phase`
+    _lh_kept array<string>                   columns whose stored value stays (Debezium's unavailable placeholder)
+    _lh_key_bytes binary                     the raw message key
+    _lh_connector string                     Debezium's `source.connector`; null for ENVELOPE UPSERT
+    _lh_before_missing boolean               an update came without `before`
+    _lh_error, _lh_detail string             why the message cannot be applied; null when it can
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pyspark.sql import DataFrame
+
+from lakehold.ingest.decode.types import ColumnType
+
+PARTITION = "_lh_partition"
+OFFSET = "_lh_offset"
+OP = "_lh_op"
+POSITION = "_lh_position"
+PHASE = "_lh_phase"
+KEPT = "_lh_kept"
+KEY_BYTES = "_lh_key_bytes"
+CONNECTOR = "_lh_connector"
+BEFORE_MISSING = "_lh_before_missing"
+ERROR = "_lh_error"
+DETAIL = "_lh_detail"
+INTERNAL = (PARTITION, OFFSET, OP, POSITION, PHASE, KEPT, KEY_BYTES, CONNECTOR, BEFORE_MISSING, ERROR, DETAIL)
+
+POSITION_TYPE = "struct<a:bigint,b:bigint,c:bigint,d:bigint>"
+
+
+class Op(StrEnum):
+    """What a change does."""
+
+    UPSERT = "u"
+    DELETE = "d"
+    TRUNCATE = "t"
+    NOTHING = "n"
+
+
+class Phase(StrEnum):
+    """Which part of a connector's life a change comes from."""
+
+    STREAM = "stream"
+    SNAPSHOT = "snapshot"
+    SNAPSHOT_END = "snapshot-end"
+    INCREMENTAL = "incremental"
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The changes one batch brings to one table.
+
+    Args:
+        frame: The DataFrame the module describes.
+        key: The key's columns, in order; each is among `columns`.
+        columns: The user's columns in the order the table should have them.
+    """
+
+    frame: DataFrame
+    key: tuple[str, ...]
+    columns: tuple[ColumnType, ...]

@@ -1,0 +1,1 @@
+"""From the bytes of Kafka messages to typed Spark columns."""

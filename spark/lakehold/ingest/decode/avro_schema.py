@@ -1,0 +1,179 @@
+"""Avro schemas: what they mean as Connect schemas, and the bare schema that reads the same bytes.
+
+`from_avro` gets the bare schema: no names of people's making, no defaults, no logical types but decimals. So names that
+Avro's own parser would refuse and logical types that Spark reads in its own way cannot matter.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lakehold.ingest.decode.connect_schema import AVRO, UNION, ConnectSchema, Field, SchemaType, UnsupportedSchema
+from lakehold.ingest.decode.logical import decimal_parameters
+
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+
+_PRIMITIVES = {
+    "boolean": SchemaType.BOOLEAN,
+    "int": SchemaType.INT32,
+    "long": SchemaType.INT64,
+    "float": SchemaType.FLOAT32,
+    "double": SchemaType.FLOAT64,
+    "string": SchemaType.STRING,
+    "bytes": SchemaType.BYTES,
+}
+
+_WIDENED = ({"int", "long"}, {"float", "double"})
+"""Unions of these Spark reads as their wider member."""
+
+
+@dataclass(frozen=True)
+class AvroSchema:
+    """An Avro schema: its meaning, and the bare Avro schema (a JSON value) of the same bytes."""
+
+    schema: ConnectSchema
+    bare: Any
+
+
+def from_avro_json(text: str) -> AvroSchema:
+    """Reads the schema a registry holds.
+
+    Raises:
+        UnsupportedSchema: It is no Avro schema, refers to itself, or refers to other subjects.
+    """
+    try:
+        node = json.loads(text)
+    except ValueError as e:
+        raise UnsupportedSchema(f"The schema is not JSON: {e}.") from e
+    return _Reader().read(node, "")
+
+
+class _Reader:
+    """Reads one schema; knows the named types met so far and gives the bare ones fresh names."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, dict[str, Any]] = {}
+        self._open: list[str] = []
+        self._count = 0
+
+    def read(self, node: Any, namespace: str) -> AvroSchema:
+        if isinstance(node, list):
+            return self._union(node, namespace)
+        if isinstance(node, str):
+            return self._primitive(node, {}) if node in _PRIMITIVES else self._reference(node, namespace)
+        if not isinstance(node, dict) or "type" not in node:
+            raise UnsupportedSchema("An Avro schema must be a name, a list or an object with a type.")
+        kind = node["type"]
+        if not isinstance(kind, str):
+            return self.read(kind, namespace)
+        if kind in _PRIMITIVES:
+            return self._primitive(kind, node)
+        match kind:
+            case "record" | "error":
+                return self._record(node, namespace)
+            case "enum" | "fixed":
+                return self._leaf(node, namespace)
+            case "array":
+                return self._array(node, namespace)
+            case "map":
+                values = self.read(node.get("values"), namespace)
+                schema = ConnectSchema(SchemaType.MAP, keys=ConnectSchema(SchemaType.STRING), values=values.schema)
+                return AvroSchema(_annotated(schema, node), {"type": "map", "values": values.bare})
+            case _:
+                return self._reference(kind, namespace)
+
+    def _primitive(self, kind: str, node: dict[str, Any]) -> AvroSchema:
+        named = node.get("connect.type")
+        schema_type = SchemaType(named) if named in ("int8", "int16") else _PRIMITIVES[kind]
+        schema = _annotated(ConnectSchema(schema_type), node)
+        return AvroSchema(schema, _with_decimal(schema, {"type": kind}) if kind == "bytes" else kind)
+
+    def _array(self, node: dict[str, Any], namespace: str) -> AvroSchema:
+        items = self.read(node.get("items"), namespace)
+        return AvroSchema(
+            _annotated(ConnectSchema(SchemaType.ARRAY, items=items.schema), node), {"type": "array", "items": items.bare}
+        )
+
+    def _leaf(self, node: dict[str, Any], namespace: str) -> AvroSchema:
+        self._named[_full_name(node, namespace)] = node | {"namespace": _namespace(node, namespace)}
+        bare: dict[str, Any] = {"type": node["type"], "name": self._fresh_name()}
+        if node["type"] == "enum":
+            return AvroSchema(_annotated(ConnectSchema(SchemaType.STRING), node), bare | {"symbols": node.get("symbols")})
+        schema = _annotated(ConnectSchema(SchemaType.BYTES), node)
+        return AvroSchema(schema, _with_decimal(schema, bare | {"size": node.get("size")}))
+
+    def _record(self, node: dict[str, Any], namespace: str) -> AvroSchema:
+        name, inner = _full_name(node, namespace), _namespace(node, namespace)
+        listed = node.get("fields")
+        if not isinstance(listed, list):
+            raise UnsupportedSchema(f'The record "{name}" has no fields.')
+        self._named[name] = node | {"namespace": inner}
+        self._open.append(name)
+        bare_name = self._fresh_name()
+        read = [(str(f["name"]), self.read(f.get("type"), inner)) for f in listed]
+        self._open.pop()
+        schema = ConnectSchema(SchemaType.STRUCT, fields=tuple(Field(n, s.schema) for n, s in read))
+        bare_fields = [{"name": n, "type": s.bare} for n, s in read]
+        return AvroSchema(_annotated(schema, node), {"type": "record", "name": bare_name, "fields": bare_fields})
+
+    def _reference(self, name: str, namespace: str) -> AvroSchema:
+        full = name if "." in name or not namespace else f"{namespace}.{name}"
+        full = full if full in self._named else name
+        if full in self._open:
+            raise UnsupportedSchema(f'The record "{full}" holds itself, which no table can.')
+        if full not in self._named:
+            raise UnsupportedSchema(f'The schema refers to "{full}", which it does not define.')
+        return self.read(self._named[full], "")
+
+    def _union(self, branches: list[Any], namespace: str) -> AvroSchema:
+        read = [None if b == "null" else self.read(b, namespace) for b in branches]
+        members = [m for m in read if m is not None]
+        bare = ["null" if m is None else m.bare for m in read]
+        optional = len(members) < len(read)
+        if not members:
+            raise UnsupportedSchema("A field whose only type is null can hold nothing.")
+        if len(members) == 1:
+            return AvroSchema(replace(members[0].schema, optional=optional), bare if optional else members[0].bare)
+        if {m.bare for m in members if isinstance(m.bare, str)} in _WIDENED and len(members) == len(_WIDENED):
+            wider = next(m.schema for m in members if m.bare in ("long", "double"))
+            return AvroSchema(replace(wider, optional=optional), bare)
+        fields = tuple(Field(f"member{i}", replace(m.schema, optional=True)) for i, m in enumerate(members))
+        return AvroSchema(ConnectSchema(SchemaType.STRUCT, optional=optional, name=UNION, fields=fields), bare)
+
+    def _fresh_name(self) -> str:
+        self._count += 1
+        return f"n{self._count}"
+
+
+def _annotated(schema: ConnectSchema, node: dict[str, Any]) -> ConnectSchema:
+    """With the name, version, parameters and default that Connect's converter or Avro itself wrote."""
+    logical = node.get("logicalType")
+    name = node.get("connect.name") or (f"{AVRO}{logical}" if isinstance(logical, str) else None)
+    parameters = {str(k): str(v) for k, v in (node.get("connect.parameters") or {}).items()}
+    if name == f"{AVRO}decimal":
+        parameters = {"scale": str(node.get("scale", 0)), "connect.decimal.precision": str(node.get("precision", 0))}
+    elif name == DECIMAL:
+        parameters.setdefault("scale", str(node.get("scale", 0)))
+    return replace(
+        schema, name=name, version=node.get("connect.version"), parameters=parameters, default=node.get("connect.default")
+    )
+
+
+def _with_decimal(schema: ConnectSchema, bare: dict[str, Any]) -> Any:
+    """The bare type, as a decimal where Spark can read it as one; a plain name where nothing else is left."""
+    fitting = decimal_parameters(schema)
+    if fitting is not None:
+        return bare | {"logicalType": "decimal", "precision": fitting[0], "scale": fitting[1]}
+    return bare["type"] if bare.keys() == {"type"} else bare
+
+
+def _full_name(node: dict[str, Any], namespace: str) -> str:
+    name, inner = str(node.get("name", "")), _namespace(node, namespace)
+    return name if "." in name or not inner else f"{inner}.{name}"
+
+
+def _namespace(node: dict[str, Any], namespace: str) -> str:
+    name = str(node.get("name", ""))
+    return name.rpartition(".")[0] if "." in name else str(node.get("namespace", namespace))

@@ -1,0 +1,128 @@
+"""A Kafka Connect schema: what Debezium, the JSON converter and the Avro converters say about a key or a value.
+
+The vocabulary is Connect's own (`org.apache.kafka.connect.data.Schema`). Logical types of Avro that do not come from
+Connect are kept as names that begin with `AVRO`, so that one table (`logical.py`) knows every logical type.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+AVRO = "avro:"
+"""Prefix of the name of a logical type that is Avro's, such as `avro:timestamp-micros`."""
+
+UNION = f"{AVRO}union"
+"""Name of the structure that stands for a union of several types: one optional field per branch, `member0` and on."""
+
+
+class SchemaType(StrEnum):
+    """The types of Connect."""
+
+    INT8 = "int8"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    BOOLEAN = "boolean"
+    STRING = "string"
+    BYTES = "bytes"
+    ARRAY = "array"
+    MAP = "map"
+    STRUCT = "struct"
+
+
+class UnsupportedSchema(ValueError):
+    """A schema that is broken, or that no table can hold; the text says why, in a sentence."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a structure."""
+
+    name: str
+    schema: ConnectSchema
+
+
+@dataclass(frozen=True)
+class ConnectSchema:
+    """One schema. `name` is the logical name, `items` set for arrays, `keys` and `values` for maps, `fields` for structures."""
+
+    type: SchemaType
+    optional: bool = False
+    name: str | None = None
+    version: int | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    default: object = None
+    fields: tuple[Field, ...] = ()
+    items: ConnectSchema | None = None
+    keys: ConnectSchema | None = None
+    values: ConnectSchema | None = None
+
+    def field_named(self, name: str) -> ConnectSchema | None:
+        """The schema of a field, or None."""
+        return next((f.schema for f in self.fields if f.name == name), None)
+
+    def walk(self, name: str = "") -> Iterator[tuple[str, ConnectSchema]]:
+        """This schema and all inside it, each with the name of the field that holds it ('' for items, keys and values)."""
+        yield name, self
+        for child in (self.items, self.keys, self.values):
+            if child is not None:
+                yield from child.walk()
+        for f in self.fields:
+            yield from f.schema.walk(f.name)
+
+
+def from_connect_json(node: Any) -> ConnectSchema:
+    """The schema that Connect's JSON converter writes beside a payload.
+
+    Args:
+        node: The parsed JSON, or its text.
+
+    Raises:
+        UnsupportedSchema: It is no such schema.
+    """
+    if isinstance(node, str):
+        try:
+            node = json.loads(node)
+        except ValueError as e:
+            raise UnsupportedSchema(f"The schema is not JSON: {e}.") from e
+    if not isinstance(node, dict) or "type" not in node:
+        raise UnsupportedSchema("A schema must be a JSON object with a type.")
+    try:
+        kind = SchemaType(node["type"])
+    except ValueError as e:
+        raise UnsupportedSchema(f"Connect has no type {node['type']!r}.") from e
+    return ConnectSchema(
+        type=kind,
+        optional=bool(node.get("optional", False)),
+        name=node.get("name"),
+        version=node.get("version"),
+        parameters=_parameters(node.get("parameters")),
+        default=node.get("default"),
+        fields=_fields(node) if kind is SchemaType.STRUCT else (),
+        items=_child(node, "items") if kind is SchemaType.ARRAY else None,
+        keys=_child(node, "keys") if kind is SchemaType.MAP else None,
+        values=_child(node, "values") if kind is SchemaType.MAP else None,
+    )
+
+
+def _child(node: dict[str, Any], attribute: str) -> ConnectSchema:
+    if attribute not in node:
+        raise UnsupportedSchema(f'A schema of type {node["type"]} must have "{attribute}".')
+    return from_connect_json(node[attribute])
+
+
+def _fields(node: dict[str, Any]) -> tuple[Field, ...]:
+    listed = node.get("fields")
+    if not isinstance(listed, list) or not all(isinstance(f, dict) and isinstance(f.get("field"), str) for f in listed):
+        raise UnsupportedSchema('A schema of type struct must have "fields", each with a "field" that names it.')
+    return tuple(Field(f["field"], from_connect_json(f)) for f in listed)
+
+
+def _parameters(node: object) -> dict[str, str]:
+    return {str(k): str(v) for k, v in node.items()} if isinstance(node, dict) else {}

@@ -1,0 +1,128 @@
+"""From what `from_avro` and `from_json` give to a table's values: SQL expressions that follow a schema.
+
+`raw` is the expression of a value as the parser gives it, `converted` of the same value as the table has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType, UnsupportedSchema
+from lakehold.ingest.decode.logical import decimal_parameters, logical_type
+from lakehold.ingest.decode.sql_text import identifier, struct_of
+from lakehold.ingest.decode.types import iceberg_type, spark_text
+
+
+class Encoding(StrEnum):
+    """The parser a raw value comes from."""
+
+    AVRO = "avro"
+    JSON = "json"
+
+
+_RAW_TEXT = {
+    SchemaType.INT8: "int",
+    SchemaType.INT16: "int",
+    SchemaType.INT32: "int",
+    SchemaType.INT64: "bigint",
+    SchemaType.FLOAT32: "float",
+    SchemaType.FLOAT64: "double",
+    SchemaType.BOOLEAN: "boolean",
+    SchemaType.STRING: "string",
+    SchemaType.BYTES: "binary",
+}
+
+
+def json_type(schema: ConnectSchema) -> str:
+    """The type `from_json` shall read, as Spark SQL text. A map whose keys are no strings is a list of pairs in Connect's JSON."""
+    if schema.type is SchemaType.ARRAY and schema.items is not None:
+        return f"array<{json_type(schema.items)}>"
+    if schema.type is SchemaType.MAP and schema.keys is not None and schema.values is not None:
+        return f"map<string,{json_type(schema.values)}>" if _has_text_keys(schema) else "array<array<string>>"
+    if schema.type is SchemaType.STRUCT:
+        return f"struct<{','.join(f'{identifier(f.name)}:{json_type(f.schema)}' for f in schema.fields)}>"
+    return _RAW_TEXT[schema.type]
+
+
+def converted(raw: str, schema: ConnectSchema, encoding: Encoding) -> str:
+    """The table's value; `raw` itself where nothing is to be done. Null for null and for what cannot be read."""
+    if (rule := logical_type(schema)) is not None:
+        return raw if _is_parsed_decimal(schema, encoding) else rule.sql(raw)
+    if schema.type is SchemaType.ARRAY and schema.items is not None:
+        item = converted("e", schema.items, encoding)
+        return raw if item == "e" else f"transform({raw}, e -> {item})"
+    if schema.type is SchemaType.MAP and schema.values is not None:
+        if not _has_text_keys(schema):
+            return _pairs(raw, schema)
+        value = converted("v", schema.values, encoding)
+        return raw if value == "v" else f"transform_values({raw}, (k, v) -> {value})"
+    if schema.type is SchemaType.STRUCT:
+        places = {f.name: f"{raw}.{identifier(f.name)}" for f in schema.fields}
+        fields = {f.name: converted(places[f.name], f.schema, encoding) for f in schema.fields}
+        return raw if fields == places else f"CASE WHEN {raw} IS NOT NULL THEN {struct_of(fields)} END"
+    return raw
+
+
+def undecodable(raw: str, value: str, schema: ConnectSchema, encoding: Encoding) -> str | None:
+    """A condition: something in `raw` became null in `value`. None where that cannot be."""
+    if (rule := logical_type(schema)) is not None:
+        harmless = not rule.fallible or _is_parsed_decimal(schema, encoding)
+        return None if harmless else f"({raw} IS NOT NULL AND {value} IS NULL)"
+    if schema.type is SchemaType.ARRAY and schema.items is not None:
+        inner = undecodable("r", "c", schema.items, encoding)
+        return inner and f"exists(zip_with({raw}, {value}, (r, c) -> {inner}), b -> b)"
+    if schema.type is SchemaType.MAP and schema.values is not None:
+        if not _has_text_keys(schema):
+            return f"exists({value}, e -> e.key IS NULL)"
+        inner = undecodable(f"{raw}[k]", f"{value}[k]", schema.values, encoding)
+        return inner and f"exists(map_keys({raw}), k -> {inner})"
+    if schema.type is SchemaType.STRUCT:
+        places = ((f"{raw}.{identifier(f.name)}", f"{value}.{identifier(f.name)}", f.schema) for f in schema.fields)
+        return _any(undecodable(r, v, s, encoding) for r, v, s in places)
+    return None
+
+
+def missing(raw: str, schema: ConnectSchema) -> str | None:
+    """A condition: a null stands where the schema allows none. None where it allows all."""
+    inside = _missing_inside(raw, schema)
+    if not schema.optional:
+        return f"({raw} IS NULL OR {inside})" if inside else f"({raw} IS NULL)"
+    return inside
+
+
+def _missing_inside(raw: str, schema: ConnectSchema) -> str | None:
+    if schema.type is SchemaType.ARRAY and schema.items is not None:
+        inner = missing("e", schema.items)
+        return inner and f"coalesce(exists({raw}, e -> {inner}), false)"
+    if schema.type is SchemaType.MAP and schema.values is not None and _has_text_keys(schema):
+        inner = missing("e", schema.values)
+        return inner and f"coalesce(exists(map_values({raw}), e -> {inner}), false)"
+    if schema.type is SchemaType.STRUCT:
+        inner = _any(missing(f"{raw}.{identifier(f.name)}", f.schema) for f in schema.fields)
+        return inner and f"({raw} IS NOT NULL AND {inner})"
+    return None
+
+
+def _pairs(raw: str, schema: ConnectSchema) -> str:
+    keys, values = schema.keys, schema.values
+    if keys is None or values is None or keys.type not in _RAW_TEXT or values.type not in _RAW_TEXT:
+        raise UnsupportedSchema("A map with keys that are no strings is decoded only where keys and values are plain.")
+    pair = {
+        "key": f"try_cast(get(e, 0) AS {spark_text(iceberg_type(keys))})",
+        "value": f"try_cast(get(e, 1) AS {spark_text(iceberg_type(values))})",
+    }
+    return f"transform({raw}, e -> {struct_of(pair)})"
+
+
+def _has_text_keys(schema: ConnectSchema) -> bool:
+    return schema.keys is not None and schema.keys.type is SchemaType.STRING
+
+
+def _is_parsed_decimal(schema: ConnectSchema, encoding: Encoding) -> bool:
+    return encoding is Encoding.AVRO and decimal_parameters(schema) is not None
+
+
+def _any(conditions: Iterator[str | None]) -> str | None:
+    found = [c for c in conditions if c]
+    return f"({' OR '.join(found)})" if found else None

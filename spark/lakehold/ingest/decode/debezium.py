@@ -1,0 +1,142 @@
+"""Debezium's envelope: what stands around `before` and `after`, and its mark for a value it does not have.
+
+Connectors differ in `source`: each field below is null where a message lacks it, and numbers that some connectors send
+as text are read as numbers where they are one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+
+from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
+from lakehold.ingest.decode.logical import decimal_parameters
+from lakehold.ingest.decode.parts import Part, Refused, Version
+from lakehold.ingest.decode.sql_text import identifier, literal, struct_of
+from lakehold.ingest.decode.structures import Structure, parsed_column
+
+PLACEHOLDER = "__debezium_unavailable_value"
+
+_SOURCE = {
+    "connector": ("connector", "string"),
+    "snapshot": ("snapshot", "string"),
+    "name": ("name", "string"),
+    "db": ("db", "string"),
+    "schema": ("schema", "string"),
+    "table": ("table", "string"),
+    "sequence": ("sequence", "string"),
+    "lsn": ("lsn", "bigint"),
+    "tx_id": ("txId", "bigint"),
+    "file": ("file", "string"),
+    "pos": ("pos", "bigint"),
+    "row": ("row", "int"),
+    "gtid": ("gtid", "string"),
+    "ts_ms": ("ts_ms", "bigint"),
+}
+"""Fields of `source` in the result: the name Debezium gives it, and the type."""
+
+_TRANSACTION = {"id": ("id", "string"), "total_order": ("total_order", "bigint")}
+
+
+def only_envelopes(value: Part) -> Part:
+    """The part without the versions whose schema is no envelope; their records are refused."""
+    envelopes = tuple(v for v in value.versions if _is_envelope(v.schema))
+    others = tuple(
+        Refused(v.matches, "not-debezium", "The value has no before, after and op: it is not a change event of Debezium.")
+        for v in value.versions
+        if not _is_envelope(v.schema)
+    )
+    return replace(value, versions=envelopes, refused=value.refused + others)
+
+
+def fields(value: Part, after: Structure) -> dict[str, str]:
+    """`op`, `unavailable`, `source` and `transaction` of the result."""
+    return {
+        "op": _first(_text(v, i, value, "op") for i, v in enumerate(value.versions)),
+        "unavailable": _unavailable(after),
+        "source": _meta(value, "source", _SOURCE),
+        "transaction": _meta(value, "transaction", _TRANSACTION),
+    }
+
+
+def problems(value: Part) -> Iterator[tuple[str, str]]:
+    """(condition, detail) for each way an envelope can contradict itself."""
+    for i, version in enumerate(value.versions):
+        row = version.row(parsed_column(value, i))
+        yield f"({row} IS NOT NULL AND {row}.op IS NULL)", "The envelope has no op."
+        yield f"({row}.op IN ('c', 'u', 'r') AND {row}.after IS NULL)", "The envelope has no after."
+
+
+def _is_envelope(schema: ConnectSchema) -> bool:
+    parts = [schema.field_named(n) for n in ("before", "after")]
+    return schema.field_named("op") is not None and all(p is not None and p.type is SchemaType.STRUCT for p in parts)
+
+
+def _text(version: Version, index: int, value: Part, field: str) -> str:
+    return f"{version.row(parsed_column(value, index))}.{identifier(field)}"
+
+
+def _meta(value: Part, block: str, wanted: dict[str, tuple[str, str]]) -> str:
+    found = []
+    for i, version in enumerate(value.versions):
+        place = f"{version.row(parsed_column(value, i))}.{block}"
+        schema = version.schema.field_named(block)
+        if schema is not None and schema.type is SchemaType.STRUCT:
+            has = {f.name for f in schema.fields}
+            inner = {
+                name: f"try_cast({place}.{identifier(field)} AS {kind})" if field in has else f"CAST(NULL AS {kind})"
+                for name, (field, kind) in wanted.items()
+            }
+            found.append(f"CASE WHEN {place} IS NOT NULL THEN {struct_of(inner)} END")
+    empty = f"CAST(NULL AS struct<{','.join(f'{identifier(n)}:{kind}' for n, (_, kind) in wanted.items())}>)"
+    return f"coalesce({', '.join([*found, empty])})"
+
+
+def _first(expressions: Iterator[str]) -> str:
+    return f"coalesce({', '.join([*expressions, 'CAST(NULL AS string)'])})"
+
+
+def _unavailable(after: Structure) -> str:
+    """The names of the columns that hold the placeholder, in the forms the PostgreSQL connector gives it."""
+    marks = []
+    for origin in after.origins:
+        for f in origin.schema.fields:
+            mark = _placeholder(f.schema)
+            if mark is not None:
+                marks.append((f"{origin.raw}.{identifier(f.name)} = {mark}", literal(f.name)))
+    if not marks:
+        return "CAST(NULL AS array<string>)"
+    names = ", ".join(f"CASE WHEN {condition} THEN {name} END" for condition, name in marks)
+    some = " OR ".join(condition for condition, _ in marks)
+    # Not array_compact: it is a higher-order function, for which Spark would compile nothing of the whole stage.
+    return f"CASE WHEN {some} THEN array_except(array({names}), array(CAST(NULL AS string))) END"
+
+
+def _placeholder(schema: ConnectSchema) -> str | None:
+    match schema.type:
+        case SchemaType.STRING:
+            return literal(PLACEHOLDER)
+        case SchemaType.BYTES if decimal_parameters(schema) is None:
+            return f"CAST({literal(PLACEHOLDER)} AS BINARY)"
+        case SchemaType.ARRAY if schema.items is not None:
+            return _placeholder_array(schema.items)
+        case _:
+            return None
+
+
+def _placeholder_array(items: ConnectSchema) -> str | None:
+    codes = PLACEHOLDER.encode()
+    match items.type:
+        case SchemaType.STRING if items.name == "io.debezium.data.Uuid":
+            digest = hashlib.md5(codes, usedforsecurity=False).digest()
+            return f"array('{uuid.UUID(bytes=digest, version=3)}')"
+        case SchemaType.STRING:
+            return f"array({literal(PLACEHOLDER)})"
+        case SchemaType.INT16 | SchemaType.INT32:
+            return f"array({', '.join(str(c) for c in codes)})"
+        case SchemaType.INT64:
+            return f"array({', '.join(f'{c}L' for c in codes)})"
+        case _:
+            return None

@@ -1,0 +1,73 @@
+"""Decimals from the bytes Connect sends: SQL expressions. The bytes are a big-endian two's complement integer.
+
+`from_avro` reads such bytes as a decimal of up to 38 digits once their length stands before them. Longer ones are rare;
+they become text by long division of the bytes in higher-order functions, which is slow but needs nothing beyond SQL.
+"""
+
+from __future__ import annotations
+
+import json
+
+MAX_PRECISION = 38
+"""Most digits a decimal of Iceberg and of Spark can have."""
+
+_LENGTHS = "".join(f"{2 * n:02X}" for n in range(64))
+"""For each length below 64 the byte that Avro writes for it."""
+
+_LIMB = 10**15
+_LIMB_DIGITS = 15
+
+
+def decimal_from_bytes(value: str, precision: int, scale: int) -> str:
+    """A decimal(precision, scale); null where the digits do not fit."""
+    schema = json.dumps({"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale})
+    avro = f"concat(substring(X'{_LENGTHS}', length({value}) + 1, 1), {value})"
+    return f"CASE WHEN length({value}) BETWEEN 1 AND 63 THEN from_avro({avro}, '{schema}', map('mode', 'PERMISSIVE')) END"
+
+
+def text_from_bytes(value: str, scale: str) -> str:
+    """The plain digits of a decimal of any size, every digit of its scale included. `scale` is an int expression."""
+    short = f"CAST({decimal_from_bytes(value, MAX_PRECISION, 0)} AS STRING)"
+    # 15 bytes hold at most 36 digits, so they always fit a decimal(38, 0).
+    unscaled = f"CASE WHEN length({value}) <= 15 THEN {short} ELSE {_long_division(value)} END"
+    return f"element_at(transform(array({unscaled}), unscaled -> {_with_point('unscaled', scale)}), 1)"
+
+
+def decimal_from_text(text: str, precision: int, scale: int) -> str:
+    """A decimal from digits; null where it would have to be rounded or does not fit."""
+    exact = f"try_cast({text} AS DECIMAL({MAX_PRECISION}, {scale}))"
+    digits = rf"^[+-]?[0-9]*[.]?[0-9]{{0,{scale}}}0*$"
+    return f"CASE WHEN {text} RLIKE '{digits}' THEN try_cast({exact} AS DECIMAL({precision}, {scale})) END"
+
+
+def _with_point(unscaled: str, scale: str) -> str:
+    sign = f"CASE WHEN startswith({unscaled}, '-') THEN '-' ELSE '' END"
+    digits = f"ltrim('-', {unscaled})"
+    padded = f"lpad({digits}, greatest(length({digits}), {scale} + 1), '0')"
+    split = f"left({padded}, length({padded}) - {scale}), '.', right({padded}, {scale})"
+    whole = f"CASE WHEN {unscaled} = '0' THEN '0' ELSE concat({unscaled}, repeat('0', -({scale}))) END"
+    return f"CASE WHEN {scale} > 0 THEN concat({sign}, {split}) ELSE {whole} END"
+
+
+def _long_division(value: str) -> str:
+    """The digits of two's complement bytes of any length: base 256 to base 10^15, least limb first.
+
+    A negative number is `-(inverted + 1)`: its bytes are inverted on the way in and the 1 is carried in at the end.
+    """
+    byte = f"CAST(conv(hex(substring({value}, i, 1)), 16, 10) AS BIGINT)"
+    negative = f"(hex(substring({value}, 1, 1)) >= '80')"
+    taken = f"CASE WHEN {negative} THEN 255L - {byte} ELSE {byte} END"
+    limbs = _carried("limbs", f"{taken}", 256)
+    all_limbs = f"aggregate(sequence(1, length({value})), array(0L), (limbs, i) -> {limbs})"
+    magnitude = f"element_at(transform(array({all_limbs}), limbs -> {_carried('limbs', f'CAST({negative} AS BIGINT)', 1)}), 1)"
+    text = f"concat_ws('', transform(reverse({magnitude}), limb -> lpad(CAST(limb AS STRING), {_LIMB_DIGITS}, '0')))"
+    return f"concat(CASE WHEN {negative} THEN '-' ELSE '' END, ltrim('0', {text}))"
+
+
+def _carried(limbs: str, carry: str, factor: int) -> str:
+    """`limbs * factor + carry`, as limbs again."""
+    total = f"(limb * {factor}L + s.carry)"
+    step = f"named_struct('out', concat(s.out, array({total} % {_LIMB}L)), 'carry', {total} div {_LIMB}L)"
+    start = f"named_struct('out', CAST(array() AS ARRAY<BIGINT>), 'carry', {carry})"
+    end = "CASE WHEN s.carry > 0 THEN concat(s.out, array(s.carry)) ELSE s.out END"
+    return f"aggregate({limbs}, {start}, (s, limb) -> {step}, s -> {end})"

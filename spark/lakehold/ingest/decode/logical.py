@@ -1,0 +1,143 @@
+"""Every logical type lakehold understands: what column it becomes, and how its value is read.
+
+A logical type that is not here is read as its plain type: `io.debezium.data.{Json,Uuid,Xml,Enum,EnumSet,Ltree,TsVector}`,
+`io.debezium.time.{ZonedTime,Interval}` stay text, `Bits` bytes, `Year` and the durations numbers, geometries structures,
+vectors arrays.
+
+A timestamp of Connect or Debezium has no zone unless its name says so; one of Avro has (`timestamp-*` is an instant).
+A time of day becomes text, because Iceberg's `time` cannot be written by Spark; so does a `uuid`, which Spark shows as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    PrimitiveType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from lakehold.ingest.decode import decimals, temporal
+from lakehold.ingest.decode.connect_schema import AVRO, ConnectSchema, SchemaType
+
+DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
+VARIABLE_SCALE_DECIMAL: Final = "io.debezium.data.VariableScaleDecimal"
+DECLARED: Final = "declared:"
+"""Prefix of the logical types of columns that a statement declares for JSON without a schema; all travel as text."""
+
+_PRECISION = "connect.decimal.precision"
+_CONVERTER_PRECISION = 64
+"""The precision that Connect's Avro converters write when they know none."""
+
+
+@dataclass(frozen=True)
+class LogicalType:
+    """A rule: values of `over` (its plain type) become `type` by `sql` (expression to expression).
+
+    `fallible`: the expression is null for some values that are not.
+    """
+
+    over: SchemaType
+    type: PrimitiveType
+    sql: Callable[[str], str]
+    fallible: bool = False
+
+
+def decimal_parameters(schema: ConnectSchema) -> tuple[int, int] | None:
+    """Precision and scale of a decimal that Iceberg can hold; None for anything else."""
+    if schema.type is not SchemaType.BYTES or schema.name not in (DECIMAL, f"{AVRO}decimal"):
+        return None
+    scale, precision = _whole(schema.parameters.get("scale")), _whole(schema.parameters.get(_PRECISION))
+    precision = decimals.MAX_PRECISION if precision in (0, _CONVERTER_PRECISION) else precision
+    precision = max(precision, scale)
+    return (precision, scale) if 0 <= scale and precision <= decimals.MAX_PRECISION else None
+
+
+def logical_type(schema: ConnectSchema) -> LogicalType | None:
+    """The rule for a schema; None where it is read as its plain type."""
+    if schema.name is None:
+        return None
+    if (fitting := decimal_parameters(schema)) is not None:
+        precision, scale = fitting
+        read = partial(decimals.decimal_from_bytes, precision=precision, scale=scale)
+        return LogicalType(SchemaType.BYTES, DecimalType(precision, scale), read, fallible=True)
+    if schema.name in (DECIMAL, f"{AVRO}decimal") and schema.type is SchemaType.BYTES:
+        scale_text = str(_whole(schema.parameters.get("scale")))
+        return LogicalType(SchemaType.BYTES, StringType(), partial(decimals.text_from_bytes, scale=scale_text), fallible=True)
+    if schema.name == f"{DECLARED}decimal":
+        precision, scale = _whole(schema.parameters[_PRECISION]), _whole(schema.parameters["scale"])
+        read = partial(decimals.decimal_from_text, precision=precision, scale=scale)
+        return LogicalType(SchemaType.STRING, DecimalType(precision, scale), read, fallible=True)
+    rule = _RULES.get(schema.name)
+    return rule if rule is not None and rule.over is schema.type else None
+
+
+def declared_decimal(precision: int, scale: int) -> ConnectSchema:
+    """A declared DECIMAL column."""
+    parameters = {_PRECISION: str(precision), "scale": str(scale)}
+    return ConnectSchema(SchemaType.STRING, optional=True, name=f"{DECLARED}decimal", parameters=parameters)
+
+
+def _whole(text: str | None) -> int:
+    return int(text) if text is not None and text.lstrip("-").isdigit() else 0
+
+
+def _variable_scale(raw: str) -> str:
+    return decimals.text_from_bytes(f"{raw}.`value`", f"{raw}.`scale`")
+
+
+def _uuid_from_bytes(raw: str) -> str:
+    return f"regexp_replace(lower(hex({raw})), '^(.{{8}})(.{{4}})(.{{4}})(.{{4}})(.{{12}})$', '$1-$2-$3-$4-$5')"
+
+
+def _rules() -> dict[str, LogicalType]:
+    i32, i64, text = SchemaType.INT32, SchemaType.INT64, SchemaType.STRING
+    date, local, instant, string = DateType(), TimestampType(), TimestamptzType(), StringType()
+    time_ms = LogicalType(i32, string, partial(temporal.time_from_units, units_per_second=1_000), fallible=True)
+    time_us = LogicalType(i64, string, partial(temporal.time_from_units, units_per_second=1_000_000), fallible=True)
+    time_ns = LogicalType(i64, string, partial(temporal.time_from_units, units_per_second=1_000_000_000), fallible=True)
+    days = LogicalType(i32, date, temporal.date_from_days)
+    local_ms = LogicalType(i64, local, temporal.timestamp_from_ms)
+    local_us = LogicalType(i64, local, temporal.timestamp_from_us)
+    local_ns = LogicalType(i64, local, temporal.timestamp_from_ns)
+    either = temporal.timestamp_from_either
+    return {
+        "org.apache.kafka.connect.data.Date": days,
+        "org.apache.kafka.connect.data.Time": time_ms,
+        "org.apache.kafka.connect.data.Timestamp": local_ms,
+        "io.debezium.time.Date": days,
+        "io.debezium.time.Time": time_ms,
+        "io.debezium.time.MicroTime": time_us,
+        "io.debezium.time.NanoTime": time_ns,
+        "io.debezium.time.Timestamp": local_ms,
+        "io.debezium.time.MicroTimestamp": local_us,
+        "io.debezium.time.NanoTimestamp": local_ns,
+        "io.debezium.time.ZonedTimestamp": LogicalType(text, instant, temporal.instant_from_text, fallible=True),
+        "io.debezium.time.IsoDate": LogicalType(text, date, temporal.date_from_text, fallible=True),
+        "io.debezium.time.IsoTime": LogicalType(text, string, temporal.time_from_text),
+        "io.debezium.time.IsoTimestamp": LogicalType(text, local, temporal.timestamp_from_text, fallible=True),
+        VARIABLE_SCALE_DECIMAL: LogicalType(SchemaType.STRUCT, string, _variable_scale, fallible=True),
+        f"{AVRO}date": days,
+        f"{AVRO}time-millis": time_ms,
+        f"{AVRO}time-micros": time_us,
+        f"{AVRO}timestamp-millis": LogicalType(i64, instant, temporal.instant_from_ms),
+        f"{AVRO}timestamp-micros": LogicalType(i64, instant, temporal.instant_from_us),
+        f"{AVRO}timestamp-nanos": LogicalType(i64, instant, temporal.instant_from_ns),
+        f"{AVRO}local-timestamp-millis": local_ms,
+        f"{AVRO}local-timestamp-micros": local_us,
+        f"{AVRO}local-timestamp-nanos": local_ns,
+        f"{AVRO}uuid": LogicalType(SchemaType.BYTES, string, _uuid_from_bytes),
+        f"{DECLARED}date": LogicalType(text, date, temporal.date_from_either, fallible=True),
+        f"{DECLARED}timestamp": LogicalType(text, instant, partial(either, zoned=True), fallible=True),
+        f"{DECLARED}timestamp_ntz": LogicalType(text, local, partial(either, zoned=False), fallible=True),
+    }
+
+
+_RULES = _rules()

@@ -1,0 +1,209 @@
+"""A key or a value as the parser sees it: one `Version` for each way its records were written.
+
+A parser puts the record into a field `v` of a structure of its own, so that a corrupt record (`v` is null, or the corrupt
+record column is set) is not taken for a record of nulls. A part that is no record becomes one: its only field is called
+as the part, `key` or `value`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lakehold.ingest.decode.avro_schema import from_avro_json
+from lakehold.ingest.decode.connect_schema import ConnectSchema, Field, SchemaType, UnsupportedSchema, from_connect_json
+from lakehold.ingest.decode.convert import Encoding, json_type
+from lakehold.ingest.decode.json_fields import wrongly_typed
+from lakehold.ingest.decode.logical import logical_type
+from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, declared_struct
+from lakehold.ingest.decode.sql_text import identifier, literal
+
+CORRUPT = "_corrupt"
+_JSON_OPTIONS = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{CORRUPT}')"
+_AVRO_OPTIONS = "map('mode', 'PERMISSIVE')"
+
+
+@dataclass(frozen=True)
+class Version:
+    """Records of a part that were written with one schema.
+
+    `matches` is a condition on the part's bytes, `parse` the expression for those that match. Of its result, a field called
+    `row` holds the record and `corrupt` is true for what is none. `wrong` (if set) gives the text of a field of the wrong
+    type, or ''; `is_strict`: such a text makes a record corrupt even if the parser took it.
+    """
+
+    matches: str
+    parse: str
+    schema: ConnectSchema
+    encoding: Encoding
+    row: Callable[[str], str]
+    corrupt: Callable[[str], str]
+    wrong: str | None = None
+    is_strict: bool = False
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Records of a part whose schema cannot be used, and why."""
+
+    matches: str
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """How to parse the column `name` (`key` or `value`) of a topic. `written_with` tells an unknown schema from another."""
+
+    name: str
+    versions: tuple[Version, ...]
+    refused: tuple[Refused, ...]
+    is_blank: str
+    is_broken: str
+    written_with: str
+
+
+def part(name: str, schemas: PartSchemas, as_declared: Callable[[ConnectSchema], ConnectSchema] = lambda row: row) -> Part:
+    """The part `name` written with `schemas`; `as_declared` puts an envelope around declared columns."""
+    match schemas:
+        case AvroIds():
+            return _avro_part(name, schemas)
+        case JsonHeads():
+            return _json_part(name, schemas)
+        case JsonDeclared():
+            return _declared_part(name, schemas, as_declared)
+
+
+def _avro_part(name: str, schemas: AvroIds) -> Part:
+    versions, refused = [], []
+    for schema_id, text in sorted(schemas.schemas.items()):
+        matches = f"substring({name}, 1, 5) = X'{schema_id:010X}'"
+        try:
+            versions.append(_avro_version(name, matches, text))
+        except UnsupportedSchema as e:
+            refused.append(Refused(matches, "unsupported-schema", f"Schema {schema_id} of the {name}: {e}"))
+    return Part(
+        name,
+        tuple(versions),
+        tuple(refused),
+        is_blank=f"length({name}) = 0",
+        is_broken=f"(length({name}) < 5 OR substring({name}, 1, 1) <> X'00')",
+        written_with=f"concat('The {name} was written with schema ', conv(hex(substring({name}, 2, 4)), 16, 10), '.')",
+    )
+
+
+def _avro_version(name: str, matches: str, text: str) -> Version:
+    read = from_avro_json(text)
+    schema, bare = read.schema, read.bare
+    if not _is_record(schema):
+        schema, bare = _record_of(name, schema), _bare_record("row", name, bare)
+    wrapped = json.dumps(_bare_record("wrapper", "v", bare))
+    return Version(
+        matches,
+        f"from_avro(substring({name}, 6), {literal(wrapped)}, {_AVRO_OPTIONS})",
+        schema,
+        Encoding.AVRO,
+        row=_row(name, read.schema),
+        corrupt=lambda parsed: "false" if schema.optional else f"{parsed}.v IS NULL",
+    )
+
+
+def _bare_record(record: str, field: str, bare: Any) -> dict[str, Any]:
+    return {"type": "record", "name": record, "fields": [{"name": field, "type": bare}]}
+
+
+def _json_part(name: str, schemas: JsonHeads) -> Part:
+    versions, refused = [], []
+    for head in schemas.heads:
+        size = len(head.encode())
+        matches = f"startswith({name}, CAST({literal(head)} AS BINARY))"
+        try:
+            schema = from_connect_json(json.loads(head + "null}")["schema"])
+            payload = f"CAST(substring({name}, {size + 1}) AS STRING)"
+            versions.append(replace(_json_version(name, matches, payload, "", schema), is_strict=True))
+        except (UnsupportedSchema, ValueError) as e:
+            refused.append(Refused(matches, "unsupported-schema", f"The schema of the {name}: {e}"))
+    return Part(
+        name,
+        tuple(versions),
+        tuple(refused),
+        is_blank=_blank(name),
+        is_broken="false",
+        written_with=f"'The {name} is no known {{\"schema\": …, \"payload\": …}}.'",
+    )
+
+
+def _declared_part(name: str, schemas: JsonDeclared, as_declared: Callable[[ConnectSchema], ConnectSchema]) -> Part:
+    row = declared_struct(schemas.columns)
+    text = f"CAST({name} AS STRING)"
+    is_object = f"ltrim({text}) LIKE '{{%'"
+    wrapper_names = {"schema", "payload"}.isdisjoint(c.name for c in schemas.columns)
+    is_wrapped = rf"{text} RLIKE '^\\s*\\{{\\s*\"(schema|payload)\"\\s*:'" if wrapper_names else "false"
+    schema = as_declared(row)
+    wrapped_schema = ConnectSchema(SchemaType.STRUCT, optional=True, fields=(Field("payload", schema),))
+    wrapped = _json_version(name, is_wrapped, text, "}", wrapped_schema)
+    looked_through = replace(wrapped, schema=schema, row=lambda parsed: f"{parsed}.v.payload")
+    versions = [looked_through, _json_version(name, "true", text, "}", schema)]
+    if name == "key" and len(row.fields) == 1:
+        versions.insert(1, _bare_key(row, text, is_object))
+    return Part(
+        name, tuple(versions) if schemas.columns else (), (), is_blank=_blank(name), is_broken="false", written_with=""
+    )
+
+
+def _bare_key(row: ConnectSchema, text: str, is_object: str) -> Version:
+    """A key of one column that stands alone: as JSON, or as a text without quotes."""
+    only = row.fields[0]
+    quoted = f"to_json(named_struct({literal(only.name)}, {text}))"
+    opening = literal(json.dumps({only.name: None})[: -len("null}")])
+    is_text = only.schema.type is SchemaType.STRING
+    unquoted = f"NOT ({text} RLIKE '^\\\\s*(\"|null\\\\s*$)')" if is_text else "false"
+    as_json = f"concat({opening}, {text}, '}}')"
+    body = f"concat('{{\"v\":', CASE WHEN {unquoted} THEN {quoted} ELSE {as_json} END, '}}')"
+    kind = f"v {json_type(row)}, {CORRUPT} string"
+    return Version(
+        f"NOT ({is_object})",
+        f"from_json({body}, {literal(kind)}, {_JSON_OPTIONS})",
+        row,
+        Encoding.JSON,
+        row=_row(only.name, only.schema),
+        corrupt=lambda parsed: f"{parsed}.{CORRUPT} IS NOT NULL",
+    )
+
+
+def _json_version(name: str, matches: str, payload: str, end: str, schema: ConnectSchema) -> Version:
+    """`payload` is the expression of a JSON value; `end` what must follow it to close the object it is put into."""
+    start, row_schema = '{"v":', schema
+    if not _is_record(schema):
+        start, end, row_schema = f'{{"v":{{"{name}":', f"{end}}}", _record_of(name, schema)
+    body = f"concat({literal(start)}, {payload}, {literal(end)})"
+    kind = f"v {json_type(row_schema)}, {CORRUPT} string"
+    return Version(
+        matches,
+        f"from_json({body}, {literal(kind)}, {_JSON_OPTIONS})",
+        row_schema,
+        Encoding.JSON,
+        row=_row(name, schema),
+        corrupt=lambda parsed: f"{parsed}.{CORRUPT} IS NOT NULL",
+        wrong=wrongly_typed(body, row_schema),
+    )
+
+
+def _row(name: str, schema: ConnectSchema) -> Callable[[str], str]:
+    if _is_record(schema):
+        return lambda parsed: f"{parsed}.v"
+    return lambda parsed: f"CASE WHEN {parsed}.v.{identifier(name)} IS NOT NULL THEN {parsed}.v END"
+
+
+def _is_record(schema: ConnectSchema) -> bool:
+    return schema.type is SchemaType.STRUCT and logical_type(schema) is None
+
+
+def _record_of(name: str, schema: ConnectSchema) -> ConnectSchema:
+    return ConnectSchema(SchemaType.STRUCT, optional=schema.optional, fields=(Field(name, schema),))
+
+
+def _blank(name: str) -> str:
+    return f"CAST({name} AS STRING) RLIKE '^\\\\s*$'"

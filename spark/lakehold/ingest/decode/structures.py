@@ -1,0 +1,108 @@
+"""A structure of the result (`key`, `value`, `before` or `after`): its columns, and how each version of a part fills it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lakehold.ingest.decode.connect_schema import ConnectSchema
+from lakehold.ingest.decode.convert import Encoding, converted, missing, undecodable
+from lakehold.ingest.decode.parts import Part
+from lakehold.ingest.decode.sql_text import identifier, literal
+from lakehold.ingest.decode.types import ColumnType, column_types, iceberg_type, spark_text
+from lakehold.ingest.decode.unify import cast, unify_versions
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where one version of a part has the structure: the raw expression, its schema and the parser it comes from."""
+
+    raw: str
+    schema: ConnectSchema
+    encoding: Encoding
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The structure `name`, from one origin per version of its part, in the types of `columns`."""
+
+    name: str
+    origins: tuple[Origin, ...]
+    columns: tuple[ColumnType, ...]
+
+    @property
+    def spark_type(self) -> str:
+        """As Spark SQL writes it; `void` without columns."""
+        if not self.columns:
+            return "void"
+        return f"struct<{','.join(f'{identifier(c.name)}:{c.spark_type}' for c in self.columns)}>"
+
+    def conversions(self) -> list[str]:
+        """For each version a column with the converted structure; null for records of other versions."""
+        return [f"{self._converted(origin)} AS {self._column(i)}" for i, origin in enumerate(self.origins)]
+
+    def value(self) -> str:
+        """The structure, of whichever version the record is."""
+        columns = ", ".join(self._column(i) for i in range(len(self.origins)))
+        return f"coalesce({columns})" if columns and self.columns else f"CAST(NULL AS {self.spark_type})"
+
+    def undecodable(self) -> Iterator[tuple[str, str]]:
+        """(condition, column) for each column in which a value can get lost."""
+        for i, origin in enumerate(self.origins):
+            for f in origin.schema.fields:
+                place = identifier(f.name)
+                lost = undecodable(f"{origin.raw}.{place}", f"{self._column(i)}.{place}", f.schema, origin.encoding)
+                if lost:
+                    yield lost, f.name
+
+    def missing(self) -> Iterator[tuple[str, str]]:
+        """(condition, column) for each column that its schema requires. Avro cannot leave one out."""
+        for origin in self.origins:
+            if origin.encoding is Encoding.JSON:
+                for f in origin.schema.fields:
+                    lacks = missing(f"{origin.raw}.{identifier(f.name)}", f.schema)
+                    if lacks:
+                        yield f"({origin.raw} IS NOT NULL AND {lacks})", f.name
+
+    def _column(self, version: int) -> str:
+        return f"_{self.name}{version}"
+
+    def _converted(self, origin: Origin) -> str:
+        own = {f.name: f for f in origin.schema.fields}
+        fields, changed = [], [f.name for f in origin.schema.fields] != [c.name for c in self.columns]
+        for c in self.columns:
+            if (f := own.get(c.name)) is None:
+                fields += [literal(c.name), f"CAST(NULL AS {spark_text(c.type)})"]
+                continue
+            raw = f"{origin.raw}.{identifier(c.name)}"
+            value = cast(converted(raw, f.schema, origin.encoding), iceberg_type(f.schema), c.type)
+            changed = changed or value != raw
+            fields += [literal(c.name), value]
+        return f"CASE WHEN {origin.raw} IS NOT NULL THEN named_struct({', '.join(fields)}) END" if changed else origin.raw
+
+
+def parsed_column(part: Part, version: int) -> str:
+    """The column that holds what the parser made of a record of this version."""
+    return f"_parsed_{part.name}{version}"
+
+
+def structure(name: str, part: Part, field: str | None = None, columns: tuple[ColumnType, ...] | None = None) -> Structure:
+    """The structure that is the row of `part`, or a field of it.
+
+    Args:
+        name: Its name in the result.
+        part: The key or the value.
+        field: The field; None: the row itself.
+        columns: Its columns, if another structure's shall be taken.
+
+    Raises:
+        TypeConflict: Two versions give a column types that do not fit together.
+    """
+    origins = []
+    for i, version in enumerate(part.versions):
+        raw, schema = version.row(parsed_column(part, i)), version.schema
+        if field is not None:
+            raw, schema = f"{raw}.{identifier(field)}", schema.field_named(field) or schema
+        origins.append(Origin(raw, schema, version.encoding))
+    found = unify_versions([column_types(o.schema) for o in origins]) if columns is None else columns
+    return Structure(name, tuple(origins), found)

@@ -1,0 +1,147 @@
+"""One type for two: between the versions of a schema in a batch, and between a batch and its table.
+
+What Iceberg can promote is promoted (int to long, float to double, decimal to more digits of the same scale); what is
+narrower than the table stays as the table is, if every value of it has an equal there; structures are taken field by field.
+Anything else is a `TypeConflict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    UUIDType,
+)
+
+from lakehold.errors import UpstreamError
+from lakehold.ingest.decode.sql_text import identifier, struct_of
+from lakehold.ingest.decode.types import ColumnType, spark_text
+
+_WHOLE_DIGITS: dict[type[IcebergType], int] = {IntegerType: 10, LongType: 19}
+
+_HOLDS_TOO: frozenset[tuple[type[IcebergType], type[IcebergType]]] = frozenset(
+    {(LongType, IntegerType), (DoubleType, FloatType), (DoubleType, IntegerType), (UUIDType, StringType)}
+)
+"""(wider, narrower) pairs: every value of the narrower has an equal in the wider."""
+
+_PROMOTED: frozenset[tuple[type[IcebergType], type[IcebergType]]] = frozenset({(IntegerType, LongType), (FloatType, DoubleType)})
+"""(old, new) pairs that Iceberg promotes in place."""
+
+
+class TypeConflict(UpstreamError):
+    """A column's new type cannot follow its old one."""
+
+    default_code = "incompatible-type"
+
+    def __init__(self, column: str, old: IcebergType, new: IcebergType) -> None:
+        super().__init__(
+            f'column "{column}" cannot change from {spark_text(old)} to {spark_text(new)}',
+            detail=f"Iceberg cannot turn {spark_text(old)} into a type that holds every value of both.",
+            hint="Give the upstream column its old type back, or drop the table and create it anew.",
+        )
+        self.column = column
+        self.old = old
+        self.new = new
+
+
+def unify(old: IcebergType, new: IcebergType, column: str = "") -> IcebergType:
+    """The type that holds every value of both and that Iceberg can turn `old` into.
+
+    Raises:
+        TypeConflict: There is none. `column` names the place.
+    """
+    match old, new:
+        case DecimalType(), DecimalType():
+            return _unify_decimals(old, new, column)
+        case ListType(), ListType():
+            return ListType(1, unify(old.element_type, new.element_type, f"{column}.element"), False)
+        case MapType(), MapType() if same(old.key_type, new.key_type):
+            return MapType(1, old.key_type, 2, unify(old.value_type, new.value_type, f"{column}.value"), False)
+        case StructType(), StructType():
+            return _unify_structs(old, new, column)
+        case DecimalType(), IntegerType() | LongType() if old.precision - old.scale >= _WHOLE_DIGITS[type(new)]:
+            return old
+        case _ if same(old, new) or (type(old), type(new)) in _HOLDS_TOO:
+            return old
+        case _ if (type(old), type(new)) in _PROMOTED:
+            return new
+        case _:
+            raise TypeConflict(column, old, new)
+
+
+def _unify_decimals(old: DecimalType, new: DecimalType, column: str) -> IcebergType:
+    if new.scale <= old.scale and new.precision - new.scale <= old.precision - old.scale:
+        return old
+    if new.scale == old.scale:
+        return new
+    raise TypeConflict(column, old, new)
+
+
+def _unify_structs(old: StructType, new: StructType, column: str) -> StructType:
+    incoming = {f.name: f.field_type for f in new.fields}
+    kept = {
+        f.name: unify(f.field_type, incoming[f.name], f"{column}.{f.name}") if f.name in incoming else f.field_type
+        for f in old.fields
+    }
+    ids = count(1)
+    return StructType(*(NestedField(next(ids), n, t, required=False) for n, t in (kept | _added(incoming, kept)).items()))
+
+
+def _added(incoming: dict[str, IcebergType], kept: dict[str, IcebergType]) -> dict[str, IcebergType]:
+    return {n: t for n, t in incoming.items() if n not in kept}
+
+
+def unify_versions(versions: Sequence[Sequence[ColumnType]]) -> tuple[ColumnType, ...]:
+    """The columns of several versions of a schema, oldest first: in the newest one's order, dropped ones behind.
+
+    A column is required where every version has and requires it.
+
+    Raises:
+        TypeConflict: Two versions contradict each other.
+    """
+    types: dict[str, IcebergType] = {}
+    for columns in versions:
+        for c in columns:
+            types[c.name] = unify(types[c.name], c.type, c.name) if c.name in types else c.type
+    newest_first = [c.name for columns in reversed(versions) for c in columns]
+    required = [{c.name for c in columns if c.required} for columns in versions]
+    return tuple(ColumnType(n, types[n], all(n in r for r in required)) for n in dict.fromkeys(newest_first))
+
+
+def same(a: IcebergType, b: IcebergType) -> bool:
+    """Whether two types are equal but for the ids of their fields and what is required."""
+    return type(a) is type(b) and spark_text(a) == spark_text(b)
+
+
+def cast(expression: str, source: IcebergType, target: IcebergType) -> str:
+    """SQL that turns a value of `source` into one of `target = unify(target, source)`, exactly; missing fields become null."""
+    if spark_text(source) == spark_text(target):
+        return expression
+    match source, target:
+        case StructType(), StructType():
+            present = {f.name: f.field_type for f in source.fields}
+            fields = {
+                f.name: cast(f"{expression}.{identifier(f.name)}", present[f.name], f.field_type)
+                if f.name in present
+                else f"CAST(NULL AS {spark_text(f.field_type)})"
+                for f in target.fields
+            }
+            return f"CASE WHEN {expression} IS NOT NULL THEN {struct_of(fields)} END"
+        case ListType(), ListType():
+            return f"transform({expression}, e -> {cast('e', source.element_type, target.element_type)})"
+        case MapType(), MapType():
+            return f"transform_values({expression}, (k, v) -> {cast('v', source.value_type, target.value_type)})"
+        case _:
+            return f"CAST({expression} AS {spark_text(target)})"

@@ -1,0 +1,160 @@
+"""Messages that cannot be applied become rows of `mz_catalog.mz_source_errors`, and a good value heals its key (design, "Errors in").
+
+Writing them replaces what an earlier attempt of the same batch wrote for the same table, so that a crash in between leaves
+neither a gap nor a repetition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehold.errors import CommitConflict
+from lakehold.ingest.changes import DETAIL, ERROR, KEY_BYTES, OFFSET, OP, PARTITION, Changes, Op
+from lakehold.ingest.deduplicate import COUNTS
+from lakehold.ingest.read import MalformedLine
+from lakehold.session import quoted_table
+
+if TYPE_CHECKING:
+    from lakehold.definitions import Table
+    from lakehold.ingest.apply import BatchIdentity
+    from lakehold.ingest.arrivals import Arrivals
+
+TABLE = "mz_catalog.mz_source_errors"
+_GOOD = "lakehold_good_keys"
+_ATTEMPTS = 10
+
+
+@dataclass(frozen=True)
+class ErrorRecords:
+    """Writes to `mz_source_errors`; `spark` gives the session."""
+
+    spark: Callable[[], SparkSession]
+    catalog_name: str
+
+    @property
+    def _table(self) -> str:
+        return quoted_table(self.catalog_name, TABLE)
+
+    def record(  # noqa: PLR0913 - a batch, a table and its messages
+        self,
+        batch: BatchIdentity,
+        table: Table,
+        changes: Changes,
+        judged: DataFrame,
+        raw: DataFrame,
+        arrived: Arrivals,
+        open_errors: int,
+    ) -> int:
+        """Keep the batch's bad messages of `table`, heal what its good ones heal.
+
+        Args:
+            batch: The batch.
+            table: The table.
+            changes: Its changes.
+            judged: The same, judged.
+            raw: The messages as raw records.
+            arrived: Their counts.
+            open_errors: Errors of the table not healed before the batch.
+
+        Returns:
+            Errors of the table not healed after it.
+        """
+        if arrived.errors:
+            bad = judged.filter(F.col(ERROR).isNotNull()).select(PARTITION, OFFSET, ERROR, DETAIL)
+            at = (F.col("partition") == F.col(PARTITION)) & (F.col("offset") == F.col(OFFSET))
+            found = raw.join(F.broadcast(bad), at).select(
+                "topic", "partition", "offset", "timestamp_ms", "key", "value", F.col(ERROR).alias("reason"), F.col(DETAIL).alias("detail")
+            )
+            self._replace(batch, table.full_name, found)
+        if arrived.errors or (open_errors and arrived.records):
+            self._heal(batch, table.full_name, judged)
+            return self._open(batch.source, table.full_name)
+        return open_errors
+
+    def record_malformed(self, batch: BatchIdentity, lines: Sequence[MalformedLine]) -> None:
+        """Keep lines of a FILES source that are no message: the file stands as topic, the byte offset as offset."""
+        rows = pa.table(
+            {
+                "topic": [line.file for line in lines],
+                "partition": pa.array([0] * len(lines), pa.int32()),
+                "offset": pa.array([line.byte_offset for line in lines], pa.int64()),
+                "timestamp_ms": pa.array([None] * len(lines), pa.int64()),
+                "key": pa.array([None] * len(lines), pa.binary()),
+                "value": pa.array([line.raw for line in lines], pa.binary()),
+                "reason": ["malformed-line"] * len(lines),
+                "detail": [f"line {line.line_number}: {line.reason}" for line in lines],
+            }
+        )
+        self._replace(batch, "", self.spark().createDataFrame(rows))
+
+    def _replace(self, batch: BatchIdentity, table_name: str, found: DataFrame) -> None:
+        of_batch = (
+            (F.col("source") == batch.source)
+            & (F.col("table_name") == table_name)
+            & (F.col("mz_timestamp") == batch.timestamp_ms)
+        )
+        rows = found.select(
+            F.lit(batch.source).alias("source"),
+            F.lit(table_name).alias("table_name"),
+            "topic",
+            "partition",
+            "offset",
+            F.lit(batch.timestamp_ms).cast("bigint").alias("mz_timestamp"),
+            F.col("timestamp_ms").alias("record_timestamp_ms"),
+            "key",
+            "value",
+            "reason",
+            "detail",
+            F.lit(None).cast("bigint").alias("healed_at"),
+        )
+        self._retried(lambda: rows.writeTo(self._table).overwrite(of_batch))
+
+    def _heal(self, batch: BatchIdentity, table_name: str, judged: DataFrame) -> None:
+        """A good message heals earlier errors of its key; a null key with a null value those without a key."""
+        good = (
+            judged.filter(F.col(COUNTS) | (F.col(OP) == Op.NOTHING.value))
+            .groupBy(F.col(KEY_BYTES).alias("key"))
+            .agg(F.max(OFFSET).alias("offset"))
+        )
+        good.createOrReplaceTempView(_GOOD)
+        statement = f"""
+            MERGE INTO {self._table} e USING {_GOOD} g
+            ON e.source = '{_escaped(batch.source)}' AND e.table_name = '{_escaped(table_name)}' AND e.healed_at IS NULL
+               AND e.key <=> g.key AND (e.mz_timestamp < {batch.timestamp_ms} OR e.offset < g.offset)
+            WHEN MATCHED THEN UPDATE SET healed_at = {batch.timestamp_ms}"""
+        try:
+            self._retried(lambda: self.spark().sql(statement))
+        finally:
+            self.spark().catalog.dropTempView(_GOOD)
+
+    def _open(self, source: str, table_name: str) -> int:
+        errors = self.spark().table(self._table)
+        of_table = (F.col("source") == source) & (F.col("table_name") == table_name) & F.col("healed_at").isNull()
+        return errors.filter(of_table).count()
+
+    def _retried(self, write: Callable[[], object]) -> None:
+        """All sources share the table and its commits are not retried by Iceberg (design, "System tables")."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                write()
+            # Each session kind has its own class for Iceberg's conflict; its text is the same.
+            except Exception as error:
+                conflict = any(name in str(error) for name in ("CommitFailedException", "ValidationException"))
+                if not conflict:
+                    raise
+                if attempt == _ATTEMPTS - 1:
+                    raise CommitConflict(
+                        f'other writers kept moving "{TABLE}"', hint="Ingest again: the batch goes on where it stopped."
+                    ) from error
+            else:
+                return
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")

@@ -1,0 +1,190 @@
+"""The table's schema follows the messages': created, columns added and widened; what cannot be followed stops the table.
+
+A column dropped upstream stays and reads null from then on. Columns are nullable, so that a column upstream that loses its
+NOT NULL, or is dropped, changes nothing here; the key is kept as the table property `lakehold.key`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+from pyspark.sql import SparkSession
+
+from lakehold.catalog.definitions import Entry
+from lakehold.definitions import Table
+from lakehold.errors import TableStopped
+from lakehold.ingest.decode.types import ColumnType, spark_text
+from lakehold.ingest.decode.unify import TypeConflict, same, unify
+from lakehold.ingest.decode.types import Impossible, spark_type, unify
+from lakehold.session import quoted
+
+BUCKETED_TYPES = (IntegerType, LongType, StringType, DateType, DecimalType, TimestampType, TimestamptzType, BinaryType)
+"""Key types that Iceberg's bucket transform takes (spec, "Partition Transforms")."""
+
+PROPERTIES = {
+    "format-version": "3",
+    "write.merge.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.delete.mode": "merge-on-read",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "write.metadata.compression-codec": "gzip",
+}
+
+
+OBJECT_ID = "lakehold.object-id"
+"""Table property: which definition the Iceberg table was made for."""
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """What brings a table's schema to a batch's.
+
+    Args:
+        statements: SQL to run first, in order.
+        columns: The table's columns afterwards.
+    """
+
+    statements: tuple[str, ...]
+    columns: tuple[ColumnType, ...]
+
+
+def creation(entry: Entry[Table], name: str, key: Sequence[str], columns: Sequence[ColumnType], buckets: int) -> Evolution:
+    """The statements that make the table, bucketed and locally ordered by its key.
+
+    Args:
+        entry: The definition and its identity.
+        name: The table's full name in SQL, quoted.
+        key: The key's columns.
+        columns: All columns in order.
+        buckets: How many buckets the first key column that can be bucketed gets.
+    """
+    types = {c.name: c.type for c in columns}
+    definitions = ", ".join(f"{quoted(c.name)} {spark_text(c.type)}" for c in columns)
+    bucketed = next((k for k in key if isinstance(types[k], BUCKETED_TYPES)), None)
+    partitioned = f" PARTITIONED BY (bucket({buckets}, {quoted(bucketed)}))" if bucketed else ""
+    properties = {
+        **PROPERTIES,
+        "lakehold.source": entry.definition.source,
+        "lakehold.key": ",".join(key),
+        OBJECT_ID: entry.object_id,
+    }
+    listed = ", ".join(f"'{k}' = '{_escaped(v)}'" for k, v in properties.items())
+    namespace = name.rsplit(".", 1)[0]
+    ordered = ", ".join(quoted(k) for k in key)
+    return Evolution(
+        (
+            f"CREATE NAMESPACE IF NOT EXISTS {namespace}",
+            f"CREATE TABLE IF NOT EXISTS {name} ({definitions}) USING iceberg{partitioned} TBLPROPERTIES ({listed})",
+            f"ALTER TABLE {name} WRITE LOCALLY ORDERED BY {ordered}",
+        ),
+        tuple(columns),
+    )
+
+
+def require_own(entry: Entry[Table], properties: Mapping[str, str]) -> None:
+    """Refuse to write to an Iceberg table that was not made for this definition."""
+    if properties.get(OBJECT_ID) == entry.object_id:
+        return
+    name = entry.definition.full_name
+    raise TableStopped(
+        f'an Iceberg table "{name}" is there already and is not this table\'s',
+        table=name,
+        code="table-foreign",
+        detail="Another definition or another tool made it; merging into it would mix their rows.",
+        hint=f"Rename or drop it (DROP TABLE removes only defined tables: drop {name} with Spark or PyIceberg), then ingest again.",
+    )
+
+
+def evolution(table: Table, name: str, schema: Schema, incoming: Sequence[ColumnType]) -> Evolution:
+    """The statements that let a table with `schema` hold the `incoming` columns.
+
+    Raises:
+        TableStopped: A column's type changed to one that Iceberg cannot promote to.
+    """
+    present = {f.name: f.field_type for f in schema.fields}
+    by_folded = {name_.lower(): name_ for name_ in present}
+    statements, types = [], dict(present)
+    for column in incoming:
+        folded = by_folded.setdefault(column.name.lower(), column.name)
+        if folded != column.name:
+            raise TableStopped(
+                f'columns "{folded}" and "{column.name}" of table "{table.full_name}" differ in case only',
+                table=table.full_name,
+                code="column-case",
+                detail="Spark does not tell them apart.",
+                hint="Rename one upstream, or leave it out with Debezium's column.exclude.list.",
+            )
+        if column.name not in present:
+            types[column.name] = column.type
+            statements.append(f"ALTER TABLE {name} ADD COLUMN {quoted(column.name)} {spark_text(column.type)}")
+            continue
+        try:
+            types[column.name] = unify(present[column.name], column.type, column.name)
+        except TypeConflict as conflict:
+            raise _impossible(table, conflict) from conflict
+        statements += _altered(name, quoted(column.name), present[column.name], types[column.name])
+    return Evolution(tuple(statements), tuple(ColumnType(n, t) for n, t in types.items()))
+
+
+def _altered(table: str, path: str, old: IcebergType, new: IcebergType) -> list[str]:
+    """Statements that make `old` at `path` into `new`, which `unify` found; Spark names parts of nested types by dots."""
+    if same(old, new):
+        return []
+    match old, new:
+        case StructType(), StructType():
+            stored = {f.name: f.field_type for f in old.fields}
+            statements = []
+            for field in new.fields:
+                inner = f"{path}.{quoted(field.name)}"
+                if field.name in stored:
+                    statements += _altered(table, inner, stored[field.name], field.field_type)
+                else:
+                    statements.append(f"ALTER TABLE {table} ADD COLUMN {inner} {spark_text(field.field_type)}")
+            return statements
+        case ListType(), ListType():
+            return _altered(table, f"{path}.element", old.element_type, new.element_type)
+        case MapType(), MapType():
+            return _altered(table, f"{path}.value", old.value_type, new.value_type)
+        case _:
+            return [f"ALTER TABLE {table} ALTER COLUMN {path} TYPE {spark_text(new)}"]
+
+
+def _impossible(table: Table, conflict: TypeConflict) -> TableStopped:
+    column, old, new = conflict.column, spark_text(conflict.old), spark_text(conflict.new)
+    return TableStopped(
+        f'column "{column}" of table "{table.full_name}" changed from {old} to {new}',
+        table=table.full_name,
+        code="type-changed",
+        detail="Iceberg cannot promote one to the other, so nothing of this batch was written to the table.",
+        hint=(
+            f"Give the column upstream a type that {old} can be widened to; or rename the stored column "
+            f"(ALTER TABLE {table.full_name} RENAME COLUMN {column} TO …) and ingest again: the new one is added beside it."
+        ),
+    )
+
+
+def run(spark: SparkSession, evolution: Evolution) -> None:
+    """Run the statements; each can be repeated after a crash because the plan is made anew from the table's schema."""
+    for statement in evolution.statements:
+        spark.sql(statement)
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("'", "\\'")

@@ -1,0 +1,77 @@
+"""Marks: what a Debezium table remembers between batches, kept in its snapshots' summaries and beside its reader.
+
+`passed` is the high-water mark of `envelopes.md`: per partition the highest position applied; what lies at or below it was
+applied before. `snapshot` says which of the connector's snapshots the table shows and whether it is whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Position = tuple[int, int, int, int]
+"""See `lakehold.ingest.position`; compared from the left."""
+
+
+@dataclass(frozen=True)
+class SnapshotProgress:
+    """One snapshot of a connector, as far as it was read.
+
+    Args:
+        position: Where it stands upstream; all its rows share it.
+        end_seen: Its last row was read.
+        complete: All of it was read.
+        replaces_through: Rows whose last change has at most this Iceberg sequence number are not of this snapshot: those
+            it does not bring are gone once it is complete. None when there were none before it.
+    """
+
+    position: Position
+    end_seen: bool = False
+    complete: bool = False
+    replaces_through: int | None = None
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What a Debezium table has passed."""
+
+    passed: Mapping[int, Position] = field(default_factory=dict)
+    snapshot: SnapshotProgress | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no snapshot is half read."""
+        return self.snapshot is None or self.snapshot.complete
+
+    def to_json(self) -> str:
+        """Compact text for a snapshot summary."""
+        snapshot = self.snapshot
+        content: dict[str, object] = {"passed": {str(p): list(at) for p, at in sorted(self.passed.items())}}
+        if snapshot is not None:
+            content["snapshot"] = {
+                "position": list(snapshot.position),
+                "end_seen": snapshot.end_seen,
+                "complete": snapshot.complete,
+                "replaces_through": snapshot.replaces_through,
+            }
+        return json.dumps(content, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | None) -> Marks:
+        """The inverse of `to_json`; no text is no marks."""
+        if not text:
+            return cls()
+        content = json.loads(text)
+        kept = content.get("snapshot")
+        snapshot = None
+        if kept is not None:
+            snapshot = SnapshotProgress(
+                _position(kept["position"]), kept["end_seen"], kept["complete"], kept["replaces_through"]
+            )
+        return cls({int(p): _position(at) for p, at in content["passed"].items()}, snapshot)
+
+
+def _position(numbers: list[int]) -> Position:
+    a, b, c, d = numbers
+    return (a, b, c, d)

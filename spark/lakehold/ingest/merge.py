@@ -1,0 +1,193 @@
+"""Merge: the deciding changes become one commit of the table. SQL text and paths, no decisions about data.
+
+Three paths, cheapest first:
+
+    nothing      no row changes: no snapshot
+    append       no key of the batch can be in the table: rows are added without a join
+    MERGE        everything else; one shuffle, of the batch to the table's buckets
+
+A plain Iceberg append checks nothing, so a writer that lost its lease would land its rows twice. The append path therefore
+is an overwrite of the batch's key range, in which no live row lies, validated under serializable isolation from the snapshot
+the range was judged on: whoever commits second fails, and nothing is rewritten. MERGE has that check by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehold.ingest.arrivals import Bounds
+from lakehold.ingest.changes import KEPT, OP, Changes, Op
+from lakehold.ingest.decode.types import ColumnType, spark_text
+from lakehold.ingest.decode.unify import cast
+from lakehold.ingest.deduplicate import WINS
+from lakehold.session import quoted, snapshot_properties
+
+_SOURCE = "lakehold_changes"
+
+
+@dataclass(frozen=True)
+class Append:
+    """Add rows whose keys the table cannot hold.
+
+    Args:
+        table: Full name in SQL, quoted.
+        validate_from: Snapshot the absence was judged on; None when the table had none.
+        bounds: The key range to guard; None guards the whole table, which must then be empty.
+    """
+
+    table: str
+    validate_from: int | None
+    bounds: Mapping[str, Bounds] | None
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Join the changes with the table by key.
+
+    Args:
+        table: Full name in SQL, quoted.
+        key: The key's columns.
+        null_safe: Some key part of the batch is null. `<=>` shuffles the whole table, `=` does not (facts, "measured").
+        bounds: Key ranges of the batch: literals that let Iceberg skip files and row groups.
+        has_deletes: Some change deletes.
+        has_upserts: Some change writes a row.
+        keeps_values: Some change names columns whose stored value stays.
+        replaces_all: What the batch does not bring goes (TRUNCATE).
+    """
+
+    table: str
+    key: tuple[str, ...]
+    null_safe: bool
+    bounds: Mapping[str, Bounds]
+    has_deletes: bool
+    has_upserts: bool
+    keeps_values: bool
+    replaces_all: bool
+
+
+def append(
+    how: Append, changes: Changes, judged: DataFrame, columns: Sequence[ColumnType], properties: Mapping[str, str]
+) -> None:
+    """Write the winning rows of `judged` as new rows; `columns` are the table's, in its order."""
+    new = judged.filter(F.col(WINS) & (F.col(OP) == Op.UPSERT.value))
+    rows = new.selectExpr(*_as_stored(changes, columns))
+    writer = (
+        rows.writeTo(how.table)
+        .option("isolation-level", "serializable")
+        .option("fanout-enabled", "true")
+        .option("distribution-mode", "none")
+    )
+    if how.validate_from is not None:
+        writer = writer.option("validate-from-snapshot-id", str(how.validate_from))
+    for name, value in properties.items():
+        writer = writer.option(f"snapshot-property.{name}", value)
+    writer.overwrite(F.lit(True) if how.bounds is None else _within(how.bounds))
+
+
+def merge(  # noqa: PLR0913 - a session, a plan and what it works on
+    spark: SparkSession,
+    how: Merge,
+    changes: Changes,
+    judged: DataFrame,
+    columns: Sequence[ColumnType],
+    properties: Mapping[str, str],
+) -> None:
+    """Run the MERGE; `columns` are the table's."""
+    rows = judged.filter(WINS).selectExpr(OP, KEPT, *_as_stored(changes, columns))
+    rows.createOrReplaceTempView(_SOURCE)
+    try:
+        with snapshot_properties(spark, properties):
+            spark.sql(merge_statement(how, [c.name for c in columns]))
+    finally:
+        spark.catalog.dropTempView(_SOURCE)
+
+
+def merge_statement(how: Merge, columns: Sequence[str]) -> str:
+    """The MERGE's text."""
+    equals = "<=>" if how.null_safe else "="
+    condition = [f"t.{quoted(name)} {equals} s.{quoted(name)}" for name in how.key]
+    if not how.null_safe and not how.replaces_all:
+        condition += [
+            f"t.{quoted(name)} BETWEEN {sql_literal(b.lowest)} AND {sql_literal(b.highest)}"
+            for name, b in how.bounds.items()
+        ]
+    clauses = []
+    if how.has_deletes:
+        clauses.append(f"WHEN MATCHED AND s.{OP} = '{Op.DELETE.value}' THEN DELETE")
+    if how.has_upserts:
+        clauses.append(f"WHEN MATCHED THEN UPDATE SET {_assignments(how, columns)}")
+        names = ", ".join(quoted(name) for name in columns)
+        values = ", ".join(f"s.{quoted(name)}" for name in columns)
+        only_upserts = f" AND s.{OP} = '{Op.UPSERT.value}'" if how.has_deletes else ""
+        clauses.append(f"WHEN NOT MATCHED{only_upserts} THEN INSERT ({names}) VALUES ({values})")
+    if how.replaces_all:
+        clauses.append("WHEN NOT MATCHED BY SOURCE THEN DELETE")
+    return f"MERGE INTO {how.table} t USING {_SOURCE} s ON {' AND '.join(condition)} {' '.join(clauses)}"
+
+
+def _assignments(how: Merge, columns: Sequence[str]) -> str:
+    def value(name: str) -> str:
+        column = quoted(name)
+        if not how.keeps_values or name in how.key:
+            return f"s.{column}"
+        return f"CASE WHEN array_contains(s.{KEPT}, {sql_literal(name)}) THEN t.{column} ELSE s.{column} END"
+
+    # A table of nothing but its key still needs an assignment.
+    assigned = [name for name in columns if name not in how.key] or list(how.key)
+    return ", ".join(f"t.{quoted(name)} = {value(name)}" for name in assigned)
+
+
+def delete_stale(spark: SparkSession, table: str, through_sequence_number: int, properties: Mapping[str, str]) -> None:
+    """Delete the rows last changed at or before an Iceberg sequence number: those a new snapshot of the connector did not bring.
+
+    `abs` keeps Iceberg from taking the metadata column for one of the table's, which its metadata-only delete would do.
+    """
+    with snapshot_properties(spark, properties):
+        spark.sql(f"DELETE FROM {table} WHERE abs(_last_updated_sequence_number) <= {through_sequence_number}")
+
+
+def _as_stored(changes: Changes, columns: Sequence[ColumnType]) -> list[str]:
+    """SQL for the table's columns out of the batch's: exact casts to the stored type, null where the messages have none."""
+    incoming = {c.name: c.type for c in changes.columns}
+    return [
+        (
+            f"{cast(quoted(c.name), incoming[c.name], c.type)} AS {quoted(c.name)}"
+            if c.name in incoming
+            else f"CAST(NULL AS {spark_text(c.type)}) AS {quoted(c.name)}"
+        )
+        for c in columns
+    ]
+
+
+def _within(bounds: Mapping[str, Bounds]) -> SparkColumn:
+    condition = F.lit(True)
+    for name, b in bounds.items():
+        condition = condition & F.col(quoted(name)).between(F.lit(b.lowest), F.lit(b.highest))
+    return condition
+
+
+def sql_literal(value: object) -> str:
+    """A key's value as a Spark SQL literal of exactly its type."""
+    match value:
+        case bool():
+            return str(value).upper()
+        case int():
+            return str(value)
+        case Decimal():
+            return f"{value:f}BD"
+        case date():
+            return f"DATE'{value.isoformat()}'"
+        case str():
+            escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+            return f"'{escaped}'"
+        case _:
+            raise TypeError(f"no literal for {type(value).__name__}")
+
+

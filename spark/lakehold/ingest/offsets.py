@@ -1,0 +1,71 @@
+"""Offsets: which records of which partitions, in the JSON form Spark's Kafka source uses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class TopicPartition:
+    """One partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, order=True)
+class OffsetRange:
+    """Contiguous records of one partition: `[start_inclusive, end_exclusive)`. Offsets in it may have gaps."""
+
+    topic_partition: TopicPartition
+    start_inclusive: int
+    end_exclusive: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the range can hold no record."""
+        return self.end_exclusive <= self.start_inclusive
+
+    @property
+    def width(self) -> int:
+        """Number of offsets, an upper bound of the number of records."""
+        return max(0, self.end_exclusive - self.start_inclusive)
+
+
+Offsets = Mapping[TopicPartition, int]
+"""For each partition an offset: of the next record to read, or behind the last one."""
+
+
+def to_json(offsets: Offsets) -> str:
+    """`{"topic": {"0": 12}}`, keys sorted, as Spark's `startingOffsets` takes it."""
+    nested: dict[str, dict[str, int]] = {}
+    for tp in sorted(offsets):
+        nested.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
+    return json.dumps(nested, separators=(",", ":"))
+
+
+def from_json(text: str) -> dict[TopicPartition, int]:
+    """The inverse of `to_json`."""
+    return {
+        TopicPartition(topic, int(partition)): offset
+        for topic, partitions in json.loads(text).items()
+        for partition, offset in partitions.items()
+    }
+
+
+def ranges(start: Offsets, end: Offsets) -> tuple[OffsetRange, ...]:
+    """The non-empty ranges between `start` and `end`; a partition `start` lacks begins at 0."""
+    found = (OffsetRange(tp, start.get(tp, 0), end[tp]) for tp in sorted(end))
+    return tuple(r for r in found if not r.is_empty)
+
+
+def starts(of: Iterable[OffsetRange]) -> dict[TopicPartition, int]:
+    """Where each range starts (inclusive)."""
+    return {r.topic_partition: r.start_inclusive for r in of}
+
+
+def ends(of: Iterable[OffsetRange]) -> dict[TopicPartition, int]:
+    """Where each range ends (exclusive)."""
+    return {r.topic_partition: r.end_exclusive for r in of}

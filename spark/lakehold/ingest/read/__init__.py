@@ -1,0 +1,1 @@
+"""Where a source's records come from: look, plan, read (design, "One batch")."""

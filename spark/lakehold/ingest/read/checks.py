@@ -1,0 +1,125 @@
+"""Whether a look continues what was read before. Pure: nothing here asks the other side.
+
+Readers never jump to another offset by themselves: every contradiction is an error that says which records are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+
+from lakehold.errors import UpstreamError
+from lakehold.ingest.offsets import Offsets, TopicPartition
+from lakehold.ingest.read.lines import file_of
+from lakehold.ingest.read.reader import Available, Watermarks
+
+_LOAD_ANEW = "drop the source's tables and create them again, so that they are loaded anew"
+
+
+def faults(
+    available: Available, position: Offsets, identities: Mapping[str, str] | None = None
+) -> dict[str, UpstreamError]:
+    """What keeps each topic (or file) from being read on from `position`; empty if nothing does.
+
+    Args:
+        available: What a look found.
+        position: Where the last batch ended.
+        identities: `Available.identities` as recorded when each topic was first read.
+
+    Returns:
+        By topic its first error, with code `topic-missing`, `topic-recreated` or `offsets-lost`. A caller raises one,
+        or goes on with `available.without(…)` and stops the tables of these topics only.
+    """
+    found: dict[str, UpstreamError] = {}
+    for topic, error in _all_faults(available, position, identities or {}):
+        found.setdefault(topic, error)
+    return found
+
+
+def verify_position(available: Available, position: Offsets) -> None:
+    """Raise the first fault of the partitions that `available` has; a missing topic is none here."""
+    missing = set(available.missing)
+    for topic, error in faults(available, position).items():
+        if topic not in missing:
+            raise error
+
+
+def _all_faults(
+    available: Available, position: Offsets, identities: Mapping[str, str]
+) -> Iterator[tuple[str, UpstreamError]]:
+    for topic in available.missing:
+        yield topic, topic_missing(topic, available)
+    for topic, recorded in sorted(identities.items()):
+        current = available.identities.get(topic)
+        if current is not None and current != recorded:
+            yield topic, recreated(topic, f"Its identity was {recorded} when it was first read and is {current} now.")
+    for tp, offset in sorted(position.items()):
+        marks = available.partitions.get(tp)
+        if marks is not None:
+            yield from ((tp.topic, error) for error in _position_faults(tp, offset, marks))
+        elif file_of(tp) is not None:
+            yield tp.topic, file_gone(tp, offset)
+        elif tp.topic in available.identities:
+            yield tp.topic, recreated(tp.topic, f"It has no partition {tp.partition} any more, which was read before.")
+
+
+def _position_faults(tp: TopicPartition, offset: int, marks: Watermarks) -> Iterator[UpstreamError]:
+    if marks.end_exclusive < offset:
+        unit = "bytes" if file_of(tp) is not None else f"offsets of partition {tp.partition}"
+        yield recreated(
+            tp.topic, f"The {unit} below {offset} were read before, but it now ends at {marks.end_exclusive}."
+        )
+    elif offset < marks.earliest:
+        yield offsets_lost(tp, offset, marks.earliest)
+
+
+def topic_missing(topic: str, available: Available) -> UpstreamError:
+    """A topic that was asked for does not exist."""
+    similar = get_close_matches(topic, available.other_topics, n=3)
+    names = " or ".join(f'"{name}"' for name in similar)
+    return UpstreamError(
+        f'topic "{topic}" does not exist',
+        code="topic-missing",
+        detail=f"{available.where} has {len(available.other_topics)} other topics.",
+        hint=f"Did you mean {names}?" if similar else "Create the topic or correct its name in the source.",
+    )
+
+
+def offsets_lost(tp: TopicPartition, position: int, earliest: int) -> UpstreamError:
+    """Records that were not read yet have been deleted."""
+    return UpstreamError(
+        f'records of topic "{tp.topic}" partition {tp.partition} were deleted before they were read',
+        code="offsets-lost",
+        detail=f"The next offset to read is {position}, but the partition now begins at {earliest}: "
+        f"offsets {position} to {earliest - 1} are gone. The topic's retention (retention.ms, retention.bytes) "
+        "or a deletion took them.",
+        hint=f"Raise the topic's retention above the longest pause between runs; then {_LOAD_ANEW}.",
+    )
+
+
+def recreated(topic: str, detail: str) -> UpstreamError:
+    """A topic or file is another one than the one that was read before."""
+    file = file_of(TopicPartition(topic, 0))
+    if file is not None:
+        return UpstreamError(
+            f'file "{file}" is not the one that was read before',
+            code="topic-recreated",
+            detail=detail,
+            hint=f"Files may only grow. Put the former content back, or {_LOAD_ANEW}.",
+        )
+    return UpstreamError(
+        f'topic "{topic}" was deleted and created again since it was last read',
+        code="topic-recreated",
+        detail=detail,
+        hint=f"If the new topic is meant to be read, {_LOAD_ANEW}.",
+    )
+
+
+def file_gone(tp: TopicPartition, position: int) -> UpstreamError:
+    """A file that was read is not there any more; whether it had grown since nobody can tell."""
+    return UpstreamError(
+        f'file "{file_of(tp)}" is gone',
+        code="offsets-lost",
+        detail=f"It was read up to byte {position}; what came after that is lost.",
+        hint=f"Put the file back, or {_LOAD_ANEW}.",
+    )

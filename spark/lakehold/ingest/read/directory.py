@@ -1,0 +1,116 @@
+"""The directory of a FILES source: its files, where their complete lines end, and whether they are the same."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from lakehold.errors import UpstreamError, UpstreamUnavailable
+
+_BLOCK_BYTES = 1 << 16
+_IDENTITY_BYTES = 1 << 12
+
+
+@dataclass(frozen=True)
+class RecordedFile:
+    """A `*.jsonl` file.
+
+    Attributes:
+        path: Where it is.
+        complete_end: Byte position behind its last newline: a last line without one is still being written.
+        identity: Digest of the beginning of its first line; None until that line is complete.
+    """
+
+    path: Path
+    complete_end: int
+    identity: str | None
+
+
+def directory_of(path: str) -> Path:
+    """The directory that a path or a `file:` URI names.
+
+    Raises:
+        UpstreamError: It is a URI of another kind.
+    """
+    parts = urlsplit(path)
+    if not parts.scheme:
+        return Path(path)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        raise UpstreamError(
+            f'"{path}" is no directory of this machine',
+            code="directory-missing",
+            detail="A FILES source reads a path or a file: URI.",
+            hint="Copy the files to a directory, or read them from Kafka.",
+        )
+    return Path(unquote(parts.path))
+
+
+def recorded_files(directory: Path) -> dict[str, RecordedFile]:
+    """The `*.jsonl` files in and below `directory`, by relative path in order.
+
+    Raises:
+        UpstreamError: There is no such directory.
+        UpstreamUnavailable: It cannot be read.
+    """
+    if not directory.is_dir():
+        raise UpstreamError(
+            f'directory "{directory}" does not exist',
+            code="directory-missing",
+            detail="It is there, but it is no directory." if directory.exists() else "",
+            hint="Create it, or correct the path in the source. It may be empty.",
+        )
+    with reading(directory):
+        paths = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*.jsonl") if path.is_file()}
+        return {name: _recorded(paths[name]) for name in sorted(paths)}
+
+
+def begins_line(path: Path, position: int) -> bool:
+    """Whether a line begins at a byte position."""
+    if position == 0:
+        return True
+    with reading(path), path.open("rb") as content:
+        content.seek(position - 1)
+        return content.read(1) == b"\n"
+
+
+def line_number(path: Path, position: int) -> int:
+    """One-based number of the line that begins at `position`; reads the file up to there."""
+    newlines, left = 0, position
+    with reading(path), path.open("rb") as content:
+        while left > 0 and (block := content.read(min(left, 1 << 22))):
+            newlines += block.count(b"\n")
+            left -= len(block)
+    return newlines + 1
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn an error of the operating system into one for people."""
+    try:
+        yield
+    except OSError as error:
+        raise UpstreamUnavailable(
+            f'"{path}" cannot be read',
+            detail=f"{error.strerror or error}: {error.filename or path}.",
+            hint="Give the user that runs lakehold the right to read the directory and its files.",
+        ) from error
+
+
+def _recorded(path: Path) -> RecordedFile:
+    with path.open("rb") as content:
+        first = content.readline(_IDENTITY_BYTES)
+        end = content.seek(0, os.SEEK_END)
+        while end > 0:
+            begin = max(0, end - _BLOCK_BYTES)
+            content.seek(begin)
+            newline = content.read(end - begin).rfind(b"\n")
+            if newline >= 0:
+                end = begin + newline + 1
+                break
+            end = begin
+    return RecordedFile(path, end, hashlib.sha256(first).hexdigest()[:16] if end else None)

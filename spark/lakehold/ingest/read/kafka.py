@@ -1,0 +1,142 @@
+"""Reads topics of a Kafka cluster, committed records only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehold.ingest.offsets import OffsetRange, Offsets, TopicPartition, ends, starts, to_json
+from lakehold.ingest.read.bounding import fair_shares, record_budget
+from lakehold.ingest.read.checks import verify_position
+from lakehold.ingest.read.kafka_client import shared_client
+from lakehold.ingest.read.kafka_options import KafkaOptions
+from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Available, Limits, Reader, ReadPlan
+
+_SAMPLED_PARTITIONS = 8
+_SAMPLED_RECORDS = 25
+_ASSUMED_RECORD_BYTES = 1_000.0
+"""For a plan of no records: all that was sampled are markers of transactions."""
+
+
+class KafkaReader(Reader):
+    """The committed records of topics.
+
+    Args:
+        options: How to reach the brokers.
+        timeout_s: How long a broker may stay silent.
+        parallelism: How many tasks a large read has at least, also of one large partition.
+    """
+
+    def __init__(self, options: KafkaOptions, *, timeout_s: float = 15.0, parallelism: int = 1) -> None:
+        self._options = options
+        self._timeout_s = timeout_s
+        self._parallelism = parallelism
+
+    def look(self, topics: Collection[str]) -> Available:
+        """See `Reader.look`: two round trips, whatever the number of topics."""
+        client = shared_client(self._options, self._timeout_s)
+        described = client.describe(topics)
+        missing = tuple(sorted(set(topics) - described.keys()))
+        partitions = [TopicPartition(name, p.id) for name, topic in described.items() for p in topic.partitions]
+        return Available(
+            topics=frozenset(topics),
+            partitions=client.watermarks(partitions),
+            identities={name: str(topic.topic_id) for name, topic in described.items()},
+            missing=missing,
+            other_topics=client.topic_names() if missing else (),
+            where=f"Kafka at {self._options.brokers}",
+        )
+
+    def plan(self, available: Available, position: Offsets, limits: Limits) -> ReadPlan:
+        """See `Reader.plan`: a backlog counts offsets, which are no fewer than records."""
+        verify_position(available, position)
+        backlog = _ranges(available, position, {})
+        if not backlog:
+            return _plan(available, position, backlog, record_bytes=0)
+        record_bytes = limits.record_bytes or self._sampled_record_bytes(backlog)
+        widths = {r.topic_partition: r.width for r in backlog}
+        shares = fair_shares(widths, record_budget(limits, record_bytes))
+        begin = starts(backlog)
+        reached = {tp: begin[tp] + share for tp, share in shares.items()}
+        return _plan(available, position, _ranges(available, position, reached), record_bytes)
+
+    def plan_to(self, available: Available, position: Offsets, ends: Offsets) -> ReadPlan:
+        """See `Reader.plan_to`."""
+        verify_position(available, position)
+        wanted = [r for r in _ranges(available, position, ends) if r.topic_partition in ends]
+        return _plan(available, position, wanted, self._sampled_record_bytes(wanted) if wanted else 0)
+
+    def in_driver(self, ranges: Collection[OffsetRange]) -> pa.Table:
+        """See `Reader.in_driver`."""
+        client = shared_client(self._options, self._timeout_s)
+        rows = [
+            (m.topic(), m.partition(), m.offset(), m.timestamp()[1], m.key(), m.value()) for m in client.records(ranges)
+        ]
+        columns = zip(*rows, strict=True) if rows else ((),) * len(RAW_SCHEMA)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, RAW_SCHEMA, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=RAW_SCHEMA)
+
+    def dataframe(self, spark: SparkSession, ranges: Collection[OffsetRange]) -> DataFrame:
+        """See `Reader.dataframe`; persist what is read more than once, since each action asks Kafka again."""
+        wanted = [r for r in ranges if not r.is_empty]
+        if not wanted:
+            return spark.createDataFrame([], RAW_DDL)
+        options = {
+            **{f"kafka.{name}": value for name, value in self._options.java.items()},
+            "kafka.bootstrap.servers": self._options.brokers,
+            "kafka.isolation.level": "read_committed",
+            "assign": _assignment(wanted),
+            "startingOffsets": to_json(starts(wanted)),
+            "endingOffsets": to_json(ends(wanted)),
+            "failOnDataLoss": "true",
+            "minPartitions": str(self._parallelism),
+        }
+        records = spark.read.format("kafka").options(**options).load()
+        return records.select(
+            "topic", "partition", "offset", F.unix_millis("timestamp").alias("timestamp_ms"), "key", "value"
+        )
+
+    def _sampled_record_bytes(self, ranges: Collection[OffsetRange]) -> float:
+        """Average size of the first records of some ranges."""
+        sample = [
+            OffsetRange(
+                r.topic_partition, r.start_inclusive, min(r.end_exclusive, r.start_inclusive + _SAMPLED_RECORDS)
+            )
+            for r in sorted(ranges, key=lambda r: r.width, reverse=True)[:_SAMPLED_PARTITIONS]
+        ]
+        client = shared_client(self._options, self._timeout_s)
+        sizes = [len(m.key() or b"") + len(m.value() or b"") for m in client.records(sample)]
+        return sum(sizes) / len(sizes) if sizes else _ASSUMED_RECORD_BYTES
+
+
+def _ranges(available: Available, position: Offsets, ends: Offsets) -> list[OffsetRange]:
+    """From the position of each partition to its end in `ends`, or else to the end there is; empty ones left out."""
+    found = (
+        OffsetRange(tp, position.get(tp, marks.earliest), min(marks.end_exclusive, ends.get(tp, marks.end_exclusive)))
+        for tp, marks in sorted(available.partitions.items())
+    )
+    return [r for r in found if not r.is_empty]
+
+
+def _plan(available: Available, position: Offsets, ranges: list[OffsetRange], record_bytes: float) -> ReadPlan:
+    reached = {tp: position.get(tp, marks.earliest) for tp, marks in available.partitions.items()} | ends(ranges)
+    records = sum(r.width for r in ranges)
+    return ReadPlan(
+        ranges=tuple(ranges),
+        position={**position, **reached},
+        records=records,
+        size_bytes=int(records * record_bytes),
+        remaining=sum(available.partitions[tp].end_exclusive - offset for tp, offset in reached.items()),
+    )
+
+
+def _assignment(ranges: Collection[OffsetRange]) -> str:
+    """`{"topic": [0, 1]}`, as Spark's option `assign` takes it."""
+    partitions: dict[str, list[int]] = {}
+    for r in sorted(ranges):
+        partitions.setdefault(r.topic_partition.topic, []).append(r.topic_partition.partition)
+    return json.dumps(partitions)

@@ -1,0 +1,227 @@
+"""librdkafka clients that stay open: opening one costs more than reading a small batch."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+from collections.abc import Collection, Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicCollection
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the last two are exported, but not declared to be
+    AdminClient,
+    OffsetSpec,
+    TopicDescription,
+)
+
+from lakehold.errors import UpstreamUnavailable
+from lakehold.ingest.offsets import OffsetRange, TopicPartition
+from lakehold.ingest.read.checks import offsets_lost
+from lakehold.ingest.read.kafka_options import KafkaOptions
+from lakehold.ingest.read.reader import Watermarks
+
+_log = logging.getLogger("lakehold.librdkafka")
+_log.addHandler(logging.NullHandler())  # what matters of its messages is in our errors; without this they go to stderr
+
+_MESSAGES_PER_CALL = 10_000
+_ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION, KafkaError.UNKNOWN_TOPIC_ID})
+_REFUSED = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError._SSL,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+
+
+class KafkaClient:
+    """Metadata and records of one cluster. Safe to share between threads; one of them reads records at a time.
+
+    Args:
+        options: How to reach the brokers.
+        timeout_s: How long a broker may stay silent before `UpstreamUnavailable` is raised.
+    """
+
+    def __init__(self, options: KafkaOptions, timeout_s: float) -> None:
+        self._brokers = options.brokers
+        self._timeout_s = timeout_s
+        self._last_error: KafkaError | None = None
+        self._reading = threading.Lock()
+        common: dict[str, Any] = {
+            **options.librdkafka,
+            "bootstrap.servers": options.brokers,
+            "socket.connection.setup.timeout.ms": max(1_000, int(timeout_s * 1_000)),
+            "error_cb": self._note,
+            "logger": _log,
+        }
+        consumer_options = {
+            # assign() needs a group by name only: nothing is committed and nobody joins it.
+            "group.id": "lakehold",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+            # The offsets of control records are delivered by nothing else than the end of the partition ...
+            "enable.partition.eof": True,
+            # ... which is told by an empty answer: let brokers give it at once.
+            "fetch.wait.max.ms": 10,
+            "fetch.queue.backoff.ms": 10,
+            "check.crcs": True,
+        }
+        with self._explained():
+            self._admin = AdminClient(common)
+            self._consumer = Consumer({**common, **consumer_options})
+
+    def describe(self, topics: Collection[str]) -> dict[str, TopicDescription]:
+        """The topics that exist of `topics`."""
+        if not topics:
+            return {}
+        found: dict[str, TopicDescription] = {}
+        with self._explained():
+            futures = self._admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=self._timeout_s)
+            for topic, future in futures.items():
+                try:
+                    found[topic] = self._result(future)
+                except KafkaException as error:
+                    if error.args[0].code() not in _ABSENT:
+                        raise
+        return found
+
+    def topic_names(self) -> tuple[str, ...]:
+        """The topics that users made, sorted."""
+        with self._explained():
+            names = self._admin.list_topics(timeout=self._timeout_s).topics
+        return tuple(sorted(name for name in names if not name.startswith("__")))
+
+    def watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Watermarks]:
+        """Earliest and last stable offset, in one request per broker for each of the two."""
+        if not partitions:
+            return {}
+        wanted = {tp: KafkaPartition(tp.topic, tp.partition) for tp in partitions}
+        with self._explained():
+            earliest, latest = (
+                self._admin.list_offsets(
+                    dict.fromkeys(wanted.values(), spec),
+                    isolation_level=IsolationLevel.READ_COMMITTED,
+                    request_timeout=self._timeout_s,
+                )
+                for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+            )
+            return {
+                tp: Watermarks(self._result(earliest[asked]).offset, self._result(latest[asked]).offset)
+                for tp, asked in wanted.items()
+            }
+
+    def records(self, ranges: Collection[OffsetRange]) -> Iterator[Message]:
+        """The committed records of `ranges`, each partition's in order.
+
+        Raises:
+            UpstreamError: The first offset of a range is gone (`offsets-lost`).
+        """
+        pending = {(r.topic_partition.topic, r.topic_partition.partition): r for r in ranges if not r.is_empty}
+        with self._reading, self._explained():
+            self._consumer.assign([KafkaPartition(*tp, r.start_inclusive) for tp, r in pending.items()])
+            try:
+                while pending:
+                    for message in self._fetched():
+                        yield from self._taken(message, pending)
+            finally:
+                self._consumer.unassign()
+
+    def close(self) -> None:
+        """Leave the brokers."""
+        with self._reading:
+            self._consumer.close()
+
+    def _fetched(self) -> list[Message]:
+        """What has arrived, at least one message."""
+        first = self._consumer.poll(self._timeout_s)
+        if first is None:
+            self._fail(None)
+        # consume() waits until it has all that it may give, unless it may not wait.
+        return [first, *self._consumer.consume(_MESSAGES_PER_CALL, timeout=0)]
+
+    def _taken(self, message: Message, pending: dict[tuple[str, int], OffsetRange]) -> Iterator[Message]:
+        """The message, if its range wants it; takes a range that is complete from `pending`."""
+        tp = (message.topic() or "", message.partition() or 0)
+        wanted = pending.get(tp)
+        error = message.error()
+        if wanted is None:
+            if error is not None and error.code() in _REFUSED:
+                self._fail(error)
+            return
+        offset = message.offset() or 0
+        if error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
+            earliest = self.watermarks([wanted.topic_partition])[wanted.topic_partition].earliest
+            raise offsets_lost(wanted.topic_partition, wanted.start_inclusive, earliest)
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            self._fail(error)
+        if error is None and offset < wanted.end_exclusive:
+            yield message
+            offset += 1
+        if offset >= wanted.end_exclusive:
+            del pending[tp]
+            # Not pause(): a partition stays paused when it is assigned anew, and resumes with a delay of a second.
+            self._consumer.incremental_unassign([KafkaPartition(*tp)])
+
+    def _result(self, future: Future[Any]) -> Any:
+        # librdkafka keeps the time; the second is for it to say so.
+        return future.result(self._timeout_s + 1)
+
+    def _note(self, error: KafkaError) -> None:
+        # That all brokers are down follows from a cause that was told before: keep the cause.
+        if self._last_error is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._last_error = error
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        self._last_error = None
+        try:
+            yield
+        except KafkaException as error:
+            self._fail(error.args[0])
+        except FutureTimeoutError:
+            self._fail(None)
+
+    def _fail(self, error: KafkaError | None) -> NoReturn:
+        silent = error is None or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
+        cause = self._last_error if silent and self._last_error is not None else error
+        refused = cause is not None and cause.code() in _REFUSED
+        raise UpstreamUnavailable(
+            f"Kafka at {self._brokers} {'refuses the connection' if refused else 'does not answer'}",
+            code="kafka-refused" if refused else "kafka-unavailable",
+            detail=f"{cause.str()}." if cause is not None else f"It was silent for {self._timeout_s:g} s.",
+            hint="Check the connection's SASL and SSL options and the user's rights to read the topics."
+            if refused
+            else "Check that the broker runs, and that this machine reaches it at the address in the connection.",
+        )
+
+
+_clients: dict[tuple[object, ...], KafkaClient] = {}
+_opening = threading.Lock()
+
+
+def shared_client(options: KafkaOptions, timeout_s: float) -> KafkaClient:
+    """The process's client for these options; opened once and closed when the process ends."""
+    # librdkafka's threads do not survive a fork, so a child opens clients of its own.
+    key = (os.getpid(), options.brokers, frozenset(options.librdkafka.items()), timeout_s)
+    with _opening:
+        if key not in _clients:
+            _clients[key] = KafkaClient(options, timeout_s)
+        return _clients[key]
+
+
+@atexit.register
+def _close_all() -> None:
+    for (process, *_), client in _clients.items():
+        if process == os.getpid():
+            client.close()

@@ -1,0 +1,97 @@
+"""A line of a FILES source: one Kafka message as JSON (design, "The way in")."""
+
+from __future__ import annotations
+
+import binascii
+from typing import Any, NamedTuple
+
+import orjson
+
+from lakehold.ingest.offsets import TopicPartition
+
+_FILE_PREFIX = "$files/"
+_MAX_INT32 = 2**31 - 1
+_MAX_INT64 = 2**63 - 1
+
+
+def file_partition(file: str) -> TopicPartition:
+    """The pseudo partition whose offsets are byte positions in `file`, a path relative to the source's directory.
+
+    Everything below its position was read: as records, or as lines that are no message. A line above it may have been
+    read as well, which the offset of its record tells.
+    """
+    return TopicPartition(f"{_FILE_PREFIX}{file}", 0)
+
+
+def file_of(tp: TopicPartition) -> str | None:
+    """The file of a pseudo partition; None for a partition of a topic."""
+    return tp.topic.removeprefix(_FILE_PREFIX) if tp.topic.startswith(_FILE_PREFIX) else None
+
+
+class Message(NamedTuple):
+    """One record, in the order of the raw columns."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+class LineError(ValueError):
+    """A line is no message; the text is the reason."""
+
+
+def parse(line: bytes) -> Message:
+    """The message in `line`.
+
+    Raises:
+        LineError: It is no JSON object, lacks a field, or a field is of another kind.
+    """
+    try:
+        fields = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise LineError(f"no JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise LineError("no JSON object")
+    try:
+        return Message(
+            _topic(fields["topic"]),
+            _integer(fields, "partition", _MAX_INT32),
+            _integer(fields, "offset", _MAX_INT64 - 1),
+            _integer(fields, "timestamp", _MAX_INT64, least=-1),
+            _bytes(fields, "key"),
+            _bytes(fields, "value"),
+        )
+    except KeyError as error:
+        raise LineError(f"field {error.args[0]} is missing") from error
+
+
+def _topic(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise LineError("field topic is no text")
+    if value.startswith(_FILE_PREFIX):
+        raise LineError(f"topic names must not begin with {_FILE_PREFIX}")
+    return value
+
+
+def _integer(fields: dict[str, Any], name: str, most: int, least: int = 0) -> int:
+    value = fields[name]
+    if type(value) is not int:  # a bool is an int to isinstance
+        raise LineError(f"field {name} is no integer")
+    if not least <= value <= most:
+        raise LineError(f"field {name} is out of range: {value}")
+    return value
+
+
+def _bytes(fields: dict[str, Any], name: str) -> bytes | None:
+    value = fields[name]
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise LineError(f"field {name} is neither null nor text in base64")
+    try:
+        return binascii.a2b_base64(value, strict_mode=True)
+    except ValueError as error:
+        raise LineError(f"field {name} is not base64: {error}") from error

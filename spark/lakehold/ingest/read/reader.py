@@ -1,0 +1,181 @@
+"""The seam between a source and what it reads from: look, plan, read."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from lakehold.ingest.offsets import OffsetRange, Offsets, TopicPartition
+
+RAW_SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp_ms", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+    ]
+)
+"""The columns of raw records, as `Reader.in_driver` gives them."""
+
+RAW_DDL = "topic string, partition int, offset bigint, timestamp_ms bigint, key binary, value binary"
+"""The same columns, as `Reader.dataframe` gives them."""
+
+
+@dataclass(frozen=True)
+class Watermarks:
+    """What one partition holds: `[earliest, end_exclusive)`. Offsets in it may have gaps.
+
+    `end_exclusive` is the last stable offset: records of open transactions lie at or above it.
+    """
+
+    earliest: int
+    end_exclusive: int
+
+
+@dataclass(frozen=True)
+class Available:
+    """What one look found; numbers, so that planning twice from it plans the same.
+
+    Attributes:
+        topics: The topics asked for.
+        partitions: Their partitions. A FILES source lists its files instead, one pseudo partition each
+            (`lakehold.ingest.read.lines.file_partition`): which topics they hold is known once they are read.
+        identities: For each topic (or file) what tells it from a later one of the same name: Kafka's topic id, the
+            digest of a file's first line. To be recorded with the first batch and handed to `faults` from then on.
+        missing: Topics asked for that do not exist.
+        other_topics: Topics that do exist, for a hint; empty unless one is missing.
+        where: The place in words, for messages.
+    """
+
+    topics: frozenset[str]
+    partitions: Mapping[TopicPartition, Watermarks]
+    identities: Mapping[str, str] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    other_topics: tuple[str, ...] = ()
+    where: str = ""
+
+    def without(self, topics: Collection[str]) -> Available:
+        """The same look without some topics, so that a faulty one does not stop its neighbours."""
+        return replace(
+            self,
+            topics=self.topics - set(topics),
+            partitions={tp: marks for tp, marks in self.partitions.items() if tp.topic not in topics},
+            identities={topic: identity for topic, identity in self.identities.items() if topic not in topics},
+            missing=tuple(topic for topic in self.missing if topic not in topics),
+        )
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How large a batch may become.
+
+    So that no partition starves, each one that has something gets at least one offset; by that a batch may exceed them.
+
+    Attributes:
+        max_records: Records of all partitions together; also the most malformed lines of one batch.
+        max_bytes: Bytes of keys and values of all partitions together; kept as well as the estimate is good.
+        record_bytes: Average size of a record where the caller knows it (from the last batch); None takes a sample.
+    """
+
+    max_records: int
+    max_bytes: int
+    record_bytes: float | None = None
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """What one batch reads.
+
+    Attributes:
+        ranges: Non-empty ranges, each starting where the position was.
+        position: The position after the batch: what the next `plan` starts from. It names every partition seen, also
+            those that were empty, so that what retention takes from them later is noticed.
+        records: Estimated number of records; an upper bound but for offsets that hold none.
+        size_bytes: Estimated bytes of keys and values.
+        remaining: Offsets left behind for later batches, by the look that was planned from.
+        skipped: Lines found for the first time whose offset lies below the position of their partition: they are never
+            read (FILES only). A reader that is new to a position also counts lines of earlier batches above the files'.
+        malformed: Number of lines that `Reader.malformed` gives for these ranges (FILES only).
+    """
+
+    ranges: tuple[OffsetRange, ...]
+    position: Offsets
+    records: int
+    size_bytes: int
+    remaining: int = 0
+    skipped: int = 0
+    malformed: int = 0
+
+
+@dataclass(frozen=True)
+class MalformedLine:
+    """A complete line of a FILES source that is no message.
+
+    Attributes:
+        file: Path relative to the source's directory.
+        line_number: One-based.
+        byte_offset: Where the line starts in the file.
+        raw: The line without its newline.
+        reason: What is wrong with it.
+    """
+
+    file: str
+    line_number: int
+    byte_offset: int
+    raw: bytes
+    reason: str
+
+
+class Reader(ABC):
+    """Reads the records of a source's topics. Keeps no position: what was read is the caller's to know.
+
+    Errors of all methods: `UpstreamUnavailable` when the other side does not answer in time or refuses the caller,
+    `UpstreamError` when it no longer has what it had (codes `offsets-lost`, `topic-recreated`).
+    """
+
+    @abstractmethod
+    def look(self, topics: Collection[str]) -> Available:
+        """What there is to read of `topics` now."""
+
+    @abstractmethod
+    def plan(self, available: Available, position: Offsets, limits: Limits) -> ReadPlan:
+        """Contiguous ranges from `position`, bounded by `limits` and fair over partitions.
+
+        A partition that `position` does not name starts at its earliest offset.
+
+        Raises:
+            UpstreamError: The first fault of `lakehold.ingest.read.checks.faults`; missing topics are left out instead.
+        """
+
+    @abstractmethod
+    def plan_to(self, available: Available, position: Offsets, ends: Offsets) -> ReadPlan:
+        """The plan that ends exactly at `ends` for each partition of a topic it names, and reads nothing of the others.
+
+        For a caller that moves the ends of a plan, to transaction ends for example.
+        """
+
+    @abstractmethod
+    def in_driver(self, ranges: Collection[OffsetRange]) -> pa.Table:
+        """Exactly the records of `ranges`, read here, without Spark: for small batches.
+
+        Returns:
+            `RAW_SCHEMA`, each partition's rows in offset order.
+        """
+
+    @abstractmethod
+    def dataframe(self, spark: SparkSession, ranges: Collection[OffsetRange]) -> DataFrame:
+        """Exactly the records of `ranges`, read by Spark in parallel each time an action runs: for large batches.
+
+        Returns:
+            `RAW_DDL`, in no particular order.
+        """
+
+    def malformed(self, ranges: Collection[OffsetRange]) -> tuple[MalformedLine, ...]:  # noqa: ARG002 - for FILES
+        """The lines in `ranges` that are no message: each is in the ranges of exactly one batch."""
+        return ()

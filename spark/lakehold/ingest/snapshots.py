@@ -1,0 +1,51 @@
+"""Which snapshot of the connector a Debezium table shows, and when it is whole (design, "Snapshot rows, on purpose better than the seed").
+
+A snapshot taken anew stands at a later position: its rows win, what the table had from before is replaced, and keys it did not
+bring are gone when it is complete. So an abandoned first snapshot leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lakehold.ingest.arrivals import Arrivals
+from lakehold.ingest.marks import Marks, SnapshotProgress
+
+
+def begins_anew(marks: Marks, arrived: Arrivals) -> bool:
+    """Whether the batch begins a snapshot that replaces what came before it, in the table or in the batch itself."""
+    position = arrived.snapshot_position
+    if position is None:
+        return False
+    if marks.snapshot is not None:
+        return position > marks.snapshot.position
+    return arrived.lowest_position is not None and arrived.lowest_position < position
+
+
+def advanced(marks: Marks, arrived: Arrivals, *, settled: bool, sequence_number: int | None) -> Marks:
+    """The marks after a batch.
+
+    Args:
+        marks: Those before it.
+        arrived: What the batch brought.
+        settled: All partitions of the topic were read as far as they went, so that nothing of a snapshot whose end was seen is
+            still to come.
+        sequence_number: The table's last Iceberg sequence number before the batch, None when it has no rows.
+    """
+    passed = {**marks.passed}
+    for partition, position in arrived.passed.items():
+        passed[partition] = max(position, passed.get(partition, position))
+    return Marks(passed, _snapshot(marks.snapshot, arrived, settled=settled, sequence_number=sequence_number))
+
+
+def _snapshot(
+    old: SnapshotProgress | None, arrived: Arrivals, *, settled: bool, sequence_number: int | None
+) -> SnapshotProgress | None:
+    position = arrived.snapshot_position
+    if position is not None and (old is None or position > old.position):
+        old = SnapshotProgress(position, replaces_through=sequence_number)
+    if old is None or old.complete:
+        return old
+    streamed = arrived.streamed_position is not None and arrived.streamed_position > old.position
+    end_seen = old.end_seen or streamed or arrived.snapshot_end_position == old.position
+    return replace(old, end_seen=end_seen, complete=end_seen and settled)

@@ -1,0 +1,184 @@
+"""A lake: the one object behind the command line, the DAGs and Python programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from types import TracebackType
+from typing import Self
+
+from pyspark.sql import SparkSession
+
+from lakehold.catalog.batch_rows import PyIcebergBatches
+from lakehold.catalog.objects import PyIcebergDefinitions
+from lakehold.catalog.opening import open_catalog
+from lakehold.catalog.tables import drop_table, table_state
+from lakehold.definitions import ConnectionType, FormatType, Source
+from lakehold.errors import DefinitionError
+from lakehold.ingest.apply import Writing
+from lakehold.ingest.batch import BatchReport, Running
+from lakehold.ingest.decode.registry import Registry
+from lakehold.ingest.error_records import ErrorRecords
+from lakehold.ingest.lease import HeldLease, held
+from lakehold.ingest.read.files import FilesReader
+from lakehold.ingest.read.kafka import KafkaReader
+from lakehold.ingest.read.kafka_options import kafka_options
+from lakehold.ingest.read.reader import Limits, Reader
+from lakehold.ingest.run import Ingesting
+from lakehold.ingest.topic import TopicDecoder
+from lakehold.secrets import resolve
+from lakehold.session import open_session, prepared
+from lakehold.settings import Settings, load_settings
+from lakehold.sql.result import Result
+from lakehold.sql.run import Runner
+
+_READ_TASKS = 8
+"""Tasks a large read is cut into at least, so that one large partition uses all cores."""
+
+
+class Lake:
+    """An open lake. Close it, or use it in a `with` statement.
+
+    Args:
+        settings: How it is opened.
+        spark: A session to use, classic or Connect; None makes one when it is first needed.
+    """
+
+    def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
+        self.settings = settings
+        self._given_spark = spark
+        self.catalog = open_catalog(settings)
+        self.definitions = PyIcebergDefinitions(self.catalog)
+        self.batches = PyIcebergBatches(self.catalog)
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The session; catalog `lake` is its default catalog. One made here takes seconds to start."""
+        if self._given_spark is not None:
+            return prepared(self._given_spark, self.settings)
+        return open_session(self.settings)
+
+    def sql(self, text: str) -> Result:
+        """Run `;`-separated statements and return the result of the last; what lakehold does not know goes to Spark."""
+        return Runner(self.definitions, self, lambda: self.spark).run(text)
+
+    def ingest(self, source: str, on_batch: Callable[[BatchReport], None] | None = None) -> list[BatchReport]:
+        """Bring all tables of `source` to what its topics hold now.
+
+        Args:
+            source: Name of the source.
+            on_batch: Called with each report as its batch commits.
+
+        Returns:
+            A report for each batch; `stopped` of a report names tables that could not go on.
+
+        Raises:
+            SourceBusy: Another process ingests the source.
+            UpstreamUnavailable: Broker, registry or files do not answer; what was begun is finished by the next call.
+        """
+        reports = []
+        for report in self.batches_of(source):
+            if on_batch is not None:
+                on_batch(report)
+            reports.append(report)
+        return reports
+
+    def batches_of(self, source: str) -> Iterator[BatchReport]:
+        """`ingest`, one report at a time; the source is held until the iterator ends or is closed."""
+        ingesting = self._prepared_ingest(source)
+        with held(self.batches, source, self.settings) as lease:
+            yield from ingesting(lease).drain()
+
+    def _prepared_ingest(self, name: str) -> Callable[[HeldLease], Ingesting]:
+        defined = self.definitions.definitions()
+        source = defined.source(name)
+        tables = {entry.definition.full_name: entry for entry in defined.tables_of(name)}
+        if not tables:
+            raise DefinitionError(
+                f'source "{name}" has no tables',
+                code="source-without-tables",
+                hint=f"Add one: CREATE TABLE namespace.name FROM SOURCE {name} (TOPIC '…') ENVELOPE …",
+            )
+        reader = self._reader(source)
+        decoder = TopicDecoder(
+            source.format.type, self._registry(source), lambda: self.spark, self.settings.max_record_bytes
+        )
+        writing_spark = lambda: self.spark  # noqa: E731 - a session is made only when there is something to write
+
+        def under(lease: HeldLease) -> Ingesting:
+            writing = Writing(
+                spark=writing_spark,
+                catalog_name=self.settings.catalog_name,
+                buckets=self.settings.buckets,
+                state_of=lambda full_name: table_state(self.catalog, full_name),
+                confirm_lease=lease.confirm,
+                errors=ErrorRecords(writing_spark, self.settings.catalog_name),
+            )
+            running = Running(
+                store=self.batches,
+                lease=lease,
+                reader=reader,
+                decoder=decoder,
+                writing=writing,
+                tables=tables,
+                driver_records=self.settings.driver_read_max_records,
+                driver_bytes=self.settings.driver_read_max_bytes,
+            )
+            return Ingesting(name, running, Limits(self.settings.max_batch_records, self.settings.max_batch_bytes))
+
+        return under
+
+    def _reader(self, source: Source) -> Reader:
+        if source.path is not None:
+            return FilesReader(source.path, parallelism=_READ_TASKS)
+        connection = self.definitions.definitions().connection(str(source.connection))
+        options = kafka_options(resolve(connection.options))
+        return KafkaReader(options, timeout_s=self.settings.upstream_timeout_ms / 1000, parallelism=_READ_TASKS)
+
+    def _registry(self, source: Source) -> Registry | None:
+        if source.format.type is not FormatType.AVRO or source.format.registry is None:
+            return None
+        connection = self.definitions.definitions().connection(source.format.registry)
+        if connection.type is not ConnectionType.SCHEMA_REGISTRY:
+            raise DefinitionError(f'connection "{connection.name}" is not a schema registry', code="connection-type")
+        return Registry(resolve(connection.options), self.settings.upstream_timeout_ms / 1000)
+
+    def drop_iceberg_table(self, full_name: str) -> None:
+        """Drop a table's data; nothing when it was never made."""
+        drop_table(self.catalog, full_name)
+
+    def close(self) -> None:
+        """Let go of the catalog, and of the session if it was made here."""
+        if self._given_spark is None and "spark" in self.__dict__:
+            self.spark.stop()
+        self.catalog.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def connect(
+    warehouse: str | None = None,
+    *,
+    spark: SparkSession | None = None,
+    spark_remote: str | None = None,
+    catalog_uri: str | None = None,
+    **settings: object,
+) -> Lake:
+    """Open a lake, making it if it is not there.
+
+    Args:
+        warehouse: Directory or URI of the tables. Unset arguments come from `LAKEHOLD_*`, then from `lakehold.toml`.
+        spark: A session to use; it must have the lake's catalog configured (`lakehold.session.session_conf`).
+        spark_remote: A Spark Connect endpoint.
+        catalog_uri: The Iceberg catalog; by default an SQLite file in the warehouse.
+        **settings: Further fields of `lakehold.settings.Settings`.
+    """
+    return Lake(
+        load_settings(warehouse=warehouse, spark_remote=spark_remote, catalog_uri=catalog_uri, **settings), spark
+    )

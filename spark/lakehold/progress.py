@@ -1,0 +1,76 @@
+"""Progress of long work: the seam that library code reports through, and the ways that need no terminal."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+_LOG_INTERVAL_S = 5.0
+"""A log line at most this often: a day of following a source stays readable."""
+
+_log = logging.getLogger(__name__)
+
+
+class Task(Protocol):
+    """One piece of work under way."""
+
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        """`amount` more units are done; `note` says what is going on now."""
+
+
+class Progress(Protocol):
+    """Shows work under way."""
+
+    def task(self, what: str, *, unit: str, total: int | None = None) -> AbstractContextManager[Task]:
+        """Begin `what`, counted in `unit` up to `total` if it is known; it ends with the `with` block."""
+
+
+class NoProgress:
+    """Shows nothing."""
+
+    @contextmanager
+    def task(self, what: str, *, unit: str, total: int | None = None) -> Iterator[Task]:  # noqa: ARG002 - the seam's
+        """Begin something nobody watches."""
+        yield _Silent()
+
+
+class _Silent:
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        """Say nothing."""
+
+
+class LogProgress:
+    """Writes log lines: when a task ends, and every few seconds before."""
+
+    @contextmanager
+    def task(self, what: str, *, unit: str, total: int | None = None) -> Iterator[Task]:
+        """Begin a task; an error ends it without the closing line."""
+        task = _Logged(what, unit, total)
+        yield task
+        task.log()
+
+
+class _Logged:
+    def __init__(self, what: str, unit: str, total: int | None) -> None:
+        self._what = what
+        self._unit = unit
+        self._of = "" if total is None else f" of {total}"
+        self._done = 0
+        self._note = ""
+        self._logged_at_s = time.monotonic()
+
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        """Count, and log if the last line is old enough."""
+        self._done += amount
+        self._note = note
+        if time.monotonic() - self._logged_at_s >= _LOG_INTERVAL_S:
+            self.log()
+
+    def log(self) -> None:
+        """Write a line now."""
+        self._logged_at_s = time.monotonic()
+        note = f" ({self._note})" if self._note else ""
+        _log.info("%s: %d%s %s%s", self._what, self._done, self._of, self._unit, note)

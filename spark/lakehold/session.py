@@ -1,0 +1,96 @@
+"""The Spark session: how it is configured for the lake, classic or Connect, and how a commit gets its properties."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from lakehold import artifacts
+from lakehold.catalog.properties import spark_catalog_conf
+from lakehold.settings import Settings
+
+SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
+
+MERGE_CONF: Mapping[str, str] = {
+    # The join follows the table's buckets: the batch is shuffled to them, the table is not (facts, "measured").
+    "spark.sql.sources.v2.bucketing.enabled": "true",
+    "spark.sql.sources.v2.bucketing.shuffle.enabled": "true",
+    "spark.sql.iceberg.planning.preserve-data-grouping": "true",
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    "spark.sql.join.preferSortMergeJoin": "false",
+}
+"""What a session needs so that a merge costs what changed; set on sessions made by others, too."""
+
+JVM_OPTIONS = " ".join(
+    f"-Dorg.apache.avro.limits.{what}.maxLength={limit}"
+    for what, limit in {"bytes": 1 << 26, "string": 1 << 26, "collectionItems": 1 << 22}.items()
+)
+"""Java options of driver and executors. Without them Avro believes a corrupt record that says it is 2 GiB long, asks for the
+memory and takes the JVM down; with them such a record is an error like any other."""
+
+
+def open_session(settings: Settings) -> SparkSession:
+    """A session whose default catalog is the lake: on `spark_remote` if set, else classic on `spark_master`."""
+    if settings.spark_remote:
+        return prepared(SparkSession.builder.remote(settings.spark_remote).getOrCreate(), settings)
+    # Without it Python workers run whatever `python3` is first on PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(settings.spark_master).appName("lakehold")
+    for name, value in session_conf(settings).items():
+        builder = builder.config(name, value)
+    return prepared(builder.getOrCreate(), settings)
+
+
+def session_conf(settings: Settings) -> dict[str, str]:
+    """The whole configuration of a classic session or of a Connect server over this lake."""
+    return {
+        "spark.jars": ",".join(str(path) for path in artifacts.jars("spark")),
+        "spark.driver.memory": settings.spark_driver_memory,
+        "spark.driver.extraJavaOptions": JVM_OPTIONS,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "8",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        **spark_catalog_conf(settings),
+        **MERGE_CONF,
+        **settings.spark_conf,
+    }
+
+
+def prepared(spark: SparkSession, settings: Settings) -> SparkSession:
+    """`spark`, which may be somebody else's, with the settings a batch relies on."""
+    for name, value in {**MERGE_CONF, "spark.sql.session.timeZone": "UTC"}.items():
+        spark.conf.set(name, value)
+    spark.catalog.setCurrentCatalog(settings.catalog_name)
+    return spark
+
+
+@contextmanager
+def snapshot_properties(spark: SparkSession, properties: Mapping[str, str]) -> Iterator[None]:
+    """Iceberg snapshots that SQL commits inside carry `properties` in their summary; MERGE takes no options, so the session does."""
+    for name, value in properties.items():
+        spark.conf.set(SNAPSHOT_PROPERTY + name, value)
+    try:
+        yield
+    finally:
+        for name in properties:
+            spark.conf.unset(SNAPSHOT_PROPERTY + name)
+
+
+def quoted(name: str) -> str:
+    """`name` as a Spark SQL identifier."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quoted_table(catalog: str, full_name: str) -> str:
+    """`catalog.namespace.table` as a Spark SQL identifier."""
+    return ".".join(quoted(part) for part in (catalog, *full_name.split(".")))

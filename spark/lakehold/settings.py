@@ -1,0 +1,200 @@
+"""How a lake is opened and how much one batch may take: explicit arguments, then `LAKEHOLD_*`, then `lakehold.toml`."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+from pydantic_settings import SettingsError as SourceError
+
+from lakehold.errors import SettingsError
+
+ENVIRONMENT_PREFIX = "LAKEHOLD_"
+CONFIG_VARIABLE = "LAKEHOLD_CONFIG"
+CONFIG_FILE = "lakehold.toml"
+
+
+def _catalog_in_warehouse(data: dict[str, Any]) -> str:
+    warehouse = urlsplit(data.get("warehouse", "file:///"))
+    if warehouse.scheme != "file":
+        raise SettingsError(
+            f'a lake in "{warehouse.geturl()}" needs a catalog',
+            detail="Only a warehouse on this machine has a default: an SQLite file in it.",
+            hint=f"Set {ENVIRONMENT_PREFIX}CATALOG_URI to postgresql+psycopg2://… or to a REST catalog, https://….",
+        )
+    return f"sqlite:///{warehouse.path}/catalog.db"
+
+
+class Settings(BaseSettings):
+    """Everything about a lake that is not in the lake.
+
+    Each field is an argument of `lakehold.connect`, the environment variable `LAKEHOLD_<FIELD>`, or a key of
+    `lakehold.toml` (in the working directory, or where `LAKEHOLD_CONFIG` says); the first that has a value wins.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENVIRONMENT_PREFIX, extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True
+    )
+
+    warehouse: str = "lake"
+    """Directory or object-store URI that holds the tables; a path is taken from the working directory."""
+
+    catalog_uri: str = Field(default_factory=_catalog_in_warehouse)
+    """Iceberg catalog: an SQLAlchemy URL (`sqlite:///…`, `postgresql+psycopg2://…`) or a REST endpoint (`https://…`).
+    By default the SQLite file `catalog.db` in the warehouse."""
+
+    catalog_name: str = Field(default="lake", pattern=r"^[a-z][a-z0-9_]*$")
+    """Name of the catalog in Spark and PyIceberg; one catalog database keeps the tables of each name apart."""
+
+    spark_remote: str | None = None
+    """Spark Connect endpoint (`sc://host:port`); unset, Spark runs in this process."""
+
+    spark_master: str = "local[*]"
+    """Spark master of a session in this process; unused with `spark_remote`."""
+
+    spark_driver_memory: str = Field(default="2g", pattern=r"^[0-9]+[kmgt]$")
+    """Heap of the driver of a session in this process, as Spark writes it (`2g`)."""
+
+    spark_conf: dict[str, str] = Field(default_factory=dict)
+    """Further Spark settings, which win over lakehold's own."""
+
+    max_batch_records: int = Field(default=500_000, gt=0)
+    """Records in one batch, at most; a larger transaction makes its batch larger."""
+
+    max_batch_bytes: int = Field(default=256 * 1024 * 1024, gt=0)
+    """Bytes of keys and values in one batch, at most, as far as they are known before reading."""
+
+    max_record_bytes: int = Field(default=16 * 1024 * 1024, gt=0)
+    """Bytes of one record, at most; what is larger cannot be read from the broker."""
+
+    driver_read_max_records: int = Field(default=20_000, ge=0)
+    """Records up to which a batch is read in the driver instead of by a Spark job; 0 reads all by Spark."""
+
+    driver_read_max_bytes: int = Field(default=16 * 1024 * 1024, ge=0)
+    """Bytes up to which a batch is read in the driver instead of by a Spark job."""
+
+    lease_ms: int = Field(default=15_000, gt=0)
+    """How long a writer owns its source without renewing, in milliseconds: the wait after a crash for another."""
+
+    lease_renew_ms: int = Field(default=5_000, gt=0)
+    """How often a working writer renews its lease, in milliseconds; shorter than `lease_ms`."""
+
+    upstream_timeout_ms: int = Field(default=15_000, gt=0)
+    """How long broker and registry may take to answer, in milliseconds."""
+
+    buckets: int = Field(default=4, gt=0)
+    """Key buckets of a new table: the parallelism of its merges."""
+
+    foreign_lag_ms: int = Field(default=1_000, ge=0)
+    """How far the upper frontier of a table that others write stays behind the clock, in milliseconds."""
+
+    @field_validator("warehouse")
+    @classmethod
+    def _as_uri(cls, value: str) -> str:
+        if not value.strip():
+            raise ValueError("must not be empty")
+        if urlsplit(value).scheme not in ("", "file"):
+            return value.rstrip("/")
+        path = Path(urlsplit(value).path if value.startswith("file:") else value)
+        return f"file://{path.expanduser().resolve()}"
+
+    @field_validator("lease_renew_ms")
+    @classmethod
+    def _renewed_in_time(cls, value: int, info: Any) -> int:
+        if value >= info.data.get("lease_ms", value + 1):
+            raise ValueError(f"must be shorter than lease_ms ({info.data['lease_ms']})")
+        return value
+
+    @property
+    def warehouse_path(self) -> Path | None:
+        """The warehouse on this machine, or None when it is in an object store."""
+        parts = urlsplit(self.warehouse)
+        return Path(parts.path) if parts.scheme == "file" else None
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the signature is pydantic's
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, environment, configuration file: in this order."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=_config_file())
+
+
+def load_settings(**arguments: Any) -> Settings:
+    """The settings in force.
+
+    Args:
+        **arguments: Fields of `Settings` given explicitly; None means not given.
+
+    Raises:
+        SettingsError: A value cannot be used or a name is not a setting; it says which, from where, and what fits.
+    """
+    given = {name: value for name, value in arguments.items() if value is not None}
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        raise _explained(error.errors()[0], given) from error
+    except (SourceError, tomllib.TOMLDecodeError, OSError) as error:
+        raise SettingsError(
+            "the settings cannot be read", detail=_causes(error), hint="Correct the value or the file."
+        ) from error
+
+
+def _causes(error: BaseException) -> str:
+    cause = f": {error.__cause__}" if error.__cause__ else ""
+    return f"{error}{cause}."
+
+
+def _config_file() -> Path | None:
+    named = os.environ.get(CONFIG_VARIABLE)
+    if named and not Path(named).is_file():
+        raise SettingsError(
+            f'the configuration file "{named}" does not exist',
+            detail=f"{CONFIG_VARIABLE} names it.",
+            hint=f"Create it, or unset {CONFIG_VARIABLE}.",
+        )
+    path = Path(named or CONFIG_FILE)
+    return path if path.is_file() else None
+
+
+def _explained(error: ErrorDetails, arguments: dict[str, Any]) -> SettingsError:
+    name = str(error["loc"][0])
+    origin = _origin(name, arguments)
+    if error["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(name, Settings.model_fields, n=1)
+        return SettingsError(
+            f'"{name}" is not a setting',
+            detail=f"It stands in {origin}.",
+            hint=f'Did you mean "{near[0]}"?' if near else f"The settings are: {', '.join(Settings.model_fields)}.",
+        )
+    expected = error["msg"].removeprefix("Value error, ")
+    return SettingsError(
+        f'setting "{name}" has a value that cannot be used',
+        detail=f"Found {error['input']!r} in {origin}: {expected[:1].lower()}{expected[1:]}.",
+        hint=f"{Settings.model_fields[name].description}",
+    )
+
+
+def _origin(name: str, arguments: dict[str, Any]) -> str:
+    if name in arguments:
+        return f'the argument "{name}"'
+    variables = {v.upper(): v for v in os.environ}
+    if variable := variables.get(f"{ENVIRONMENT_PREFIX}{name}".upper()):
+        return f"the environment variable {variable}"
+    return f'"{_config_file() or CONFIG_FILE}"'

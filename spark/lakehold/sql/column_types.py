@@ -1,0 +1,115 @@
+"""Spark SQL types of a column list: read by sqlglot, checked against what Iceberg stores, kept as Spark writes them."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import Token, exp
+from sqlglot.errors import SqlglotError
+
+from lakehold.sql.cursor import Cursor
+from lakehold.sql.dialect import LakeholdDialect
+
+_SIMPLE = {
+    exp.DType.BOOLEAN: "boolean",
+    # Iceberg has no shorter integers and no bounded text: it stores these as the next wider type.
+    exp.DType.TINYINT: "int",
+    exp.DType.SMALLINT: "int",
+    exp.DType.INT: "int",
+    exp.DType.BIGINT: "bigint",
+    exp.DType.FLOAT: "float",
+    exp.DType.DOUBLE: "double",
+    exp.DType.DATE: "date",
+    exp.DType.TIMESTAMP: "timestamp",
+    exp.DType.TIMESTAMPTZ: "timestamp",
+    exp.DType.TIMESTAMPLTZ: "timestamp",
+    exp.DType.TIMESTAMPNTZ: "timestamp_ntz",
+    exp.DType.TEXT: "string",
+    exp.DType.CHAR: "string",
+    exp.DType.VARCHAR: "string",
+    exp.DType.BINARY: "binary",
+}
+_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_MAX_PRECISION = 38
+_HINT = (
+    "columns may be BOOLEAN, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), STRING, BINARY, DATE, TIMESTAMP, "
+    "TIMESTAMP_NTZ, ARRAY<…>, MAP<…, …> or STRUCT<name: …>"
+)
+
+
+class _NotStorable(Exception):
+    """A type that no Iceberg column has; the text says which, the hint what there is."""
+
+    def __init__(self, message: str, hint: str = _HINT) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def parse_type(cursor: Cursor) -> str:
+    """The type that comes next, up to a comma or closing parenthesis, as Spark's `simpleString` writes it.
+
+    Raises:
+        StatementError: It is no Spark SQL type, or Iceberg cannot store it.
+    """
+    tokens = _type_tokens(cursor)
+    try:
+        parsed = LakeholdDialect().parser().parse_into(exp.DataType, tokens, cursor.sql)[0]
+        return _simple_string(parsed)
+    except _NotStorable as error:
+        raise cursor.error_at(tokens[0], str(error), last=tokens[-1], hint=error.hint) from None
+    except SqlglotError:
+        written = cursor.sql[tokens[0].start : tokens[-1].end + 1]
+        raise cursor.error_at(tokens[0], f"expected a type, found {written}", last=tokens[-1], hint=_HINT) from None
+
+
+def _type_tokens(cursor: Cursor) -> list[Token]:
+    tokens: list[Token] = []
+    depth = 0
+    while (token := cursor.peek()) is not None:
+        text = cursor.source_text(token)
+        if depth == 0 and text in (",", ")"):
+            break
+        depth += (text in ("(", "<")) - (text in (")", ">"))
+        tokens.append(cursor.advance())
+    if not tokens:
+        raise cursor.error("a type")
+    return tokens
+
+
+def _simple_string(parsed: exp.Expr | None) -> str:
+    if not isinstance(parsed, exp.DataType):
+        raise _NotStorable("this type cannot be stored in a table")
+    children = parsed.expressions
+    match parsed.this:
+        case exp.DType.DECIMAL:
+            return _decimal(children)
+        case exp.DType.ARRAY if len(children) == 1:
+            return f"array<{_simple_string(children[0])}>"
+        case exp.DType.MAP if len(children) == 2:  # noqa: PLR2004 - key and value
+            return f"map<{_simple_string(children[0])},{_simple_string(children[1])}>"
+        case exp.DType.STRUCT if children:
+            return f"struct<{','.join(_field(c) for c in children)}>"
+        case simple if simple in _SIMPLE:
+            return _SIMPLE[simple]
+        case other:
+            name = other.value if isinstance(other, exp.DType) else str(other)
+            raise _NotStorable(f"{name} cannot be stored in a table")
+
+
+def _decimal(parameters: list[exp.Expr]) -> str:
+    """Spark's default is `decimal(10,0)`; one number is the precision."""
+    numbers = [int(p.name) if p.name.isdigit() else -1 for p in parameters]
+    precision, scale = [*numbers, *(10, 0)[len(numbers) :]]
+    if not 1 <= precision <= _MAX_PRECISION or not 0 <= scale <= precision:
+        hint = f"precision is 1 to {_MAX_PRECISION}, scale 0 to precision"
+        raise _NotStorable(f"DECIMAL({precision}, {scale}) is out of range", hint)
+    return f"decimal({precision},{scale})"
+
+
+def _field(field: exp.Expr) -> str:
+    if not isinstance(field, exp.ColumnDef):
+        raise _NotStorable("a field of a STRUCT needs a name and a type")
+    if field.args.get("constraints"):
+        raise _NotStorable("a field of a STRUCT takes no constraint", "write its name and type only")
+    name = field.name if _PLAIN_NAME.fullmatch(field.name) else f"`{field.name.replace('`', '``')}`"
+    return f"{name}:{_simple_string(field.args.get('kind'))}"

@@ -1,0 +1,104 @@
+"""The tokens of lakehold's SQL: Spark's, each with its place in the whole text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sqlglot import Token, TokenType
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import TokenError
+
+from lakehold.errors import StatementError
+
+
+class LakeholdDialect(Spark):
+    """Spark's dialect as Spark 4 reads it, token by token to the end.
+
+    sqlglot would hand the rest of a SHOW or EXECUTE over as one string, and knows only the backslash as an escape.
+    """
+
+    class Tokenizer(Spark.Tokenizer):
+        """Spark's tokens; `''` in a string is a quote, as in Spark 4."""
+
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        STRING_ESCAPES: ClassVar[list[str]] = ["'", '"', "\\"]
+
+
+@dataclass(frozen=True)
+class StatementText:
+    """One statement inside the text it came with: its tokens and where it stands."""
+
+    sql: str
+    tokens: tuple[Token, ...]
+
+    @property
+    def start(self) -> int:
+        """Offset of its first character in `sql`."""
+        return self.tokens[0].start
+
+    @property
+    def end_exclusive(self) -> int:
+        """Offset behind its last character in `sql`, the semicolon not included."""
+        return self.tokens[-1].end + 1
+
+    @property
+    def text(self) -> str:
+        """The statement as written, without its semicolon."""
+        return self.sql[self.start : self.end_exclusive]
+
+    @property
+    def line(self) -> int:
+        """One-based line of its first character."""
+        return self.sql.count("\n", 0, self.start) + 1
+
+
+def split(sql: str) -> tuple[StatementText, ...]:
+    """The statements of `sql` between semicolons; empty ones and comments around them are left out.
+
+    Raises:
+        StatementError: A string, quoted name or comment is not closed.
+    """
+    statements: list[StatementText] = []
+    tokens: list[Token] = []
+    for token in tokenize(sql):
+        if token.token_type is not TokenType.SEMICOLON:
+            tokens.append(token)
+        elif tokens:
+            statements.append(StatementText(sql, tuple(tokens)))
+            tokens = []
+    if tokens:
+        statements.append(StatementText(sql, tuple(tokens)))
+    return tuple(statements)
+
+
+def tokenize(sql: str) -> list[Token]:
+    """All tokens of `sql`.
+
+    Raises:
+        StatementError: A string, quoted name or comment is not closed.
+    """
+    try:
+        return LakeholdDialect().tokenize(sql)
+    except TokenError as error:
+        raise _unreadable(sql, error) from None
+
+
+_CAUSE = re.compile(
+    r"(?:Missing (?P<delimiter>\S+)|Numeric string contains invalid characters) from \d+:(?P<start>\d+)"
+)
+
+
+def _unreadable(sql: str, error: TokenError) -> StatementError:
+    """What sqlglot found, at the place where the open string begins: its own error names a window of the text."""
+    cause = _CAUSE.search(str(error.__cause__))
+    if cause is None:
+        start = max(sql.rfind("/*"), 0)
+        return StatementError("expected a closing */, found end of text", sql=sql, start=start, end_exclusive=start + 2)
+    start = int(cause["start"])
+    if cause["delimiter"] is None:
+        message = "expected only digits of the base in a numeric string"
+    else:
+        message = f"expected a closing {cause['delimiter']}, found end of text"
+    return StatementError(message, sql=sql, start=start, end_exclusive=start + 1)

@@ -1,0 +1,78 @@
+"""What a statement does, one frozen dataclass an effect. A plan lists them in the order they happen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from lakehold.definitions import Definition
+
+
+@dataclass(frozen=True)
+class PutDefinition:
+    """Add `definition`; `sql` is the statement as written."""
+
+    definition: Definition
+    sql: str
+
+
+@dataclass(frozen=True)
+class DropDefinitions:
+    """Remove `definitions`, users before what they use. All puts and drops of a plan are one commit."""
+
+    definitions: tuple[Definition, ...]
+
+
+@dataclass(frozen=True)
+class ForgetReader:
+    """Remove what is known of the progress of `table` (full name) in `source`."""
+
+    source: str
+    table: str
+
+
+@dataclass(frozen=True)
+class DropIcebergTable:
+    """Drop the Iceberg table and its data, if it was ever made."""
+
+    full_name: str
+
+
+@dataclass(frozen=True)
+class RunOnSpark:
+    """Have Spark run the text in `[start, end_exclusive)` of the script."""
+
+    sql: str
+    start: int
+    end_exclusive: int
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Answer with rows that the definitions alone give."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Tell the person something."""
+
+    text: str
+
+
+DefinitionEffect = PutDefinition | DropDefinitions
+Effect = DefinitionEffect | ForgetReader | DropIcebergTable | RunOnSpark | Rows | Notice
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The effects of one statement, in order; none when there is nothing to do."""
+
+    effects: tuple[Effect, ...] = ()
+
+    @property
+    def definition_effects(self) -> tuple[DefinitionEffect, ...]:
+        """Those that change the definitions."""
+        return tuple(e for e in self.effects if isinstance(e, DefinitionEffect))

@@ -1,0 +1,61 @@
+"""Spark's part of a script: runs text, and turns what Spark throws into an error a person can read."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from lakehold.errors import LakeholdError, StatementError
+from lakehold.sql.effects import RunOnSpark
+from lakehold.sql.result import Result
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CONDITION = re.compile(r"^\[(?P<condition>[A-Z][A-Z0-9_.]*)\]\s*")
+_POSITION = re.compile(r"[;(]?\s*\(?line (?P<line>\d+),? pos (?P<column>\d+)\)?")
+_SQLSTATE = re.compile(r"\s*SQLSTATE: \w+")
+_JVM_CLASS = re.compile(r"^:?\s*(?:[a-z_][\w$]*\.)+[A-Z][\w$]*(?:Exception|Error):\s*")
+_WORD = re.compile(r"\w+")
+_CALL_FAILED = "An error occurred while calling"
+
+
+def run_on_spark(spark: SparkSession, statement: RunOnSpark) -> Result:
+    """Run one statement and fetch what it returns.
+
+    Raises:
+        LakeholdError: Spark refused or failed; a `StatementError` when it says where.
+    """
+    text = statement.sql[statement.start : statement.end_exclusive]
+    try:
+        frame = spark.sql(text)
+        columns = tuple(frame.columns)
+        return Result(columns, [tuple(row) for row in frame.collect()] if columns else [])
+    except Exception as error:  # noqa: BLE001 - classic Spark and Connect have no common class for what the JVM throws
+        raise _readable(error, statement) from None
+
+
+def _readable(error: Exception, statement: RunOnSpark) -> LakeholdError:
+    """Spark's first line without class names and SQLSTATE; its error condition becomes the code."""
+    whole = str(error)
+    lines = [line.strip() for line in whole.splitlines() if line.strip() and _CALL_FAILED not in line]
+    line = _JVM_CLASS.sub("", lines[0] if lines else type(error).__name__)
+    condition = _CONDITION.match(line)
+    code = condition["condition"] if condition else "spark"
+    message = _SQLSTATE.sub("", _POSITION.sub("", _CONDITION.sub("", line))).rstrip(" ;.")
+    message = f"{message[:1].lower()}{message[1:]}"
+    position = _POSITION.search(whole)
+    if position is None:
+        return LakeholdError(message, code=code)
+    start = _offset(statement, int(position["line"]), int(position["column"]))
+    word = _WORD.match(statement.sql, start)
+    end_exclusive = word.end() if word else start + 1
+    return StatementError(message, sql=statement.sql, start=start, end_exclusive=end_exclusive, code=code)
+
+
+def _offset(statement: RunOnSpark, line: int, column: int) -> int:
+    """Where line (from 1) and column (from 0) of the statement stand in the whole script."""
+    start = statement.start
+    for _ in range(line - 1):
+        start = statement.sql.find("\n", start) + 1
+    return min(start + column, statement.end_exclusive)

@@ -1,0 +1,51 @@
+"""Names of objects: unquoted ones are lowercase, quoted ones (backquotes, or double quotes) stay as written.
+
+Spark matches names whatever their case, Iceberg's catalogs do not: one spelling keeps the two from drifting apart.
+"""
+
+from __future__ import annotations
+
+from lakehold.sql.cursor import Cursor
+from lakehold.sql.statements import ObjectKind
+
+CATALOG = "lake"
+"""The catalog a table's name may begin with; it is the session's own and is left out of full names."""
+
+_TWO_PARTS = 2
+_THREE_PARTS = 3
+
+
+def object_reference(cursor: Cursor, kind: ObjectKind) -> str:
+    """The name of an object of `kind`, in full for a table."""
+    return table_reference(cursor) if kind is ObjectKind.TABLE else cursor.object_name(f"a {kind} name")
+
+
+def table_reference(cursor: Cursor) -> str:
+    """A table's name with as many parts as are written, without the session's own catalog."""
+    return ".".join(_without_catalog(_parts(cursor)))
+
+
+def new_table_name(cursor: Cursor) -> tuple[str, str]:
+    """`namespace.table` of a table to be made.
+
+    Raises:
+        StatementError: There are fewer or more parts.
+    """
+    first = cursor.peek()
+    parts = _without_catalog(_parts(cursor))
+    if len(parts) != _TWO_PARTS:
+        written = ".".join(parts)
+        hint = f"write shop.{written}, for example" if len(parts) == 1 else ""
+        raise cursor.error_at(first, f"expected namespace.table, found {written}", last=cursor.last, hint=hint)
+    return parts[0], parts[1]
+
+
+def _parts(cursor: Cursor) -> list[str]:
+    parts = [cursor.object_name("a table name")]
+    while cursor.accept_symbol("."):
+        parts.append(cursor.object_name("a table name"))
+    return parts
+
+
+def _without_catalog(parts: list[str]) -> list[str]:
+    return parts[1:] if len(parts) == _THREE_PARTS and parts[0] == CATALOG else parts

@@ -1,0 +1,216 @@
+"""The options in parentheses: which names exist, what they take, and how they are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import TokenType
+
+from lakehold.definitions import OptionValue, Secret
+from lakehold.errors import StatementError
+from lakehold.sql.cursor import Cursor, did_you_mean, one_of
+
+_SECRET_NAME = re.compile(
+    r"password|passphrase|secret|credential|jaas|keystore[._]key$|private[._]key|user[._]info|(^|[._])token$"
+)
+_URL_PASSWORD = re.compile(r"^\w[\w+.-]*://[^/@\s]*:[^/@\s]+@")
+
+
+@dataclass(frozen=True)
+class TextOption:
+    """Takes text; one of `choices` if there are any. A secret is text too."""
+
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NumberOption:
+    """Takes a whole number between two bounds."""
+
+    minimum: int
+    maximum_inclusive: int
+
+
+OptionType = TextOption | NumberOption
+
+
+@dataclass(frozen=True)
+class OptionSet:
+    """The options one clause takes.
+
+    Attributes:
+        known: By name: lowercase, `_` for spaces and dots.
+        required: Names that must be given.
+    """
+
+    known: Mapping[str, OptionType]
+    required: tuple[str, ...] = ()
+
+
+_TEXT = TextOption()
+
+KAFKA = OptionSet(
+    known={
+        "broker": _TEXT,
+        "security_protocol": TextOption(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+        "sasl_mechanism": TextOption(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
+        "sasl_username": _TEXT,
+        "sasl_password": _TEXT,
+        "sasl_jaas_config": _TEXT,
+        "ssl_truststore_location": _TEXT,
+        "ssl_truststore_certificates": _TEXT,
+        "ssl_truststore_type": TextOption(("PEM",)),
+        "ssl_keystore_location": _TEXT,
+        "ssl_keystore_certificate_chain": _TEXT,
+        "ssl_keystore_key": _TEXT,
+        "ssl_keystore_type": TextOption(("PEM",)),
+        "ssl_key_password": _TEXT,
+        "ssl_endpoint_identification_algorithm": TextOption(("https", "none")),
+        "client_id": _TEXT,
+        "client_rack": _TEXT,
+    },
+    required=("broker",),
+)
+"""What `lakehold.ingest.read.kafka_options` can give to both of its clients."""
+
+SCHEMA_REGISTRY = OptionSet(known={"url": _TEXT, "username": _TEXT, "password": _TEXT}, required=("url",))
+SOURCE = OptionSet(
+    known={"max_records": NumberOption(1, 2**31 - 1), "max_bytes": NumberOption(1, 2**63 - 1)},
+)
+TABLE = OptionSet(
+    known={
+        "on_error": TextOption(("fail", "record")),
+        "truncate": TextOption(("apply", "ignore")),
+        "buckets": NumberOption(1, 4096),
+    },
+)
+
+
+def parse_options(cursor: Cursor, options: OptionSet) -> dict[str, OptionValue]:
+    """`(NAME [=] value, …)`: values are text, `SECRET 'NAME'` or whole numbers, as the option says.
+
+    Raises:
+        StatementError: An option is unknown, given twice, missing, of another type, or a secret in plain text.
+    """
+    opening = cursor.peek()
+    cursor.expect_symbol("(")
+    found: dict[str, OptionValue] = {}
+    more = not cursor.accept_symbol(")")
+    while more:
+        first = cursor.peek()
+        name = _name(cursor, options)
+        if _plain(name) in {_plain(n) for n in found}:
+            raise cursor.error_at(first, f"{spoken(name)} is given twice")
+        cursor.accept_symbol("=")
+        found[name] = _value(cursor, name, options.known[_plain(name)])
+        more = cursor.more()
+    for name in options.required:
+        if name not in {_plain(n) for n in found}:
+            raise cursor.error_at(opening, f"expected the option {spoken(name)}", hint=f"write {spoken(name)} '…'")
+    return found
+
+
+def spoken(name: str) -> str:
+    """A stored option name as a statement says it."""
+    return f'"{name}"' if "." in name else name.replace("_", " ").upper()
+
+
+def _plain(name: str) -> str:
+    """A stored name as `OptionSet.known` has it."""
+    return name.replace(".", "_")
+
+
+def _name(cursor: Cursor, options: OptionSet) -> str:
+    """`WORD …`, `dotted.word` or `"quoted"`; the words end where the value begins."""
+    first = cursor.peek()
+    quoted = cursor.quoted_name()
+    name = _words(cursor) if quoted is None else quoted.lower()
+    if _plain(name) in options.known:
+        return name
+    known = [spoken(n) for n in options.known]
+    hint = did_you_mean(spoken(_plain(name)), known) or f"the options here are {', '.join(known)}"
+    raise cursor.error_at(first, f"{spoken(name)} is not an option here", last=cursor.last, hint=hint)
+
+
+def _words(cursor: Cursor) -> str:
+    if not cursor.word():
+        raise cursor.error("an option name")
+    name = cursor.word().lower()
+    cursor.advance()
+    while not cursor.at_end:
+        if cursor.accept_symbol("."):
+            name += f".{cursor.source_text(cursor.advance()).lower()}"
+        elif cursor.word() and not _at_secret(cursor):
+            name += f"_{cursor.word().lower()}"
+            cursor.advance()
+        else:
+            break
+    return name
+
+
+def _at_secret(cursor: Cursor) -> bool:
+    after = cursor.source_text(cursor.peek(1))
+    return cursor.at_words("SECRET") and not cursor.word(1) and after not in ("=", ".")
+
+
+def _value(cursor: Cursor, name: str, option: OptionType) -> OptionValue:
+    match option:
+        case NumberOption(minimum, maximum_inclusive):
+            return _number(cursor, name, minimum, maximum_inclusive)
+        case TextOption(choices) if choices:
+            return _choice(cursor, name, choices)
+        case TextOption():
+            return _text_or_secret(cursor, name)
+
+
+def _text_or_secret(cursor: Cursor, name: str) -> str | Secret:
+    if _at_secret(cursor):
+        cursor.advance()
+        return Secret(cursor.text("the name of a secret"))
+    if _SECRET_NAME.search(name):
+        message = f"{spoken(name)} must not be plain text"
+        raise _masked(cursor, message, hint=f"write {spoken(name)} SECRET 'NAME'")
+    if cursor.is_text() and _URL_PASSWORD.match(cursor.peek().text):
+        message = f"{spoken(name)} must not hold a password"
+        raise _masked(cursor, message, hint="give it as PASSWORD SECRET 'NAME'")
+    return cursor.text(f"a value for {spoken(name)}")
+
+
+def _choice(cursor: Cursor, name: str, choices: tuple[str, ...]) -> str:
+    token = cursor.peek()
+    value = cursor.text(f"a value for {spoken(name)}")
+    for choice in choices:
+        if value.lower() == choice.lower():
+            return choice
+    allowed = one_of([f"'{c}'" for c in choices])
+    raise cursor.error_at(token, f"{spoken(name)} takes {allowed}, found '{value}'")
+
+
+def _number(cursor: Cursor, name: str, minimum: int, maximum_inclusive: int) -> int:
+    token = cursor.peek()
+    value = _whole_number(cursor, name)
+    if not minimum <= value <= maximum_inclusive:
+        allowed = f"a number from {minimum} to {maximum_inclusive}"
+        raise cursor.error_at(token, f"{spoken(name)} takes {allowed}, found {value}")
+    return value
+
+
+def _whole_number(cursor: Cursor, name: str) -> int:
+    sign = -1 if cursor.accept_symbol("-") else 1
+    token = cursor.peek()
+    if not (token.text.isascii() and token.text.isdigit()) or token.token_type is not TokenType.NUMBER:
+        raise cursor.error(f"a whole number for {spoken(name)}")
+    cursor.advance()
+    return sign * int(token.text)
+
+
+def _masked(cursor: Cursor, message: str, *, hint: str) -> StatementError:
+    """An error about the value that comes next, which the excerpt shows as stars: errors end up in logs."""
+    start = cursor.peek().start
+    while not cursor.at_end and cursor.source_text(cursor.peek()) not in (",", ")"):
+        cursor.advance()
+    end_exclusive = max(start, cursor.last.end + 1)
+    masked = cursor.sql[:start] + "*" * (end_exclusive - start) + cursor.sql[end_exclusive:]
+    return StatementError(message, sql=masked, start=start, end_exclusive=end_exclusive, hint=hint)

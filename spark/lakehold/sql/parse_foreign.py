@@ -1,0 +1,48 @@
+"""Statements that are Spark's: read only as far as to know whose rows they would change."""
+
+from __future__ import annotations
+
+from lakehold.errors import StatementError
+from lakehold.sql.cursor import Cursor
+from lakehold.sql.names import table_reference
+from lakehold.sql.statements import ForSpark
+
+_TARGETS: dict[tuple[str, ...], str] = {
+    ("INSERT", "INTO", "TABLE"): "INSERT",
+    ("INSERT", "INTO"): "INSERT",
+    ("INSERT", "OVERWRITE", "TABLE"): "INSERT",
+    ("INSERT", "OVERWRITE"): "INSERT",
+    ("UPDATE",): "UPDATE",
+    ("DELETE", "FROM"): "DELETE",
+    ("MERGE", "INTO"): "MERGE",
+    ("MERGE", "WITH", "SCHEMA", "EVOLUTION", "INTO"): "MERGE",
+    ("TRUNCATE", "TABLE"): "TRUNCATE",
+    ("DROP", "TABLE", "IF", "EXISTS"): "DROP",
+    ("DROP", "TABLE"): "DROP",
+    ("CREATE", "TABLE", "IF", "NOT", "EXISTS"): "CREATE",
+    ("CREATE", "TABLE"): "CREATE",
+    ("CREATE", "OR", "REPLACE", "TABLE"): "REPLACE",
+    ("REPLACE", "TABLE"): "REPLACE",
+}
+"""The words before the name of the table a statement changes, longer ones first."""
+
+
+def parse_foreign(cursor: Cursor) -> ForSpark:
+    """A statement passed on as written."""
+    if cursor.word() in ("WITH", "FROM"):
+        _skip_to_insert(cursor)
+    for words, verb in _TARGETS.items():
+        if cursor.accept(*words):
+            try:
+                return ForSpark(verb, table_reference(cursor))
+            except StatementError:
+                return ForSpark()  # `INSERT OVERWRITE DIRECTORY '…'` and the like: not a table, or Spark's to refuse
+    return ForSpark()
+
+
+def _skip_to_insert(cursor: Cursor) -> None:
+    """Past `WITH …` or `FROM …`, to an INSERT outside of parentheses: both may stand before one."""
+    depth = 0
+    while not cursor.at_end and not (depth == 0 and cursor.word() == "INSERT"):
+        text = cursor.source_text(cursor.advance())
+        depth += (text == "(") - (text == ")")

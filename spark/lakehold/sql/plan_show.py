@@ -1,0 +1,57 @@
+"""Answers that the definitions alone give: SHOW and SHOW CREATE."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from lakehold.catalog.definitions import Definitions
+from lakehold.definitions import Connection, Definition, Source, Table
+from lakehold.sql.effects import Rows
+from lakehold.sql.render import create_statement, options_text
+from lakehold.sql.statements import ObjectKind
+
+_CONNECTION_COLUMNS = ("name", "type", "options")
+_SOURCE_COLUMNS = ("name", "connection", "path", "topics", "format", "registry", "transaction_topic")
+_TABLE_COLUMNS = ("namespace", "name", "source", "topic", "envelope", "key")
+
+
+def show(kind: ObjectKind, definitions: Definitions) -> Rows:
+    """One row an object, by name; for tables those that lakehold feeds."""
+    match kind:
+        case ObjectKind.CONNECTION:
+            entries = sorted(definitions.connections.items())
+            return Rows(_CONNECTION_COLUMNS, tuple(_connection_row(e.definition) for _, e in entries))
+        case ObjectKind.SOURCE:
+            sources = sorted(definitions.sources.items())
+            return Rows(_SOURCE_COLUMNS, tuple(_source_row(e.definition) for _, e in sources))
+        case ObjectKind.TABLE:
+            tables = sorted(definitions.tables.items())
+            return Rows(_TABLE_COLUMNS, tuple(_table_row(e.definition) for _, e in tables))
+        case other:
+            assert_never(other)
+
+
+def show_create(definition: Definition) -> Rows:
+    """One row: the full name, and the statement that makes the object."""
+    name = definition.full_name if isinstance(definition, Table) else definition.name
+    return Rows(("name", "create_statement"), ((name, create_statement(definition)),))
+
+
+def _connection_row(connection: Connection) -> tuple[object, ...]:
+    return connection.name, connection.type.value, options_text(connection.options)
+
+
+def _source_row(source: Source) -> tuple[object, ...]:
+    return (
+        source.name,
+        source.connection,
+        source.path,
+        list(source.topics),
+        source.format.type.value,
+        source.format.registry,
+        source.transaction_topic,
+    )
+
+
+def _table_row(table: Table) -> tuple[object, ...]:
+    return table.namespace, table.name, table.source, table.topic, table.envelope.value, list(table.key)

@@ -1,0 +1,81 @@
+"""The statements of lakehold's SQL. Values only: what a statement means for a lake is `plan`'s business."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lakehold.definitions import Connection, Source, Table
+
+
+class ObjectKind(StrEnum):
+    """The kinds of definitions, as SHOW and DROP name them."""
+
+    CONNECTION = "connection"
+    SOURCE = "source"
+    TABLE = "table"
+
+
+@dataclass(frozen=True)
+class CreateConnection:
+    """`CREATE CONNECTION [IF NOT EXISTS] name TO …`."""
+
+    connection: Connection
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class CreateSource:
+    """`CREATE SOURCE [IF NOT EXISTS] name FROM …`."""
+
+    source: Source
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class CreateTable:
+    """`CREATE TABLE [IF NOT EXISTS] namespace.name … FROM SOURCE …`."""
+
+    table: Table
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class Drop:
+    """`DROP CONNECTION|SOURCE|TABLE [IF EXISTS] name [CASCADE]`; other tables are Spark's to drop."""
+
+    kind: ObjectKind
+    name: str
+    if_exists: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True)
+class Show:
+    """`SHOW CONNECTIONS|SOURCES|TABLES`."""
+
+    kind: ObjectKind
+
+
+@dataclass(frozen=True)
+class ShowCreate:
+    """`SHOW CREATE CONNECTION|SOURCE|TABLE name`; a table that lakehold does not feed is Spark's to show."""
+
+    kind: ObjectKind
+    name: str
+
+
+@dataclass(frozen=True)
+class ForSpark:
+    """Everything else, passed on as written.
+
+    Attributes:
+        verb: What the statement does to `target` by hand (`INSERT`, `DELETE`, …); empty when it changes no rows.
+        target: Full name of the table it changes.
+    """
+
+    verb: str = ""
+    target: str = ""
+
+
+Statement = CreateConnection | CreateSource | CreateTable | Drop | Show | ShowCreate | ForSpark

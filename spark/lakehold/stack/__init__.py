@@ -1,0 +1,28 @@
+"""A real change-data-capture stack on this machine: PostgreSQL, Kafka, a schema registry and Connect with Debezium."""
+
+from __future__ import annotations
+
+from lakehold.stack.addresses import HOST, StackAddresses, StackPorts
+from lakehold.stack.connectors import ConnectClient, ValueFormat, debezium_postgres, publication_sql
+from lakehold.stack.errors import ConnectorError, StackError
+from lakehold.stack.lifecycle import PartEvent, PartStatus, down, status, up
+from lakehold.stack.plan import StackPlan, default_directory
+
+__all__ = [
+    "HOST",
+    "ConnectClient",
+    "ConnectorError",
+    "PartEvent",
+    "PartStatus",
+    "StackAddresses",
+    "StackError",
+    "StackPlan",
+    "StackPorts",
+    "ValueFormat",
+    "debezium_postgres",
+    "default_directory",
+    "down",
+    "publication_sql",
+    "status",
+    "up",
+]

@@ -1,0 +1,60 @@
+"""Apicurio Registry, which speaks the Confluent registry's API. Its schemas are kept in the stack's PostgreSQL."""
+
+from __future__ import annotations
+
+import httpx
+
+from lakehold import artifacts
+from lakehold.stack.addresses import HOST
+from lakehold.stack.parts.java import java
+from lakehold.stack.parts.part import Part
+from lakehold.stack.parts.postgres import Postgres
+from lakehold.stack.processes import ServerCommand
+
+_HEAP_MB = 320
+_DATABASE = "registry"
+_CLIENT_TIMEOUT_S = 5.0
+
+
+class Registry(Part):
+    """The schema registry."""
+
+    name = "registry"
+    needs = (Postgres.name,)
+    artifact_sets = ("apicurio-registry",)
+
+    @property
+    def port(self) -> int:
+        """The port of its HTTP server."""
+        return self.ports.registry
+
+    def prepare(self) -> None:
+        """Make the database that it keeps schemas in."""
+        self.folder.mkdir(exist_ok=True)
+        Postgres(self.folder.parent, self.ports).create_database(_DATABASE)
+
+    def command(self) -> ServerCommand:
+        """The server in the foreground."""
+        (runner,) = artifacts.directory("apicurio-registry").glob("apicurio-registry-app-*-runner.jar")
+        jdbc_url = f"jdbc:postgresql://{self.addresses.postgres_host}:{self.addresses.postgres_port}/{_DATABASE}"
+        return ServerCommand(
+            java("-jar", str(runner), heap_mb=_HEAP_MB),
+            self.folder,
+            self.log,
+            environment={
+                "QUARKUS_HTTP_HOST": HOST,
+                "QUARKUS_HTTP_PORT": str(self.port),
+                "APICURIO_STORAGE_KIND": "sql",
+                "APICURIO_STORAGE_SQL_KIND": "postgresql",
+                "APICURIO_DATASOURCE_URL": jdbc_url,
+                "APICURIO_DATASOURCE_USERNAME": self.addresses.postgres_user,
+                "APICURIO_DATASOURCE_PASSWORD": self.addresses.postgres_password,
+            },
+        )
+
+    def is_healthy(self) -> bool:
+        """Whether it lists its subjects."""
+        try:
+            return httpx.get(f"{self.addresses.registry}/subjects", timeout=_CLIENT_TIMEOUT_S).is_success
+        except httpx.HTTPError:
+            return False

@@ -1,0 +1,81 @@
+"""What a stack consists of: a directory, its ports and its parts. Nothing here starts or stops anything."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from fcntl import LOCK_EX, flock
+from pathlib import Path
+
+from lakehold.stack.addresses import StackAddresses, StackPorts
+from lakehold.stack.parts.connect import Connect
+from lakehold.stack.parts.kafka import Kafka
+from lakehold.stack.parts.part import Part
+from lakehold.stack.parts.postgres import Postgres
+from lakehold.stack.parts.registry import Registry
+
+_PARTS: tuple[type[Part], ...] = (Postgres, Kafka, Registry, Connect)
+"""Each part stands behind those that it needs."""
+
+_ROOT_DIRECTORY = Path("/var/lib/lakehold/stack")
+
+
+def default_directory() -> Path:
+    """Where the stack keeps its data: `LAKEHOLD_STACK_DIR`, by default `~/.local/state/lakehold/stack`.
+
+    For root it is `/var/lib/lakehold/stack`: PostgreSQL then runs as another user, who cannot enter root's home.
+    """
+    configured = os.environ.get("LAKEHOLD_STACK_DIR")
+    if configured:
+        return Path(configured)
+    if os.geteuid() == 0:
+        return _ROOT_DIRECTORY
+    return Path.home() / ".local" / "state" / "lakehold" / "stack"
+
+
+@dataclass(frozen=True)
+class StackPlan:
+    """One stack.
+
+    Attributes:
+        directory: Holds a folder per part, `logs`, `run` (process records) and `stack.json` (the ports in use).
+        ports: The ports that its parts listen on.
+    """
+
+    directory: Path
+    ports: StackPorts
+
+    @classmethod
+    def recorded(cls, directory: Path) -> StackPlan:
+        """The stack of that directory as it was last started; on the default ports if it never was."""
+        try:
+            ports = StackPorts(**json.loads((directory / "stack.json").read_text()))
+        except FileNotFoundError:
+            ports = StackPorts()
+        return cls(directory, ports)
+
+    @property
+    def addresses(self) -> StackAddresses:
+        """What its clients connect with."""
+        return StackAddresses.of(self.ports)
+
+    def parts(self) -> tuple[Part, ...]:
+        """Its servers, each behind those that it needs."""
+        return tuple(part(self.directory, self.ports) for part in _PARTS)
+
+    def record(self) -> None:
+        """Make the directory and remember the ports in it."""
+        for folder in (self.directory, self.directory / "logs", self.directory / "run"):
+            folder.mkdir(parents=True, exist_ok=True)
+        (self.directory / "stack.json").write_text(json.dumps(asdict(self.ports)))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other commands from starting or stopping this stack meanwhile; they wait."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with (self.directory / "lock").open("w") as handle:
+            flock(handle, LOCK_EX)
+            yield

@@ -1,0 +1,120 @@
+"""Server processes that outlive the command that started them, and are never mistaken for somebody else's.
+
+A process is recorded by its id *and* its start time: an id alone is given to another process sooner or later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+_START_TIME_TOLERANCE_S = 2.0
+"""The kernel's boot time, on which start times rest, moves when the clock is corrected."""
+
+
+@dataclass(frozen=True)
+class ServerCommand:
+    """How a server is started.
+
+    Attributes:
+        argv: Absolute path of the program, and its arguments.
+        environment: Variables on top of this process's own.
+        folder: Working directory of the server.
+        log: File that its output is appended to.
+    """
+
+    argv: Sequence[str]
+    folder: Path
+    log: Path
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ProcessRecord:
+    """One process: its id and the epoch second of its start."""
+
+    pid: int
+    started_at_s: float
+
+    def process(self) -> psutil.Process | None:
+        """The recorded process if it still runs, else None."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(self.pid)
+            if abs(process.create_time() - self.started_at_s) > _START_TIME_TOLERANCE_S:
+                return None
+            if process.status() != psutil.STATUS_ZOMBIE:
+                return process
+            # Our own dead child: until it is collected its id looks alive, to PostgreSQL's lock file as well.
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, os.WNOHANG)
+        return None
+
+
+def start(command: ServerCommand, pid_file: Path) -> None:
+    """Start a server in a session of its own and record it in `pid_file`."""
+    # Not subprocess: its objects expect to see the end of what they started.
+    program = "/usr/bin/env"
+    pid = os.posix_spawn(
+        program,
+        [program, f"--chdir={command.folder}", *command.argv],
+        {**os.environ, **command.environment},
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(command.log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
+    record = ProcessRecord(pid, psutil.Process(pid).create_time())
+    partial = pid_file.with_suffix(".partial")
+    partial.write_text(json.dumps(asdict(record)))
+    partial.replace(pid_file)
+
+
+def recorded(pid_file: Path) -> psutil.Process | None:
+    """The process that `pid_file` tells of, if it still runs."""
+    try:
+        record = ProcessRecord(**json.loads(pid_file.read_text()))
+    except FileNotFoundError:
+        return None
+    return record.process()
+
+
+def stop(process: psutil.Process, stop_signal: signal.Signals, grace_s: float) -> bool:
+    """Ask a process to stop, and kill it and its children if it does not within `grace_s`.
+
+    Returns:
+        Whether it stopped by itself.
+    """
+    family = [process, *_children(process)]
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.send_signal(stop_signal)
+    _, alive = psutil.wait_procs(family, timeout=grace_s)
+    for survivor in alive:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            survivor.kill()
+    psutil.wait_procs(alive, timeout=grace_s)
+    return process not in alive
+
+
+def memory_bytes(process: psutil.Process) -> int:
+    """Memory of a process and its children; pages that they share are counted once (proportional set size)."""
+    total = 0
+    for member in (process, *_children(process)):
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            total += member.memory_full_info().pss
+    return total
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []

@@ -1,0 +1,22 @@
+"""Timestamps: epoch milliseconds (int64, `mz_timestamp`), the one measure of time in the lake (design, law 1)."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+
+def now_ms() -> int:
+    """The clock in epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def next_timestamp(last_ms: int | None) -> int:
+    """The timestamp of the batch after `last_ms`: the clock, and always later than the last (design, "One batch")."""
+    now = now_ms()
+    return now if last_ms is None else max(now, last_ms + 1)
+
+
+def iso(timestamp_ms: int) -> str:
+    """`timestamp_ms` as UTC text for people, to the millisecond."""
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")[:-6]

@@ -1,0 +1,417 @@
+"""What every reader promises, whatever it reads from."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from lakehold.artifacts import jars
+from lakehold.errors import UpstreamError, UpstreamUnavailable
+from lakehold.ingest.offsets import OffsetRange, Offsets, TopicPartition
+from lakehold.ingest.read.checks import faults
+from lakehold.ingest.read.files import FilesReader
+from lakehold.ingest.read.kafka import KafkaReader
+from lakehold.ingest.read.kafka_options import kafka_options
+from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Limits, Reader, ReadPlan
+from tests.kafka_broker import Broker
+from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
+from tests.recorded_files import append, line
+
+LARGE = Limits(10_000, 10_000_000)
+
+Row = tuple[str, int, int, int, bytes | None, bytes | None]
+
+
+class Upstream(ABC):
+    """Where a reader reads from, and what a test does to it."""
+
+    reader: Reader
+
+    @abstractmethod
+    def new_topic(self) -> str:
+        """A topic without records."""
+
+    @abstractmethod
+    def publish(self, topic: str, values: Sequence[bytes], partition: int = 0) -> None:
+        """Records with key `k` and timestamp 1000, whose offsets follow on those before, perhaps with gaps."""
+
+    @abstractmethod
+    def lose(self, topic: str) -> None:
+        """Delete records that may not have been read."""
+
+    @abstractmethod
+    def recreate(self, topic: str) -> None:
+        """Make it another topic of the same name, with nothing in it."""
+
+    @abstractmethod
+    def unreachable(self) -> Reader:
+        """A reader of a place that is not there."""
+
+
+class RecordedDirectory(Upstream):
+    """A directory with one file per partition; offsets begin at 7 and leave gaps."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._next_offset: dict[tuple[str, int], int] = {}
+        self.reader = FilesReader(directory.as_uri(), parallelism=2)
+
+    def new_topic(self) -> str:
+        return f"t-{uuid.uuid4().hex[:8]}"
+
+    def publish(self, topic: str, values: Sequence[bytes], partition: int = 0) -> None:
+        offset = self._next_offset.get((topic, partition), 7)
+        lines = [line(topic, partition, offset + 2 * i, value) for i, value in enumerate(values)]
+        append(self._file(topic, partition), lines)
+        self._next_offset[topic, partition] = offset + 2 * len(values) + 3
+
+    def lose(self, topic: str) -> None:
+        self._file(topic, 0).unlink()
+
+    def recreate(self, topic: str) -> None:
+        self._file(topic, 0).write_text("")
+
+    def unreachable(self) -> Reader:
+        return FilesReader(str(self._directory / "missing"))
+
+    def _file(self, topic: str, partition: int) -> Path:
+        return self._directory / topic / f"{partition}.jsonl"
+
+
+class Cluster(Upstream):
+    """A broker; offsets have gaps because every publication is a transaction beside an aborted one."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.reader = KafkaReader(kafka_options({"BROKER": broker.address}), parallelism=2)
+
+    def new_topic(self) -> str:
+        return self._broker.create_topic(partitions=2)
+
+    def publish(self, topic: str, values: Sequence[bytes], partition: int = 0) -> None:
+        self._broker.transaction(topic, [b"rolled back"] * 3, commit=False, partition=partition)
+        self._broker.transaction(topic, values, commit=True, partition=partition)
+
+    def lose(self, topic: str) -> None:
+        end = self.reader.look([topic]).partitions[TopicPartition(topic, 0)].end_exclusive
+        self._broker.delete_records(topic, 0, end - 1)
+
+    def recreate(self, topic: str) -> None:
+        self._broker.delete_topic(topic)
+        self._broker.create_topic(name=topic, partitions=2)
+
+    def unreachable(self) -> Reader:
+        return KafkaReader(kafka_options({"BROKER": "127.0.0.1:9"}), timeout_s=1)
+
+
+@pytest.fixture(params=["files", pytest.param("kafka", marks=pytest.mark.stack)])
+def upstream(request: pytest.FixtureRequest, tmp_path: Path) -> Upstream:
+    if request.param == "files":
+        return RecordedDirectory(tmp_path)
+    return Cluster(request.getfixturevalue("broker"))
+
+
+@pytest.fixture(scope="module")
+def spark() -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # Python workers would otherwise take the first one in PATH
+    builder = SparkSession.builder.master("local[2]").appName("readers").config("spark.driver.memory", "1g")
+    builder = builder.config("spark.ui.enabled", "false").config("spark.driver.bindAddress", "127.0.0.1")
+    builder = builder.config("spark.driver.host", "127.0.0.1")
+    return builder.config("spark.jars", ",".join(map(str, jars("spark")))).getOrCreate()
+
+
+def planned(upstream: Upstream, topics: Sequence[str], position: Offsets, limits: Limits = LARGE) -> ReadPlan:
+    return upstream.reader.plan(upstream.reader.look(topics), position, limits)
+
+
+def rows(table: pa.Table) -> list[Row]:
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def values(table: pa.Table) -> list[bytes]:
+    return table["value"].to_pylist()
+
+
+def numbered(first: int, last: int) -> list[bytes]:
+    return [b"%d" % n for n in range(first, last)]
+
+
+def test_records_come_as_they_are(upstream: Upstream) -> None:
+    topic = upstream.new_topic()
+    upstream.publish(topic, [b"", b"\x00\xff", "ü".encode()])
+    table = upstream.reader.in_driver(planned(upstream, [topic], {}).ranges)
+
+    assert table.schema == RAW_SCHEMA
+    assert [(*row[:2], *row[3:]) for row in rows(table)] == [
+        (topic, 0, 1_000, b"k", b""),
+        (topic, 0, 1_000, b"k", b"\x00\xff"),
+        (topic, 0, 1_000, b"k", "ü".encode()),
+    ]
+
+
+def test_nothing_is_read_twice_and_new_records_follow(upstream: Upstream) -> None:
+    topic = upstream.new_topic()
+    empty = planned(upstream, [topic], {})
+    assert empty.ranges == ()
+    assert upstream.reader.in_driver(empty.ranges).schema == RAW_SCHEMA
+
+    upstream.publish(topic, numbered(0, 3))
+    first = planned(upstream, [topic], empty.position)
+    assert values(upstream.reader.in_driver(first.ranges)) == numbered(0, 3)
+    assert first.remaining == 0
+    assert planned(upstream, [topic], first.position).ranges == ()
+
+    upstream.publish(topic, numbered(3, 5))
+    second = planned(upstream, [topic], first.position)
+    assert values(upstream.reader.in_driver(second.ranges)) == numbered(3, 5)
+
+
+@pytest.mark.parametrize("limits", [Limits(1, 1_000_000), Limits(4, 1_000_000), Limits(1_000, 20), Limits(1_000, 1)])
+def test_small_batches_bring_everything_once_in_order(upstream: Upstream, limits: Limits) -> None:
+    topics = [upstream.new_topic(), upstream.new_topic()]
+    for partition, topic in [(0, topics[0]), (1, topics[0]), (0, topics[1])]:
+        upstream.publish(topic, numbered(0, 6), partition)
+        upstream.publish(topic, numbered(6, 9), partition)
+    position: Offsets = {}
+    seen: list[Row] = []
+    while (plan := planned(upstream, topics, position, limits)).ranges:
+        batch = rows(upstream.reader.in_driver(plan.ranges))
+        assert len(batch) <= max(limits.max_records, 3)
+        seen += batch
+        position = plan.position
+
+    for topic, partition in [(topics[0], 0), (topics[0], 1), (topics[1], 0)]:
+        ours = [row for row in seen if row[:2] == (topic, partition)]
+        assert [row[5] for row in ours] == numbered(0, 9)
+        assert [row[2] for row in ours] == sorted(row[2] for row in ours)
+    assert len(seen) == 27
+
+
+def test_a_busy_partition_leaves_room_for_the_others(upstream: Upstream) -> None:
+    busy, calm = upstream.new_topic(), upstream.new_topic()
+    upstream.publish(busy, numbered(0, 500))
+    upstream.publish(calm, numbered(0, 4))
+    plan = planned(upstream, [busy, calm], {}, Limits(40, 1_000_000))
+    topics = [row[0] for row in rows(upstream.reader.in_driver(plan.ranges))]
+
+    assert topics.count(calm) == 4
+    assert 25 <= topics.count(busy) <= 36
+    assert plan.remaining > 400
+
+
+def test_estimates_come_near(upstream: Upstream) -> None:
+    topic = upstream.new_topic()
+    upstream.publish(topic, [b"x" * 1_000] * 50)
+    plan = planned(upstream, [topic], {})
+    assert 50 <= plan.records <= 60
+    assert 40_000 <= plan.size_bytes <= 75_000
+    assert planned(upstream, [topic], {}, Limits(1_000, 20_000, record_bytes=2_000)).records == 10
+
+
+def test_any_range_can_be_read_again(upstream: Upstream) -> None:
+    topic = upstream.new_topic()
+    upstream.publish(topic, numbered(0, 10))
+    everything = rows(upstream.reader.in_driver(planned(upstream, [topic], {}).ranges))
+    first, last = everything[3][2], everything[7][2]
+    middle = [OffsetRange(TopicPartition(topic, 0), first, last + 1)]
+    assert rows(upstream.reader.in_driver(middle)) == everything[3:8]
+
+
+def test_a_plan_can_be_cut_at_given_offsets(upstream: Upstream) -> None:
+    topic, other = upstream.new_topic(), upstream.new_topic()
+    upstream.publish(topic, numbered(0, 10))
+    upstream.publish(other, numbered(0, 10))
+    available = upstream.reader.look([topic, other])
+    whole = rows(upstream.reader.in_driver(upstream.reader.plan(available, {}, LARGE).ranges))
+    cut = next(row[2] for row in whole if row[0] == topic and row[5] == b"4")
+
+    plan = upstream.reader.plan_to(available, {}, {TopicPartition(topic, 0): cut})
+    assert values(upstream.reader.in_driver(plan.ranges)) == numbered(0, 4)
+    rest = upstream.reader.plan(available, plan.position, LARGE)
+    table = upstream.reader.in_driver(rest.ranges)
+    assert [row[5] for row in rows(table) if row[0] == topic] == numbered(4, 10)
+    assert [row[5] for row in rows(table) if row[0] == other] == numbered(0, 10)
+
+
+@pytest.mark.spark
+def test_spark_reads_the_same_as_the_driver(upstream: Upstream, spark: SparkSession) -> None:
+    topics = [upstream.new_topic(), upstream.new_topic()]
+    upstream.publish(topics[0], numbered(0, 2_000))
+    upstream.publish(topics[1], [b"", b"\x00\xff"], 1)
+    plan = planned(upstream, topics, {}, Limits(1_500, 10_000_000))
+    frame = upstream.reader.dataframe(spark, plan.ranges)
+
+    assert frame.schema.simpleString() == f"struct<{RAW_DDL.replace(', ', ',').replace(' ', ':')}>"
+    ordered = frame.orderBy("topic", "partition", "offset")
+    expected = upstream.reader.in_driver(plan.ranges).sort_by(
+        [(n, "ascending") for n in ("topic", "partition", "offset")]
+    )
+    assert [tuple(row) for row in ordered.collect()] == rows(expected)
+
+
+@pytest.mark.spark
+def test_spark_splits_one_large_partition(upstream: Upstream, spark: SparkSession) -> None:
+    topic = upstream.new_topic()
+    upstream.publish(topic, numbered(0, 1_000))
+    frame = upstream.reader.dataframe(spark, planned(upstream, [topic], {}).ranges)
+    tasks = frame.groupBy(F.spark_partition_id().alias("task")).count().collect()
+    assert sum(row["count"] for row in tasks) == 1_000
+    assert len(tasks) >= 2
+
+
+@pytest.mark.spark
+def test_spark_reads_nothing_from_no_ranges(upstream: Upstream, spark: SparkSession) -> None:
+    frame = upstream.reader.dataframe(spark, [])
+    assert frame.schema.names == RAW_SCHEMA.names
+    assert frame.count() == 0
+
+
+def test_lost_records_are_an_error(upstream: Upstream) -> None:
+    topic = upstream.new_topic()
+    upstream.publish(topic, numbered(0, 10))
+    plan = planned(upstream, [topic], {}, Limits(2, 1_000_000))
+    upstream.publish(topic, numbered(10, 20))
+    upstream.lose(topic)
+    with pytest.raises(UpstreamError) as raised:
+        planned(upstream, [topic], plan.position)
+    assert raised.value.code == "offsets-lost"
+    assert topic in raised.value.message
+
+
+def test_a_recreated_topic_is_an_error(upstream: Upstream) -> None:
+    topic = upstream.new_topic()
+    upstream.publish(topic, numbered(0, 10))
+    plan = planned(upstream, [topic], {})
+    upstream.recreate(topic)
+    with pytest.raises(UpstreamError) as raised:
+        planned(upstream, [topic], plan.position)
+    assert raised.value.code == "topic-recreated"
+    assert topic in raised.value.message
+
+
+def test_a_recreated_topic_is_known_by_its_identity(upstream: Upstream) -> None:
+    topic = upstream.new_topic()
+    upstream.publish(topic, numbered(0, 5))
+    before = upstream.reader.look([topic])
+    plan = upstream.reader.plan(before, {}, LARGE)
+    upstream.recreate(topic)
+    upstream.publish(topic, [b"another record, and longer"] * 100)
+    after = upstream.reader.look([topic])
+    assert [error.code for error in faults(after, plan.position, before.identities).values()] == ["topic-recreated"]
+    assert faults(before, plan.position, before.identities) == {}
+
+
+def test_a_place_that_is_not_there_is_an_error(upstream: Upstream, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UpstreamError) as raised:
+        upstream.unreachable().look(["t"])
+    assert raised.value.hint
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.stack
+def test_an_open_transaction_is_not_read_before_it_ends(broker: Broker) -> None:
+    topic = broker.create_topic()
+    reader = KafkaReader(kafka_options({"BROKER": broker.address}))
+    broker.produce(topic, numbered(0, 2))
+    transaction = broker.begin_transaction(topic, numbered(2, 4))
+    broker.produce(topic, numbered(4, 6))
+
+    first = reader.plan(reader.look([topic]), {}, LARGE)
+    assert values(reader.in_driver(first.ranges)) == numbered(0, 2)
+    transaction.commit_transaction()
+    broker.wait_until_stable(topic)
+    second = reader.plan(reader.look([topic]), first.position, LARGE)
+    assert values(reader.in_driver(second.ranges)) == numbered(2, 6)
+
+
+@pytest.mark.stack
+def test_a_backlog_of_nothing_but_aborted_records_is_passed(broker: Broker) -> None:
+    topic = broker.create_topic()
+    reader = KafkaReader(kafka_options({"BROKER": broker.address}))
+    broker.transaction(topic, numbered(0, 5), commit=False)
+    plan = reader.plan(reader.look([topic]), {}, LARGE)
+    assert plan.ranges
+    assert reader.in_driver(plan.ranges).num_rows == 0
+    assert reader.plan(reader.look([topic]), plan.position, LARGE).ranges == ()
+
+
+@pytest.mark.stack
+def test_reading_begins_at_the_earliest_offset_there_is(broker: Broker) -> None:
+    topic = broker.create_topic()
+    reader = KafkaReader(kafka_options({"BROKER": broker.address}))
+    broker.produce(topic, numbered(0, 10))
+    broker.delete_records(topic, 0, 6)
+    plan = reader.plan(reader.look([topic]), {}, LARGE)
+    assert values(reader.in_driver(plan.ranges)) == numbered(6, 10)
+
+
+@pytest.mark.stack
+def test_records_deleted_between_plan_and_read_are_an_error(broker: Broker) -> None:
+    topic = broker.create_topic()
+    reader = KafkaReader(kafka_options({"BROKER": broker.address}))
+    broker.produce(topic, numbered(0, 10))
+    plan = reader.plan(reader.look([topic]), {}, LARGE)
+    broker.delete_records(topic, 0, 6)
+    with pytest.raises(UpstreamError) as raised:
+        reader.in_driver(plan.ranges)
+    assert raised.value.code == "offsets-lost"
+
+
+@pytest.mark.stack
+def test_a_missing_topic_is_told_with_names_like_it(broker: Broker) -> None:
+    topic = broker.create_topic(name=f"shop.public.orders-{uuid.uuid4().hex[:8]}")
+    reader = KafkaReader(kafka_options({"BROKER": broker.address}))
+    broker.produce(topic, numbered(0, 1))
+    misspelt = topic.replace("orders", "order")
+    available = reader.look([topic, misspelt])
+    assert available.missing == (misspelt,)
+    error = faults(available, {})[misspelt]
+    assert error.code == "topic-missing"
+    assert topic in error.hint
+    assert values(reader.in_driver(reader.plan(available, {}, LARGE).ranges)) == numbered(0, 1)
+
+
+@pytest.mark.stack
+def test_a_new_partition_is_read_from_its_beginning(broker: Broker) -> None:
+    topic = broker.create_topic()
+    reader = KafkaReader(kafka_options({"BROKER": broker.address}))
+    broker.produce(topic, numbered(0, 2))
+    first = reader.plan(reader.look([topic]), {}, LARGE)
+    broker.add_partitions(topic, 2)
+    broker.produce(topic, numbered(2, 4), partition=1)
+    second = reader.plan(reader.look([topic]), first.position, LARGE)
+    assert values(reader.in_driver(second.ranges)) == numbered(2, 4)
+
+
+@pytest.mark.stack
+def test_a_broker_that_dies_is_an_error_and_reading_goes_on_when_it_is_back(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    broker = Broker(tmp_path)
+    try:
+        topic = broker.create_topic()
+        broker.produce(topic, numbered(0, 10))
+        reader = KafkaReader(kafka_options({"BROKER": broker.address}), timeout_s=3)
+        plan = reader.plan(reader.look([topic]), {}, LARGE)
+        assert reader.in_driver(plan.ranges).num_rows == 10
+        broker.stop()
+        for call in (lambda: reader.look([topic]), lambda: reader.in_driver(plan.ranges)):
+            with pytest.raises(UpstreamUnavailable) as raised:
+                call()
+            assert broker.address in raised.value.message
+            assert raised.value.detail
+            assert raised.value.retryable
+        broker.start()
+        assert reader.in_driver(reader.plan(reader.look([topic]), {}, LARGE).ranges).num_rows == 10
+    finally:
+        broker.stop()
+    assert capfd.readouterr().err == ""

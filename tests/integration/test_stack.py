@@ -1,0 +1,200 @@
+"""The stack as its users meet it: changes of a real PostgreSQL arrive in a real Kafka, whatever dies in between."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, DeserializingConsumer, KafkaError, Message, TopicPartition
+from confluent_kafka.error import ConsumeError
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+
+from lakehold import stack as lakehold_stack
+from lakehold.stack import ConnectClient, ConnectorError, PartEvent, StackAddresses
+from tests.stack_fixtures import SourceDatabase, free_ports, open_directory
+
+pytestmark = pytest.mark.stack
+
+_ARRIVES_WITHIN_S = 90
+_PASSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._TRANSPORT}
+"""The connector has not made the topic yet, or the broker is being started again."""
+
+PARTS = ("postgres", "kafka", "registry", "connect")
+
+
+class AvroTopic:
+    """Reads a topic from its beginning as any Confluent client would."""
+
+    def __init__(self, addresses: StackAddresses, topic: str) -> None:
+        registry = SchemaRegistryClient({"url": addresses.registry})
+        self._consumer = DeserializingConsumer(
+            {
+                "bootstrap.servers": addresses.kafka,
+                "group.id": topic,
+                "enable.auto.commit": False,
+                "log_level": 0,
+                "key.deserializer": AvroDeserializer(registry),
+                "value.deserializer": AvroDeserializer(registry),
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+
+    def next(self) -> tuple[Any, Any]:
+        """Key and value of the next message."""
+        deadline = time.monotonic() + _ARRIVES_WITHIN_S
+        while time.monotonic() < deadline:
+            try:
+                message = self._consumer.poll(0.5)
+            except ConsumeError as error:
+                if error.code not in _PASSING:
+                    raise
+                continue
+            if message is not None:
+                return message.key(), message.value()
+        raise AssertionError(f"nothing arrived within {_ARRIVES_WITHIN_S} s")
+
+    def close(self) -> None:
+        """Leave the consumer group."""
+        self._consumer.close()
+
+
+@pytest.fixture
+def customers(database: SourceDatabase) -> Iterator[AvroTopic]:
+    """The topic of a table with one row, Ada."""
+    database.execute(
+        "CREATE TABLE customers (id bigint PRIMARY KEY, name text, credit numeric(10, 2))",
+        "INSERT INTO customers VALUES (1, 'Ada', 12.50)",
+    )
+    database.capture("public.customers")
+    topic = AvroTopic(database.addresses, database.topic("public.customers"))
+    yield topic
+    topic.close()
+
+
+def _consumer(addresses: StackAddresses) -> Consumer:
+    return Consumer({"bootstrap.servers": addresses.kafka, "group.id": "json", "auto.offset.reset": "earliest"})
+
+
+def _next(consumer: Consumer) -> Message:
+    deadline = time.monotonic() + _ARRIVES_WITHIN_S
+    while time.monotonic() < deadline:
+        message = consumer.poll(0.5)
+        if message is not None and message.error() is None:
+            return message
+    raise AssertionError(f"nothing arrived within {_ARRIVES_WITHIN_S} s")
+
+
+def _pids(directory: Path) -> dict[str, int | None]:
+    return {part.name: part.pid for part in lakehold_stack.status(directory)}
+
+
+def test_snapshot_and_changes_are_read_back_with_stock_clients(database: SourceDatabase, customers: AvroTopic) -> None:
+    key, snapshot = customers.next()
+    assert key == {"id": 1}
+    assert (snapshot["op"], snapshot["after"]["name"]) == ("r", "Ada")
+
+    database.execute("UPDATE customers SET name = 'Ada L.' WHERE id = 1", "DELETE FROM customers WHERE id = 1")
+
+    _, update = customers.next()
+    assert (update["op"], update["before"]["name"], update["after"]["name"]) == ("u", "Ada", "Ada L.")
+    _, delete = customers.next()
+    assert (delete["op"], delete["before"]["name"], delete["after"]) == ("d", "Ada L.", None)
+    assert update["transaction"]["total_order"] + 1 == delete["transaction"]["total_order"]
+    assert customers.next() == ({"id": 1}, None)
+
+
+@pytest.mark.parametrize("victim", PARTS)
+def test_a_killed_part_comes_back_with_its_data_and_the_others_are_left_alone(
+    stack_directory: Path, stack: StackAddresses, database: SourceDatabase, customers: AvroTopic, victim: str
+) -> None:
+    customers.next()
+    before = _pids(stack_directory)
+    process = psutil.Process(before[victim])
+    process.kill()
+    process.wait()
+    killed = {part.name: (part.state, part.healthy) for part in lakehold_stack.status(stack_directory)}
+    assert killed[victim] == ("stopped", False)
+
+    events: list[PartEvent] = []
+    assert lakehold_stack.up(stack_directory, on_event=events.append) == stack
+
+    after = _pids(stack_directory)
+    assert {part for part in PARTS if after[part] != before[part]} == {victim}
+    assert [event.part for event in events if event.state == "starting"] == [victim]
+    database.execute("INSERT INTO customers VALUES (2, 'Grace', 0)")
+    key, value = customers.next()
+    while key != {"id": 2}:  # what Connect had not acknowledged when it was killed may come twice
+        key, value = customers.next()
+    assert value["after"]["name"] == "Grace"
+
+
+def test_a_connector_that_cannot_work_is_reported_with_the_reason(database: SourceDatabase) -> None:
+    database.execute("CREATE TABLE orders (id bigint PRIMARY KEY)")
+    database.capture("public.orders")
+    with ConnectClient(database.addresses.connect) as connect:
+        assert database.name in connect.names()
+        with pytest.raises(ConnectorError) as refusal:
+            connect.put(database.name, {"connector.class": "no.such.Connector"})
+        assert "no.such.Connector" in refusal.value.detail
+
+
+def test_json_values_carry_their_schema_and_the_transaction_topic_has_one_partition(database: SourceDatabase) -> None:
+    database.execute("CREATE TABLE notes (id bigint PRIMARY KEY, tag text DEFAULT 'none')")
+    database.execute("INSERT INTO notes VALUES (1, NULL)")
+    database.capture("public.notes", value_format="json", partitions=3)
+    database.execute("UPDATE notes SET tag = 'some'")
+    with closing(_consumer(database.addresses)) as consumer:
+        topic = database.topic("public.notes")
+        consumer.subscribe([topic, f"{database.topic_prefix}.transaction"])
+        messages = [_next(consumer) for _ in range(4)]  # the row, BEGIN, its change, END
+        partitions = consumer.list_topics(timeout=10).topics
+
+    values = [json.loads(message.value() or b"") for message in messages if message.topic() == topic]
+    assert {value["payload"]["op"]: value["payload"]["after"]["tag"] for value in values} == {"r": None, "u": "some"}
+    assert values[0]["schema"]["type"] == "struct"
+    assert len(partitions[topic].partitions) == 3
+    assert len(partitions[f"{database.topic_prefix}.transaction"].partitions) == 1
+
+
+def test_down_leaves_no_process_and_up_goes_on_with_the_data(
+    stack_directory: Path, stack: StackAddresses, database: SourceDatabase, customers: AvroTopic
+) -> None:
+    customers.next()
+    running = [psutil.Process(pid) for pid in _pids(stack_directory).values()]
+    family = [member for process in running for member in (process, *process.children(recursive=True))]
+
+    lakehold_stack.down(stack_directory)
+
+    assert not [process for process in family if process.is_running()]
+    assert {part.state for part in lakehold_stack.status(stack_directory)} == {"stopped"}
+    assert lakehold_stack.up(stack_directory) == stack, "the ports of the last time are used again"
+    database.execute("INSERT INTO customers VALUES (2, 'Grace', 0)")
+    key, value = customers.next()
+    assert (key, value["after"]["name"]) == ({"id": 2}, "Grace")
+
+
+def test_what_an_interrupted_up_has_started_is_stopped_by_down() -> None:
+    with open_directory() as directory:
+        command = [sys.executable, "-c", "from lakehold.stack.cli import app; app()", "up", "--directory", directory]
+        port_base = ["--port-base", str(free_ports().postgres)]
+        with subprocess.Popen([*command, *port_base], stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            assert any("kafka" in line and "starting" in line for line in process.stderr)
+            process.send_signal(signal.SIGINT)
+            process.stderr.read()
+        assert process.returncode != 0
+
+        lakehold_stack.down(Path(directory), delete_data=True)
+
+        assert not [each.pid for each in psutil.process_iter(["cmdline"]) if directory in str(each.info["cmdline"])]
+        assert [path.name for path in Path(directory).iterdir()] == ["lock"]

@@ -1,0 +1,122 @@
+"""One broker of its own for tests of reading: it may be stopped, and its topics deleted."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import IsolationLevel, KafkaException, Producer
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
+
+from lakehold.stack import processes
+from lakehold.stack.parts.kafka import Kafka
+from tests.stack_fixtures import free_ports
+
+_DEADLINE_S = 60.0
+_log = logging.getLogger("lakehold.librdkafka")  # without it the clients write to stderr
+
+
+class Broker:
+    """A running broker and what tests do to it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._part = Kafka(directory, free_ports())
+        for folder in (self._part.folder, self._part.log.parent, self._part.pid_file.parent):
+            folder.mkdir(parents=True)
+        self.start()
+        self.address = self._part.addresses.kafka
+        self.admin = AdminClient({"bootstrap.servers": self.address}, logger=_log)
+        self._producer = Producer(
+            {"bootstrap.servers": self.address, "queue.buffering.max.messages": 1_000_000}, logger=_log
+        )
+
+    def create_topic(self, *, partitions: int = 1, name: str = "", **config: str) -> str:
+        """Create a topic, by default under a new name, and wait until it has leaders."""
+        name = name or f"t-{uuid.uuid4().hex[:8]}"
+        topic = NewTopic(name, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()})
+        _wait_for(lambda: _created(self.admin, topic))
+        _wait_for(lambda: len(self.admin.list_topics(name, timeout=5).topics[name].partitions) == partitions)
+        return name
+
+    def delete_topic(self, name: str) -> None:
+        self.admin.delete_topics([name])[name].result(_DEADLINE_S)
+        _wait_for(lambda: name not in self.admin.list_topics(timeout=5).topics)
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Delete what lies below an offset, as retention does."""
+        asked = KafkaPartition(topic, partition, before)
+        self.admin.delete_records([asked])[asked].result(_DEADLINE_S)
+
+    def produce(self, topic: str, values: Iterable[bytes], partition: int = 0) -> None:
+        for value in values:
+            self._producer.produce(topic, value, key=b"k", partition=partition, timestamp=1_000)
+        assert self._producer.flush(_DEADLINE_S) == 0
+
+    def transaction(self, topic: str, values: Iterable[bytes], *, commit: bool, partition: int = 0) -> None:
+        """Produce values in a transaction of their own."""
+        producer = self.begin_transaction(topic, values, partition=partition)
+        producer.commit_transaction(_DEADLINE_S) if commit else producer.abort_transaction(_DEADLINE_S)
+        self.wait_until_stable(topic, partition)
+
+    def wait_until_stable(self, topic: str, partition: int = 0) -> None:
+        """Wait for the markers of ended transactions, which the broker writes after it has answered."""
+        _wait_for(lambda: len({self._end(topic, partition, level) for level in IsolationLevel}) == 1)
+
+    def _end(self, topic: str, partition: int, level: IsolationLevel) -> int:
+        asked = KafkaPartition(topic, partition)
+        future = self.admin.list_offsets({asked: OffsetSpec.latest()}, isolation_level=level)[asked]
+        return int(future.result(_DEADLINE_S).offset)
+
+    def begin_transaction(self, topic: str, values: Iterable[bytes], *, partition: int = 0) -> Producer:
+        """Produce values in a transaction that stays open."""
+        options: dict[str, Any] = {"bootstrap.servers": self.address, "transactional.id": uuid.uuid4().hex}
+        producer = Producer(options, logger=_log)
+        producer.init_transactions(_DEADLINE_S)
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(topic, value, key=b"k", partition=partition, timestamp=1_000)
+        assert producer.flush(_DEADLINE_S) == 0
+        return producer
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        self.admin.create_partitions([NewPartitions(topic, total)])[topic].result(_DEADLINE_S)
+        _wait_for(lambda: len(self.admin.list_topics(topic, timeout=5).topics[topic].partitions) == total)
+
+    def start(self) -> None:
+        self._part.prepare()
+        processes.start(self._part.command(), self._part.pid_file)
+        _wait_for(self._part.is_healthy)
+
+    def stop(self) -> None:
+        process = processes.recorded(self._part.pid_file)
+        if process:
+            processes.stop(process, self._part.stop_signal, 10.0)
+
+
+def _created(admin: AdminClient, topic: NewTopic) -> bool:
+    try:
+        admin.create_topics([topic])[topic.topic].result(_DEADLINE_S)
+    except KafkaException:  # a topic of this name is still being deleted
+        return False
+    return True
+
+
+def _wait_for(condition: Any) -> None:
+    deadline = time.monotonic() + _DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "the broker did not come so far in time"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The session's broker, started when the first test asks for it."""
+    broker = Broker(tmp_path_factory.mktemp("broker"))
+    yield broker
+    broker.stop()

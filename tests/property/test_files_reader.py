@@ -1,0 +1,141 @@
+"""Whatever a directory holds and however it is cut into batches: every record once, every bad line once."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakehold.ingest.offsets import Offsets
+from lakehold.ingest.read.files import FilesReader
+from lakehold.ingest.read.reader import Limits, MalformedLine, ReadPlan
+from tests.recorded_files import append, line
+
+TOPICS = ("a", "b")
+UNLIMITED = Limits(10_000, 10_000_000)
+
+Record = tuple[str, int, int]
+
+records = st.tuples(st.sampled_from((*TOPICS, "not-read")), st.integers(0, 2), st.integers(0, 30))
+limits = st.builds(Limits, st.integers(1, 12), st.integers(1, 100), st.none() | st.floats(1, 50))
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Lines and the file that each one is in; a text is a line that is no message."""
+
+    lines: tuple[tuple[str, Record | str], ...]
+
+    def write(self, directory: Path) -> None:
+        for file, content in self.lines:
+            text = content if isinstance(content, str) else line(*content, value=repr(content).encode())
+            append(directory / file, [text])
+
+    @property
+    def wanted(self) -> set[Record]:
+        return {content for _, content in self.lines if not isinstance(content, str) and content[0] in TOPICS}
+
+    @property
+    def nonsense(self) -> list[str]:
+        return sorted(content for _, content in self.lines if isinstance(content, str))
+
+
+def recordings(*, unique: bool) -> st.SearchStrategy[Recording]:
+    key = (lambda one: repr(one[1])) if unique else None
+    placed = st.tuples(st.sampled_from(("1.jsonl", "2.jsonl", "sub/3.jsonl")), records | st.sampled_from(["{", "no"]))
+    return st.lists(placed, max_size=60, unique_by=key).map(lambda lines: Recording(tuple(lines)))
+
+
+@contextmanager
+def directory_of(recording: Recording) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:
+        recording.write(Path(name))
+        yield Path(name)
+
+
+def read_batch(reader: FilesReader, position: Offsets, limit: Limits) -> tuple[ReadPlan, list[Record]]:
+    plan = reader.plan(reader.look(TOPICS), position, limit)
+    table = reader.in_driver(plan.ranges)
+    rows = list(zip(*(table[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True))
+    assert [value.decode() for value in table["value"].to_pylist()] == [repr(row) for row in rows]
+    return plan, rows
+
+
+@given(recordings(unique=True), st.lists(limits, min_size=1, max_size=5), st.booleans())
+@settings(deadline=None)
+def test_batches_of_any_size_bring_every_record_once_in_order(
+    recording: Recording, sizes: list[Limits], restart: bool
+) -> None:
+    with directory_of(recording) as directory:
+        reader, position = FilesReader(str(directory)), {}
+        seen: list[Record] = []
+        nonsense: list[MalformedLine] = []
+        for turn in range(1_000):
+            plan, rows = read_batch(reader, position, sizes[turn % len(sizes)])
+            if not plan.ranges:
+                break
+            assert plan.records == len(rows)
+            nonsense += reader.malformed(plan.ranges)
+            seen += rows
+            position = plan.position
+            reader = FilesReader(str(directory)) if restart else reader
+
+        assert sorted(seen) == sorted(recording.wanted)
+        for partition in {row[:2] for row in seen}:
+            offsets = [row[2] for row in seen if row[:2] == partition]
+            assert offsets == sorted(offsets)
+        assert sorted(one.raw.decode() for one in nonsense) == recording.nonsense
+        assert plan.remaining == 0
+
+
+@given(recordings(unique=False), st.lists(limits, min_size=1, max_size=5))
+@settings(deadline=None)
+def test_a_batch_read_again_by_another_process_is_the_same(recording: Recording, sizes: list[Limits]) -> None:
+    with directory_of(recording) as directory:
+        reader, position = FilesReader(str(directory)), {}
+        seen: list[Record] = []
+        for turn in range(1_000):
+            plan, rows = read_batch(reader, position, sizes[turn % len(sizes)])
+            if not plan.ranges:
+                break
+            another = FilesReader(str(directory))
+            assert another.in_driver(plan.ranges).equals(reader.in_driver(plan.ranges))
+            assert another.malformed(plan.ranges) == reader.malformed(plan.ranges)
+            seen += rows
+            position = plan.position
+        assert sorted(seen) == sorted(recording.wanted)
+
+
+@given(recordings(unique=False))
+@settings(deadline=None)
+def test_each_line_is_a_record_or_rejected_in_one_batch(recording: Recording) -> None:
+    with directory_of(recording) as directory:
+        reader = FilesReader(str(directory))
+        plan, rows = read_batch(reader, {}, UNLIMITED)
+        ours = [c for _, c in recording.lines if isinstance(c, str) or c[0] in TOPICS]
+        assert len(rows) + len(reader.malformed(plan.ranges)) == len(ours)
+        assert plan.skipped == 0
+        assert not reader.plan(reader.look(TOPICS), plan.position, UNLIMITED).ranges
+
+
+@given(recordings(unique=True), recordings(unique=True))
+@settings(deadline=None)
+def test_appended_lines_are_read_unless_their_offset_was_passed(first: Recording, later: Recording) -> None:
+    with directory_of(first) as directory:
+        reader = FilesReader(str(directory))
+        plan, before = read_batch(reader, {}, UNLIMITED)
+        later.write(directory)
+        ends = plan.position
+        plan, after = read_batch(reader, ends, UNLIMITED)
+
+        def passed(record: Record) -> bool:
+            return any((tp.topic, tp.partition) == record[:2] and record[2] < end for tp, end in ends.items())
+
+        assert set(before) == first.wanted
+        assert sorted(after) == sorted(record for record in later.wanted if not passed(record))
+        assert plan.skipped == sum(passed(record) for record in later.wanted)

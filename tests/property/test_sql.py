@@ -1,0 +1,134 @@
+"""Whatever is typed: no text is lost, nothing but a readable error comes out, and definitions survive their own SQL."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehold.definitions import (
+    Connection,
+    ConnectionType,
+    DeclaredColumn,
+    Definition,
+    Envelope,
+    Format,
+    FormatType,
+    Secret,
+    Source,
+    Table,
+)
+from lakehold.errors import StatementError
+from lakehold.sql.dialect import split
+from lakehold.sql.parse import parse_script
+from lakehold.sql.render import create_statement
+from lakehold.sql.statements import CreateConnection, CreateSource, CreateTable
+
+PIECES = st.sampled_from(
+    ["CREATE", "DROP", "SHOW", "CONNECTION", "SOURCE", "SOURCES", "TABLE", "TABLES", "IF", "NOT", "EXISTS", "TO", "FROM", "KAFKA", "FILES", "SCHEMA", "REGISTRY", "FORMAT", "AVRO", "JSON", "USING", "TOPIC", "TOPICS", "KEY", "ENVELOPE", "UPSERT", "DEBEZIUM", "WITH", "SECRET", "PASSWORD", "BROKER", "URL", "BUCKETS", "TRUE", "=", "(", ")", ",", ";", ".", "<", ">", "-", "1", "1.5", "'text'", '"name"', "`name`", "shop", "a.b", "INT", "STRUCT<a:", "DECIMAL(", "ARRAY<INT>", "MAP", "INSERT", "INTO", "SELECT", "*", "--", "/*", "*/", "\\", "$", "@", ":", "'", "é"]
+)
+SOUP = st.lists(PIECES | st.text(max_size=3), max_size=25).map(" ".join)
+LITERALS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8)
+TEXTS = LITERALS.filter(str.strip)
+NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"], exclude_characters="."), min_size=1, max_size=6)
+STATEMENTS = st.sampled_from(
+    ["SELECT ';' -- ;\n, 1", "SHOW TABLES", 'VALUES ("a;\\"b")', "SELECT `;` /* ; /* ; */ */", "x"]
+)
+
+
+@given(st.lists(STATEMENTS, max_size=6), st.sampled_from([";", " ;\n", ";;", "; -- ;\n", ";/* ; */"]))
+def test_statements_are_split_where_they_end(statements: list[str], between: str) -> None:
+    assert [s.text for s in split(between.join(statements))] == [s for s in statements]
+
+
+@given(SOUP)
+def test_splitting_loses_no_text(sql: str) -> None:
+    try:
+        statements = split(sql)
+    except StatementError:
+        return
+    at = 0
+    for statement in statements:
+        assert sql[statement.start : statement.end_exclusive] == statement.text
+        assert split(sql[at : statement.start]) == ()
+        at = statement.end_exclusive
+    assert split(sql[at:]) == ()
+
+
+@given(SOUP)
+def test_any_text_is_understood_or_refused_with_its_place(sql: str) -> None:
+    try:
+        parse_script(sql)
+    except StatementError as error:
+        assert error.message
+        assert 0 <= error.start <= len(sql)
+        assert "^" in error.excerpt()
+
+
+connections = st.one_of(
+    st.builds(
+        Connection,
+        NAMES,
+        st.just(ConnectionType.KAFKA),
+        st.fixed_dictionaries(
+            {"broker": LITERALS.filter(lambda text: "@" not in text)},
+            optional={
+                "sasl_password": st.builds(Secret, LITERALS),
+                "client.id": LITERALS.filter(lambda t: "@" not in t),
+            },
+        ),
+    ),
+    st.builds(
+        Connection,
+        NAMES,
+        st.just(ConnectionType.SCHEMA_REGISTRY),
+        st.fixed_dictionaries(
+            {"url": st.just("http://127.0.0.1:1")}, optional={"password": st.builds(Secret, LITERALS)}
+        ),
+    ),
+)
+formats = st.one_of(st.just(Format(FormatType.JSON)), st.builds(Format, st.just(FormatType.AVRO), NAMES))
+sources = st.one_of(
+    st.builds(Source, NAMES, formats, path=TEXTS),
+    st.builds(
+        Source,
+        NAMES,
+        formats,
+        connection=NAMES,
+        topics=st.lists(TEXTS, min_size=1, max_size=3, unique=True).map(tuple),
+        transaction_topic=st.none() | LITERALS,
+        options=st.dictionaries(st.sampled_from(["max_records", "max_bytes"]), st.integers(1, 2**31 - 1)),
+    ),
+)
+types = st.recursive(
+    st.sampled_from(
+        ["int", "bigint", "string", "binary", "date", "timestamp", "timestamp_ntz", "decimal(38,18)", "boolean"]
+    ),
+    lambda inner: st.one_of(
+        inner.map("array<{}>".format),
+        st.tuples(inner, inner).map(lambda pair: "map<{},{}>".format(*pair)),
+        st.tuples(inner, inner).map(lambda pair: "struct<a:{},`b c`:{}>".format(*pair)),
+    ),
+    max_leaves=5,
+)
+columns = st.lists(st.builds(DeclaredColumn, NAMES, types), max_size=3, unique_by=lambda c: c.name.lower())
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Table:
+    declared = tuple(draw(columns))
+    key = tuple(c.name for c in declared if draw(st.booleans()))
+    options = st.fixed_dictionaries(
+        {}, optional={"on_error": st.sampled_from(["fail", "record"]), "buckets": st.integers(1, 64)}
+    )
+    envelope = draw(st.sampled_from(Envelope))
+    return Table(draw(NAMES), draw(NAMES), draw(NAMES), draw(TEXTS), envelope, declared, key, draw(options))
+
+
+@given(st.one_of(connections, sources, tables()))
+def test_a_definition_survives_the_statement_that_shows_it(definition: Definition) -> None:
+    (parsed,) = parse_script(create_statement(definition))
+    match parsed.statement:
+        case CreateConnection(found) | CreateSource(found) | CreateTable(found):
+            assert found == definition
+        case other:
+            raise AssertionError(other)

@@ -1,0 +1,36 @@
+"""Writes the directories that a FILES source reads."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def line(
+    topic: str,
+    partition: int,
+    offset: int,
+    value: bytes | None = b"v",
+    key: bytes | None = b"k",
+    timestamp: int = 1_000,
+) -> str:
+    """One recorded message, without its newline."""
+    message = {
+        "topic": topic,
+        "partition": partition,
+        "offset": offset,
+        "timestamp": timestamp,
+        "key": None if key is None else base64.b64encode(key).decode(),
+        "value": None if value is None else base64.b64encode(value).decode(),
+        "headers": [],
+    }
+    return json.dumps(message)
+
+
+def append(path: Path, lines: Iterable[str]) -> None:
+    """Add complete lines to a file, which comes into being with the first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.writelines(f"{text}\n" for text in lines)

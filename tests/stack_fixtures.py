@@ -1,0 +1,143 @@
+"""Fixtures over one real stack per test session, on ports and in a directory of its own."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, LiteralString
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from lakehold import stack as lakehold_stack
+from lakehold.stack import ConnectClient, ConnectorError, StackAddresses, StackPorts, debezium_postgres, publication_sql
+from lakehold.stack.connectors import ValueFormat
+
+_FIRST_PORT_BASE = 24_000
+_PORTS_PER_STACK = 5
+_SLOT_RELEASED_WITHIN_S = 30
+
+
+class SourceDatabase:
+    """A database of one test, and the connector that captures it."""
+
+    def __init__(self, addresses: StackAddresses) -> None:
+        self.addresses = addresses
+        self.name = f"shop_{uuid.uuid4().hex[:8]}"
+        self._maintain(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(self.name)))
+
+    @property
+    def topic_prefix(self) -> str:
+        """First part of its topics' names."""
+        return self.name
+
+    def topic(self, table: str) -> str:
+        """Topic of one `schema.table`."""
+        return f"{self.topic_prefix}.{table}"
+
+    def execute(self, *statements: LiteralString) -> None:
+        """Run statements in one transaction."""
+        with psycopg.connect(self.addresses.postgres(self.name)) as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    def query(self, statement: LiteralString) -> list[tuple[Any, ...]]:
+        """Rows of one query."""
+        with psycopg.connect(self.addresses.postgres(self.name)) as connection:
+            return connection.execute(statement).fetchall()
+
+    def capture(self, *tables: str, value_format: ValueFormat = "avro", partitions: int = 1) -> None:
+        """Start a connector over `schema.table` names and wait until it runs."""
+        with psycopg.connect(self.addresses.postgres(self.name)) as connection:
+            for statement in publication_sql("captured", tables):
+                connection.execute(statement.encode())
+        config = debezium_postgres(
+            self.addresses,
+            topic_prefix=self.topic_prefix,
+            database=self.name,
+            tables=tables,
+            publication="captured",
+            slot=self.name,
+            value_format=value_format,
+            partitions=partitions,
+        )
+        with ConnectClient(self.addresses.connect) as connect:
+            connect.put(self.name, config)
+            connect.wait_until_running(self.name)
+
+    def drop(self) -> None:
+        """Delete the connector, its replication slot and the database."""
+        with ConnectClient(self.addresses.connect) as connect, suppress(ConnectorError):
+            connect.delete(self.name)
+        deadline = time.monotonic() + _SLOT_RELEASED_WITHIN_S
+        while not self._slot_dropped() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self._maintain(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(self.name)))
+
+    def _slot_dropped(self) -> bool:
+        with (
+            psycopg.connect(self.addresses.postgres(), autocommit=True) as connection,
+            suppress(psycopg.errors.ObjectInUse),
+        ):
+            connection.execute(
+                "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s",
+                [self.name],
+            )
+            return True
+        return False
+
+    def _maintain(self, statement: sql.Composed) -> None:
+        with psycopg.connect(self.addresses.postgres(), autocommit=True) as connection:
+            connection.execute(statement)
+
+
+def free_ports() -> StackPorts:
+    """Ports of a stack that nobody listens on."""
+    bases = itertools.count(_FIRST_PORT_BASE, _PORTS_PER_STACK)
+    return StackPorts.from_base(next(base for base in bases if _all_free(range(base, base + _PORTS_PER_STACK))))
+
+
+def open_directory() -> tempfile.TemporaryDirectory[str]:
+    """A temporary directory that PostgreSQL's user can enter; pytest's own are closed."""
+    directory = tempfile.TemporaryDirectory(prefix="lakehold-stack-")
+    Path(directory.name).chmod(0o755)
+    return directory
+
+
+def _all_free(ports: range) -> bool:
+    with ExitStack() as sockets:
+        try:
+            for port in ports:
+                sockets.enter_context(socket.socket()).bind((lakehold_stack.HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+@pytest.fixture(scope="session")
+def stack_directory() -> Iterator[Path]:
+    """Directory of the session's stack; its parts are stopped in the end."""
+    with open_directory() as directory:
+        yield Path(directory)
+        lakehold_stack.down(Path(directory), delete_data=True)
+
+
+@pytest.fixture(scope="session")
+def stack(stack_directory: Path) -> StackAddresses:
+    """The session's stack, started when the first test asks for it."""
+    return lakehold_stack.up(stack_directory, free_ports())
+
+
+@pytest.fixture
+def database(stack: StackAddresses) -> Iterator[SourceDatabase]:
+    """A new, empty database in the session's stack."""
+    database = SourceDatabase(stack)
+    yield database
+    database.drop()

@@ -1,0 +1,116 @@
+"""What goes to stdout and what to stderr, and that values survive as text."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from pyspark.sql import Row
+
+from lakehold.cli.output import OutputFormat, open_output
+from lakehold.cli.progress import RichProgress, open_progress
+from lakehold.errors import DefinitionError, StatementError
+from lakehold.progress import LogProgress, NoProgress
+from lakehold.sql.result import Result
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+RESULT = Result(("id", "name"), [(1, "Ada"), (2, None), (3, "")], ("one notice",))
+
+
+def written(wanted: OutputFormat | None, result: Result, stdout: io.StringIO | None = None) -> tuple[str, str]:
+    out, err = stdout or io.StringIO(), io.StringIO()
+    open_output(wanted, out, err).result(result)
+    return out.getvalue(), err.getvalue()
+
+
+def test_programs_get_json_lines_and_notices_apart() -> None:
+    out, err = written(None, RESULT)
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"id": 1, "name": "Ada"},
+        {"id": 2, "name": None},
+        {"id": 3, "name": ""},
+    ]
+    assert err == "notice: one notice\n"
+
+
+def test_people_get_a_table() -> None:
+    out, _ = written(None, RESULT, Terminal())
+    assert "Ada" in out
+    assert "null" in out
+
+
+def test_csv_tells_null_from_empty_and_quotes_what_it_must() -> None:
+    out, _ = written(OutputFormat.CSV, Result(("a", "b,c"), [(None, ""), ('say "x"', "two\nlines"), (True, 1.5)]))
+    assert out == 'a,"b,c"\n,""\n"say ""x""","two\nlines"\ntrue,1.5\n'
+
+
+def test_a_statement_without_rows_writes_nothing() -> None:
+    for wanted in OutputFormat:
+        assert written(wanted, Result()) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2**63 - 1, "9223372036854775807"),
+        (Decimal("1E+3"), '"1000"'),
+        (Decimal("12345678901234567890.123456789012345678"), '"12345678901234567890.123456789012345678"'),
+        (float("nan"), '"nan"'),
+        (datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC), '"2026-01-02T03:04:05.000006+00:00"'),
+        (date(2026, 1, 2), '"2026-01-02"'),
+        (timedelta(days=-1, seconds=1), '"-P0DT86399S"'),
+        (timedelta(seconds=1, microseconds=500), '"P0DT1.0005S"'),
+        (bytearray(b"\x00\xff"), '"AP8="'),
+        (Row(a=1, b=[Row(c=Decimal("0.10"))]), '{"a": 1, "b": [{"c": "0.10"}]}'),
+        ({1: b"x"}, '{"1": "eA=="}'),
+        ("zürich", '"zürich"'),
+    ],
+)
+def test_json_keeps_values_exactly(value: object, text: str) -> None:
+    assert written(OutputFormat.JSON, Result(("v",), [(value,)]))[0] == f'{{"v": {text}}}\n'
+
+
+def test_a_name_that_comes_twice_is_written_twice() -> None:
+    assert written(OutputFormat.JSON, Result(("a", "a"), [(1, 2)]))[0] == '{"a": 1, "a": 2}\n'
+
+
+def test_errors_say_all_their_parts_on_stderr() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    output = open_output(None, out, err)
+    output.error(DefinitionError('source "a" is still used', code="source-in-use", detail="Used by b.", hint="Drop b."))
+    output.error(StatementError("expected FROM, found FORM", sql="SELECT\nFORM x", start=7, end_exclusive=11))
+    assert out.getvalue() == ""
+    assert err.getvalue() == (
+        'error: source "a" is still used\ndetail: Used by b.\nhint: Drop b.\ncode: source-in-use\n'
+        "error: line 2: expected FROM, found FORM\n  FORM x\n  ^^^^\ncode: syntax\n"
+    )
+
+
+def test_progress_suits_where_it_is_shown() -> None:
+    assert isinstance(open_progress(Terminal()), RichProgress)
+    assert isinstance(open_progress(io.StringIO()), LogProgress)
+    assert isinstance(open_progress(Terminal(), quiet=True), NoProgress)
+
+
+def test_log_lines_tell_what_is_done(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "lakehold.progress")
+    with open_progress(io.StringIO()).task("reading shop", unit="records", total=10) as task:
+        task.advance(4)
+        task.advance(6, "partition 1")
+    assert caplog.messages == ["reading shop: 10 of 10 records (partition 1)"]
+
+
+def test_bars_show_and_go() -> None:
+    screen = Terminal()
+    with open_progress(screen).task("reading [shop]", unit="records", total=2) as task:
+        task.advance(2, "done")
+    assert "reading [shop]" in screen.getvalue()

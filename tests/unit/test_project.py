@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from importlib import metadata
+from itertools import chain
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LONGEST_MODULE_LINES = 400
+
+LOCK = (ROOT / "requirements.lock").read_text()
+LOCKED = dict(re.findall(r"^([a-z0-9-]+)(?:\[[^]]*\])?==(\S+)", LOCK, flags=re.MULTILINE))
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+# The namespace of every pom is an address that is never asked.
+REGISTRY = re.compile(
+    r"https?://(?!maven\.apache\.org/)[^\s/\"'<]*(?:artifactory|crates|maven|mirror|nexus|npm|pypi|pythonhosted)", re.I
+)
+OF_ONE_MACHINE = re.compile(re.escape(str(ROOT)) + r"\b|(?<![\w.}])/(?:root|home/\w+|Users/\w+)/")
+
+
+def project_files() -> list[Path]:
+    """Every file that is committed or could be."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    names = [name for name in listed.stdout.split("\0") if name]
+    assert names
+    return [ROOT / name for name in names if (ROOT / name).is_file()]
+
+
+def lines_matching(pattern: re.Pattern[str]) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in project_files()
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1)
+        if pattern.search(line)
+    ]
+
+
+def test_no_module_is_too_long() -> None:
+    line_counts = {
+        str(path.relative_to(ROOT)): len(path.read_text().splitlines())
+        for path in project_files()
+        if path.suffix == ".py"
+    }
+    assert {name: count for name, count in line_counts.items() if count > LONGEST_MODULE_LINES} == {}
+
+
+def test_no_file_names_a_registry_or_a_folder_of_one_machine() -> None:
+    assert lines_matching(REGISTRY) == []
+    assert lines_matching(OF_ONE_MACHINE) == []
+
+
+def test_the_patterns_find_what_they_are_for() -> None:
+    scheme = "https:" + "//"  # apart, so that this file does not match
+    assert REGISTRY.search(f"<url>{scheme}maven.example/releases</url>")
+    assert REGISTRY.search(f"--index-url {scheme}user@pypi.example:8080/simple")
+    assert not REGISTRY.search('xmlns="http://maven.apache.org/POM/4.0.0"')
+    assert OF_ONE_MACHINE.search(f"{ROOT}/spark")
+    assert OF_ONE_MACHINE.search("cat " + "/".join(["", "home", "someone", "file"]))
+    assert not OF_ONE_MACHINE.search("${HOME}/file of https://example.com/home/page/")
+
+
+def test_the_lock_says_what_to_install_and_not_where_from() -> None:
+    assert "://" not in LOCK
+    assert not re.search(r"^--(?!hash)", LOCK, flags=re.MULTILINE)
+    assert LOCK.count("==") <= LOCK.count("--hash=sha256:")
+
+
+def test_what_pyproject_pins_is_what_is_locked() -> None:
+    requirements = [*PYPROJECT["project"]["dependencies"], *chain(*PYPROJECT["dependency-groups"].values())]
+    pinned = {
+        match["name"]: match["version"]
+        for requirement in requirements
+        if (match := re.fullmatch(r"(?P<name>[\w-]+)(?:\[.*\])?==(?P<version>\S+)", requirement))
+    }
+    assert "pyiceberg" in pinned
+    assert {name: LOCKED.get(name) for name in pinned} == pinned
+
+
+def test_spark_is_the_version_that_its_jars_are_for() -> None:
+    pom = ElementTree.parse(ROOT / "spark/lakehold/artifacts/sets/spark/pom.xml")
+    versions = {
+        dependency.findtext("{*}artifactId"): dependency.findtext("{*}version")
+        for dependency in pom.iterfind("{*}dependencies/{*}dependency")
+    }
+    assert LOCKED["pyspark"] == metadata.version("pyspark")
+    assert versions["spark-sql-kafka-0-10_2.13"] == versions["spark-avro_2.13"] == LOCKED["pyspark"]
+
+
+def test_nothing_overwrites_pyspark() -> None:
+    assert "pyspark-client" not in LOCKED
+    with pytest.raises(metadata.PackageNotFoundError):
+        metadata.version("pyspark-client")
