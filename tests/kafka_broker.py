@@ -32,9 +32,6 @@ class Broker:
         self.start()
         self.address = self._part.addresses.kafka
         self.admin = AdminClient({"bootstrap.servers": self.address}, logger=_log)
-        self._producer = Producer(
-            {"bootstrap.servers": self.address, "queue.buffering.max.messages": 1_000_000}, logger=_log
-        )
 
     def create_topic(self, *, partitions: int = 1, name: str = "", **config: str) -> str:
         """Create a topic, by default under a new name, and wait until it has leaders."""
@@ -54,9 +51,11 @@ class Broker:
         self.admin.delete_records([asked])[asked].result(_DEADLINE_S)
 
     def produce(self, topic: str, values: Iterable[bytes], partition: int = 0) -> None:
+        # A new one each time: an old one does not know of new partitions for minutes.
+        producer = Producer({"bootstrap.servers": self.address, "queue.buffering.max.messages": 1_000_000}, logger=_log)
         for value in values:
-            self._producer.produce(topic, value, key=b"k", partition=partition, timestamp=1_000)
-        assert self._producer.flush(_DEADLINE_S) == 0
+            producer.produce(topic, value, key=b"k", partition=partition, timestamp=1_000)
+        assert producer.flush(_DEADLINE_S) == 0
 
     def transaction(self, topic: str, values: Iterable[bytes], *, commit: bool, partition: int = 0) -> None:
         """Produce values in a transaction of their own."""

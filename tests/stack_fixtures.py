@@ -53,13 +53,32 @@ class SourceDatabase:
         with psycopg.connect(self.addresses.postgres(self.name)) as connection:
             return connection.execute(statement).fetchall()
 
-    def capture(self, *tables: str, value_format: ValueFormat = "avro", partitions: int = 1) -> None:
-        """Start a connector over `schema.table` names and wait until it runs."""
+    def capture(
+        self,
+        *tables: str,
+        value_format: ValueFormat = "avro",
+        partitions: int = 1,
+        addresses: StackAddresses | None = None,
+    ) -> None:
+        """Start a connector over `schema.table` names and wait until it runs; `addresses` are what it is told."""
         with psycopg.connect(self.addresses.postgres(self.name)) as connection:
             for statement in publication_sql("captured", tables):
                 connection.execute(statement.encode())
-        config = debezium_postgres(
-            self.addresses,
+        config = self.connector_config(*tables, value_format=value_format, partitions=partitions, addresses=addresses)
+        with ConnectClient(self.addresses.connect) as connect:
+            connect.put(self.name, config)
+            connect.wait_until_running(self.name)
+
+    def connector_config(
+        self,
+        *tables: str,
+        value_format: ValueFormat = "avro",
+        partitions: int = 1,
+        addresses: StackAddresses | None = None,
+    ) -> dict[str, str]:
+        """Configuration of the connector that `capture` starts."""
+        return debezium_postgres(
+            addresses or self.addresses,
             topic_prefix=self.topic_prefix,
             database=self.name,
             tables=tables,
@@ -68,9 +87,6 @@ class SourceDatabase:
             value_format=value_format,
             partitions=partitions,
         )
-        with ConnectClient(self.addresses.connect) as connect:
-            connect.put(self.name, config)
-            connect.wait_until_running(self.name)
 
     def drop(self) -> None:
         """Delete the connector, its replication slot and the database."""

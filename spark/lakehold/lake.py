@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from functools import cached_property
 from types import TracebackType
 from typing import Self
@@ -10,19 +10,18 @@ from typing import Self
 from pyspark.sql import SparkSession
 
 from lakehold.catalog.batch_rows import PyIcebergBatches
+from lakehold.catalog.data_tables import DataTables
+from lakehold.catalog.definitions import Definitions
 from lakehold.catalog.objects import PyIcebergDefinitions
 from lakehold.catalog.opening import open_catalog
-from lakehold.catalog.tables import drop_table, table_state
-from lakehold.definitions import ConnectionType, FormatType, Source
+from lakehold.definitions import Source
 from lakehold.errors import DefinitionError
 from lakehold.ingest.apply import Writing
 from lakehold.ingest.batch import BatchReport, Running
-from lakehold.ingest.decode.registry import Registry
+from lakehold.ingest.decode.registry import Registry, registry_of
 from lakehold.ingest.error_records import ErrorRecords
 from lakehold.ingest.lease import HeldLease, held
-from lakehold.ingest.read.files import FilesReader
-from lakehold.ingest.read.kafka import KafkaReader
-from lakehold.ingest.read.kafka_options import kafka_options
+from lakehold.ingest.read.opening import open_reader
 from lakehold.ingest.read.reader import Limits, Reader
 from lakehold.ingest.run import Ingesting
 from lakehold.ingest.topic import TopicDecoder
@@ -50,6 +49,7 @@ class Lake:
         self.catalog = open_catalog(settings)
         self.definitions = PyIcebergDefinitions(self.catalog)
         self.batches = PyIcebergBatches(self.catalog)
+        self.tables = DataTables(self.catalog)
 
     @cached_property
     def spark(self) -> SparkSession:
@@ -83,7 +83,7 @@ class Lake:
             reports.append(report)
         return reports
 
-    def batches_of(self, source: str) -> Iterator[BatchReport]:
+    def batches_of(self, source: str) -> Generator[BatchReport, None, None]:
         """`ingest`, one report at a time; the source is held until the iterator ends or is closed."""
         ingesting = self._prepared_ingest(source)
         with held(self.batches, source, self.settings) as lease:
@@ -99,9 +99,9 @@ class Lake:
                 code="source-without-tables",
                 hint=f"Add one: CREATE TABLE namespace.name FROM SOURCE {name} (TOPIC '…') ENVELOPE …",
             )
-        reader = self._reader(source)
+        reader = self._reader(source, defined)
         decoder = TopicDecoder(
-            source.format.type, self._registry(source), lambda: self.spark, self.settings.max_record_bytes
+            source.format.type, self._registry(source, defined), lambda: self.spark, self.settings.max_record_bytes
         )
         writing_spark = lambda: self.spark  # noqa: E731 - a session is made only when there is something to write
 
@@ -110,7 +110,7 @@ class Lake:
                 spark=writing_spark,
                 catalog_name=self.settings.catalog_name,
                 buckets=self.settings.buckets,
-                state_of=lambda full_name: table_state(self.catalog, full_name),
+                tables=self.tables,
                 confirm_lease=lease.confirm,
                 errors=ErrorRecords(writing_spark, self.settings.catalog_name),
             )
@@ -124,28 +124,32 @@ class Lake:
                 driver_records=self.settings.driver_read_max_records,
                 driver_bytes=self.settings.driver_read_max_bytes,
             )
-            return Ingesting(name, running, Limits(self.settings.max_batch_records, self.settings.max_batch_bytes))
+            limits = Limits(
+                int(str(source.options.get("max_records", self.settings.max_batch_records))),
+                int(str(source.options.get("max_bytes", self.settings.max_batch_bytes))),
+            )
+            return Ingesting(name, running, limits)
 
         return under
 
-    def _reader(self, source: Source) -> Reader:
-        if source.path is not None:
-            return FilesReader(source.path, parallelism=_READ_TASKS)
-        connection = self.definitions.definitions().connection(str(source.connection))
-        options = kafka_options(resolve(connection.options))
-        return KafkaReader(options, timeout_s=self.settings.upstream_timeout_ms / 1000, parallelism=_READ_TASKS)
+    def _reader(self, source: Source, defined: Definitions) -> Reader:
+        options = resolve(defined.connection(source.connection).options) if source.connection is not None else {}
+        return open_reader(
+            source, options, timeout_s=self.settings.upstream_timeout_ms / 1000, parallelism=_READ_TASKS
+        )
 
-    def _registry(self, source: Source) -> Registry | None:
-        if source.format.type is not FormatType.AVRO or source.format.registry is None:
+    def _registry(self, source: Source, defined: Definitions) -> Registry | None:
+        if source.format.registry is None:
             return None
-        connection = self.definitions.definitions().connection(source.format.registry)
-        if connection.type is not ConnectionType.SCHEMA_REGISTRY:
-            raise DefinitionError(f'connection "{connection.name}" is not a schema registry', code="connection-type")
-        return Registry(resolve(connection.options), self.settings.upstream_timeout_ms / 1000)
+        connection = defined.connection(source.format.registry)
+        return registry_of(resolve(connection.options), timeout_s=self.settings.upstream_timeout_ms / 1000)
+
+    def forget_reader(self, source: str, table: str) -> None:
+        """Nothing to do: a reader drops what is not defined any more, or was defined anew, when it runs next."""
 
     def drop_iceberg_table(self, full_name: str) -> None:
         """Drop a table's data; nothing when it was never made."""
-        drop_table(self.catalog, full_name)
+        self.tables.drop_table(full_name)
 
     def close(self) -> None:
         """Let go of the catalog, and of the session if it was made here."""
@@ -174,7 +178,7 @@ def connect(
 
     Args:
         warehouse: Directory or URI of the tables. Unset arguments come from `LAKEHOLD_*`, then from `lakehold.toml`.
-        spark: A session to use; it must have the lake's catalog configured (`lakehold.session.session_conf`).
+        spark: A session to use, which has the jars and the extensions of `lakehold.session.session_conf`.
         spark_remote: A Spark Connect endpoint.
         catalog_uri: The Iceberg catalog; by default an SQLite file in the warehouse.
         **settings: Further fields of `lakehold.settings.Settings`.

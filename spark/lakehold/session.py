@@ -68,7 +68,11 @@ def session_conf(settings: Settings) -> dict[str, str]:
 
 def prepared(spark: SparkSession, settings: Settings) -> SparkSession:
     """`spark`, which may be somebody else's, with the settings a batch relies on."""
-    for name, value in {**MERGE_CONF, "spark.sql.session.timeZone": "UTC"}.items():
+    needed = {**MERGE_CONF, "spark.sql.session.timeZone": "UTC"}
+    catalog = f"spark.sql.catalog.{settings.catalog_name}"
+    if spark.conf.get(catalog, None) is None:
+        needed |= {name: value for name, value in spark_catalog_conf(settings).items() if name.startswith(catalog)}
+    for name, value in needed.items():
         spark.conf.set(name, value)
     spark.catalog.setCurrentCatalog(settings.catalog_name)
     return spark

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from lakehold.catalog.readers import MAIN_READER, ReaderState
-from lakehold.catalog.tables import table_state
 from lakehold.lake import Lake
 from lakehold.sql.result import Result
 from lakehold.times import iso
@@ -33,7 +32,7 @@ def _row(lake: Lake, name: str, source: str, state: ReaderState | None) -> tuple
     if state is None:
         return (name, source, "new", None, None, None, 0, None)
     progress = state.tables[name]
-    table = table_state(lake.catalog, name)
+    table = lake.tables.table_state(name)
     if state.error is not None:
         condition = "stopped"
     elif state.reader == MAIN_READER:
@@ -46,7 +45,7 @@ def _row(lake: Lake, name: str, source: str, state: ReaderState | None) -> tuple
         condition,
         iso(progress.since_ms) if progress.since_ms is not None else None,
         iso(state.upper_ms) if state.upper_ms is not None else None,
-        table.live_records if table is not None else 0,
+        table.row_count if table is not None else 0,
         progress.open_errors,
         f"{state.error.code}: {state.error.message}" if state.error is not None else None,
     )

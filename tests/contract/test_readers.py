@@ -138,7 +138,7 @@ def rows(table: pa.Table) -> list[Row]:
 
 
 def values(table: pa.Table) -> list[bytes]:
-    return table["value"].to_pylist()
+    return [bytes(value) for value in table["value"].to_pylist()]
 
 
 def numbered(first: int, last: int) -> list[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import signal
 import subprocess
@@ -20,7 +21,8 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 
 from lakehold import stack as lakehold_stack
-from lakehold.stack import ConnectClient, ConnectorError, PartEvent, StackAddresses
+from lakehold.stack import ConnectClient, ConnectorError, PartEvent, StackAddresses, StackError
+from lakehold.stack.processes import has_ended
 from tests.stack_fixtures import SourceDatabase, free_ports, open_directory
 
 pytestmark = pytest.mark.stack
@@ -94,6 +96,13 @@ def _next(consumer: Consumer) -> Message:
     raise AssertionError(f"nothing arrived within {_ARRIVES_WITHIN_S} s")
 
 
+def _see_it_run_until_it_fails(connect: ConnectClient, connector: str) -> None:
+    """A connector that cannot write runs until it has a first message."""
+    deadline = time.monotonic() + _ARRIVES_WITHIN_S
+    while time.monotonic() < deadline:
+        connect.wait_until_running(connector)
+
+
 def _pids(directory: Path) -> dict[str, int | None]:
     return {part.name: part.pid for part in lakehold_stack.status(directory)}
 
@@ -138,14 +147,46 @@ def test_a_killed_part_comes_back_with_its_data_and_the_others_are_left_alone(
     assert value["after"]["name"] == "Grace"
 
 
-def test_a_connector_that_cannot_work_is_reported_with_the_reason(database: SourceDatabase) -> None:
-    database.execute("CREATE TABLE orders (id bigint PRIMARY KEY)")
-    database.capture("public.orders")
+def test_a_failed_connector_is_reported_with_the_reason_and_goes_on_when_restarted(database: SourceDatabase) -> None:
+    database.execute("CREATE TABLE orders (id bigint PRIMARY KEY)", "INSERT INTO orders VALUES (1)")
+    nowhere = dataclasses.replace(database.addresses, registry_native="http://127.0.0.1:1/apis/registry/v2")
+    database.capture("public.orders", addresses=nowhere)
     with ConnectClient(database.addresses.connect) as connect:
-        assert database.name in connect.names()
+        with pytest.raises(ConnectorError) as failure:
+            _see_it_run_until_it_fails(connect, database.name)
+        assert f'connector "{database.name}" failed' in failure.value.message
+        assert "Exception" in failure.value.detail
+
+        connect.put(database.name, database.connector_config("public.orders"))
+        connect.restart(database.name)
+
+        with closing(AvroTopic(database.addresses, database.topic("public.orders"))) as orders:
+            assert orders.next()[0] == {"id": 1}
+        connect.wait_until_running(database.name)
+
+
+def test_a_configuration_that_connect_refuses_is_reported_in_its_words(stack: StackAddresses) -> None:
+    with ConnectClient(stack.connect) as connect:
         with pytest.raises(ConnectorError) as refusal:
-            connect.put(database.name, {"connector.class": "no.such.Connector"})
+            connect.put("nothing", {"connector.class": "no.such.Connector"})
+
         assert "no.such.Connector" in refusal.value.detail
+        assert "nothing" not in connect.names()
+
+
+def test_a_part_that_does_not_start_is_named_with_the_end_of_its_log() -> None:
+    with open_directory() as name:
+        directory = Path(name)
+        (directory / "postgres" / "data").mkdir(parents=True)
+        try:
+            with pytest.raises(StackError) as failure:
+                lakehold_stack.up(directory, free_ports())
+        finally:
+            lakehold_stack.down(directory, delete_data=True)
+
+    assert failure.value.message == "postgres ended before it was healthy"
+    assert "could not access the server configuration file" in failure.value.detail
+    assert str(directory / "logs" / "postgres.log") in failure.value.hint
 
 
 def test_json_values_carry_their_schema_and_the_transaction_topic_has_one_partition(database: SourceDatabase) -> None:
@@ -175,7 +216,7 @@ def test_down_leaves_no_process_and_up_goes_on_with_the_data(
 
     lakehold_stack.down(stack_directory)
 
-    assert not [process for process in family if process.is_running()]
+    assert all(has_ended(process) for process in family)
     assert {part.state for part in lakehold_stack.status(stack_directory)} == {"stopped"}
     assert lakehold_stack.up(stack_directory) == stack, "the ports of the last time are used again"
     database.execute("INSERT INTO customers VALUES (2, 'Grace', 0)")
@@ -196,5 +237,5 @@ def test_what_an_interrupted_up_has_started_is_stopped_by_down() -> None:
 
         lakehold_stack.down(Path(directory), delete_data=True)
 
-        assert not [each.pid for each in psutil.process_iter(["cmdline"]) if directory in str(each.info["cmdline"])]
+        assert [each for each in psutil.process_iter(["cmdline"]) if directory in str(each.info["cmdline"])] == []
         assert [path.name for path in Path(directory).iterdir()] == ["lock"]

@@ -72,7 +72,8 @@ def test_batches_of_any_size_bring_every_record_once_in_order(
     recording: Recording, sizes: list[Limits], restart: bool
 ) -> None:
     with directory_of(recording) as directory:
-        reader, position = FilesReader(str(directory)), {}
+        reader = FilesReader(str(directory))
+        position: Offsets = {}
         seen: list[Record] = []
         nonsense: list[MalformedLine] = []
         for turn in range(1_000):
@@ -97,7 +98,8 @@ def test_batches_of_any_size_bring_every_record_once_in_order(
 @settings(deadline=None)
 def test_a_batch_read_again_by_another_process_is_the_same(recording: Recording, sizes: list[Limits]) -> None:
     with directory_of(recording) as directory:
-        reader, position = FilesReader(str(directory)), {}
+        reader = FilesReader(str(directory))
+        position: Offsets = {}
         seen: list[Record] = []
         for turn in range(1_000):
             plan, rows = read_batch(reader, position, sizes[turn % len(sizes)])

@@ -48,12 +48,16 @@ from pyiceberg.table.update import (
 from sqlalchemy.exc import SQLAlchemyError
 
 from lakehold.catalog import expiry
-from lakehold.errors import CommitConflict
+from lakehold.errors import CommitConflict, UpstreamUnavailable
 
 logger = logging.getLogger(__name__)
 
-CONFLICT_DEADLINE_S = 30.0
-"""How long a change is tried again while others commit first."""
+COMMIT_ATTEMPTS = 100
+"""How often a change is tried while others commit first. Of eight writers that never rest, each wins one try in eight:
+all hundred are lost about once in a million changes."""
+
+OPEN_OUTCOMES_MOST = 5
+"""How many commits of one change may fail without saying whether they happened."""
 
 MAX_PAUSE_S = 0.25
 """The longest pause between two tries; it is drawn at random, so that writers that met once do not meet again."""
@@ -81,9 +85,10 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Written:
-    """A snapshot and the files written for it."""
+    """A snapshot and what was written for it."""
 
     snapshot: Snapshot
+    rows: pa.Table
     added: tuple[ManifestEntry, ...]
     manifest_path: str
 
@@ -91,7 +96,7 @@ class Written:
 def change(catalog: Catalog, table_name: str, plan: Callable[[Table], Rewrite | None]) -> Written | None:
     """Commit `plan(table)` if nobody commits between the plan and the commit; else plan again on the newest table.
 
-    Returns what was committed; None when there was nothing to change, or the commit's outcome was found out later.
+    Returns what was committed; None when there was nothing to change.
 
     Args:
         catalog: The lake's catalog.
@@ -99,51 +104,76 @@ def change(catalog: Catalog, table_name: str, plan: Callable[[Table], Rewrite | 
         plan: What to change, decided from the table given; None for nothing. It raises to refuse.
 
     Raises:
-        CommitConflict: Others came first each time until the deadline.
+        CommitConflict: Others came first each time.
+        UpstreamUnavailable: The catalog does not answer; a commit may or may not have happened.
     """
-    deadline = time.monotonic() + CONFLICT_DEADLINE_S
-    unsettled: set[int] = set()  # snapshots whose commit has an open outcome
-    pause_s = 0.01
-    while True:
-        table, rewrite = read(catalog, table_name, lambda newest: (newest, plan(newest)))
-        if rewrite is None or any(table.snapshot_by_id(snapshot_id) for snapshot_id in unsettled):
-            return None
+    unsettled: list[Written] = []  # whose commit has an open outcome
+    for attempt in range(COMMIT_ATTEMPTS):
+        planned = read(catalog, table_name, lambda table: _settled(table, unsettled) or _planned(table, plan))
+        if planned is None or isinstance(planned, Written):
+            return planned
+        table, rewrite = planned
         written = _write(table, rewrite)
         try:
             _commit(catalog, table, written.snapshot)
         except CommitFailedException as error:
             expiry.delete(table.io, _paths(written))
-            conflict: Exception = error
+            logger.debug("another commit to %s came first: %s", table_name, error)
         except (SQLAlchemyError, CommitStateUnknownException, OSError) as error:
             # The catalog may have committed before it failed: the next read of the table tells.
             logger.warning("commit to %s has an open outcome: %s", table_name, error)
-            unsettled.add(written.snapshot.snapshot_id)
-            conflict = error
+            unsettled.append(written)
+            if len(unsettled) == OPEN_OUTCOMES_MOST:
+                raise _unavailable(table_name, error) from error
         else:
             return written
-        if time.monotonic() > deadline:
-            raise CommitConflict(
-                f'others kept changing "{table_name}"',
-                detail=f"No commit went through for {CONFLICT_DEADLINE_S:.0f} seconds; the last failed: {conflict}.",
-                hint="Try again.",
-            ) from conflict
-        time.sleep(random.uniform(0, pause_s))
-        pause_s = min(2 * pause_s, MAX_PAUSE_S)
+        time.sleep(random.uniform(0, min(MAX_PAUSE_S, 0.01 * 2**attempt)))
+    raise CommitConflict(
+        f'others kept changing "{table_name}"',
+        detail=f"Each of {COMMIT_ATTEMPTS} tries to commit came after another's commit.",
+        hint="Try again.",
+    )
 
 
 def read(catalog: Catalog, table_name: str, of: Callable[[Table], T]) -> T:
-    """`of(table)` for the newest table, once more when the files it reads were expired meanwhile."""
-    for _ in range(READ_ATTEMPTS - 1):
-        try:
-            return of(catalog.load_table(table_name))
-        except FileNotFoundError:
-            logger.info("%s changed while it was read: reading it again", table_name)
-    return of(catalog.load_table(table_name))
+    """`of(table)` for the newest table, once more when the files it reads were expired meanwhile.
+
+    Raises:
+        UpstreamUnavailable: The catalog does not answer.
+    """
+    try:
+        for _ in range(READ_ATTEMPTS - 1):
+            try:
+                return of(catalog.load_table(table_name))
+            except FileNotFoundError:
+                logger.info("%s changed while it was read: reading it again", table_name)
+        return of(catalog.load_table(table_name))
+    except SQLAlchemyError as error:
+        raise _unavailable(table_name, error) from error
+
+
+def _unavailable(table_name: str, cause: Exception) -> UpstreamUnavailable:
+    reason = str(getattr(cause, "orig", None) or cause).strip().splitlines()[0]
+    return UpstreamUnavailable(
+        "the lake's catalog does not answer",
+        code="catalog-unavailable",
+        detail=f'Reading or changing "{table_name}" failed: {reason}.',
+        hint="Check the catalog and the warehouse, then run it again: nothing is done twice.",
+    )
 
 
 def live_entries(table: Table, manifests: Sequence[ManifestFile]) -> tuple[ManifestEntry, ...]:
     """The entries of the data files that are live in `manifests`."""
     return tuple(entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io))
+
+
+def _settled(table: Table, unsettled: Sequence[Written]) -> Written | None:
+    return next((written for written in unsettled if table.snapshot_by_id(written.snapshot.snapshot_id)), None)
+
+
+def _planned(table: Table, plan: Callable[[Table], Rewrite | None]) -> tuple[Table, Rewrite] | None:
+    rewrite = plan(table)
+    return (table, rewrite) if rewrite else None
 
 
 def _paths(written: Written) -> tuple[str, ...]:
@@ -199,7 +229,7 @@ def _write(table: Table, rewrite: Rewrite) -> Written:
         summary=_summary(metadata.schema(), added, rewrite.removed, parent),
         schema_id=metadata.current_schema_id,
     )
-    return Written(snapshot, added, manifest_path)
+    return Written(snapshot, rewrite.rows, added, manifest_path)
 
 
 def _data_files(table: Table, rows: pa.Table, commit_uuid: uuid.UUID) -> tuple[DataFile, ...]:

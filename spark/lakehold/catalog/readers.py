@@ -22,11 +22,15 @@ class TableProgress:
     """How far one table is.
 
     `since_ms` is its read frontier (epoch milliseconds), None until its first snapshot is complete. `open_errors`
-    counts the keys that are in error.
+    counts the messages in error that no later one has healed. `marks` is what a Debezium table has passed, as
+    `lakehold.ingest.marks.Marks` writes it; empty for other tables. `object_id` tells the table from an earlier one of
+    its name.
     """
 
     since_ms: int | None = None
     open_errors: int = 0
+    marks: str = ""
+    object_id: str = ""
 
 
 @dataclass(frozen=True)

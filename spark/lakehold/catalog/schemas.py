@@ -11,8 +11,6 @@ from pathlib import Path
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 
-import lakehold
-
 SYSTEM_NAMESPACE = "mz_catalog"
 
 _PROPERTIES = {
@@ -59,6 +57,6 @@ def read_table_schema(path: Path) -> TableSchema:
 
 def schemas_directory() -> Path:
     """Where the files are: in the package when it was installed from a wheel, beside `spark/` in a checkout."""
-    package = Path(lakehold.__file__).parent
+    package = Path(__file__).parent.parent
     installed = package / "iceberg_schemas"
     return installed if installed.is_dir() else package.parent.parent / "iceberg_schemas"

@@ -54,19 +54,20 @@ class StateTable:
         Raises:
             CommitConflict: Others came first each time.
         """
-        result: tuple[Row, ...] = ()
+        before = self._seen
 
         def plan(table: Table) -> Rewrite | None:
-            nonlocal result
+            nonlocal before
             before = self._newest(table)
-            data = to_arrow(table, apply(before.rows))
-            result = tuple(data.to_pylist())
-            return None if result == before.rows else Rewrite(rows=data, removed=before.entries)
+            rows = to_arrow(table, apply(before.rows))
+            return None if tuple(rows.to_pylist()) == before.rows else Rewrite(rows=rows, removed=before.entries)
 
         written = change(self._catalog, self._name, plan)
-        if written:
-            self._seen = _Snapshot(written.snapshot.snapshot_id, written.added, result)
-        return result
+        if written is None:
+            return before.rows
+        after = _Snapshot(written.snapshot.snapshot_id, written.added, tuple(written.rows.to_pylist()))
+        self._seen = after
+        return after.rows
 
     def _newest(self, table: Table) -> _Snapshot:
         snapshot = table.current_snapshot()

@@ -111,13 +111,14 @@ def demo(
     directory: Annotated[
         Path | None, typer.Option("--directory", help="Where the demo's lake is made; by default a new temporary directory.")
     ] = None,
+    seconds: Annotated[int, typer.Option("--seconds", min=1, help="How long the live shop is open.")] = 60,
 ) -> None:
     """Show a small shop's changes arriving in Iceberg tables."""
     output = open_output(OutputFormat.TABLE, sys.stdout, sys.stderr)
     with reported(output):
         from lakehold.demo.show import run_demo
 
-        run_demo(output, live=live, directory=directory)
+        run_demo(sys.stdout, live=live, directory=directory, seconds=seconds)
 
 
 def main() -> None:
@@ -129,14 +130,10 @@ def main() -> None:
     )
     app.add_typer(stack_app, name="stack")
     try:
-        app(standalone_mode=False)
-    except typer.Exit as done:
-        sys.exit(done.exit_code)
+        sys.exit(app())
     except LakeholdError as error:
         sys.stderr.write("".join(f"{line}\n" for line in error_lines(error)))
         sys.exit(1)
-    except typer.Abort:
-        sys.exit(INTERRUPTED)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 

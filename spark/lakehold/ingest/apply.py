@@ -7,16 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from lakehold.catalog.definitions import Entry
 from lakehold.catalog.readers import TableProgress
-from lakehold.catalog.tables import TableState
+from lakehold.catalog.column_bounds import ColumnBounds
+from lakehold.catalog.data_tables import DataTables, TableState
 from lakehold.definitions import Envelope, Table
-from lakehold.errors import LakeholdError
+from lakehold.errors import LakeholdError, TableStopped
 from lakehold.failpoints import reach
 from lakehold.ingest import classic, evolve, merge
 from lakehold.ingest.arrivals import Arrivals, Bounds, arrivals_of
-from lakehold.ingest.changes import Changes
+from lakehold.ingest.changes import DETAIL, ERROR, OFFSET, PARTITION, Changes
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate import filled, judged
 from lakehold.ingest.error_records import ErrorRecords
@@ -26,8 +28,6 @@ from lakehold.session import quoted_table
 
 log = logging.getLogger(__name__)
 
-_FEW_MANIFESTS = 50
-"""Reading key bounds costs a manifest each; past this many the join is cheaper."""
 _ATTEMPTS = 5
 
 
@@ -58,7 +58,7 @@ class Writing:
         spark: Gives the session; called only when there is something to write, because one takes seconds to start.
         catalog_name: Spark's name of the lake's catalog.
         buckets: Buckets of a table made without `WITH (BUCKETS = n)`.
-        state_of: Reads a table's metadata by full name; None when it does not exist.
+        tables: Reads a table's metadata.
         confirm_lease: Raises `LeaseLost` when somebody else owns the source; called before each commit.
         errors: Where bad messages go.
     """
@@ -66,7 +66,7 @@ class Writing:
     spark: Callable[[], SparkSession]
     catalog_name: str
     buckets: int
-    state_of: Callable[[str], TableState | None]
+    tables: DataTables
     confirm_lease: Callable[[], None]
     errors: ErrorRecords
 
@@ -120,18 +120,20 @@ def apply_changes(  # noqa: PLR0913 - a batch, a table, and where to write
         TableStopped: The table cannot take these changes.
     """
     table = entry.definition
-    state = writing.state_of(table.full_name)
+    state = writing.tables.table_state(table.full_name)
     if state is not None:
         evolve.require_own(entry, state.properties)
-    has_rows = state is not None and state.live_records > 0
-    sequence_number = state.sequence_number if state is not None and has_rows else None
+    has_rows = state is not None and state.row_count != 0
+    sequence_number = state.current.sequence_number if state is not None and state.current is not None and has_rows else None
     judgement = _judge(table, changes, Marks.from_json(progress.marks), settled=settled, sequence_number=sequence_number)
-    if state is not None and (done := state.effect(batch.source, batch.timestamp_ms, 1)):
+    if state is not None and (done := _effect(state, batch, 1)):
         # Run again after a crash: the table holds the batch already, so what it was before it stands in the summary only.
         judgement = replace(judgement, marks=Marks.from_json(done.get("lakehold.marks")))
     try:
         if table.envelope is Envelope.DEBEZIUM:
             classic.check(table, judgement.arrived)
+        if judgement.arrived.errors and table.options.get("on_error") == "fail":
+            raise _bad_input(table, judgement)
         columns = _evolve(writing, entry, changes, state)
         reach("after-evolution")
         open_errors = writing.errors.record(batch, table, changes, judgement.frame, raw, judgement.arrived, progress.open_errors)
@@ -144,6 +146,20 @@ def apply_changes(  # noqa: PLR0913 - a batch, a table, and where to write
         since_ms = batch.timestamp_ms
     marks = "" if table.envelope is Envelope.UPSERT else judgement.marks.to_json()
     return _report(table, judgement.arrived, written, batch), TableProgress(since_ms, open_errors, marks, entry.object_id)
+
+
+def _bad_input(table: Table, judgement: Judgement) -> TableStopped:
+    """What a table with `ON ERROR = 'fail'` stops with."""
+    first = judgement.frame.filter(F.col(ERROR).isNotNull()).orderBy(OFFSET).first()
+    place = f"partition {first[PARTITION]}, offset {first[OFFSET]}: {first[ERROR]}. {first[DETAIL]}" if first else ""
+    return TableStopped(
+        f'table "{table.full_name}" got {judgement.arrived.errors} messages that cannot be applied',
+        table=table.full_name,
+        code="bad-input",
+        detail=f"The first is of topic {table.topic}, {place}",
+        hint="Correct the producer; to keep such messages in mz_catalog.mz_source_errors and go on, create the table "
+        "without ON ERROR = 'fail'.",
+    )
 
 
 def _judge(table: Table, changes: Changes, marks: Marks, *, settled: bool, sequence_number: int | None) -> Judgement:
@@ -194,7 +210,7 @@ def _write(  # noqa: PLR0913
     name = quoted_table(writing.catalog_name, table.full_name)
 
     def first(state: TableState) -> None:
-        path = choose(name, changes, judgement, state)
+        path = choose(name, changes, judgement, state, writing.tables)
         properties = batch.properties(marks)
         match path:
             case merge.Append():
@@ -216,15 +232,15 @@ def _write(  # noqa: PLR0913
     return written
 
 
-def choose(name: str, changes: Changes, judgement: Judgement, state: TableState) -> merge.Append | merge.Merge | None:
+def choose(name: str, changes: Changes, judgement: Judgement, state: TableState, tables: DataTables) -> merge.Append | merge.Merge | None:
     """The cheapest path that is right; None when no row can change."""
     arrived = judgement.arrived
-    if state.live_records == 0:
+    if state.row_count == 0:
         if arrived.upserts == 0:
             return None
         return merge.Append(name, state.snapshot_id, bounds=None)
-    if not (arrived.deletes or arrived.null_key_parts or judgement.replaces_all) and state.manifests <= _FEW_MANIFESTS:
-        disjoint = _disjoint(arrived.key_bounds, state)
+    if not (arrived.deletes or arrived.null_key_parts or judgement.replaces_all):
+        disjoint = _disjoint(arrived.key_bounds, tables.column_bounds(state, arrived.key_bounds))
         if disjoint:
             return merge.Append(name, state.snapshot_id, disjoint)
     return merge.Merge(
@@ -239,12 +255,11 @@ def choose(name: str, changes: Changes, judgement: Judgement, state: TableState)
     )
 
 
-def _disjoint(bounds: Mapping[str, Bounds], state: TableState) -> dict[str, Bounds] | None:
+def _disjoint(bounds: Mapping[str, Bounds], stored: Mapping[str, ColumnBounds | None]) -> dict[str, Bounds] | None:
     """A key column of which no value of the batch lies within what the table's files hold."""
-    stored = state.bounds(tuple(bounds))
     for name, b in bounds.items():
-        held = stored.get(name)
-        if held is not None and (b.lowest > held[1] or b.highest < held[0]):
+        held = stored[name]
+        if held is not None and held.excludes(b.lowest, b.highest):
             return {name: b}
     return None
 
@@ -258,14 +273,14 @@ def _committed(
     looking. A writer whose lease was lost never gets to a second attempt.
     """
     for attempt in range(_ATTEMPTS):
-        state = writing.state_of(table.full_name)
+        state = writing.tables.table_state(table.full_name)
         if state is None:
             raise LakeholdError(
                 f'table "{table.full_name}" was dropped while it was written',
                 code="table-missing",
                 hint="Ingest again: it is made anew if it is still defined.",
             )
-        if state.effect(batch.source, batch.timestamp_ms, step) is not None:
+        if _effect(state, batch, step) is not None:
             return state
         writing.confirm_lease()
         before = state.snapshot_id
@@ -273,21 +288,30 @@ def _committed(
             commit(state)
         # Spark raises classes of its own for each session kind; which of them mean "not committed" only the history tells.
         except Exception as error:
-            now = writing.state_of(table.full_name)
-            if now is not None and now.effect(batch.source, batch.timestamp_ms, step) is not None:
+            now = writing.tables.table_state(table.full_name)
+            if now is not None and _effect(now, batch, step) is not None:
                 return now
             moved = now is None or now.snapshot_id != before
             if not moved or attempt == _ATTEMPTS - 1:
                 raise
             log.info("another writer moved %s first, trying again: %s", table.full_name, str(error).split("\n", 1)[0])
         else:
-            now = writing.state_of(table.full_name)
+            now = writing.tables.table_state(table.full_name)
             return now if now is None or now.snapshot_id != before else None
     return None
 
 
+def _effect(state: TableState, batch: BatchIdentity, step: int) -> Mapping[str, str] | None:
+    """The summary of the snapshot that holds this batch's step, if there is one."""
+    for snapshot in state.history:
+        if snapshot.is_of(batch.source) and snapshot.summary["lakehold.timestamp"] == str(batch.timestamp_ms):
+            if snapshot.summary.get("lakehold.step") == str(step):
+                return snapshot.summary
+    return None
+
+
 def _report(table: Table, arrived: Arrivals, written: TableState | None, batch: BatchIdentity) -> TableReport:
-    found = [written.effect(batch.source, batch.timestamp_ms, step) for step in (1, 2)] if written is not None else []
+    found = [_effect(written, batch, step) for step in (1, 2)] if written is not None else []
     summaries = [summary for summary in found if summary is not None]
 
     def total(*names: str) -> int:

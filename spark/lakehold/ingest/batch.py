@@ -122,7 +122,7 @@ def complete(  # noqa: PLR0913 - the five steps' inputs
             stopped[name] = _as_stop(entry.definition, error)
             log.warning("table %s stopped: %s", name, stopped[name].message, exc_info=not isinstance(error, LakeholdError))
     reach("before-commit")
-    report = BatchReport(
+    whole = BatchReport(
         source=intent.source,
         reader=intent.reader,
         timestamp_ms=intent.mz_timestamp,
@@ -132,9 +132,9 @@ def complete(  # noqa: PLR0913 - the five steps' inputs
         malformed=len(malformed),
         elapsed_ms=now_ms() - started_ms,
     )
-    _commit(running, state, intent, progress, report, plan, started_ms)
+    _commit(running, state, intent, progress, whole, plan, started_ms)
     reach("after-commit")
-    return report
+    return whole
 
 
 class _Records:

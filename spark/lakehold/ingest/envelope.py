@@ -7,10 +7,11 @@ DEBEZIUM …     `after` is the row's new state, `d` deletes, `t` truncates, `m`
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
 from lakehold.definitions import Envelope, Table
 from lakehold.errors import TableStopped
@@ -31,11 +32,10 @@ from lakehold.ingest.changes import (
     Op,
     Phase,
 )
-from lakehold.ingest.decode import Decoded
-from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.decode.decoded import Decoded
+from lakehold.ingest.decode.types import ColumnType, from_spark, spark_text
+from lakehold.ingest.decode.unify import TypeConflict, same, unify
 from lakehold.ingest.position import position_of
-
-_NO_TEXT = F.lit(None).cast("string")
 
 
 def changes_of(decoded: Decoded, table: Table) -> Changes:
@@ -62,13 +62,14 @@ def _upsert(decoded: Decoded, table: Table) -> Changes:
     cleared = null_key & value.isNull()
     return _assembled(
         decoded,
+        table,
         key=key,
         row=value,
         op=F.when(cleared, F.lit(Op.NOTHING.value)).when(~null_key, op),
         phase=F.lit(Phase.STREAM.value),
         position=F.lit(None).cast(POSITION_TYPE),
         kept=F.lit(None).cast("array<string>"),
-        connector=_NO_TEXT,
+        connector=F.lit(None).cast("string"),
         before_missing=F.lit(False),
         error=F.when(null_key & ~cleared, F.lit("null-key")).otherwise(F.col("error")),
         detail=F.when(null_key & ~cleared, F.lit("the message has a value but no key")).otherwise(F.col("error_detail")),
@@ -104,6 +105,7 @@ def _debezium(decoded: Decoded, table: Table) -> Changes:
     )
     return _assembled(
         decoded,
+        table,
         key=key,
         row=after,
         op=F.when(error.isNull(), change),
@@ -165,6 +167,36 @@ def _key(
     return found
 
 
+def _contracted(
+    table: Table, key: Collection[str], found: Mapping[str, tuple[SparkColumn, ColumnType]]
+) -> tuple[dict[str, tuple[SparkColumn, ColumnType]], list[str]]:
+    """The declared columns, and those of the key: what the messages have besides is left out, what they lack is null.
+
+    Raises:
+        TableStopped: The messages have a column in a type that the declared one does not hold.
+    """
+    contracted: dict[str, tuple[SparkColumn, ColumnType]] = {}
+    for declared in table.columns:
+        wanted = from_spark(DataType.fromDDL(declared.type))
+        value, incoming = found.get(declared.name, (F.lit(None), ColumnType(declared.name, wanted)))
+        try:
+            fits = same(unify(wanted, incoming.type, declared.name), wanted)
+        except TypeConflict:
+            fits = False
+        if not fits:
+            raise TableStopped(
+                f'column "{declared.name}" of table "{table.full_name}" is declared as {declared.type}, '
+                f"the messages have {incoming.spark_type}",
+                table=table.full_name,
+                code="contract-broken",
+                detail="Not every value of the messages' type has an equal in the declared one.",
+                hint="Declare the messages' type, or change the column upstream.",
+            )
+        contracted[declared.name] = (value.cast(spark_text(wanted)), ColumnType(declared.name, wanted))
+    missing = {name: found[name] for name in key if name not in contracted and name in found}
+    return {**missing, **contracted}, [*missing, *contracted]
+
+
 def _all_null(key: Mapping[str, tuple[SparkColumn, ColumnType]]) -> SparkColumn:
     """Whether no part of the key is there: a compound key with some null parts is a key (Materialize, KUP-11)."""
     condition = F.col("key").isNull()
@@ -175,6 +207,7 @@ def _all_null(key: Mapping[str, tuple[SparkColumn, ColumnType]]) -> SparkColumn:
 
 def _assembled(  # noqa: PLR0913 - one argument for each column of a change
     decoded: Decoded,
+    table: Table,
     *,
     key: Mapping[str, tuple[SparkColumn, ColumnType]],
     row: SparkColumn,
@@ -187,13 +220,13 @@ def _assembled(  # noqa: PLR0913 - one argument for each column of a change
     error: SparkColumn,
     detail: SparkColumn,
 ) -> Changes:
-    in_row = {c.name for c in decoded.columns}
-    added = [column for name, (_, column) in key.items() if name not in in_row]
-    columns = (*added, *(key[c.name][1] if c.name in key else c for c in decoded.columns))
-    values = [
-        (key[c.name][0] if c.name in key else row.getField(c.name)).alias(c.name)
-        for c in columns
-    ]
+    in_row = {c.name: c for c in decoded.columns}
+    found = {c.name: (row.getField(c.name), c) for c in decoded.columns} | dict(key)
+    order = [*(name for name in key if name not in in_row), *in_row]
+    if table.columns:
+        found, order = _contracted(table, key, found)
+    columns = tuple(found[name][1] for name in order)
+    values = [found[name][0].alias(name) for name in order]
     frame = decoded.frame.select(
         F.col("partition").alias(PARTITION),
         F.col("offset").alias(OFFSET),

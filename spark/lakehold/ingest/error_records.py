@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from lakehold.errors import CommitConflict
 from lakehold.ingest.changes import DETAIL, ERROR, KEY_BYTES, OFFSET, OP, PARTITION, Changes, Op
 from lakehold.ingest.deduplicate import COUNTS
-from lakehold.ingest.read import MalformedLine
+from lakehold.ingest.read.reader import MalformedLine
 from lakehold.session import quoted_table
 
 if TYPE_CHECKING:

@@ -31,7 +31,6 @@ from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
-from lakehold.ingest.decode.types import Impossible, spark_type, unify
 from lakehold.session import quoted
 
 BUCKETED_TYPES = (IntegerType, LongType, StringType, DateType, DecimalType, TimestampType, TimestamptzType, BinaryType)

@@ -28,7 +28,7 @@ def position_of(source: Column, transaction: Column, op: Column) -> Column:
     """The position as `struct<a,b,c,d bigint>`; null for other connectors and for rows of an incremental snapshot."""
     connector, lsn, binlog_position = source.getField("connector"), source.getField("lsn"), source.getField("pos")
     is_snapshot = op == "r"
-    last_commit = F.get_json_object(source.getField("sequence"), "$[0]").cast("bigint")
+    last_commit = F.get_json_object(source.getField("sequence"), "$[0]").try_cast("bigint")
     order = F.when(op == "d", 0).otherwise(1)
     incremental = F.coalesce(source.getField("snapshot") == "incremental", F.lit(False))
     postgres = _struct(
@@ -38,7 +38,7 @@ def position_of(source: Column, transaction: Column, op: Column) -> Column:
         order,
     )
     mysql = _struct(
-        F.regexp_extract(source.getField("file"), r"(\d+)$", 1).cast("bigint"),
+        F.regexp_extract(source.getField("file"), r"(\d+)$", 1).try_cast("bigint"),
         binlog_position,
         F.when(is_snapshot, _BEFORE_ANY_STREAMED).otherwise(F.coalesce(source.getField("row"), F.lit(0))),
         order,

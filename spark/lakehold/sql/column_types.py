@@ -31,6 +31,9 @@ _SIMPLE = {
 }
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _MAX_PRECISION = 38
+_MAX_DEPTH = 50
+"""Deeper than any schema, and far from the depth at which a recursive parser gives up."""
+
 _HINT = (
     "columns may be BOOLEAN, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), STRING, BINARY, DATE, TIMESTAMP, "
     "TIMESTAMP_NTZ, ARRAY<…>, MAP<…, …> or STRUCT<name: …>"
@@ -70,6 +73,8 @@ def _type_tokens(cursor: Cursor) -> list[Token]:
         if depth == 0 and text in (",", ")"):
             break
         depth += (text in ("(", "<")) - (text in (")", ">"))
+        if depth > _MAX_DEPTH:
+            raise cursor.error_at(token, f"types may be nested {_MAX_DEPTH} deep")
         tokens.append(cursor.advance())
     if not tokens:
         raise cursor.error("a type")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakehold.errors import LakeholdError, StatementError
@@ -14,9 +16,11 @@ if TYPE_CHECKING:
 
 _CONDITION = re.compile(r"^\[(?P<condition>[A-Z][A-Z0-9_.]*)\]\s*")
 _POSITION = re.compile(r"[;(]?\s*\(?line (?P<line>\d+),? pos (?P<column>\d+)\)?")
+_SENTENCE_END = re.compile(r"(?<=\.)\s+(?=[A-Z])")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+")
 _JVM_CLASS = re.compile(r"^:?\s*(?:[a-z_][\w$]*\.)+[A-Z][\w$]*(?:Exception|Error):\s*")
 _WORD = re.compile(r"\w+")
+_STAGE_FAILED = re.compile(r"Job aborted due to stage failure: .*?\(TID \d+\) \(.*?\): ")
 _CALL_FAILED = "An error occurred while calling"
 
 
@@ -28,29 +32,47 @@ def run_on_spark(spark: SparkSession, statement: RunOnSpark) -> Result:
     """
     text = statement.sql[statement.start : statement.end_exclusive]
     try:
-        frame = spark.sql(text)
-        columns = tuple(frame.columns)
-        return Result(columns, [tuple(row) for row in frame.collect()] if columns else [])
+        with _without_pyspark_log():
+            frame = spark.sql(text)
+            columns = tuple(frame.columns)
+            return Result(columns, [tuple(row) for row in frame.collect()] if columns else [])
     except Exception as error:  # noqa: BLE001 - classic Spark and Connect have no common class for what the JVM throws
         raise _readable(error, statement) from None
 
 
+@contextmanager
+def _without_pyspark_log() -> Iterator[None]:
+    """PySpark logs an error with its JVM stack trace to stderr before it raises it: once, readably, is enough."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - loaded with the session, and only then
+
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
 def _readable(error: Exception, statement: RunOnSpark) -> LakeholdError:
-    """Spark's first line without class names and SQLSTATE; its error condition becomes the code."""
+    """Spark's first line without class names and SQLSTATE; its condition becomes the code, its advice the detail."""
     whole = str(error)
     lines = [line.strip() for line in whole.splitlines() if line.strip() and _CALL_FAILED not in line]
     line = _JVM_CLASS.sub("", lines[0] if lines else type(error).__name__)
+    line = _JVM_CLASS.sub("", _STAGE_FAILED.sub("", line))
     condition = _CONDITION.match(line)
     code = condition["condition"] if condition else "spark"
-    message = _SQLSTATE.sub("", _POSITION.sub("", _CONDITION.sub("", line))).rstrip(" ;.")
-    message = f"{message[:1].lower()}{message[1:]}"
+    sentences = _SQLSTATE.sub("", _POSITION.sub("", _CONDITION.sub("", line))).rstrip(" ;")
+    first, *rest = _SENTENCE_END.split(sentences, maxsplit=1)
+    message, detail = f"{first[:1].lower()}{first[1:]}".rstrip("."), " ".join(rest)
     position = _POSITION.search(whole)
     if position is None:
-        return LakeholdError(message, code=code)
+        return LakeholdError(message, code=code, detail=detail)
     start = _offset(statement, int(position["line"]), int(position["column"]))
     word = _WORD.match(statement.sql, start)
     end_exclusive = word.end() if word else start + 1
-    return StatementError(message, sql=statement.sql, start=start, end_exclusive=end_exclusive, code=code)
+    return StatementError(
+        message, sql=statement.sql, start=start, end_exclusive=end_exclusive, code=code, detail=detail
+    )
 
 
 def _offset(statement: RunOnSpark, line: int, column: int) -> int:

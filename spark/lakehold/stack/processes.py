@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ import psutil
 
 _START_TIME_TOLERANCE_S = 2.0
 """The kernel's boot time, on which start times rest, moves when the clock is corrected."""
+
+_POLL_INTERVAL_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -45,16 +48,25 @@ class ProcessRecord:
 
     def process(self) -> psutil.Process | None:
         """The recorded process if it still runs, else None."""
-        with contextlib.suppress(psutil.NoSuchProcess):
+        try:
             process = psutil.Process(self.pid)
-            if abs(process.create_time() - self.started_at_s) > _START_TIME_TOLERANCE_S:
-                return None
-            if process.status() != psutil.STATUS_ZOMBIE:
-                return process
-            # Our own dead child: until it is collected its id looks alive, to PostgreSQL's lock file as well.
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(self.pid, os.WNOHANG)
-        return None
+            is_the_same = abs(process.create_time() - self.started_at_s) <= _START_TIME_TOLERANCE_S
+        except psutil.NoSuchProcess:
+            return None
+        return process if is_the_same and not has_ended(process) else None
+
+
+def has_ended(process: psutil.Process) -> bool:
+    """Whether a process has ended, collected by its parent or not."""
+    try:
+        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            return False
+    except psutil.NoSuchProcess:
+        return True
+    # If it is our own child: until it is collected its id looks alive, to PostgreSQL's lock file as well.
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(process.pid, os.WNOHANG)
+    return True
 
 
 def start(command: ServerCommand, pid_file: Path) -> None:
@@ -96,12 +108,12 @@ def stop(process: psutil.Process, stop_signal: signal.Signals, grace_s: float) -
     family = [process, *_children(process)]
     with contextlib.suppress(psutil.NoSuchProcess):
         process.send_signal(stop_signal)
-    _, alive = psutil.wait_procs(family, timeout=grace_s)
-    for survivor in alive:
+    survivors = _wait(family, grace_s)
+    for survivor in survivors:
         with contextlib.suppress(psutil.NoSuchProcess):
             survivor.kill()
-    psutil.wait_procs(alive, timeout=grace_s)
-    return process not in alive
+    _wait(survivors, grace_s)
+    return process not in survivors
 
 
 def memory_bytes(process: psutil.Process) -> int:
@@ -111,6 +123,15 @@ def memory_bytes(process: psutil.Process) -> int:
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             total += member.memory_full_info().pss
     return total
+
+
+def _wait(family: list[psutil.Process], timeout_s: float) -> list[psutil.Process]:
+    """Those that have not ended within the time."""
+    # Not psutil.wait_procs: it takes the dead for alive until their parent collects them, which may take seconds.
+    deadline_s = time.monotonic() + timeout_s
+    while (alive := [member for member in family if not has_ended(member)]) and time.monotonic() < deadline_s:
+        time.sleep(_POLL_INTERVAL_S)
+    return alive
 
 
 def _children(process: psutil.Process) -> list[psutil.Process]:

@@ -58,7 +58,7 @@ class _Reader:
         self._open: list[str] = []
         self._count = 0
 
-    def read(self, node: Any, namespace: str) -> AvroSchema:
+    def read(self, node: Any, namespace: str) -> AvroSchema:  # noqa: PLR0911 - one for each form of a schema
         if isinstance(node, list):
             return self._union(node, namespace)
         if isinstance(node, str):
@@ -93,14 +93,17 @@ class _Reader:
     def _array(self, node: dict[str, Any], namespace: str) -> AvroSchema:
         items = self.read(node.get("items"), namespace)
         return AvroSchema(
-            _annotated(ConnectSchema(SchemaType.ARRAY, items=items.schema), node), {"type": "array", "items": items.bare}
+            _annotated(ConnectSchema(SchemaType.ARRAY, items=items.schema), node),
+            {"type": "array", "items": items.bare},
         )
 
     def _leaf(self, node: dict[str, Any], namespace: str) -> AvroSchema:
         self._named[_full_name(node, namespace)] = node | {"namespace": _namespace(node, namespace)}
         bare: dict[str, Any] = {"type": node["type"], "name": self._fresh_name()}
         if node["type"] == "enum":
-            return AvroSchema(_annotated(ConnectSchema(SchemaType.STRING), node), bare | {"symbols": node.get("symbols")})
+            return AvroSchema(
+                _annotated(ConnectSchema(SchemaType.STRING), node), bare | {"symbols": node.get("symbols")}
+            )
         schema = _annotated(ConnectSchema(SchemaType.BYTES), node)
         return AvroSchema(schema, _with_decimal(schema, bare | {"size": node.get("size")}))
 
@@ -157,7 +160,11 @@ def _annotated(schema: ConnectSchema, node: dict[str, Any]) -> ConnectSchema:
     elif name == DECIMAL:
         parameters.setdefault("scale", str(node.get("scale", 0)))
     return replace(
-        schema, name=name, version=node.get("connect.version"), parameters=parameters, default=node.get("connect.default")
+        schema,
+        name=name,
+        version=node.get("connect.version"),
+        parameters=parameters,
+        default=node.get("connect.default"),
     )
 
 

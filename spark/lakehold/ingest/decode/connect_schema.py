@@ -50,7 +50,7 @@ class Field:
 
 @dataclass(frozen=True)
 class ConnectSchema:
-    """One schema. `name` is the logical name, `items` set for arrays, `keys` and `values` for maps, `fields` for structures."""
+    """One schema. `name` is the logical one; arrays have `items`, maps `keys` and `values`, structures `fields`."""
 
     type: SchemaType
     optional: bool = False
@@ -68,13 +68,17 @@ class ConnectSchema:
         return next((f.schema for f in self.fields if f.name == name), None)
 
     def walk(self, name: str = "") -> Iterator[tuple[str, ConnectSchema]]:
-        """This schema and all inside it, each with the name of the field that holds it ('' for items, keys and values)."""
+        """This schema and all inside it, each with the name of its field ('' for items, keys and values)."""
         yield name, self
         for child in (self.items, self.keys, self.values):
             if child is not None:
                 yield from child.walk()
         for f in self.fields:
             yield from f.schema.walk(f.name)
+
+
+_JSON_NAMES = {"float": SchemaType.FLOAT32, "double": SchemaType.FLOAT64}
+"""Connect's JSON converter has names of its own for these (`JsonSchema.FLOAT_TYPE_NAME`, `DOUBLE_TYPE_NAME`)."""
 
 
 def from_connect_json(node: Any) -> ConnectSchema:
@@ -94,7 +98,7 @@ def from_connect_json(node: Any) -> ConnectSchema:
     if not isinstance(node, dict) or "type" not in node:
         raise UnsupportedSchema("A schema must be a JSON object with a type.")
     try:
-        kind = SchemaType(node["type"])
+        kind = _JSON_NAMES.get(node["type"]) or SchemaType(node["type"])
     except ValueError as e:
         raise UnsupportedSchema(f"Connect has no type {node['type']!r}.") from e
     return ConnectSchema(

@@ -35,7 +35,7 @@ _RAW_TEXT = {
 
 
 def json_type(schema: ConnectSchema) -> str:
-    """The type `from_json` shall read, as Spark SQL text. A map whose keys are no strings is a list of pairs in Connect's JSON."""
+    """The type `from_json` shall read, as Spark SQL text; Connect writes maps whose keys are no strings as pairs."""
     if schema.type is SchemaType.ARRAY and schema.items is not None:
         return f"array<{json_type(schema.items)}>"
     if schema.type is SchemaType.MAP and schema.keys is not None and schema.values is not None:

@@ -22,14 +22,18 @@ def decimal_from_bytes(value: str, precision: int, scale: int) -> str:
     """A decimal(precision, scale); null where the digits do not fit."""
     schema = json.dumps({"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale})
     avro = f"concat(substring(X'{_LENGTHS}', length({value}) + 1, 1), {value})"
-    return f"CASE WHEN length({value}) BETWEEN 1 AND 63 THEN from_avro({avro}, '{schema}', map('mode', 'PERMISSIVE')) END"
+    return (
+        f"CASE WHEN length({value}) BETWEEN 1 AND 63 THEN from_avro({avro}, '{schema}', map('mode', 'PERMISSIVE')) END"
+    )
 
 
 def text_from_bytes(value: str, scale: str) -> str:
     """The plain digits of a decimal of any size, every digit of its scale included. `scale` is an int expression."""
     short = f"CAST({decimal_from_bytes(value, MAX_PRECISION, 0)} AS STRING)"
     # 15 bytes hold at most 36 digits, so they always fit a decimal(38, 0).
-    unscaled = f"CASE WHEN length({value}) <= 15 THEN {short} ELSE {_long_division(value)} END"
+    unscaled = (
+        f"CASE WHEN length({value}) <= 15 THEN {short} WHEN length({value}) > 15 THEN {_long_division(value)} END"
+    )
     return f"element_at(transform(array({unscaled}), unscaled -> {_with_point('unscaled', scale)}), 1)"
 
 
@@ -59,9 +63,12 @@ def _long_division(value: str) -> str:
     taken = f"CASE WHEN {negative} THEN 255L - {byte} ELSE {byte} END"
     limbs = _carried("limbs", f"{taken}", 256)
     all_limbs = f"aggregate(sequence(1, length({value})), array(0L), (limbs, i) -> {limbs})"
-    magnitude = f"element_at(transform(array({all_limbs}), limbs -> {_carried('limbs', f'CAST({negative} AS BIGINT)', 1)}), 1)"
+    magnitude = (
+        f"element_at(transform(array({all_limbs}), limbs -> {_carried('limbs', f'CAST({negative} AS BIGINT)', 1)}), 1)"
+    )
     text = f"concat_ws('', transform(reverse({magnitude}), limb -> lpad(CAST(limb AS STRING), {_LIMB_DIGITS}, '0')))"
-    return f"concat(CASE WHEN {negative} THEN '-' ELSE '' END, ltrim('0', {text}))"
+    digits = f"regexp_replace({text}, '^0+(?=.)', '')"
+    return f"concat(CASE WHEN {negative} THEN '-' ELSE '' END, {digits})"
 
 
 def _carried(limbs: str, carry: str, factor: int) -> str:

@@ -33,22 +33,41 @@ _NOT: dict[SchemaType, str] = {
 def wrongly_typed(text: str, schema: ConnectSchema) -> str | None:
     """SQL that gives the first field of `text` whose value cannot be of its type, with the value's begin; '' if none.
 
-    Names that stand for fields of several types are left out. None if no name is left, or if the schema has a map, whose
-    keys are data and may be called as a field is.
+    None if no field can be told by its name alone.
+    """
+    return _search(text, _patterns(schema))
+
+
+def taken_for_text(text: str, schema: ConnectSchema) -> str | None:
+    """The same for the text columns of a row only, which `from_json` fills with whatever it finds."""
+    is_envelope = {"before", "after", "op"} <= {f.name for f in schema.fields}
+    row = schema.field_named("after") if is_envelope else schema
+    columns = {name for name, _ in row.walk()} if row else set()
+    not_text = _NOT[SchemaType.STRING]
+    return _search(text, {n: p for n, p in _patterns(schema).items() if p == not_text and n in columns})
+
+
+def _patterns(schema: ConnectSchema) -> dict[str, str]:
+    """For each field's name what its value cannot begin with.
+
+    Names that stand for fields of several types are left out. None is left if the schema has a map, whose keys are data
+    and may be called as a field is.
     """
     kinds: dict[str, set[str | None]] = {}
     for name, field in schema.walk():
         if field.type is SchemaType.MAP:
-            return None
+            return {}
         kinds.setdefault(name, set()).add(None if (field.name or "").startswith(DECLARED) else _NOT.get(field.type))
-    names: dict[str, list[str]] = {}
-    for name, patterns in kinds.items():
-        (pattern, *others) = patterns
-        if pattern is not None and not others and name and re.fullmatch(r"[\w .$#@-]+", name):
-            names.setdefault(pattern, []).append(re.escape(name))
-    if not names:
-        return None
-    alternatives = "|".join(rf'(?:{"|".join(n)})"\s*:\s*(?:{p})' for p, n in names.items())
-    pattern = f'"(?:{alternatives})'
-    return f"regexp_extract({text}, {literal(pattern)}, 0)"
+    single = {name: next(iter(patterns)) for name, patterns in kinds.items() if len(patterns) == 1}
+    return {name: p for name, p in single.items() if p is not None and re.fullmatch(r"[\w .$#@-]+", name)}
 
+
+def _search(text: str, patterns: dict[str, str]) -> str | None:
+    if not patterns:
+        return None
+    names: dict[str, list[str]] = {}
+    for name, pattern in patterns.items():
+        names.setdefault(pattern, []).append(re.escape(name))
+    alternatives = "|".join(rf'(?:{"|".join(n)})"\s*:\s*(?:{p})' for p, n in names.items())
+    found = f'"(?:{alternatives})'
+    return f"regexp_extract({text}, {literal(found)}, 0)"

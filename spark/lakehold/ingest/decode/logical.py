@@ -1,11 +1,12 @@
 """Every logical type lakehold understands: what column it becomes, and how its value is read.
 
-A logical type that is not here is read as its plain type: `io.debezium.data.{Json,Uuid,Xml,Enum,EnumSet,Ltree,TsVector}`,
-`io.debezium.time.{ZonedTime,Interval}` stay text, `Bits` bytes, `Year` and the durations numbers, geometries structures,
-vectors arrays.
+A logical type that is not here is read as its plain type: `io.debezium.data.{Json, Uuid, Xml, Enum, EnumSet, Ltree,
+TsVector}` and `io.debezium.time.{ZonedTime, Interval}` stay text, `Bits` bytes, `Year` and the durations numbers,
+geometries structures, vectors arrays.
 
 A timestamp of Connect or Debezium has no zone unless its name says so; one of Avro has (`timestamp-*` is an instant).
-A time of day becomes text, because Iceberg's `time` cannot be written by Spark; so does a `uuid`, which Spark shows as text.
+A time of day becomes text, because Spark 4.1 refuses its TIME type for Iceberg tables; so does a `uuid`, which Spark
+reads as text and cannot create.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def decimal_parameters(schema: ConnectSchema) -> tuple[int, int] | None:
     scale, precision = _whole(schema.parameters.get("scale")), _whole(schema.parameters.get(_PRECISION))
     precision = decimals.MAX_PRECISION if precision in (0, _CONVERTER_PRECISION) else precision
     precision = max(precision, scale)
-    return (precision, scale) if 0 <= scale and precision <= decimals.MAX_PRECISION else None
+    return (precision, scale) if scale >= 0 and precision <= decimals.MAX_PRECISION else None
 
 
 def logical_type(schema: ConnectSchema) -> LogicalType | None:
@@ -70,7 +71,9 @@ def logical_type(schema: ConnectSchema) -> LogicalType | None:
         return LogicalType(SchemaType.BYTES, DecimalType(precision, scale), read, fallible=True)
     if schema.name in (DECIMAL, f"{AVRO}decimal") and schema.type is SchemaType.BYTES:
         scale_text = str(_whole(schema.parameters.get("scale")))
-        return LogicalType(SchemaType.BYTES, StringType(), partial(decimals.text_from_bytes, scale=scale_text), fallible=True)
+        return LogicalType(
+            SchemaType.BYTES, StringType(), partial(decimals.text_from_bytes, scale=scale_text), fallible=True
+        )
     if schema.name == f"{DECLARED}decimal":
         precision, scale = _whole(schema.parameters[_PRECISION]), _whole(schema.parameters["scale"])
         read = partial(decimals.decimal_from_text, precision=precision, scale=scale)

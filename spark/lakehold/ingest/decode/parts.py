@@ -1,8 +1,8 @@
 """A key or a value as the parser sees it: one `Version` for each way its records were written.
 
-A parser puts the record into a field `v` of a structure of its own, so that a corrupt record (`v` is null, or the corrupt
-record column is set) is not taken for a record of nulls. A part that is no record becomes one: its only field is called
-as the part, `key` or `value`.
+A parser puts the record into a field `v` of a structure of its own, so that a corrupt record (`v` is null, or the
+corrupt record column is set) is not taken for a record of nulls. A part that is no record becomes one: its only field
+is called as the part, `key` or `value`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from lakehold.ingest.decode.avro_schema import from_avro_json
 from lakehold.ingest.decode.connect_schema import ConnectSchema, Field, SchemaType, UnsupportedSchema, from_connect_json
 from lakehold.ingest.decode.convert import Encoding, json_type
-from lakehold.ingest.decode.json_fields import wrongly_typed
+from lakehold.ingest.decode.json_fields import taken_for_text, wrongly_typed
 from lakehold.ingest.decode.logical import logical_type
 from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, declared_struct
 from lakehold.ingest.decode.sql_text import identifier, literal
@@ -29,9 +29,9 @@ _AVRO_OPTIONS = "map('mode', 'PERMISSIVE')"
 class Version:
     """Records of a part that were written with one schema.
 
-    `matches` is a condition on the part's bytes, `parse` the expression for those that match. Of its result, a field called
-    `row` holds the record and `corrupt` is true for what is none. `wrong` (if set) gives the text of a field of the wrong
-    type, or ''; `is_strict`: such a text makes a record corrupt even if the parser took it.
+    `matches` is a condition on the part's bytes, `parse` the expression for those that match. From the column of its
+    result, `row` makes the expression of the record and `corrupt` the condition of its being none. `wrong` (if set)
+    gives the text of a field of the wrong type, or ''; so does `taken`, for fields that the parser took all the same.
     """
 
     matches: str
@@ -41,7 +41,7 @@ class Version:
     row: Callable[[str], str]
     corrupt: Callable[[str], str]
     wrong: str | None = None
-    is_strict: bool = False
+    taken: str | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,11 @@ class Refused:
 
 @dataclass(frozen=True)
 class Part:
-    """How to parse the column `name` (`key` or `value`) of a topic. `written_with` tells an unknown schema from another."""
+    """How to parse the column `name` (`key` or `value`) of a topic.
+
+    `is_blank` and `is_broken` are conditions on its bytes; `written_with` is the sentence about an unknown schema, or
+    '' if the part need not be read at all.
+    """
 
     name: str
     versions: tuple[Version, ...]
@@ -65,7 +69,9 @@ class Part:
     written_with: str
 
 
-def part(name: str, schemas: PartSchemas, as_declared: Callable[[ConnectSchema], ConnectSchema] = lambda row: row) -> Part:
+def part(
+    name: str, schemas: PartSchemas, as_declared: Callable[[ConnectSchema], ConnectSchema] = lambda row: row
+) -> Part:
     """The part `name` written with `schemas`; `as_declared` puts an envelope around declared columns."""
     match schemas:
         case AvroIds():
@@ -96,17 +102,20 @@ def _avro_part(name: str, schemas: AvroIds) -> Part:
 
 def _avro_version(name: str, matches: str, text: str) -> Version:
     read = from_avro_json(text)
-    schema, bare = read.schema, read.bare
+    schema, bare, row = read.schema, read.bare, _row(name, read.schema)
     if not _is_record(schema):
         schema, bare = _record_of(name, schema), _bare_record("row", name, bare)
+    elif schema.optional:
+        # A record that may be null needs one more around it, or a corrupt one would pass for a null.
+        bare, row = _bare_record("row", "row", bare), "{}.v.row".format
     wrapped = json.dumps(_bare_record("wrapper", "v", bare))
     return Version(
         matches,
         f"from_avro(substring({name}, 6), {literal(wrapped)}, {_AVRO_OPTIONS})",
         schema,
         Encoding.AVRO,
-        row=_row(name, read.schema),
-        corrupt=lambda parsed: "false" if schema.optional else f"{parsed}.v IS NULL",
+        row=row,
+        corrupt="{}.v IS NULL".format,
     )
 
 
@@ -122,7 +131,8 @@ def _json_part(name: str, schemas: JsonHeads) -> Part:
         try:
             schema = from_connect_json(json.loads(head + "null}")["schema"])
             payload = f"CAST(substring({name}, {size + 1}) AS STRING)"
-            versions.append(replace(_json_version(name, matches, payload, "", schema), is_strict=True))
+            version = _json_version(name, matches, payload, "", schema)
+            versions.append(replace(version, taken=taken_for_text(payload, version.schema)))
         except (UnsupportedSchema, ValueError) as e:
             refused.append(Refused(matches, "unsupported-schema", f"The schema of the {name}: {e}"))
     return Part(
@@ -131,7 +141,7 @@ def _json_part(name: str, schemas: JsonHeads) -> Part:
         tuple(refused),
         is_blank=_blank(name),
         is_broken="false",
-        written_with=f"'The {name} is no known {{\"schema\": …, \"payload\": …}}.'",
+        written_with=f'\'The {name} is no known {{"schema": …, "payload": …}}.\'',
     )
 
 
@@ -206,4 +216,5 @@ def _record_of(name: str, schema: ConnectSchema) -> ConnectSchema:
 
 
 def _blank(name: str) -> str:
-    return f"CAST({name} AS STRING) RLIKE '^\\\\s*$'"
+    # Bounded, because the pattern is tried at every character of what is not blank.
+    return f"(length({name}) < 100 AND CAST({name} AS STRING) RLIKE '^\\\\s*$')"

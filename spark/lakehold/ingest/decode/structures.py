@@ -1,4 +1,4 @@
-"""A structure of the result (`key`, `value`, `before` or `after`): its columns, and how each version of a part fills it."""
+"""A structure of the result (`key`, `value`, `before`, `after`): its columns, and how each version fills them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ class Structure:
             value = cast(converted(raw, f.schema, origin.encoding), iceberg_type(f.schema), c.type)
             changed = changed or value != raw
             fields += [literal(c.name), value]
-        return f"CASE WHEN {origin.raw} IS NOT NULL THEN named_struct({', '.join(fields)}) END" if changed else origin.raw
+        return (
+            f"CASE WHEN {origin.raw} IS NOT NULL THEN named_struct({', '.join(fields)}) END" if changed else origin.raw
+        )
 
 
 def parsed_column(part: Part, version: int) -> str:
@@ -86,7 +88,9 @@ def parsed_column(part: Part, version: int) -> str:
     return f"_parsed_{part.name}{version}"
 
 
-def structure(name: str, part: Part, field: str | None = None, columns: tuple[ColumnType, ...] | None = None) -> Structure:
+def structure(
+    name: str, part: Part, field: str | None = None, columns: tuple[ColumnType, ...] | None = None
+) -> Structure:
     """The structure that is the row of `part`, or a field of it.
 
     Args:

@@ -1,8 +1,8 @@
 """Dates, times and timestamps: SQL expressions from the numbers and texts that Debezium and Connect send.
 
 PostgreSQL's `infinity` and `-infinity` become 9999-12-31 23:59:59.999999 and 0001-01-01, as Debezium's own sinks do;
-Debezium sends them as numbers beyond any timestamp of PostgreSQL, or as these words. Every expression is null for null and
-for what it cannot read, and never fails a query.
+Debezium sends them as numbers beyond any timestamp of PostgreSQL, or as these words. Every expression is null for null
+and for what it cannot read, and never fails a query.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _MIN_DATE_DAYS = -2_440_588
 def date_from_days(days: str) -> str:
     """A date from days since 1970 (int).
 
-    Debezium cuts infinity's 106,751,991,166 days to 32 bits: the two ranges below. No date of PostgreSQL meets the first;
-    the second would be in the year 1,705,490.
+    Debezium cuts infinity's 106,751,991,166 days to 32 bits: the two ranges below. No date of PostgreSQL meets the
+    first; the second would be in the year 1,705,490.
     """
     return (
         f"CASE WHEN {days} > {_MAX_DATE_DAYS} OR {days} BETWEEN -622191235 AND -622191232 THEN DATE'9999-12-31' "
@@ -55,7 +55,9 @@ def timestamp_from_us(n: str) -> str:
 def timestamp_from_ns(n: str) -> str:
     """A timestamp without zone from epoch nanoseconds, rounded down to microseconds."""
     micros = f"({n} - pmod({n}, 1000L)) div 1000L"
-    return _bounded(n, _INFINITE - 1, _MINUS_INFINITE + 1, f"timestampadd(MICROSECOND, {micros}, {_EPOCH})", "TIMESTAMP_NTZ")
+    return _bounded(
+        n, _INFINITE - 1, _MINUS_INFINITE + 1, f"timestampadd(MICROSECOND, {micros}, {_EPOCH})", "TIMESTAMP_NTZ"
+    )
 
 
 def instant_from_ms(n: str) -> str:
@@ -125,7 +127,9 @@ def timestamp_from_either(text: str, *, zoned: bool) -> str:
 
 
 def _bounded(n: str, greatest: int, least: int, inside: str, kind: str) -> str:
-    return f"CASE WHEN {n} > {greatest}L THEN {kind}'{_LAST}' WHEN {n} < {least}L THEN {kind}'{_FIRST}' ELSE {inside} END"
+    return (
+        f"CASE WHEN {n} > {greatest}L THEN {kind}'{_LAST}' WHEN {n} < {least}L THEN {kind}'{_FIRST}' ELSE {inside} END"
+    )
 
 
 def _worded(text: str, parsed: str, kind: str) -> str:

@@ -1,7 +1,7 @@
 """Types: from schemas to Iceberg's, and between Iceberg's and Spark's.
 
-Iceberg's types (of `pyiceberg.types`) are the vocabulary. Ids of nested fields are counted from 1 within each column and mean
-nothing: compare with `unify.same`, and let the catalog give fresh ids.
+Iceberg's types (of `pyiceberg.types`) are the vocabulary. Ids of nested fields are counted from 1 within each column
+and mean nothing: compare with `unify.same`, and let the catalog give fresh ids.
 """
 
 from __future__ import annotations
@@ -120,7 +120,9 @@ def _iceberg_type(schema: ConnectSchema, ids: Iterator[int]) -> IcebergType:
     return _PLAIN[schema.type]
 
 
-def _struct(fields: Iterator[tuple[str, ConnectSchema]] | tuple[tuple[str, ConnectSchema], ...], ids: Iterator[int]) -> StructType:
+def _struct(
+    fields: Iterator[tuple[str, ConnectSchema]] | tuple[tuple[str, ConnectSchema], ...], ids: Iterator[int]
+) -> StructType:
     return StructType(*(NestedField(next(ids), n, _iceberg_type(s, ids), required=False) for n, s in fields))
 
 
@@ -157,7 +159,9 @@ def _from_spark(of: spark.DataType, ids: Iterator[int]) -> IcebergType:
         case spark.MapType():
             return MapType(next(ids), _from_spark(of.keyType, ids), next(ids), _from_spark(of.valueType, ids), False)
         case spark.StructType():
-            return StructType(*(NestedField(next(ids), f.name, _from_spark(f.dataType, ids), required=False) for f in of.fields))
+            return StructType(
+                *(NestedField(next(ids), f.name, _from_spark(f.dataType, ids), required=False) for f in of.fields)
+            )
         case _ if type(of) in _FROM_SPARK:
             return _FROM_SPARK[type(of)]
         case _:

@@ -1,8 +1,8 @@
 """One type for two: between the versions of a schema in a batch, and between a batch and its table.
 
 What Iceberg can promote is promoted (int to long, float to double, decimal to more digits of the same scale); what is
-narrower than the table stays as the table is, if every value of it has an equal there; structures are taken field by field.
-Anything else is a `TypeConflict`.
+narrower than the table stays as the table is, if every value of it has an equal there; structures are taken field by
+field. Anything else is a `TypeConflict`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ _HOLDS_TOO: frozenset[tuple[type[IcebergType], type[IcebergType]]] = frozenset(
 )
 """(wider, narrower) pairs: every value of the narrower has an equal in the wider."""
 
-_PROMOTED: frozenset[tuple[type[IcebergType], type[IcebergType]]] = frozenset({(IntegerType, LongType), (FloatType, DoubleType)})
+_PROMOTED: frozenset[tuple[type[IcebergType], type[IcebergType]]] = frozenset(
+    {(IntegerType, LongType), (FloatType, DoubleType)}
+)
 """(old, new) pairs that Iceberg promotes in place."""
 
 
@@ -56,7 +58,7 @@ class TypeConflict(UpstreamError):
         self.new = new
 
 
-def unify(old: IcebergType, new: IcebergType, column: str = "") -> IcebergType:
+def unify(old: IcebergType, new: IcebergType, column: str = "") -> IcebergType:  # noqa: PLR0911 - one for each rule
     """The type that holds every value of both and that Iceberg can turn `old` into.
 
     Raises:
@@ -96,7 +98,9 @@ def _unify_structs(old: StructType, new: StructType, column: str) -> StructType:
         for f in old.fields
     }
     ids = count(1)
-    return StructType(*(NestedField(next(ids), n, t, required=False) for n, t in (kept | _added(incoming, kept)).items()))
+    return StructType(
+        *(NestedField(next(ids), n, t, required=False) for n, t in (kept | _added(incoming, kept)).items())
+    )
 
 
 def _added(incoming: dict[str, IcebergType], kept: dict[str, IcebergType]) -> dict[str, IcebergType]:
@@ -126,7 +130,7 @@ def same(a: IcebergType, b: IcebergType) -> bool:
 
 
 def cast(expression: str, source: IcebergType, target: IcebergType) -> str:
-    """SQL that turns a value of `source` into one of `target = unify(target, source)`, exactly; missing fields become null."""
+    """SQL that turns a value of `source` exactly into one of `unify(target, source)`; missing fields become null."""
     if spark_text(source) == spark_text(target):
         return expression
     match source, target:

@@ -89,8 +89,8 @@ class FilesReader(Reader):
         table = chunks(index.select(_of_topics(ranges)), index.duplicates, index.path, self._parallelism)
         if not table.num_rows:
             return spark.createDataFrame([], RAW_DDL)
-        tasks = spark.createDataFrame(table).repartition(table.num_rows)
-        return tasks.mapInArrow(chunk_reader(_of_topics(ranges)), RAW_DDL)
+        # Spark deals local rows out evenly, which `repartition` does not promise for so few.
+        return spark.createDataFrame(table).mapInArrow(chunk_reader(_of_topics(ranges)), RAW_DDL)
 
     def malformed(self, ranges: Collection[OffsetRange]) -> tuple[MalformedLine, ...]:
         """See `Reader.malformed`: lines that are no message, and those that repeat an offset of the same batch."""

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicCollection
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the last two are exported, but not declared to be
+from confluent_kafka.admin import (
     AdminClient,
     OffsetSpec,
     TopicDescription,
@@ -184,15 +184,16 @@ class KafkaClient:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        self._last_error = None
         try:
             yield
+            self._last_error = None
         except KafkaException as error:
             self._fail(error.args[0])
         except FutureTimeoutError:
             self._fail(None)
 
     def _fail(self, error: KafkaError | None) -> NoReturn:
+        self._admin.poll(0)  # hands out what `_note` has not been told yet
         silent = error is None or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
         cause = self._last_error if silent and self._last_error is not None else error
         refused = cause is not None and cause.code() in _REFUSED

@@ -231,6 +231,7 @@ class LineIndex:
 
     def _scan(self, span: FileSpan, name: str) -> Lines:
         partition_ids, offsets, starts, lengths = array("i"), array("q"), array("q"), array("q")
+        ids: dict[tuple[str, int], int] = {}  # found again without making a TopicPartition for each line
         for start, line in lines_in(span):
             try:
                 message = parse(line)
@@ -239,7 +240,10 @@ class LineIndex:
             else:
                 if message.topic not in self.topics:
                     continue
-                partition_id = self._partition_id(TopicPartition(message.topic, message.partition))
+                name_and_number = message[:2]
+                if name_and_number not in ids:
+                    ids[name_and_number] = self._partition_id(TopicPartition(*name_and_number))
+                partition_id = ids[name_and_number]
                 offset = message.offset
             partition_ids.append(partition_id)
             offsets.append(offset)

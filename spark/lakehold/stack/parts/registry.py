@@ -44,6 +44,7 @@ class Registry(Part):
             environment={
                 "QUARKUS_HTTP_HOST": HOST,
                 "QUARKUS_HTTP_PORT": str(self.port),
+                "QUARKUS_HTTP_ACCESS_LOG_ENABLED": "false",
                 "APICURIO_STORAGE_KIND": "sql",
                 "APICURIO_STORAGE_SQL_KIND": "postgresql",
                 "APICURIO_DATASOURCE_URL": jdbc_url,

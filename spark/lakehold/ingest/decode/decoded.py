@@ -1,8 +1,8 @@
 """From the bytes of a topic's records to typed columns, in one pass of built-in functions.
 
-Each stage is one projection: parse every part with the schema it was written with; convert it to the columns of the table,
-which are the same for all versions of the schema; say what is wrong; put it together. Each parser call stands in one
-projection and is then referred to by name, so that it runs once per record. The last stage is a generator, because
+Each stage is one projection: parse every part with the schema it was written with; convert it to the columns of the
+table, which are the same for all versions of the schema; say what is wrong; put it together. Each parser call stands in
+one projection and is then referred to by name, so that it runs once per record. The last stage is a generator, because
 no filter of a later stage is pushed through one: below it Spark would run the parsers again to decide.
 """
 
@@ -23,13 +23,6 @@ from lakehold.ingest.decode.types import ColumnType
 
 DEFAULT_MAX_RECORD_BYTES = 64 * 1024 * 1024
 
-JVM_OPTIONS = " ".join(
-    f"-Dorg.apache.avro.limits.{what}.maxLength={limit}"
-    for what, limit in {"bytes": 1 << 26, "string": 1 << 26, "collectionItems": 1 << 22}.items()
-)
-"""Java options for the driver and the executors. Without them Avro believes a corrupt record that says it is 2 GiB long,
-asks for the memory, and takes the JVM down; with them such a record is an error row like any other."""
-
 
 class Shape(StrEnum):
     """What a topic's values are."""
@@ -44,14 +37,18 @@ class Decoded:
 
     `frame` has `topic, partition, offset, timestamp_ms, key_bytes, key struct<key_columns>, error, error_detail` and
 
-    - DEBEZIUM: `op, before struct<columns>, after struct<columns>, unavailable array<string>` (columns of `after` that hold
-      Debezium's placeholder for a value it does not have; they have the placeholder's value), `source struct<connector,
-      snapshot, name, db, schema, table, sequence, lsn, tx_id, file, pos, row, gtid, ts_ms>, transaction struct<id, total_order>`;
+    - DEBEZIUM: `op, before struct<columns>, after struct<columns>, unavailable array<string>` (columns of `after` that
+      hold Debezium's placeholder for a value it does not have, null if none), `source struct<connector, snapshot, name,
+      db, schema, table, sequence, lsn, tx_id, file, pos, row, gtid, ts_ms>, transaction struct<id, total_order>`;
     - FLAT: `value struct<columns>`.
 
-    A tombstone (null value) has null everywhere and no error. A record with an error has no value; it has its key if that
-    could be read. Errors: `oversized, empty-value, undecodable-key, undecodable-value, unknown-schema, unsupported-schema,
-    not-debezium, not-null-violated`. Structures without columns (no schema given, or none usable) are of type `void`.
+    A tombstone (null value) has null everywhere and no error. A record with an error has no value; it has its key if
+    that could be read. Errors: `oversized, empty-value, undecodable-key, undecodable-value, unknown-schema,
+    unsupported-schema, not-debezium, not-null-violated`. Structures without columns (no schema given, or none usable)
+    are of type `void`.
+
+    Reading `frame` needs the JVM options of `lakehold.session`: without them Avro believes a corrupt record that says
+    it is 2 GiB long, and takes the JVM down.
     """
 
     frame: DataFrame
@@ -68,7 +65,9 @@ class _Decoding:
     is_small: str
 
 
-def decode(raw: DataFrame, schemas: TopicSchemas, shape: Shape, *, max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES) -> Decoded:
+def decode(
+    raw: DataFrame, schemas: TopicSchemas, shape: Shape, *, max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
+) -> Decoded:
     """Decodes the raw records of one topic.
 
     Args:
@@ -87,7 +86,7 @@ def decode(raw: DataFrame, schemas: TopicSchemas, shape: Shape, *, max_record_by
     typed = parsed.selectExpr("*", *(e for d in both for s in d.structures for e in s.conversions()))
     judged = typed.selectExpr("*", *(f"{_problem(d, shape)} AS _{d.part.name}_problem" for d in both))
     rest = debezium.fields(value.part, value.structures[-1]) if shape is Shape.DEBEZIUM else {}
-    found = {n: e for n, e in rest.items()} | {s.name: s.value() for s in value.structures}
+    found = rest | {s.name: s.value() for s in value.structures}
     fields = {
         "key": f"CASE WHEN _key_problem IS NULL THEN {key.structures[0].value()} END",
         "error": "coalesce(_key_problem.code, _value_problem.code)",
@@ -124,6 +123,8 @@ def _parsing(of: _Decoding) -> Iterator[str]:
 
 def _problem(of: _Decoding, shape: Shape) -> str:
     """What is wrong with a part, as `struct<code, detail>`; null if nothing is."""
+    if not of.part.versions and not of.part.written_with:
+        return "CAST(NULL AS struct<code:string,detail:string>)"
     name, undecodable = of.part.name, f"undecodable-{of.part.name}"
     cases = [
         (f"{name} IS NULL", None, ""),
@@ -135,7 +136,9 @@ def _problem(of: _Decoding, shape: Shape) -> str:
         (_is_unknown(of), "unknown-schema", of.part.written_with),
         *_wrong_columns(of, shape, undecodable),
     ]
-    branches = (f"WHEN {condition} THEN {_finding(code, detail)}" for condition, code, detail in cases if condition != "false")
+    branches = (
+        f"WHEN {condition} THEN {_finding(code, detail)}" for condition, code, detail in cases if condition != "false"
+    )
     return f"CASE {' '.join(branches)} END"
 
 
@@ -151,14 +154,14 @@ def _corrupt(of: _Decoding, code: str) -> Iterator[tuple[str, str, str]]:
         condition = f"{parsed} IS NOT NULL AND {version.corrupt(parsed)}"
         if version.wrong is not None:
             detail = f"concat({literal(sentence)}, coalesce(concat(': ', nullif({version.wrong}, '')), ''), '.')"
-            if version.is_strict:
-                condition = f"{parsed} IS NOT NULL AND ({version.corrupt(parsed)} OR {version.wrong} <> '')"
+        if version.taken is not None:
+            condition = f"{parsed} IS NOT NULL AND ({version.corrupt(parsed)} OR {version.taken} <> '')"
         yield condition, code, detail
 
 
 def _is_unknown(of: _Decoding) -> str:
-    """No version took the record. A part without any way to read it is not asked for."""
-    if not of.part.versions and not of.part.written_with:
+    """No version took the record."""
+    if not of.part.written_with:
         return "false"
     return " AND ".join([f"{parsed_column(of.part, i)} IS NULL" for i in range(len(of.part.versions))] or ["true"])
 
@@ -171,4 +174,8 @@ def _wrong_columns(of: _Decoding, shape: Shape, undecodable: str) -> Iterator[tu
             yield condition, undecodable, literal(f'Column "{column}" holds a value that its type cannot hold.')
         # What Debezium knows of the old row may be its key alone, whatever the schema says.
         for condition, column in s.missing() if s.name != "before" else ():
-            yield condition, "not-null-violated", literal(f'Column "{column}" is null, which its schema does not allow.')
+            yield (
+                condition,
+                "not-null-violated",
+                literal(f'Column "{column}" is null, which its schema does not allow.'),
+            )

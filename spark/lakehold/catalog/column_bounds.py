@@ -1,0 +1,81 @@
+"""Between which values a column lies, from the statistics that Iceberg keeps of each data file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from pyiceberg.conversions import from_bytes
+from pyiceberg.manifest import DataFile
+from pyiceberg.types import (
+    DateType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    TimestampType,
+    TimestamptzType,
+    UUIDType,
+)
+from pyiceberg.utils.datetime import days_to_date, micros_to_timestamp, micros_to_timestamptz
+
+
+@dataclass(frozen=True)
+class ColumnBounds:
+    """`[lower, upper]` of the values that are not null, as Spark gives them in Python; both None when there is none."""
+
+    lower: Any = None
+    upper: Any = None
+
+    def excludes(self, lowest: Any, highest: Any) -> bool:
+        """Whether no value from `lowest` to `highest` (both inclusive) can be in the column."""
+        return self.lower is None or bool(highest < self.lower or lowest > self.upper)
+
+
+EMPTY = ColumnBounds()
+"""The bounds of no value at all."""
+
+
+def around_all(bounds: Iterable[ColumnBounds | None]) -> ColumnBounds | None:
+    """The narrowest bounds around all of `bounds`; unknown (None) when any is."""
+    lower = upper = None
+    for one in bounds:
+        if one is None:
+            return None
+        if one.lower is not None:
+            lower = one.lower if lower is None else min(lower, one.lower)
+            upper = one.upper if upper is None else max(upper, one.upper)
+    return ColumnBounds(lower, upper)
+
+
+def file_bounds(file: DataFile, field: NestedField) -> ColumnBounds | None:
+    """The bounds of `field` in `file`; None when the file has no statistics of it."""
+    lower = (file.lower_bounds or {}).get(field.field_id)
+    upper = (file.upper_bounds or {}).get(field.field_id)
+    if lower is not None and upper is not None and isinstance(field.field_type, PrimitiveType):
+        return ColumnBounds(_value(field.field_type, lower), _value(field.field_type, upper))
+    nulls = (file.null_value_counts or {}).get(field.field_id)
+    return EMPTY if nulls == file.record_count else None
+
+
+def _value(type_: PrimitiveType, data: bytes) -> Any:
+    value = from_bytes(_NARROW.get((type(type_), len(data)), type_), data)
+    as_python = _AS_PYTHON.get(type(type_))
+    return as_python(value) if as_python else value
+
+
+_NARROW: dict[tuple[type[PrimitiveType], int], PrimitiveType] = {
+    (LongType, 4): IntegerType(),  # written before the column was widened
+    (DoubleType, 4): FloatType(),
+}
+
+_AS_PYTHON: dict[type[PrimitiveType], Callable[[Any], Any]] = {
+    DateType: days_to_date,
+    TimestampType: micros_to_timestamp,
+    TimestamptzType: micros_to_timestamptz,
+    UUIDType: lambda value: str(value if isinstance(value, UUID) else UUID(bytes=value)),
+}

@@ -1,0 +1,173 @@
+"""What can be known of a table without Spark: its schema, the batches it has taken, and which values it can hold."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cachetools import LRUCache
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.manifest import ManifestContent, ManifestFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import NestedField
+
+from lakehold.catalog.column_bounds import ColumnBounds, around_all, file_bounds
+
+TIMESTAMP_PROPERTY = "lakehold.timestamp"
+"""In a snapshot's summary: the `mz_timestamp` of the batch that made it."""
+
+SOURCE_PROPERTY = "lakehold.source"
+"""In a snapshot's summary: the source of the batch that made it."""
+
+MANIFESTS_REMEMBERED = 20_000
+"""Manifests times columns whose bounds are kept: a manifest never changes."""
+
+
+@dataclass(frozen=True)
+class SnapshotState:
+    """One snapshot: `committed_at_ms` is the writer's clock (epoch milliseconds), `summary` all of its properties."""
+
+    snapshot_id: int
+    sequence_number: int
+    committed_at_ms: int
+    summary: Mapping[str, str]
+
+    def is_of(self, source: str) -> bool:
+        """Whether a batch of `source` made it."""
+        return self.summary.get(SOURCE_PROPERTY) == source and TIMESTAMP_PROPERTY in self.summary
+
+
+@dataclass(frozen=True)
+class TableState:
+    """A table as its current metadata says; `history` is main's ancestry as far as it remains, newest first."""
+
+    full_name: str
+    format_version: int
+    schema: Schema
+    properties: Mapping[str, str]
+    history: tuple[SnapshotState, ...]
+    table: Table = field(repr=False, compare=False)
+
+    @property
+    def current(self) -> SnapshotState | None:
+        """The current snapshot; None before the first."""
+        return self.history[0] if self.history else None
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The current snapshot's id."""
+        return self.current.snapshot_id if self.current else None
+
+    @property
+    def row_count(self) -> int | None:
+        """Rows in the table by its summary, at most: equality deletes may hide some; None when it does not say."""
+        if self.current is None:
+            return 0
+        summary = self.current.summary
+        if "total-records" not in summary:
+            return None
+        return int(summary["total-records"]) - int(summary.get("total-position-deletes", 0))
+
+    def snapshot_at(self, source: str, mz_timestamp: int) -> SnapshotState | None:
+        """The snapshot that the batch of `source` at `mz_timestamp` made here: with one, it need not run again."""
+        return next((s for s in self._of(source) if s.summary[TIMESTAMP_PROPERTY] == str(mz_timestamp)), None)
+
+    def last_of(self, source: str) -> SnapshotState | None:
+        """The newest snapshot that a batch of `source` made."""
+        return next(iter(self._of(source)), None)
+
+    def _of(self, source: str) -> Iterable[SnapshotState]:
+        return (s for s in self.history if s.is_of(source))
+
+
+class DataTables:
+    """The tables in the catalog, data tables of any format version among them.
+
+    Args:
+        catalog: The lake's catalog.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._remembered: LRUCache[tuple[str, int], ColumnBounds | None] = LRUCache(MANIFESTS_REMEMBERED)
+        self._remembering = threading.Lock()
+
+    def table_state(self, full_name: str) -> TableState | None:
+        """The table `full_name` now; None when there is none."""
+        try:
+            table = self._catalog.load_table(full_name)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+        return TableState(
+            full_name=full_name,
+            format_version=table.metadata.format_version,
+            schema=table.schema(),
+            properties=table.properties,
+            history=_ancestry(table),
+            table=table,
+        )
+
+    def column_bounds(self, state: TableState, columns: Iterable[str]) -> dict[str, ColumnBounds | None]:
+        """Between which values each of `columns` lies in all live data files of `state`; None when unknown.
+
+        The bounds hold all rows and may be wider: rows that deletes hide count, long texts are cut.
+        """
+        wanted = {column: state.schema.find_field(column) for column in columns}
+        snapshot = state.table.current_snapshot()
+        manifests = snapshot.manifests(state.table.io) if snapshot else []
+        with self._remembering:
+            of_manifests = [
+                self._manifest_bounds(state.table, manifest, wanted.values())
+                for manifest in manifests
+                if manifest.content == ManifestContent.DATA
+            ]
+        return {
+            column: around_all(bounds[field.field_id] for bounds in of_manifests) for column, field in wanted.items()
+        }
+
+    def drop_table(self, full_name: str, *, purge: bool = True) -> bool:
+        """Drop the table and, with `purge`, its files; False when there is none."""
+        try:
+            if purge:
+                self._catalog.purge_table(full_name)
+            else:
+                self._catalog.drop_table(full_name)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return False
+        return True
+
+    def _manifest_bounds(
+        self, table: Table, manifest: ManifestFile, fields: Collection[NestedField]
+    ) -> dict[int, ColumnBounds | None]:
+        path = manifest.manifest_path
+        missing = [field for field in fields if (path, field.field_id) not in self._remembered]
+        if missing:
+            files = [entry.data_file for entry in manifest.fetch_manifest_entry(table.io)]
+            for field in missing:
+                self._remembered[path, field.field_id] = around_all(file_bounds(file, field) for file in files)
+        return {field.field_id: self._remembered[path, field.field_id] for field in fields}
+
+
+def _ancestry(table: Table) -> tuple[SnapshotState, ...]:
+    snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    ancestors: list[SnapshotState] = []
+    snapshot = table.current_snapshot()
+    while snapshot:
+        ancestors.append(
+            SnapshotState(
+                snapshot_id=snapshot.snapshot_id,
+                sequence_number=snapshot.sequence_number or 0,
+                committed_at_ms=snapshot.timestamp_ms,
+                summary=_summary(snapshot.summary),
+            )
+        )
+        snapshot = snapshots.get(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id is not None else None
+    return tuple(ancestors)
+
+
+def _summary(summary: Any) -> dict[str, str]:
+    return {"operation": summary.operation.value, **summary.additional_properties} if summary else {}

@@ -1,0 +1,146 @@
+"""A real shop: PostgreSQL changes while Debezium, Kafka and lakehold bring every change into the lake's tables."""
+
+from __future__ import annotations
+
+import signal
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event
+from types import FrameType
+
+from lakehold import stack
+from lakehold.demo.database import ShopDatabase, open_shop, run
+from lakehold.demo.rows import SHOP_TABLES
+from lakehold.demo.screen import Screen
+from lakehold.demo.steps import compare, define, finish, look, rows_of
+from lakehold.demo.workload import Transaction, Workload
+from lakehold.lake import Lake, connect
+from lakehold.stack import StackAddresses
+from lakehold.times import now_ms
+
+_CUSTOMERS = 80
+_TRANSACTIONS_PER_S = 10
+_IDLE_S = 0.5
+_ARRIVES_WITHIN_S = 60.0
+
+_NEWEST_CHANGE = "SELECT unix_millis(max(changed_at)) FROM shop.orders"
+
+
+def run_live(screen: Screen, place: Path, seconds: int) -> None:
+    """Open a shop for some seconds or until Ctrl-C, follow it, and compare in the end.
+
+    A stack that ran before is left running; one that was started for the demo is stopped, whatever happens.
+
+    Raises:
+        LakeholdError: A part of the stack or a table stopped, or a table is not as PostgreSQL has it.
+    """
+    # Whoever ends the demo, by Ctrl-C or as a service, wants the servers stopped that it started.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    name = f"shop_{uuid.uuid4().hex[:8]}"
+    workload = Workload(
+        seed=int(time.time()), clock=lambda: datetime.now(UTC), alter_after=seconds * _TRANSACTIONS_PER_S // 2
+    )
+    with _running_stack(screen) as addresses, open_shop(addresses, name, name, workload.opening(_CUSTOMERS)) as shop:
+        screen.line(f"PostgreSQL has a shop: {addresses.postgres(name)}")
+        shop.capture("avro")
+        with connect(str(place / name)) as lake:
+            kafka, registry = addresses.kafka, addresses.registry
+            define(screen, lake, place / f"{name}.sql", "shop.live.sql", kafka=kafka, registry=registry, prefix=name)
+            with screen.waiting("starting Spark"):
+                _ = lake.spark
+            with _stopped_by_signals() as stop:
+                _follow(screen, lake, shop, workload.transactions(), seconds, stop)
+            _drain(screen, lake, shop)
+            look(screen, lake)
+            compare(screen, lake, {table: shop.rows(table) for table in SHOP_TABLES})
+            finish(screen, lake)
+
+
+@contextmanager
+def _running_stack(screen: Screen) -> Iterator[StackAddresses]:
+    directory = stack.default_directory()
+    was_running = any(part.state == "running" for part in stack.status(directory))
+    screen.heading("lakehold stack up")
+    try:
+        yield stack.up(directory, on_event=screen.stack_event)
+    finally:
+        if not was_running:
+            screen.heading("lakehold stack down")
+            stack.down(directory, on_event=screen.stack_event)
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[Event]:
+    """An event that Ctrl-C or SIGTERM sets. Spark has put its own handler there when its session started."""
+    stop = Event()
+
+    def stopping(_signal: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, stopping) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _follow(  # noqa: PLR0913 - who changes what, who follows, and for how long
+    screen: Screen, lake: Lake, shop: ShopDatabase, transactions: Iterator[Transaction], seconds: int, stop: Event
+) -> None:
+    """Ingest what arrives while the shop is open."""
+    screen.heading(f"lakehold ingest shop --follow, while PostgreSQL changes for {seconds} s (Ctrl-C ends it earlier)")
+    closed = Event()
+    deadline_s = time.monotonic() + seconds
+    with ThreadPoolExecutor(max_workers=1) as threads:
+        load = threads.submit(_trade, shop, transactions, closed)
+        try:
+            while time.monotonic() < deadline_s and not stop.is_set() and not load.done():
+                if not _ingest(screen, lake):
+                    stop.wait(_IDLE_S)
+        finally:
+            closed.set()
+        screen.line(f"PostgreSQL ran {load.result()} transactions")
+
+
+def _trade(shop: ShopDatabase, transactions: Iterator[Transaction], closed: Event) -> int:
+    """Change the database at a modest rate until the shop is closed; returns the number of transactions."""
+    count = 0
+    with shop.connect() as connection:
+        while not closed.wait(1 / _TRANSACTIONS_PER_S):
+            run(connection, next(transactions))
+            count += 1
+    return count
+
+
+def _ingest(screen: Screen, lake: Lake) -> bool:
+    """One ingest; says what it changed and how far behind the shop the lake is.
+
+    Returns:
+        Whether anything had arrived.
+    """
+    arrived = False
+    for report in lake.batches_of("shop"):
+        screen.batch(report)
+        for error in report.stopped.values():
+            raise error
+        arrived = arrived or report.records > 0
+    if arrived:
+        newest_ms = lake.sql(_NEWEST_CHANGE).rows[0][0]
+        screen.line(f"the lake is {(now_ms() - newest_ms) / 1000:.1f} s behind the shop", style="dim")
+    return arrived
+
+
+def _drain(screen: Screen, lake: Lake, shop: ShopDatabase) -> None:
+    """Ingest until everything has arrived, or long enough that it does not."""
+    screen.heading("the shop is closed; the rest arrives")
+    deadline_s = time.monotonic() + _ARRIVES_WITHIN_S
+    while time.monotonic() < deadline_s:
+        _ingest(screen, lake)
+        if all(rows_of(lake, table) == shop.rows(table) for table in SHOP_TABLES):
+            return

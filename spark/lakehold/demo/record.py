@@ -1,0 +1,186 @@
+"""Makes the recording that comes with lakehold, from a real PostgreSQL, Debezium and Kafka.
+
+    python -m lakehold.demo.record --output spark/lakehold/demo/recording
+
+It starts a stack of its own in a temporary directory and on free ports, opens the shop, captures it as JSON with
+schemas, runs the workload, waits until everything has arrived, and writes the topics and the rows that PostgreSQL has
+then. Ids, prices and times of the shop are the same for the same seed; log positions, transaction numbers and
+Debezium's own times are not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import logging
+import socket
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import fields
+from itertools import islice
+from pathlib import Path
+from typing import cast
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
+
+from lakehold import stack
+from lakehold.demo import recording
+from lakehold.demo.database import ShopDatabase, open_shop, run
+from lakehold.demo.rows import SHOP_TABLES
+from lakehold.demo.workload import Workload
+from lakehold.errors import UpstreamUnavailable
+from lakehold.stack import StackAddresses, StackPorts
+
+log = logging.getLogger(__name__)
+
+_ARRIVES_WITHIN_S = 120.0
+_POLL_S = 1.0
+
+
+def record(output: Path, *, seed: int, customers: int, transactions: int) -> int:
+    """Make a recording in `output`; returns its number of messages."""
+    workload = Workload(seed, alter_after=transactions // 2)
+    opening = workload.opening(customers)
+    with _own_stack() as addresses, open_shop(addresses, "shop", "shop", opening) as shop:
+        shop.capture("json")
+        with closing(_Arrivals(shop)) as arrivals, shop.connect() as connection:
+            arrivals.read_until_snapshot_has(len(opening.statements))
+            numbers = [run(connection, each) for each in islice(workload.transactions(), transactions)]
+            arrivals.read_until_transaction(numbers[-1])
+            rows = {table: shop.rows(table) for table in SHOP_TABLES}
+        recording.write(output, arrivals.lines, rows)
+    return sum(len(lines) for lines in arrivals.lines.values())
+
+
+class _Arrivals:
+    """What has arrived in a shop's topics, as lines of a FILES source.
+
+    Attributes:
+        lines: By topic, in order.
+    """
+
+    def __init__(self, shop: ShopDatabase) -> None:
+        self.lines: dict[str, list[str]] = {topic: [] for topic in shop.topics}
+        self._transactions = shop.topics[-1]
+        self._snapshot_rows = 0
+        self._events: Counter[str] = Counter()
+        self._announced: Counter[str] = Counter()
+        self._ended: set[int] = set()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": shop.addresses.kafka,
+                "group.id": shop.name,
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "log_level": 0,
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in shop.topics])
+
+    def read_until_snapshot_has(self, rows: int) -> None:
+        """Read on until that many rows of the first snapshot are there."""
+        self._read_until(lambda: self._snapshot_rows >= rows)
+
+    def read_until_transaction(self, number: int) -> None:
+        """Read on until a transaction has ended, with every change that it and those before announced."""
+        self._read_until(lambda: number in self._ended and self._events == self._announced)
+
+    def close(self) -> None:
+        """Let go of the topics."""
+        self._consumer.close()
+
+    def _read_until(self, is_reached: Callable[[], bool]) -> None:
+        deadline_s = time.monotonic() + _ARRIVES_WITHIN_S
+        while not is_reached():
+            message = self._consumer.poll(_POLL_S)
+            if message is not None and message.error() is None:
+                self._take(message)
+            elif time.monotonic() > deadline_s:
+                raise UpstreamUnavailable(
+                    f"the changes did not arrive within {_ARRIVES_WITHIN_S:.0f} s",
+                    detail=f"Announced were {dict(self._announced)}, arrived are {dict(self._events)}.",
+                )
+
+    def _take(self, message: Message) -> None:
+        topic, value = str(message.topic()), message.value()
+        self.lines[topic].append(_line(message))
+        payload = json.loads(value)["payload"] if value is not None else None
+        if payload is None:
+            return
+        if topic == self._transactions:
+            if payload["status"] == "END":
+                self._ended.add(int(payload["id"].split(":")[0]))
+                self._announced.update(
+                    {each["data_collection"]: each["event_count"] for each in payload["data_collections"] or ()}
+                )
+        elif payload["op"] == "r":
+            self._snapshot_rows += 1
+        else:
+            self._events[f"{payload['source']['schema']}.{payload['source']['table']}"] += 1
+
+
+def _line(message: Message) -> str:
+    _, timestamp_ms = message.timestamp()
+    return json.dumps(
+        {
+            "topic": message.topic(),
+            "partition": message.partition(),
+            "offset": message.offset(),
+            "timestamp": timestamp_ms,
+            "key": _base64(message.key()),
+            "value": _base64(message.value()),
+            "headers": [[name, _base64(value)] for name, value in _headers(message)],
+        }
+    )
+
+
+def _headers(message: Message) -> list[tuple[str, bytes | None]]:
+    # A mapping is what the client's annotation allows as well, for messages that are to be sent.
+    return cast("list[tuple[str, bytes | None]]", message.headers() or [])
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
+
+
+@contextmanager
+def _own_stack() -> Iterator[StackAddresses]:
+    with tempfile.TemporaryDirectory(prefix="lakehold-record-") as name:
+        directory = Path(name)
+        # PostgreSQL runs as a user of its own when this one is root.
+        directory.chmod(0o755)
+        try:
+            yield stack.up(directory, _free_ports(), lambda event: log.info("%s: %s", event.part, event.state))
+        finally:
+            stack.down(directory, delete_data=True)
+
+
+def _free_ports() -> StackPorts:
+    with ExitStack() as sockets:
+        probes = [sockets.enter_context(socket.socket()) for _ in fields(StackPorts)]
+        for probe in probes:
+            probe.bind((stack.HOST, 0))
+        return StackPorts(*(probe.getsockname()[1] for probe in probes))
+
+
+def main() -> None:
+    """Read the arguments and record."""
+    parser = argparse.ArgumentParser(prog="python -m lakehold.demo.record", description="Record the demo's change log.")
+    parser.add_argument("--output", type=Path, required=True, help="directory that takes the recording")
+    parser.add_argument("--seed", type=int, default=3)
+    parser.add_argument("--customers", type=int, default=80, help="before the first change, and as many orders")
+    parser.add_argument("--transactions", type=int, default=600, help="after it")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    messages = record(
+        arguments.output, seed=arguments.seed, customers=arguments.customers, transactions=arguments.transactions
+    )
+    log.info("recorded %d messages in %s", messages, arguments.output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""The recorded shop arrives in a new lake, batch by batch. No server takes part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lakehold.demo.recording import expected_rows, unpack
+from lakehold.demo.rows import SHOP_TABLES
+from lakehold.demo.screen import Screen
+from lakehold.demo.steps import compare, define, finish, look
+from lakehold.lake import connect
+
+_BATCH_RECORDS = 250
+"""Small, so that there are some batches to see."""
+
+
+def run_recorded(screen: Screen, place: Path) -> None:
+    """Unpack the recording into `place` and bring a lake there to its end.
+
+    Raises:
+        LakeholdError: A table stopped, or is not as PostgreSQL had it.
+    """
+    messages = unpack(place / "recording")
+    screen.line(f"{messages} messages that Debezium wrote about a shop's database are in {place / 'recording'}")
+    with connect(str(place / "lake"), max_batch_records=_BATCH_RECORDS) as lake:
+        define(screen, lake, place / "shop.sql", "shop.recorded.sql", recording=str(place / "recording"))
+        with screen.waiting("starting Spark"):
+            _ = lake.spark
+        screen.heading("lakehold ingest shop")
+        for report in lake.ingest("shop", on_batch=screen.batch):
+            for error in report.stopped.values():
+                raise error
+        look(screen, lake)
+        compare(screen, lake, {table: expected_rows(table) for table in SHOP_TABLES})
+        finish(screen, lake)

@@ -1,0 +1,82 @@
+"""What the demo shows and how: coloured on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from lakehold.ingest.batch import BatchReport
+from lakehold.sql.result import Result
+from lakehold.stack import PartEvent
+
+_PLAIN_WIDTH = 200
+"""Columns where there is no terminal: wide enough that no row is folded."""
+
+
+class Screen:
+    """Writes to one stream.
+
+    Args:
+        stdout: Where everything goes.
+    """
+
+    def __init__(self, stdout: TextIO) -> None:
+        self._console = Console(file=stdout, highlight=False, width=None if stdout.isatty() else _PLAIN_WIDTH)
+
+    def heading(self, text: str) -> None:
+        """Begin a part."""
+        self._console.print()
+        self._console.print(Text(text, style="bold"))
+
+    def line(self, text: str, style: str = "") -> None:
+        """One line of text, never folded."""
+        self._console.print(Text(text, style=style), soft_wrap=True)
+
+    def sql(self, text: str) -> None:
+        """Statements."""
+        if self._console.is_terminal:
+            self._console.print(
+                Syntax(text.strip(), "sql", theme="ansi_dark", background_color="default", word_wrap=True)
+            )
+        else:
+            self.line(text.strip())
+
+    def table(self, result: Result) -> None:
+        """Rows under their column names."""
+        table = Table(box=None, pad_edge=False, header_style="underline")
+        for position, column in enumerate(result.columns):
+            numeric = all(isinstance(row[position], int) for row in result.rows)
+            table.add_column(Text(column), overflow="fold", justify="right" if numeric else "left")
+        for row in result.rows:
+            table.add_row(*("null" if value is None else Text(str(value)) for value in row))
+        self._console.print(table)
+
+    def batch(self, report: BatchReport) -> None:
+        """A line for each table that a batch changed, and for each that could not go on."""
+        for table in report.tables:
+            self.line(
+                f"batch {report.timestamp_ms}  {table.table:<17}"
+                f" {table.inserted:>5} inserted {table.updated:>5} updated {table.deleted:>5} deleted"
+            )
+        for name, error in report.stopped.items():
+            self.line(f"batch {report.timestamp_ms}  {name:<17} stopped: {error.message}", style="red")
+
+    def stack_event(self, event: PartEvent) -> None:
+        """Something that happened to a part of the stack."""
+        self.line(f"{event.part:<9} {event.state:<15} {event.detail}".rstrip(), style="dim")
+
+    @contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """Say what takes a while: with a spinner on a terminal."""
+        if not self._console.is_terminal:
+            self.line(what)
+            yield
+            return
+        with self._console.status(what):
+            yield

@@ -1,0 +1,87 @@
+"""The steps that the recorded and the live demo have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from lakehold.demo.rows import SHOP_TABLES, Row, ShopTable, differences
+from lakehold.demo.screen import Screen
+from lakehold.errors import LakeholdError
+from lakehold.lake import Lake
+from lakehold.status import status_of
+
+_SHOWN_DIFFERENCES = 10
+
+_LOOK = """SELECT o.id, c.name AS customer, o.status, o.total, count(i.line) AS items, o.deliver_on, o.placed_at
+FROM shop.orders o JOIN shop.customers c ON c.id = o.customer_id LEFT JOIN shop.order_items i ON i.order_id = o.id
+GROUP BY ALL ORDER BY o.id DESC LIMIT 5"""
+
+_WRONG_TOTALS = """SELECT count(*) FROM shop.orders o
+LEFT JOIN (SELECT order_id, sum(quantity * price) AS total FROM shop.order_items GROUP BY order_id) i
+ON i.order_id = o.id
+WHERE o.total <> coalesce(i.total, 0)"""
+
+_ANALYSIS = "SELECT status, count(*) AS orders, sum(total) AS total FROM shop.orders GROUP BY status"
+
+
+def define(screen: Screen, lake: Lake, file: Path, template: str, **values: str) -> None:
+    """Write the statements that define the shop's source and tables to `file`, show them and run them.
+
+    Args:
+        screen: Shows them.
+        lake: Where they run.
+        file: The script, for `lakehold sql -f`.
+        template: The script in this package, with `$name` for each of `values`.
+        **values: What the script says about this machine.
+    """
+    script = Template(files("lakehold.demo").joinpath(template).read_text()).substitute(values)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(script)
+    screen.heading(f"lakehold sql -f {file}")
+    screen.sql(script)
+    lake.sql(script)
+
+
+def rows_of(lake: Lake, table: ShopTable) -> list[Row]:
+    """All rows of a table as the lake has them now."""
+    return lake.sql(table.in_lake()).rows
+
+
+def look(screen: Screen, lake: Lake) -> None:
+    """Look at the tables as an analyst would."""
+    screen.heading("lakehold sql")
+    screen.sql(_LOOK)
+    screen.table(lake.sql(_LOOK))
+    screen.line(f"orders whose total is not the sum of their items: {lake.sql(_WRONG_TOTALS).rows[0][0]}")
+
+
+def compare(screen: Screen, lake: Lake, expected: Mapping[ShopTable, list[Row]]) -> None:
+    """Compare every table row by row with what PostgreSQL has.
+
+    Raises:
+        LakeholdError: They differ; names the first rows that do.
+    """
+    different = [line for table in SHOP_TABLES for line in differences(table, expected[table], rows_of(lake, table))]
+    if different:
+        more = len(different) - _SHOWN_DIFFERENCES
+        raise LakeholdError(
+            "the lake is not equal to PostgreSQL",
+            code="demo-differs",
+            detail="\n".join([*different[:_SHOWN_DIFFERENCES], *([f"... and {more} more"] if more > 0 else [])]),
+        )
+    counts = ", ".join(f"{table.name} {len(expected[table])} rows" for table in SHOP_TABLES)
+    screen.heading(f"equal to PostgreSQL: {counts}")
+
+
+def finish(screen: Screen, lake: Lake) -> None:
+    """Show the status, and what can be done with the lake."""
+    warehouse = lake.settings.warehouse_path
+    screen.heading("lakehold status")
+    screen.table(status_of(lake))
+    screen.heading("go on with")
+    screen.line(f'lakehold sql --warehouse {warehouse} "{_ANALYSIS}"')
+    screen.line(f"lakehold ingest shop --warehouse {warehouse}")
+    screen.line(f"lakehold status --warehouse {warehouse}")

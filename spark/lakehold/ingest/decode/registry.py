@@ -1,0 +1,114 @@
+"""The schema registry: schema texts by id, and the ids of a topic's subjects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TypeVar
+
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
+
+from lakehold.errors import DefinitionError, UpstreamError, UpstreamUnavailable
+from lakehold.ingest.decode.schemas import AvroIds, TopicSchemas
+
+_T = TypeVar("_T")
+
+_NOT_FOUND = 404
+_DENIED = (401, 403)
+
+
+class Registry:
+    """One registry with Confluent's API. Schemas are kept once read: an id never changes its schema.
+
+    Args:
+        url: Its address, several with commas between.
+        options: Further options of `confluent_kafka.schema_registry.SchemaRegistryClient`, such as
+            `basic.auth.user.info`, `bearer.auth.token` and `ssl.ca.location`.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, str | int | float] | None = None) -> None:
+        self.url = url
+        self._client = SchemaRegistryClient({"timeout": 10, "max.retries": 2, **(options or {}), "url": url})
+        self._texts: dict[int, str] = {}
+
+    def schema_text(self, schema_id: int) -> str | None:
+        """The Avro schema with this global id; None if the registry has none or it is of another kind.
+
+        Raises:
+            UpstreamUnavailable: The registry does not answer.
+            UpstreamError: It refuses the credentials, or does not answer as a registry does.
+        """
+        if schema_id not in self._texts:
+            schema: Schema | None = self._asked(partial(self._client.get_schema, schema_id))
+            if (
+                schema is None
+                or schema.schema_str is None
+                or (schema.schema_type or "AVRO") != "AVRO"
+                or schema.references
+            ):
+                return None
+            self._texts[schema_id] = schema.schema_str
+        return self._texts[schema_id]
+
+    def subject_ids(self, subject: str) -> frozenset[int]:
+        """The ids of all versions of a subject; empty if there is no such subject."""
+        versions = self._asked(partial(self._client.get_versions, subject)) or []
+        registered = (self._asked(partial(self._client.get_version, subject, v)) for v in versions)
+        return frozenset(r.schema_id for r in registered if r is not None and r.schema_id is not None)
+
+    def schemas(self, ids: Iterable[int]) -> AvroIds:
+        """The schemas with these ids, without those that the registry lacks."""
+        texts = {i: self.schema_text(i) for i in sorted(ids)}
+        return AvroIds({i: text for i, text in texts.items() if text is not None})
+
+    def topic_schemas(self, topic: str) -> TopicSchemas:
+        """All schemas that a topic's subjects know: what its records were most likely written with."""
+        return TopicSchemas(*(self.schemas(self.subject_ids(f"{topic}-{part}")) for part in ("key", "value")))
+
+    def _asked(self, ask: Callable[[], _T]) -> _T | None:
+        """The answer; None if what was asked for does not exist."""
+        try:
+            return ask()
+        except SchemaRegistryError as e:
+            if e.http_status_code == _NOT_FOUND:
+                return None
+            if e.http_status_code in _DENIED:
+                raise UpstreamError(
+                    f"the schema registry at {self.url} refuses access",
+                    code="registry-denied",
+                    detail=f"It answered {e.http_status_code}: {e.error_message}.",
+                    hint="Check the user and password, or the token, of its connection.",
+                ) from e
+            raise self._unavailable(f"It answered {e.http_status_code}: {e.error_message}.") from e
+        except Exception as e:
+            # The client passes on whatever its transport and its parser raise, and names none of it.
+            raise self._unavailable(f"{type(e).__name__}: {e}.") from e
+
+    def _unavailable(self, detail: str) -> UpstreamUnavailable:
+        return UpstreamUnavailable(
+            f"the schema registry at {self.url} does not answer",
+            code="registry-unavailable",
+            detail=detail,
+            hint="Check that it runs and that its connection has the right URL, then run the same again.",
+        )
+
+
+def registry_of(options: Mapping[str, str], *, timeout_s: float) -> Registry:
+    """The registry of a connection's options, secrets looked up: `URL`, `USERNAME`, `PASSWORD`, `TOKEN`, `SSL …`."""
+    given = {name.lower().replace("_", "."): value for name, value in options.items()}
+    url = given.pop("url", None)
+    if not url:
+        raise DefinitionError(
+            "a schema registry connection needs a URL", code="option-missing", hint="Add URL 'http://host:port'."
+        )
+    user, password, token = given.pop("username", None), given.pop("password", None), given.pop("token", None)
+    if user is not None:
+        given["basic.auth.user.info"] = f"{user}:{password or ''}"
+    if token is not None:
+        given["bearer.auth.token"] = token
+    try:
+        return Registry(url, {**given, "timeout": timeout_s})
+    except ValueError as error:
+        raise DefinitionError(
+            "the options of a schema registry connection cannot be used", code="option-unknown", detail=f"{error}."
+        ) from error

@@ -1,0 +1,72 @@
+"""Which schemas the records of a batch were written with: read from their first bytes, before anything is decoded."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from lakehold.definitions import FormatType
+from lakehold.ingest.decode.sql_text import literal
+
+HEAD = r'^\s*\{\s*"schema"\s*:\s*\{.*?\}\s*,\s*"payload"\s*:'
+"""What Connect's JSON converter writes before a payload, for Java and Python alike; `.` stands for line ends too."""
+
+_HEADER_BYTES = 5
+_HEAD = re.compile(HEAD, re.DOTALL)
+
+
+@dataclass(frozen=True)
+class SchemaIds:
+    """Schema ids (Avro) or heads (JSON) of the records' keys and values; records that have none are left out."""
+
+    keys: frozenset[int] | frozenset[str]
+    values: frozenset[int] | frozenset[str]
+
+
+def schema_ids(raw: DataFrame, written: FormatType) -> SchemaIds:
+    """The schemas of raw records (see `decode.decode`), by one aggregation."""
+    found = raw.select(*(_distinct(raw, part, written).alias(part) for part in ("key", "value"))).first()
+    keys, values = (found.key, found.value) if found is not None else ([], [])
+    if written is FormatType.AVRO:
+        return SchemaIds(_avro_ids(keys), _avro_ids(values))
+    return SchemaIds(frozenset(keys), frozenset(values))
+
+
+def _distinct(raw: DataFrame, part: str, written: FormatType) -> Column:
+    if written is FormatType.AVRO:
+        begin = F.substring(raw[part], 1, _HEADER_BYTES)
+    else:
+        begin = F.expr(f"nullif(regexp_extract(CAST({part} AS STRING), {literal('(?s)' + HEAD)}, 0), '')")
+    return F.collect_set(begin)
+
+
+def schema_ids_of(raw: pa.Table, written: FormatType) -> SchemaIds:
+    """The same of records that are here already, without Spark."""
+    keys, values = (raw.column(part).combine_chunks() for part in ("key", "value"))
+    if written is FormatType.AVRO:
+        return SchemaIds(_avro_ids(_begins(keys)), _avro_ids(_begins(values)))
+    return SchemaIds(_heads(keys), _heads(values))
+
+
+def _begins(part: pa.Array) -> list[bytes]:
+    begins: list[bytes] = pc.unique(pc.binary_slice(part.drop_null(), 0, _HEADER_BYTES)).to_pylist()
+    return begins
+
+
+def _avro_ids(begins: list[bytes]) -> frozenset[int]:
+    whole = (b for b in begins if len(b) == _HEADER_BYTES and b[0] == 0)
+    return frozenset(int.from_bytes(b[1:], "big") for b in whole)
+
+
+def _heads(part: pa.Array) -> frozenset[str]:
+    heads: set[str] = set()
+    for text in part.drop_null().to_pylist():
+        body = text.decode("utf-8", "replace")
+        if not any(body.startswith(h) for h in heads) and (match := _HEAD.match(body)):
+            heads.add(match.group(0))
+    return frozenset(heads)

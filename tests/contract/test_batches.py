@@ -1,0 +1,282 @@
+"""The batch protocol, the same in memory and in a lake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lakehold.catalog import readers as decide
+from lakehold.catalog.batch_rows import PyIcebergBatches
+from lakehold.catalog.batches import Batch, BatchStore, TableChange
+from lakehold.catalog.memory import MemoryBatches
+from lakehold.catalog.opening import open_catalog
+from lakehold.catalog.readers import Intent, Lease, ReaderError, Readers, TableProgress, last_timestamp
+from lakehold.errors import DefinitionError, LeaseLost, SourceBusy
+from lakehold.ingest.offsets import TopicPartition
+from lakehold.settings import load_settings
+
+P0 = TopicPartition("shop.public.orders", 0)
+START_MS = 1_000_000
+
+
+class Clock:
+    """Epoch milliseconds that a test moves by hand."""
+
+    def __init__(self) -> None:
+        self.now_ms = START_MS
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=["memory", "lake"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[BatchStore]:
+    if request.param == "memory":
+        yield MemoryBatches(clock)
+        return
+    catalog = open_catalog(load_settings(warehouse=str(tmp_path)))
+    yield PyIcebergBatches(catalog, clock)
+    catalog.close()
+
+
+def intent(mz_timestamp: int, end: int, reader: str = "main") -> Intent:
+    return Intent("shop", reader, mz_timestamp, {P0: end}, {"shop.orders": None})
+
+
+def row(of: Intent, start: int = 0) -> Batch:
+    return Batch(of.source, of.reader, of.mz_timestamp, {P0: start}, of.end, {"shop.orders": TableChange(inserted=1)})
+
+
+def reading(store: BatchStore, *tables: str, owner: str = "a") -> None:
+    """`owner` has the source `shop`, whose main reader stands at offset 0 and feeds `tables`."""
+
+    def with_tables(readers: Readers) -> Readers:
+        progress = {table: TableProgress() for table in tables}
+        return {"main": replace(readers["main"], tables=progress, position={P0: 0})}
+
+    store.acquire("shop", owner, START_MS + 15_000)
+    store.change_readers("shop", owner, with_tables)
+
+
+def test_a_source_read_for_the_first_time_gets_a_main_reader(store: BatchStore) -> None:
+    readers = store.acquire("shop", "a", START_MS + 15_000)
+    assert list(readers) == ["main"]
+    assert store.reader("shop", "main").lease == Lease("a", START_MS, START_MS + 15_000)
+    assert store.reader("shop", "main").upper_ms is None
+
+
+def test_a_live_lease_keeps_others_out_and_says_whose_it_is(store: BatchStore, clock: Clock) -> None:
+    store.acquire("shop", "host-1/4711", START_MS + 15_000)
+    clock.now_ms += 14_999
+    with pytest.raises(SourceBusy) as busy:
+        store.acquire("shop", "b", clock.now_ms + 15_000)
+    assert "host-1/4711" in busy.value.detail
+    assert "1970-01-01 00:16:40.000" in busy.value.detail
+    assert "00:16:55.000" in busy.value.detail
+    store.acquire("stock", "b", clock.now_ms + 15_000)
+
+
+def test_the_owner_prolongs_its_lease(store: BatchStore, clock: Clock) -> None:
+    store.acquire("shop", "a", START_MS + 15_000)
+    clock.now_ms += 5_000
+    store.acquire("shop", "a", START_MS + 20_000)
+    store.renew("shop", "a", START_MS + 25_000)
+    assert store.reader("shop", "main").lease == Lease("a", START_MS, START_MS + 25_000)
+
+
+def test_a_lease_that_ran_out_can_still_be_renewed_until_another_takes_over(store: BatchStore, clock: Clock) -> None:
+    store.acquire("shop", "a", START_MS + 15_000)
+    clock.now_ms += 60_000
+    store.renew("shop", "a", clock.now_ms + 15_000)
+    with pytest.raises(SourceBusy):
+        store.acquire("shop", "b", clock.now_ms + 15_000)
+
+
+def test_a_released_source_is_free_at_once(store: BatchStore) -> None:
+    store.acquire("shop", "a", START_MS + 15_000)
+    store.release("shop", "a")
+    assert store.acquire("shop", "b", START_MS + 15_000)["main"].lease == Lease("b", START_MS, START_MS + 15_000)
+
+
+def test_a_writer_taken_for_dead_can_do_nothing_any_more(store: BatchStore, clock: Clock) -> None:
+    reading(store, "shop.orders", owner="zombie")
+    begun = intent(START_MS + 1, 10)
+    store.begin(begun, "zombie")
+    clock.now_ms += 15_000
+    successor = store.acquire("shop", "b", clock.now_ms + 15_000)
+    assert successor["main"].intent == begun
+
+    with pytest.raises(LeaseLost, match="shop"):
+        store.renew("shop", "zombie", clock.now_ms + 15_000)
+    with pytest.raises(LeaseLost):
+        store.commit(begun, "zombie", {"shop.orders": TableProgress()}, row(begun))
+    with pytest.raises(LeaseLost):
+        store.change_readers("shop", "zombie", lambda readers: decide.dropped(readers, "shop.orders"))
+    store.release("shop", "zombie")
+
+    store.commit(begun, "b", {"shop.orders": TableProgress()}, row(begun))
+    with pytest.raises(LeaseLost):
+        store.begin(intent(clock.now_ms, 20), "zombie")
+    assert store.reader("shop", "main").lease == Lease("b", clock.now_ms, clock.now_ms + 15_000)
+    assert [b.mz_timestamp for b in store.history()] == [START_MS + 1]
+
+
+def test_a_batch_moves_position_and_upper_and_is_in_the_history(store: BatchStore) -> None:
+    reading(store, "shop.orders")
+    first = intent(START_MS + 1, 10)
+    store.begin(first, "a")
+    assert store.reader("shop", "main").intent == first
+    assert store.reader("shop", "main").position == {P0: 0}
+
+    store.commit(first, "a", {"shop.orders": TableProgress(since_ms=START_MS + 1, open_errors=2)}, row(first))
+    state = store.reader("shop", "main")
+    assert (state.position, state.upper_ms, state.intent) == ({P0: 10}, START_MS + 2, None)
+    assert state.tables == {"shop.orders": TableProgress(since_ms=START_MS + 1, open_errors=2)}
+    assert store.history("shop") == (row(first),)
+    assert store.history("stock") == ()
+
+
+def test_committing_again_is_harmless_even_after_later_batches(store: BatchStore) -> None:
+    reading(store, "shop.orders")
+    first, second = intent(START_MS + 1, 10), intent(START_MS + 2, 20)
+    tables = {"shop.orders": TableProgress()}
+    for batch in (first, second):
+        store.begin(batch, "a")
+        store.commit(batch, "a", tables, row(batch))
+        store.commit(first, "a", tables, row(first))
+    assert store.reader("shop", "main").position == {P0: 20}
+    assert [b.mz_timestamp for b in store.history()] == [START_MS + 1, START_MS + 2]
+
+
+def test_a_batch_counts_only_once_it_is_committed(store: BatchStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading(store, "shop.orders")
+    batch = intent(START_MS + 1, 10)
+    store.begin(batch, "a")
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_change", crash)
+        with pytest.raises(KeyboardInterrupt):
+            store.commit(batch, "a", {"shop.orders": TableProgress()}, row(batch))
+    assert store.history() == ()
+    assert store.reader("shop", "main").intent == batch
+
+    store.commit(batch, "a", {"shop.orders": TableProgress()}, row(batch))
+    assert store.history() == (row(batch),)
+
+
+def test_one_batch_at_a_time_each_later_than_the_last(store: BatchStore, clock: Clock) -> None:
+    reading(store, "shop.orders")
+    first = intent(START_MS + 5, 10)
+    store.begin(first, "a")
+    store.begin(first, "a")
+    with pytest.raises(ValueError, match="not committed yet"):
+        store.begin(intent(START_MS + 6, 10), "a")
+    store.commit(first, "a", {"shop.orders": TableProgress()}, row(first))
+    with pytest.raises(ValueError, match="not later"):
+        store.begin(intent(START_MS + 5, 20), "a")
+    clock.now_ms += 15_000
+    with pytest.raises(LeaseLost, match="shop"):
+        store.begin(intent(START_MS + 6, 20), "a")
+
+
+def test_timestamps_are_later_than_those_of_every_reader(store: BatchStore) -> None:
+    assert last_timestamp(store.readers("shop")) is None
+    reading(store, "shop.orders")
+    store.change_readers("shop", "a", lambda r: {**r, "shop.new": replace(r["main"], reader="shop.new", tables={})})
+    first = intent(START_MS + 5, 10, reader="shop.new")
+    store.begin(first, "a")
+    assert last_timestamp(store.readers("shop")) == START_MS + 5
+    store.commit(first, "a", {}, row(first))
+    assert last_timestamp(store.readers("shop")) == START_MS + 5
+
+
+def test_a_table_that_stops_leaves_with_its_position_and_its_neighbours_go_on(store: BatchStore) -> None:
+    reading(store, "shop.orders", "shop.lines")
+    batch = intent(START_MS + 1, 10)
+    store.begin(batch, "a")
+    error = ReaderError("type-changed", 'column "id" became text', hint="Create the table anew.")
+    progress = {"shop.orders": TableProgress(), "shop.lines": TableProgress(since_ms=7)}
+    store.commit(batch, "a", progress, row(batch), stopped={"shop.orders": error})
+
+    readers = store.readers("shop")
+    assert readers["main"].tables == {"shop.lines": TableProgress(since_ms=7)}
+    assert (readers["main"].position, readers["main"].upper_ms) == ({P0: 10}, START_MS + 2)
+    stopped = readers["shop.orders"]
+    assert (stopped.position, stopped.upper_ms, stopped.error, stopped.intent) == ({P0: 0}, None, error, None)
+    assert stopped.lease == readers["main"].lease
+
+
+def test_a_backfilled_table_joins_where_both_stand(store: BatchStore) -> None:
+    reading(store, "shop.orders")
+    store.change_readers(
+        "shop",
+        "a",
+        lambda r: {**r, "shop.new": replace(r["main"], reader="shop.new", tables={"shop.new": TableProgress()})},
+    )
+    ahead = intent(START_MS + 1, 10, reader="shop.new")
+    store.begin(ahead, "a")
+    store.commit(ahead, "a", {"shop.new": TableProgress(since_ms=START_MS + 1)}, row(ahead))
+    with pytest.raises(ValueError, match="does not stand where main stands"):
+        store.change_readers("shop", "a", lambda r: decide.joined(r, "shop.new"))
+
+    behind = intent(START_MS + 2, 10)
+    store.begin(behind, "a")
+    store.commit(behind, "a", {"shop.orders": TableProgress()}, row(behind))
+    readers = store.change_readers("shop", "a", lambda r: decide.joined(r, "shop.new"))
+    assert list(readers) == ["main"]
+    assert set(readers["main"].tables) == {"shop.orders", "shop.new"}
+    assert readers["main"].upper_ms == START_MS + 3
+    assert [b.reader for b in store.history("shop")] == ["shop.new", "main"]
+
+
+def test_tables_can_be_stopped_and_dropped(store: BatchStore) -> None:
+    reading(store, "shop.orders", "shop.lines")
+    error = ReaderError("stopped", "stopped by hand")
+    store.change_readers("shop", "a", lambda r: decide.split_off(r, "shop.orders", error))
+    assert store.reader("shop", "shop.orders").error == error
+    assert set(store.reader("shop", "main").tables) == {"shop.lines"}
+    store.change_readers("shop", "a", lambda r: decide.dropped(r, "shop.orders"))
+    store.change_readers("shop", "a", lambda r: decide.dropped(r, "shop.lines"))
+    assert set(store.readers("shop")) == {"main"}
+    with pytest.raises(DefinitionError, match=r'no reader "shop\.orders"'):
+        store.reader("shop", "shop.orders")
+    store.change_readers("shop", "a", lambda _: {})
+    assert store.all_readers() == ()
+
+
+def test_sources_do_not_touch_each_other(store: BatchStore, clock: Clock) -> None:
+    reading(store, "shop.orders")
+    clock.now_ms += 1
+    before = store.readers("shop")
+    store.acquire("stock", "b", clock.now_ms + 15_000)
+    store.release("stock", "b")
+    assert store.readers("shop") == before
+
+
+def test_of_two_owners_who_race_one_gets_the_source(store: BatchStore) -> None:
+    def take(owner: str) -> str | None:
+        try:
+            store.acquire("shop", owner, START_MS + 15_000)
+        except SourceBusy:
+            return None
+        return owner
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            winners = [owner for owner in pool.map(take, ["a", "b", "c", "d"]) if owner]
+            lease = store.reader("shop", "main").lease
+            assert lease is not None
+            assert winners == [lease.owner]
+            store.release("shop", winners[0])

@@ -1,0 +1,258 @@
+"""Definitions in memory and in a lake, and what a lake's tables promise when many change them at once."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType
+from sqlalchemy.exc import OperationalError
+
+from lakehold.catalog import expiry, opening
+from lakehold.catalog.definitions import Definitions, DefinitionStore, Entry
+from lakehold.catalog.log_table import MANIFESTS_MOST, LogTable
+from lakehold.catalog.memory import MemoryDefinitions
+from lakehold.catalog.objects import OBJECTS_TABLE, PyIcebergDefinitions
+from lakehold.catalog.opening import open_catalog
+from lakehold.catalog.schemas import system_tables
+from lakehold.catalog.state_table import Row, StateTable
+from lakehold.definitions import (
+    Connection,
+    ConnectionType,
+    DeclaredColumn,
+    Envelope,
+    Format,
+    FormatType,
+    Secret,
+    Source,
+    Table,
+)
+from lakehold.errors import DefinitionError, UpstreamUnavailable
+from lakehold.settings import Settings, load_settings
+
+KAFKA = Entry("u1", Connection("kafka", ConnectionType.KAFKA, {"broker": "127.0.0.1:9092"}), "CREATE CONNECTION …", 1)
+REGISTRY = Entry(
+    "u2",
+    Connection(
+        "registry", ConnectionType.SCHEMA_REGISTRY, {"url": "http://127.0.0.1", "password": Secret("PW"), "n": 1}
+    ),
+    "CREATE CONNECTION …",
+    2,
+)
+SHOP = Entry(
+    "u3",
+    Source("shop", Format(FormatType.AVRO, "registry"), "kafka", None, ("t",), "tx", {"strict": True, "limit": 7}),
+    "CREATE SOURCE …",
+    3,
+)
+ORDERS = Entry(
+    "u4",
+    Table("shop", "orders", "shop", "t", Envelope.DEBEZIUM_UPSERT, (DeclaredColumn("id", "bigint"),), ("id",), {}),
+    "CREATE TABLE …",
+    4,
+)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load_settings(warehouse=str(tmp_path / "lake"))
+
+
+@pytest.fixture
+def catalog(settings: Settings) -> Iterator[Catalog]:
+    catalog = open_catalog(settings)
+    yield catalog
+    catalog.close()
+
+
+@pytest.fixture(params=["memory", "lake"])
+def store(request: pytest.FixtureRequest) -> DefinitionStore:
+    if request.param == "memory":
+        return MemoryDefinitions()
+    return PyIcebergDefinitions(request.getfixturevalue("catalog"))
+
+
+def test_definitions_come_back_as_they_were_declared(store: DefinitionStore) -> None:
+    declared = store.change(
+        lambda none: none.with_entry(KAFKA).with_entry(REGISTRY).with_entry(SHOP).with_entry(ORDERS)
+    )
+    assert declared == store.definitions()
+    assert declared.connections == {"kafka": KAFKA, "registry": REGISTRY}
+    assert declared.sources == {"shop": SHOP}
+    assert declared.tables == {"shop.orders": ORDERS}
+
+
+def test_a_refused_change_leaves_nothing(store: DefinitionStore) -> None:
+    store.change(lambda d: d.with_entry(KAFKA))
+
+    def refuse(definitions: Definitions) -> Definitions:
+        definitions.with_entry(SHOP)
+        raise DefinitionError('source "shop" is still needed')
+
+    with pytest.raises(DefinitionError):
+        store.change(refuse)
+    assert store.definitions() == Definitions(connections={"kafka": KAFKA})
+    assert store.change(lambda d: d.without(KAFKA.definition)) == Definitions()
+
+
+def make_and_change(warehouse: str, process: int, changes: int) -> None:
+    """What each of several processes does to one lake."""
+    catalog = open_catalog(load_settings(warehouse=warehouse))
+    table = StateTable(catalog, OBJECTS_TABLE)
+    for change in range(changes):
+        added = row(100 * process + change)
+        table.change(lambda rows, added=added: [*rows, added])  # type: ignore[misc] # mypy: no defaults in a lambda
+    catalog.close()
+
+
+def test_processes_that_make_a_lake_and_change_it_at_once_lose_nothing(settings: Settings) -> None:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["lakehold.catalog.opening", "lakehold.catalog.state_table"])
+    processes = [context.Process(target=make_and_change, args=(settings.warehouse, p, 6)) for p in range(8)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 8
+    catalog = open_catalog(settings)
+    written = {r["id"] for r in StateTable(catalog, OBJECTS_TABLE).rows()}
+    catalog.close()
+    assert written == {f"u{100 * process + change}" for process in range(8) for change in range(6)}
+
+
+def row(number: int) -> Row:
+    return {
+        "id": f"u{number}",
+        "type": "table",
+        "namespace": None,
+        "name": "t",
+        "definition": "{}",
+        "create_sql": "CREATE TABLE …",
+        "created_at_ms": number,
+    }
+
+
+def test_a_change_whose_base_moved_is_decided_again_on_the_newest_rows(settings: Settings, catalog: Catalog) -> None:
+    other = StateTable(open_catalog(settings), OBJECTS_TABLE)
+    seen: list[int] = []
+
+    def interrupted(rows: tuple[Row, ...]) -> list[Row]:
+        seen.append(len(rows))
+        if len(seen) == 1:
+            other.change(lambda theirs: [*theirs, row(1)])
+        return [*rows, row(2)]
+
+    table = StateTable(catalog, OBJECTS_TABLE)
+    assert table.change(interrupted) == (row(1), row(2))
+    assert seen == [0, 1]
+    assert table.rows() == other.rows() == (row(1), row(2))
+
+
+@pytest.mark.parametrize("committed", [True, False], ids=["it was committed", "it was not committed"])
+def test_a_commit_with_an_open_outcome_counts_once(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    table, commit_table = StateTable(catalog, OBJECTS_TABLE), catalog.commit_table
+    failures = iter([True])
+
+    def connection_lost(*arguments: Any) -> Any:
+        failing = next(failures, False)
+        response = commit_table(*arguments) if committed or not failing else None
+        if failing:
+            raise OperationalError("COMMIT", {}, Exception("server closed the connection unexpectedly"))
+        return response
+
+    monkeypatch.setattr(catalog, "commit_table", connection_lost)
+    assert table.change(lambda rows: [*rows, row(1)]) == (row(1),)
+    assert table.rows() == (row(1),)
+    assert table.change(lambda rows: [*rows, row(2)]) == (row(1), row(2))
+
+
+def test_a_catalog_that_stays_away_is_an_error_for_people(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    def connection_lost(*_: Any) -> Any:
+        raise OperationalError("SELECT", {}, Exception("server closed the connection unexpectedly"))
+
+    table = StateTable(catalog, OBJECTS_TABLE)
+    for method in ("commit_table", "load_table"):
+        with monkeypatch.context() as patch:
+            patch.setattr(catalog, method, connection_lost)
+            with pytest.raises(UpstreamUnavailable, match="does not answer") as error:
+                table.change(lambda rows: [*rows, row(1)])
+        assert "server closed the connection unexpectedly" in error.value.detail
+    assert table.rows() == ()
+
+
+def test_a_change_to_equal_rows_commits_nothing(catalog: Catalog) -> None:
+    table = StateTable(catalog, OBJECTS_TABLE)
+    table.change(lambda _: [row(1)])
+    before = catalog.load_table(OBJECTS_TABLE).metadata_location
+    table.change(list)
+    assert catalog.load_table(OBJECTS_TABLE).metadata_location == before
+    assert table.change(lambda _: []) == ()
+    assert StateTable(catalog, OBJECTS_TABLE).rows() == ()
+
+
+def test_many_changes_leave_few_files(settings: Settings, catalog: Catalog) -> None:
+    table = StateTable(catalog, OBJECTS_TABLE)
+    for number in range(2 * expiry.SNAPSHOTS_MOST):
+        table.change(lambda _, number=number: [row(number)])  # type: ignore[misc] # mypy takes no default in a lambda
+    assert StateTable(catalog, OBJECTS_TABLE).rows() == (row(2 * expiry.SNAPSHOTS_MOST - 1),)
+
+    metadata = catalog.load_table(OBJECTS_TABLE).metadata
+    assert expiry.SNAPSHOTS_KEPT <= len(metadata.snapshots) <= expiry.SNAPSHOTS_MOST
+    assert settings.warehouse_path is not None
+    files = [path for path in (settings.warehouse_path / "mz_catalog" / "mz_objects").rglob("*") if path.is_file()]
+    per_snapshot = {suffix: sum(path.name.endswith(suffix) for path in files) for suffix in (".parquet", ".avro")}
+    assert per_snapshot[".parquet"] <= len(metadata.snapshots) + 1
+    assert per_snapshot[".avro"] <= 2 * len(metadata.snapshots)
+    for snapshot in metadata.snapshots:
+        assert catalog.load_table(OBJECTS_TABLE).scan(snapshot_id=snapshot.snapshot_id).to_arrow().num_rows == 1
+
+
+def test_history_keeps_every_row_in_order_in_few_files(catalog: Catalog) -> None:
+    log = LogTable(catalog, OBJECTS_TABLE)
+    count = MANIFESTS_MOST + expiry.SNAPSHOTS_MOST + 5
+    for number in range(count):
+        log.append(row(number))
+    assert log.rows() == tuple(row(number) for number in range(count))
+    table = catalog.load_table(OBJECTS_TABLE)
+    assert table.scan().to_arrow().num_rows == count
+    assert len(table.inspect.files()) < count - MANIFESTS_MOST + 2
+    assert len(table.metadata.snapshots) <= expiry.SNAPSHOTS_MOST
+
+
+def test_a_new_column_of_a_system_table_appears_when_the_lake_is_opened(
+    settings: Settings, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    StateTable(catalog, OBJECTS_TABLE).change(lambda _: [row(1)])
+
+    def with_owner() -> list[Any]:
+        field = NestedField(100, "owner", StringType(), doc="Who created it.")
+        return [
+            replace(table, schema=Schema(*table.schema.fields, field)) if table.table == OBJECTS_TABLE else table
+            for table in system_tables()
+        ]
+
+    monkeypatch.setattr(opening, "system_tables", with_owner)
+    later = StateTable(open_catalog(settings), OBJECTS_TABLE)
+    later.change(lambda rows: [*rows, {**row(2), "owner": "me"}])
+    assert [r.get("owner") for r in StateTable(catalog, OBJECTS_TABLE).rows()] == [None, "me"]
+    open_catalog(settings).close()
+    assert catalog.load_table(OBJECTS_TABLE).schema().find_field("owner").doc == "Who created it."
+
+
+def test_the_system_tables_are_there_and_empty_from_the_start(catalog: Catalog) -> None:
+    names = {f"mz_catalog.{name}" for _, name in catalog.list_tables("mz_catalog")}
+    assert names == {table.table for table in system_tables()}
+    assert {"mz_catalog.mz_batches", "mz_catalog.mz_source_errors"} <= names
+    for name in names:
+        table = catalog.load_table(name)
+        assert table.format_version == 2
+        assert table.scan().to_arrow().num_rows == 0
+        assert all(field.doc for field in table.schema().fields)

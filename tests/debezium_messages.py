@@ -1,0 +1,139 @@
+"""Messages as Debezium's PostgreSQL connector writes them, as JSON with schemas: for change logs that tests make up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests import recorded_files
+
+Row = Mapping[str, Any]
+
+
+@dataclass
+class Topic:
+    """A topic being written, one partition unless told; positions rise by themselves.
+
+    Args:
+        name: The topic.
+        columns: Connect's schema of each column (`{"type": "int64"}`), by name.
+        key: Names of the key's columns.
+    """
+
+    name: str
+    columns: dict[str, dict[str, Any]]
+    key: tuple[str, ...] = ("id",)
+    connector: str = "postgresql"
+    lsn: int = 1_000
+    last_commit: int | None = None
+    offsets: dict[int, int] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+    def snapshot(self, rows: Sequence[Row], *, partition: int = 0, ended: bool = True) -> None:
+        """Snapshot rows, all at the present position; the last one says so if `ended`."""
+        for index, row in enumerate(rows):
+            last = ended and index == len(rows) - 1
+            self._change("r", None, row, "last" if last else "true", partition)
+
+    def create(self, row: Row, *, partition: int = 0) -> None:
+        """An inserted row, in a transaction of its own."""
+        self._commit("c", None, row, partition)
+
+    def update(self, before: Row | None, after: Row, *, partition: int = 0) -> None:
+        """An updated row."""
+        self._commit("u", before, after, partition)
+
+    def delete(self, row: Row, *, partition: int = 0, tombstone: bool = True) -> None:
+        """A deleted row, and its tombstone."""
+        self._commit("d", row, None, partition)
+        if tombstone:
+            self.raw(self._key(row), None, partition=partition)
+
+    def truncate(self, *, partition: int = 0) -> None:
+        """TRUNCATE of the table."""
+        self._commit("t", None, None, partition)
+
+    def raw(self, key: bytes | None, value: bytes | None, *, partition: int = 0) -> None:
+        """Any message."""
+        offset = self.offsets.get(partition, 0)
+        self.offsets[partition] = offset + 1
+        self.lines.append(recorded_files.line(self.name, partition, offset, value, key))
+
+    def resend(self, lines: int) -> None:
+        """The last `lines` messages once more, at new offsets: what Connect does after a crash."""
+        for text in self.lines[-lines:]:
+            message = json.loads(text)
+            offset = self.offsets[message["partition"]]
+            self.offsets[message["partition"]] = offset + 1
+            self.lines.append(json.dumps({**message, "offset": offset}))
+
+    def write(self, directory: Path) -> None:
+        """Append what was not written yet to the topic's file."""
+        recorded_files.append(directory / f"{self.name}.jsonl", self.lines)
+        self.lines.clear()
+
+    def _commit(self, op: str, before: Row | None, after: Row | None, partition: int) -> None:
+        self.lsn += 10
+        self._change(op, before, after, "false", partition)
+        self.last_commit = self.lsn + 1
+
+    def _change(self, op: str, before: Row | None, after: Row | None, snapshot: str, partition: int) -> None:
+        row = after if after is not None else before
+        self.raw(None if row is None else self._key(row), self._value(op, before, after, snapshot), partition=partition)
+
+    def _key(self, row: Row) -> bytes:
+        fields = [{**self.columns[name], "field": name, "optional": False} for name in self.key]
+        return _message({"type": "struct", "fields": fields, "optional": False}, {n: row[n] for n in self.key})
+
+    def _value(self, op: str, before: Row | None, after: Row | None, snapshot: str) -> bytes:
+        row = {
+            "type": "struct",
+            "optional": True,
+            "fields": [
+                {"optional": name not in self.key, **schema, "field": name} for name, schema in self.columns.items()
+            ],
+        }
+        source = {
+            "connector": "string",
+            "snapshot": "string",
+            "sequence": "string",
+            "lsn": "int64",
+            "txId": "int64",
+        }
+        schema = {
+            "type": "struct",
+            "optional": False,
+            "name": f"{self.name}.Envelope",
+            "fields": [
+                {**row, "field": "before"},
+                {**row, "field": "after"},
+                {
+                    "type": "struct",
+                    "optional": False,
+                    "field": "source",
+                    "fields": [{"type": t, "optional": True, "field": n} for n, t in source.items()],
+                },
+                {"type": "string", "optional": False, "field": "op"},
+            ],
+        }
+        last = None if snapshot != "false" or self.last_commit is None else str(self.last_commit)
+        payload = {
+            "before": before,
+            "after": after,
+            "op": op,
+            "source": {
+                "connector": self.connector,
+                "snapshot": snapshot,
+                "sequence": json.dumps([last, str(self.lsn)]),
+                "lsn": self.lsn,
+                "txId": self.lsn,
+            },
+        }
+        return _message(schema, payload)
+
+
+def _message(schema: Mapping[str, Any], payload: Mapping[str, Any]) -> bytes:
+    return json.dumps({"schema": schema, "payload": payload}, separators=(",", ":")).encode()

@@ -1,0 +1,302 @@
+"""Whole records: versions of a schema side by side, envelopes, keys and values that are no records, bare JSON."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from lakehold.definitions import DeclaredColumn, FormatType
+from lakehold.ingest.decode import (
+    AvroIds,
+    JsonDeclared,
+    JsonHeads,
+    SchemaIds,
+    Shape,
+    TopicSchemas,
+    TypeConflict,
+    decode,
+    schema_ids,
+    schema_ids_of,
+)
+from tests.connect_converters import avro_body, avro_schema, envelope, framed, json_head, json_record, struct
+from tests.raw_records import raw_records
+
+pytestmark = pytest.mark.spark
+
+NO_KEYS = AvroIds()
+KEY = struct("Key", {"id": {"type": "int64"}})
+OLD = struct("Row", {"id": {"type": "int32"}, "gone": {"type": "string", "optional": True}, "n": {"type": "float32"}})
+NEW = struct(
+    "Row",
+    {"id": {"type": "int64"}, "added": {"type": "string", "optional": True}, "n": {"type": "float64"}},
+)
+SOURCE: dict[str, Any] = {"connector": "postgresql", "db": "shop", "table": "t", "lsn": 26752040}
+
+
+def event(op: str, before: Any, after: Any, **more: Any) -> Any:
+    return {"op": op, "before": before, "after": after, "source": SOURCE, **more}
+
+
+@pytest.mark.parametrize("written", [FormatType.AVRO, FormatType.JSON])
+def test_two_versions_of_a_schema_in_one_batch(spark: SparkSession, written: FormatType) -> None:
+    versions = [
+        (envelope(OLD), event("c", None, {"id": 1, "gone": "g", "n": 0.5})),
+        (envelope(NEW), event("u", {"id": 1, "added": None, "n": 0.5}, {"id": 2**40, "added": "a", "n": 0.1})),
+    ]
+    if written is FormatType.AVRO:
+        texts = [avro_schema(s) for s, _ in versions]
+        values = [framed(i, avro_body(texts[i], payload)) for i, (_, payload) in enumerate(versions)]
+        schemas = TopicSchemas(NO_KEYS, AvroIds({i: json.dumps(t) for i, t in enumerate(texts)}))
+    else:
+        values = [json_record(s, payload) for s, payload in versions]
+        schemas = TopicSchemas(JsonHeads(), JsonHeads(tuple(json_head(s) for s, _ in versions)))
+    decoded = decode(raw_records(spark, [(None, v) for v in values]), schemas, Shape.DEBEZIUM)
+    assert [(c.name, c.spark_type, c.required) for c in decoded.columns] == [
+        ("id", "bigint", True),
+        ("added", "string", False),
+        ("n", "double", True),
+        ("gone", "string", False),
+    ]
+    first, second = decoded.frame.orderBy("offset").collect()
+    assert (first.op, first.before, tuple(first.after)) == ("c", None, (1, None, 0.5, "g"))
+    assert (second.op, tuple(second.before), tuple(second.after)) == (
+        "u",
+        (1, None, 0.5, None),
+        (2**40, "a", 0.1, None),
+    )
+    assert (first.source.connector, first.source.lsn, first.source.file) == ("postgresql", 26752040, None)
+
+
+def test_versions_that_contradict_each_other(spark: SparkSession) -> None:
+    texts = {i: json.dumps(avro_schema(struct("Row", {"v": {"type": t}}))) for i, t in enumerate(("int32", "string"))}
+    with pytest.raises(TypeConflict, match='column "v" cannot change from int to string'):
+        decode(raw_records(spark, []), TopicSchemas(NO_KEYS, AvroIds(texts)), Shape.FLAT)
+
+
+def test_what_stands_around_the_rows(spark: SparkSession) -> None:
+    texts = {
+        n: {"type": "string", "optional": True}
+        for n in ("connector", "snapshot", "sequence", "file", "gtid", "commit_lsn")
+    }
+    source = struct("Source", texts | {"txId": texts["file"], "pos": {"type": "int64"}, "row": {"type": "int32"}})
+    change = envelope(NEW, source)
+    said = {"connector": "mysql", "snapshot": "last", "file": "bin.1", "pos": 4, "row": 1, "txId": "x:1", "gtid": "g"}
+    row = {"id": 1, "added": None, "n": 1.0}
+    payload = {"op": "r", "after": row, "source": said, "transaction": {"id": "7:8", "total_order": 3}}
+    schemas = TopicSchemas(NO_KEYS, AvroIds({1: json.dumps(avro_schema(change))}))
+    raw = raw_records(spark, [(None, framed(1, avro_body(avro_schema(change), payload))), (None, None)])
+    found, tombstone = decode(raw, schemas, Shape.DEBEZIUM).frame.orderBy("offset").collect()
+    assert found.source.asDict() == dict.fromkeys(found.source.asDict()) | {
+        "connector": "mysql",
+        "snapshot": "last",
+        "file": "bin.1",
+        "pos": 4,
+        "row": 1,
+        "gtid": "g",
+    }
+    assert found.transaction.asDict() == {"id": "7:8", "total_order": 3}
+    assert (tombstone.op, tombstone.error, tombstone.after, tombstone.source) == (None, None, None, None)
+
+
+@pytest.mark.parametrize("written", [FormatType.AVRO, FormatType.JSON])
+def test_values_debezium_does_not_have(spark: SparkSession, written: FormatType) -> None:
+    mark = "__debezium_unavailable_value"
+    uuid = {"type": "string", "name": "io.debezium.data.Uuid"}
+    columns: dict[str, Any] = {
+        "id": {"type": "int64"},
+        "note": {"type": "string", "optional": True},
+        "doc": {"type": "string", "optional": True, "name": "io.debezium.data.Json"},
+        "body": {"type": "bytes", "optional": True},
+        "tags": {"type": "array", "optional": True, "items": {"type": "string", "optional": True}},
+        "codes": {"type": "array", "optional": True, "items": {"type": "int32", "optional": True}},
+        "ids": {"type": "array", "optional": True, "items": uuid | {"optional": True}},
+    }
+    change = envelope(struct("Row", columns))
+    absent = {
+        "id": 1,
+        "note": mark,
+        "doc": mark,
+        "body": "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==",
+        "tags": [mark],
+        "codes": list(mark.encode()),
+        "ids": None,
+    }
+    present = {"id": 1, "note": f"{mark}!", "doc": None, "body": None, "tags": [mark, "b"], "codes": [], "ids": []}
+    payloads = [event("u", None, absent), event("u", None, present)]
+    if written is FormatType.AVRO:
+        text = avro_schema(change)
+        raw = raw_records(spark, [(None, framed(1, avro_body(text, p))) for p in payloads])
+        schemas = TopicSchemas(NO_KEYS, AvroIds({1: json.dumps(text)}))
+    else:
+        raw = raw_records(spark, [(None, json_record(change, p)) for p in payloads])
+        schemas = TopicSchemas(JsonHeads(), JsonHeads((json_head(change),)))
+    first, second = decode(raw, schemas, Shape.DEBEZIUM).frame.orderBy("offset").collect()
+    assert sorted(first.unavailable) == ["body", "codes", "doc", "note", "tags"]
+    assert second.unavailable is None
+
+
+def test_a_record_that_may_be_null_is_told_from_a_corrupt_one(spark: SparkSession) -> None:
+    row = ["null", avro_schema(KEY)]
+    raw = raw_records(spark, [(None, framed(1, body)) for body in (b"\x02\x0e", b"\0", b"\x02", b"\x09")])
+    rows = (
+        decode(raw, TopicSchemas(NO_KEYS, AvroIds({1: json.dumps(row)})), Shape.FLAT).frame.orderBy("offset").collect()
+    )
+    assert [r.value and r.value.id for r in rows] == [7, None, None, None]
+    assert [r.error for r in rows] == [None, None, "undecodable-value", "undecodable-value"]
+
+
+def test_keys_and_values_that_are_no_records(spark: SparkSession) -> None:
+    number, text = {"type": "int64"}, {"type": "string", "optional": True}
+    avro = TopicSchemas(AvroIds({1: '"long"'}), AvroIds({2: '["null", "string"]'}))
+    records = [
+        (framed(1, b"\x0e"), framed(2, b"\x02\x02x")),
+        (framed(1, b"\x0e"), framed(2, b"\0")),
+        (framed(1, b""), None),
+        (framed(1, b"\x0e"), framed(2, b"\x02\x04x")),
+    ]
+    decoded = decode(raw_records(spark, records), avro, Shape.FLAT)
+    assert [(c.name, c.spark_type) for c in (*decoded.key_columns, *decoded.columns)] == [
+        ("key", "bigint"),
+        ("value", "string"),
+    ]
+    found = decoded.frame.orderBy("offset").collect()
+    assert [r.error for r in found] == [None, None, "undecodable-key", "undecodable-value"]
+    assert (found[0].key.key, found[0].value.value, found[1].value) == (7, "x", None)
+
+    heads = TopicSchemas(JsonHeads((json_head(number),)), JsonHeads((json_head(text),)))
+    records = [(json_record(number, 7), json_record(text, "x")), (json_record(number, 7), json_record(text, None))]
+    found = decode(raw_records(spark, records), heads, Shape.FLAT).frame.orderBy("offset").collect()
+    assert [r.error for r in found] == [None, None]
+    assert (found[0].key.key, found[0].value.value, found[1].value) == (7, "x", None)
+
+
+DECLARED = {
+    "id": "bigint",
+    "name": "string",
+    "day": "date",
+    "at": "timestamp",
+    "local": "timestamp_ntz",
+    "price": "decimal(12,2)",
+    "body": "binary",
+    "tags": "array<string>",
+    "place": "struct<x:double,y:double>",
+}
+
+
+def declared(**types: str) -> JsonDeclared:
+    return JsonDeclared(tuple(DeclaredColumn(n, t) for n, t in types.items()))
+
+
+def test_bare_json_with_declared_columns(spark: SparkSession) -> None:
+    texts = {"day": "2026-11-21", "at": "2026-11-21T08:48:22.5+02:00", "local": "2026-11-21 08:48:22", "price": "10.5"}
+    numbers = {"day": 20778, "at": 1795250902045, "local": 1795250902045520, "price": 10.50}
+    rest = {"name": 'a "b"', "body": "AP8=", "tags": ["x", None], "place": {"x": 1.5}, "unknown": {"id": "z"}}
+    records = [
+        (b'{"id": 1}', json.dumps({"id": 1} | texts | rest).encode()),
+        (b"2", json.dumps({"payload": {"id": 2} | numbers}).encode()),
+        (b'{"schema":null,"payload":{"id":3}}', b'{"id": 3}'),
+        (b"4", b"null"),
+        (b"5", None),
+        (b"6", b" "),
+    ]
+    decoded = decode(raw_records(spark, records), TopicSchemas(declared(id="bigint"), declared(**DECLARED)), Shape.FLAT)
+    assert [c.spark_type for c in decoded.columns][:7] == list(DECLARED.values())[:7]
+    rows = decoded.frame.orderBy("offset").collect()
+    assert [(r.key.id, r.error) for r in rows] == [
+        (1, None),
+        (2, None),
+        (3, None),
+        (4, None),
+        (5, None),
+        (6, "empty-value"),
+    ]
+    assert [r.value is None for r in rows] == [False, False, False, True, True, True]
+    first, second = rows[0].value, rows[1].value
+    assert (first.name, bytes(first.body), first.tags, tuple(first.place)) == (
+        'a "b"',
+        b"\0\xff",
+        ["x", None],
+        (1.5, None),
+    )
+    assert (first.day, second.day) == (dt.date(2026, 11, 21), dt.date(2026, 11, 21))
+    assert (first.price, second.price) == (Decimal("10.50"), Decimal("10.50"))
+    assert (first.local.isoformat(), second.local.isoformat()) == ("2026-11-21T08:48:22", "2026-11-21T08:48:22.045520")
+    shown = decoded.frame.selectExpr("offset", "CAST(value.at AS STRING) AS at").orderBy("offset").limit(2).collect()
+    assert [r["at"] for r in shown] == ["2026-11-21 06:48:22.5", "2026-11-21 08:48:22.045"]
+
+
+def test_keys_of_one_text_column_stand_alone(spark: SparkSession) -> None:
+    keys = [b"plain text", b'"quoted"', b"42", b'{"code": "object"}', b"null"]
+    raw = raw_records(spark, [(k, None) for k in keys])
+    rows = (
+        decode(raw, TopicSchemas(declared(code="string"), declared(v="int")), Shape.FLAT)
+        .frame.orderBy("offset")
+        .collect()
+    )
+    assert [r.key and r.key.code for r in rows] == ["plain text", "quoted", "42", "object", None]
+    assert [r.error for r in rows] == [None] * len(keys)
+
+
+def test_bare_json_in_debeziums_envelope(spark: SparkSession) -> None:
+    change = event(
+        "u", {"id": 1, "day": 0}, {"id": 1, "day": "2026-11-21"}, transaction={"id": "7:8", "total_order": 3}
+    )
+    records = [(None, json.dumps(change).encode()), (None, json.dumps({"payload": change}).encode()), (None, None)]
+    schemas = TopicSchemas(JsonDeclared(), declared(id="bigint", day="date"))
+    decoded = decode(raw_records(spark, records), schemas, Shape.DEBEZIUM)
+    rows = decoded.frame.orderBy("offset").collect()
+    assert [(r.op, r.error) for r in rows] == [("u", None), ("u", None), (None, None)]
+    for row in rows[:2]:
+        assert (row.before.day, row.after.day) == (dt.date(1970, 1, 1), dt.date(2026, 11, 21))
+        assert (row.source.lsn, row.transaction.total_order) == (26752040, 3)
+    assert decoded.key_columns == ()
+
+
+def test_the_schemas_of_a_batch(spark: SparkSession) -> None:
+    spaced = json.dumps({"schema": KEY, "payload": {"id": 1}})
+    batches = {
+        FormatType.AVRO: [
+            (framed(1, b"\2"), framed(2**31, b"\2")),
+            (b"\0\0", framed(7, b"")),
+            (None, b""),
+            (b"abcde", None),
+        ],
+        FormatType.JSON: [
+            (json_record(KEY, {"id": 1}), spaced.encode()),
+            (json_record(KEY, None), b"{}"),
+            (None, None),
+        ],
+    }
+    expected = {
+        FormatType.AVRO: SchemaIds(frozenset({1}), frozenset({2**31, 7})),
+        FormatType.JSON: SchemaIds(
+            frozenset({json_head(KEY)}), frozenset({spaced[: spaced.index('{"id": 1}')].rstrip()})
+        ),
+    }
+    for written, records in batches.items():
+        raw = raw_records(spark, records)
+        table = pa.table({n: pa.array([r[i] for r in records], pa.binary()) for i, n in enumerate(("key", "value"))})
+        assert schema_ids(raw, written) == schema_ids_of(table, written) == expected[written]
+    heads = expected[FormatType.JSON]
+    schemas = TopicSchemas(JsonHeads(tuple(map(str, heads.keys))), JsonHeads(tuple(map(str, heads.values))))
+    first = decode(raw_records(spark, batches[FormatType.JSON][:1]), schemas, Shape.FLAT).frame.first()
+    assert first is not None
+    assert (first.key.id, first.value.id) == (1, 1)
+
+
+def test_each_parser_runs_once_a_record_whatever_is_asked_later(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = {i: json.dumps(avro_schema(envelope(s))) for i, s in enumerate((OLD, NEW))}
+    key = AvroIds({9: json.dumps(avro_schema(KEY))})
+    frame = decode(raw_records(spark, []), TopicSchemas(key, AvroIds(texts)), Shape.DEBEZIUM).frame
+    asked = frame.where("error IS NULL AND after.id > 3 AND op <> 'd'").select("key.id", "after", "error", "source.lsn")
+    capsys.readouterr()
+    asked.explain()
+    assert capsys.readouterr().out.count("from_avro(") == len(texts) + 1

@@ -1,0 +1,197 @@
+"""A bad record is a row that says what is wrong with it, keeps its key if it has one, and harms no other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakehold.definitions import DeclaredColumn
+from lakehold.ingest.decode import AvroIds, JsonDeclared, JsonHeads, Shape, TopicSchemas, decode
+from tests.connect_converters import avro_body, avro_schema, envelope, framed, json_head, json_record, struct
+from tests.raw_records import raw_records
+
+pytestmark = pytest.mark.spark
+
+KEY = struct("Key", {"id": {"type": "int64"}})
+ROW = struct(
+    "Row",
+    {
+        "id": {"type": "int64"},
+        "name": {"type": "string"},
+        "price": {
+            "type": "bytes",
+            "optional": True,
+            "name": "org.apache.kafka.connect.data.Decimal",
+            "parameters": {"scale": "2", "connect.decimal.precision": "4"},
+        },
+        "seen_at": {"type": "string", "optional": True, "name": "io.debezium.time.ZonedTimestamp"},
+        "tags": {"type": "array", "optional": True, "items": {"type": "int64"}},
+    },
+)
+GOOD = {"id": 1, "name": "one", "price": "BBo=", "seen_at": "2026-11-21T08:48:22Z", "tags": [1]}
+AVRO_KEY, AVRO_ROW = avro_schema(KEY), avro_schema(ROW)
+AVRO = TopicSchemas(AvroIds({1: json.dumps(AVRO_KEY)}), AvroIds({2: json.dumps(AVRO_ROW), 3: '"Nowhere"'}))
+JSON = TopicSchemas(JsonHeads((json_head(KEY),)), JsonHeads((json_head(ROW),)))
+
+HUGE = 2**31 - 20
+
+
+def zigzag(n: int) -> bytes:
+    """A number as Avro writes it."""
+    n, out = (n << 1) ^ (n >> 63), b""
+    while n > 0x7F:
+        out, n = out + bytes([n & 0x7F | 0x80]), n >> 7
+    return out + bytes([n])
+
+
+def avro_key(number: int = 1) -> bytes:
+    return framed(1, avro_body(AVRO_KEY, {"id": number}))
+
+
+def avro_row(**changes: Any) -> bytes:
+    return framed(2, avro_body(AVRO_ROW, GOOD | changes))
+
+
+def json_key(number: Any = 1) -> bytes:
+    return json_record(KEY, {"id": number})
+
+
+def json_row(**changes: Any) -> bytes:
+    return json_record(ROW, GOOD | changes)
+
+
+AVRO_RECORDS: list[tuple[bytes | None, bytes | None, str | None, str]] = [
+    (avro_key(), avro_row(), None, ""),
+    (avro_key(), None, None, ""),
+    (None, avro_row(), None, ""),
+    (avro_key(), b"", "empty-value", "The value is empty, not null."),
+    (avro_key(), b"\0\0\0", "undecodable-value", "byte 0"),
+    (avro_key(), b'{"id": 1}', "undecodable-value", "byte 0"),
+    (avro_key(), framed(99, b"\2"), "unknown-schema", "schema 99"),
+    (avro_key(), framed(3, b"\2"), "unsupported-schema", "Nowhere"),
+    (avro_key(), avro_row()[:-3], "undecodable-value", "cannot be read"),
+    (avro_key(), framed(2, b""), "undecodable-value", "cannot be read"),
+    (avro_key(), framed(2, zigzag(1) + zigzag(-5) + b"x"), "undecodable-value", "cannot be read"),
+    (avro_key(), framed(2, zigzag(1) + zigzag(HUGE) + b"x"), "undecodable-value", "cannot be read"),
+    (avro_key(), framed(2, zigzag(1) + zigzag(2**50) + b"x"), "undecodable-value", "cannot be read"),
+    (avro_key(), framed(2, zigzag(1) + zigzag(0) + zigzag(7)), "undecodable-value", "cannot be read"),
+    (
+        avro_key(),
+        framed(2, zigzag(1) + zigzag(0) + zigzag(0) + zigzag(0) + zigzag(1) + zigzag(HUGE)),
+        "undecodable-value",
+        "cannot be read",
+    ),
+    (avro_key(), avro_row(price="AYag"), "undecodable-value", "cannot be read"),
+    (avro_key(), avro_row(seen_at="yesterday"), "undecodable-value", '"seen_at"'),
+    (avro_key(), avro_row(name="x" * 500), "oversized", "limit"),
+    (b"", avro_row(), "undecodable-key", "empty"),
+    (b"1", avro_row(), "undecodable-key", "byte 0"),
+    (framed(99, b"\2"), avro_row(), "unknown-schema", "The key was written with schema 99."),
+    (framed(1, b"\xff"), avro_row(), "undecodable-key", "cannot be read"),
+]
+
+HEAD = json_head(ROW).encode()
+
+JSON_RECORDS: list[tuple[bytes | None, bytes | None, str | None, str]] = [
+    (json_key(), json_row(), None, ""),
+    (json_key(), None, None, ""),
+    (json_key(), json_record(ROW, None), None, ""),
+    (json_key(), b"", "empty-value", "empty"),
+    (json_key(), b" \n", "empty-value", "empty"),
+    (json_key(), b"null", "unknown-schema", "payload"),
+    (json_key(), b'{"id": 1}', "unknown-schema", "payload"),
+    (json_key(), json_row()[:-3], "undecodable-value", "cannot be read"),
+    (json_key(), HEAD + b"7}", "undecodable-value", "cannot be read"),
+    (json_key(), HEAD + b"[]}", "undecodable-value", "cannot be read"),
+    (json_key(), HEAD + b"\xff\xfe}", "undecodable-value", "cannot be read"),
+    (json_key(), json_row(id="1"), "undecodable-value", '"id":"'),
+    (json_key(), json_row(id=1.5), "undecodable-value", '"id":1.'),
+    (json_key(), json_row(id=2**63), "undecodable-value", "cannot be read"),
+    (json_key(), json_row(name=5), "undecodable-value", '"name":5'),
+    (json_key(), json_row(name={"first": "x"}), "undecodable-value", '"name":{'),
+    (json_key(), json_row(name='{"id":"x"}'), None, ""),
+    (json_key(), json_row(name=None), "not-null-violated", '"name"'),
+    (json_key(), json_record(ROW, {"id": 1}), "not-null-violated", '"name"'),
+    (json_key(), json_row(tags=[1, None]), "not-null-violated", '"tags"'),
+    (json_key(), json_row(tags={"a": 1}), "undecodable-value", '"tags":{'),
+    (json_key(), json_row(price="%%"), "undecodable-value", "cannot be read"),
+    (json_key(), json_row(price="AYag"), "undecodable-value", '"price"'),
+    (json_key(), json_row(seen_at="2026-11-21T08:48:22"), "undecodable-value", '"seen_at"'),
+    (json_key(), json_row(name="x" * 3000), "oversized", "limit"),
+    (json_key("x"), json_row(), "undecodable-key", '"id":"'),
+    (json_key(None), json_row(), "not-null-violated", '"id"'),
+    (b"", json_row(), "undecodable-key", "empty"),
+    (b'{"id": 1}', json_row(), "unknown-schema", "key"),
+]
+
+
+@pytest.mark.parametrize(
+    ("records", "schemas", "max_record_bytes"),
+    [(AVRO_RECORDS, AVRO, 400), (JSON_RECORDS, JSON, 3000)],
+    ids=["avro", "json"],
+)
+def test_bad_records(
+    spark: SparkSession,
+    records: list[tuple[bytes | None, bytes | None, str | None, str]],
+    schemas: TopicSchemas,
+    max_record_bytes: int,
+) -> None:
+    raw = raw_records(spark, [(k, v) for k, v, _, _ in records])
+    decoded = decode(raw, schemas, Shape.FLAT, max_record_bytes=max_record_bytes)
+    found = decoded.frame.orderBy("offset").collect()
+    assert [(n, r.error) for n, r in enumerate(found)] == [(n, e) for n, (_, _, e, _) in enumerate(records)]
+    for row, (key, value, error, detail) in zip(found, records, strict=True):
+        assert detail in (row.error_detail or "")
+        has_value = error is None and value is not None and b'"payload":null' not in value
+        assert (row.value is not None) == has_value
+        if key is None or (row.error or "").endswith("-key") or "key" in detail:
+            assert row.key is None
+        elif error != "not-null-violated":
+            assert row.key.id == 1
+
+
+def test_values_that_are_no_change_events(spark: SparkSession) -> None:
+    change = envelope(ROW)
+    schemas = TopicSchemas(JsonHeads(), JsonHeads((json_head(change), json_head(ROW))))
+    no_op = {"op": None, "after": GOOD, "before": None}
+    records = [(None, json_record(change, no_op)), (None, json_row()), (None, json_record(change, None))]
+    found = decode(raw_records(spark, records), schemas, Shape.DEBEZIUM).frame.orderBy("offset").collect()
+    assert [r.error for r in found] == ["undecodable-value", "not-debezium", None]
+
+
+def test_before_may_lack_what_after_must_have(spark: SparkSession) -> None:
+    change = envelope(ROW)
+    sparse = {"id": 1, "name": None}
+    events = [
+        {"op": "u", "before": sparse, "after": GOOD},
+        {"op": "u", "before": sparse, "after": sparse},
+        {"op": "d", "before": sparse, "after": None},
+    ]
+    raw = raw_records(spark, [(None, json_record(change, e)) for e in events])
+    found = decode(raw, TopicSchemas(JsonHeads(), JsonHeads((json_head(change),))), Shape.DEBEZIUM).frame
+    rows = found.orderBy("offset").collect()
+    assert [(r.op, r.error) for r in rows] == [("u", None), (None, "not-null-violated"), ("d", None)]
+    assert rows[2].before.id == 1
+
+
+def test_a_contract_that_json_breaks(spark: SparkSession) -> None:
+    columns = tuple(
+        DeclaredColumn(n, t)
+        for n, t in {"id": "bigint", "day": "date", "at": "timestamp", "price": "decimal(6,2)"}.items()
+    )
+    schemas = TopicSchemas(JsonDeclared((DeclaredColumn("id", "bigint"),)), JsonDeclared(columns))
+    bad = [
+        '{"id": "x"}',
+        '{"day": "soon"}',
+        '{"at": "2026-11-21T08:00:00"}',
+        '{"price": "1.239"}',
+        '{"price": 12345.6}',
+        "7",
+        '{"id": 1}x',
+    ]
+    raw = raw_records(spark, [(b"1", text.encode()) for text in bad] + [(b"x", b'{"id": 1}')])
+    rows = decode(raw, schemas, Shape.FLAT).frame.orderBy("offset").collect()
+    assert [r.error for r in rows] == ["undecodable-value"] * len(bad) + ["undecodable-key"]

@@ -1,0 +1,301 @@
+"""Debezium's messages become tables: each test writes a topic, ingests it, and looks at the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakehold.ingest.batch import BatchReport
+from lakehold.lake import Lake
+from tests.debezium_messages import Topic
+
+pytestmark = pytest.mark.spark
+
+COLUMNS: dict[str, dict[str, Any]] = {"id": {"type": "int64"}, "name": {"type": "string"}, "n": {"type": "int32"}}
+PLACEHOLDER = "__debezium_unavailable_value"
+
+
+def row(id_: int, name: str | None = "a", n: int | None = 0) -> dict[str, Any]:
+    return {"id": id_, "name": name, "n": n}
+
+
+class Shop:
+    """One source over a directory, with tables over topics that the tests write."""
+
+    def __init__(self, lake: Lake, directory: Path) -> None:
+        self.lake = lake
+        self.directory = directory
+        directory.mkdir()
+        lake.sql(f"CREATE SOURCE shop FROM FILES '{directory}' FORMAT JSON")
+
+    def table(self, topic: Topic, envelope: str, options: str = "") -> None:
+        self.lake.sql(
+            f"CREATE TABLE s.{topic.name} FROM SOURCE shop (TOPIC '{topic.name}') ENVELOPE {envelope} {options}"
+        )
+
+    def ingest(self, *topics: Topic) -> list[BatchReport]:
+        for topic in topics:
+            topic.write(self.directory)
+        return self.lake.ingest("shop")
+
+    def rows(self, table: str = "t") -> list[tuple[Any, ...]]:
+        return sorted(self.lake.sql(f"SELECT * FROM {self.lake.settings.catalog_name}.s.{table}").rows, key=repr)
+
+    def errors(self) -> list[tuple[Any, ...]]:
+        name = self.lake.settings.catalog_name
+        return self.lake.sql(
+            f"SELECT offset, reason, healed_at IS NOT NULL FROM {name}.mz_catalog.mz_source_errors ORDER BY offset"
+        ).rows
+
+
+@pytest.fixture
+def shop(lake: Lake, tmp_path: Path) -> Shop:
+    return Shop(lake, tmp_path / "topics")
+
+
+@pytest.fixture
+def topic() -> Topic:
+    return Topic("t", dict(COLUMNS))
+
+
+both = pytest.mark.parametrize("envelope", ["DEBEZIUM", "DEBEZIUM UPSERT"])
+
+
+@both
+def test_a_life_of_rows(shop: Shop, topic: Topic, envelope: str) -> None:
+    shop.table(topic, envelope)
+    topic.snapshot([row(1), row(2), row(3)])
+    topic.update(row(1), row(1, "b"))
+    topic.delete(row(2))
+    topic.create(row(4))
+    (first,) = shop.ingest(topic)
+    assert shop.rows() == [(1, "b", 0), (3, "a", 0), (4, "a", 0)]
+    assert not first.stopped
+    topic.delete(row(1))
+    topic.create(row(1, "again", 5))
+    topic.update(row(3), row(3, None, None))
+    topic.delete(row(4))
+    (second,) = shop.ingest(topic)
+    assert shop.rows() == [(1, "again", 5), (3, None, None)]
+    (table,) = second.tables
+    assert (table.inserted, table.updated, table.deleted) == (0, 2, 1)
+    (third,) = shop.ingest(topic)
+    assert third.tables == ()
+    assert third.timestamp_ms > second.timestamp_ms
+
+
+def test_resent_changes_change_nothing(shop: Shop, topic: Topic) -> None:
+    shop.table(topic, "DEBEZIUM")
+    topic.snapshot([row(1)])
+    for n in range(1, 6):
+        topic.update(row(1, "a", n - 1), row(1, "a", n))
+    topic.resend(3)
+    shop.ingest(topic)
+    assert shop.rows() == [(1, "a", 5)]
+    topic.update(row(1, "a", 5), row(1, "a", 6))
+    topic.update(row(1, "a", 6), row(1, "a", 7))
+    shop.ingest(topic)
+    topic.lines = []
+    (shop.directory / "t.jsonl").open("a").close()
+    history = (shop.directory / "t.jsonl").read_text().splitlines()
+    topic.lines = history[-2:-1]
+    topic.resend(1)
+    topic.lines = topic.lines[1:]
+    (report,) = shop.ingest(topic)
+    assert shop.rows() == [(1, "a", 7)]
+    assert [t.repeated for t in report.tables] == [1]
+    assert report.tables[0].snapshot_id is None
+
+
+def test_a_primary_key_update_is_a_delete_and_a_create(shop: Shop, topic: Topic) -> None:
+    shop.table(topic, "DEBEZIUM")
+    topic.snapshot([row(1)])
+    shop.ingest(topic)
+    topic.lsn += 10
+    lsn = topic.lsn
+    topic.delete(row(1))
+    topic.lsn = lsn
+    topic.create(row(2))
+    shop.ingest(topic)
+    assert shop.rows() == [(2, "a", 0)]
+
+
+def test_a_snapshot_taken_anew_wins_and_what_it_lacks_is_gone(shop: Shop, topic: Topic) -> None:
+    shop.table(topic, "DEBEZIUM")
+    topic.snapshot([row(1), row(2), row(3)])
+    topic.update(row(1), row(1, "b"))
+    shop.ingest(topic)
+    topic.lsn, topic.last_commit = 5_000, None
+    topic.snapshot([row(1, "anew")], ended=False)
+    shop.ingest(topic)
+    assert shop.rows() == [(1, "anew", 0), (2, "a", 0), (3, "a", 0)]
+    topic.snapshot([row(3)])
+    topic.create(row(4))
+    shop.ingest(topic)
+    assert shop.rows() == [(1, "anew", 0), (3, "a", 0), (4, "a", 0)]
+
+
+def test_an_abandoned_first_snapshot_leaves_nothing_behind(shop: Shop, topic: Topic) -> None:
+    shop.table(topic, "DEBEZIUM")
+    topic.snapshot([row(1), row(2)], ended=False)
+    topic.lsn = 2_000
+    topic.snapshot([row(2, "b"), row(3)])
+    shop.ingest(topic)
+    assert shop.rows() == [(2, "b", 0), (3, "a", 0)]
+
+
+def test_a_table_is_readable_from_the_batch_that_completes_its_first_snapshot(shop: Shop, topic: Topic) -> None:
+    shop.table(topic, "DEBEZIUM")
+    topic.snapshot([row(1)], ended=False)
+    shop.ingest(topic)
+    main = shop.lake.batches.reader("shop", "main")
+    assert main.tables["s.t"].since_ms is None
+    topic.snapshot([row(2)])
+    (report,) = shop.ingest(topic)
+    main = shop.lake.batches.reader("shop", "main")
+    assert main.tables["s.t"].since_ms == report.timestamp_ms
+    assert main.upper_ms == report.timestamp_ms + 1
+
+
+@both
+def test_truncate_when_asked(shop: Shop, topic: Topic, envelope: str) -> None:
+    shop.table(topic, envelope, "WITH (TRUNCATE = 'apply')")
+    topic.snapshot([row(1), row(2)])
+    shop.ingest(topic)
+    topic.update(row(1), row(1, "b"))
+    topic.truncate()
+    topic.create(row(5))
+    shop.ingest(topic)
+    assert shop.rows() == [(5, "a", 0)]
+
+
+def test_truncate_is_ignored_unless_asked(shop: Shop, topic: Topic) -> None:
+    shop.table(topic, "DEBEZIUM")
+    topic.snapshot([row(1)])
+    topic.truncate()
+    shop.ingest(topic)
+    assert shop.rows() == [(1, "a", 0)]
+
+
+@both
+def test_an_unavailable_value_keeps_what_is_stored(shop: Shop, topic: Topic, envelope: str) -> None:
+    shop.table(topic, envelope)
+    topic.snapshot([row(1, "large"), row(2, "large")])
+    shop.ingest(topic)
+    topic.update(row(1, "large"), row(1, PLACEHOLDER, 1))
+    topic.update(row(2, "large"), row(2, "other", 1))
+    topic.update(row(2, "other"), row(2, PLACEHOLDER, 2))
+    shop.ingest(topic)
+    assert shop.rows() == [(1, "large", 1), (2, "other", 2)]
+
+
+def test_columns_are_added_widened_and_dropped_upstream(shop: Shop, topic: Topic) -> None:
+    shop.table(topic, "DEBEZIUM")
+    topic.snapshot([row(1)])
+    topic.columns |= {"n": {"type": "int64"}, "extra": {"type": "string"}}
+    topic.create({**row(2), "n": 2**40, "extra": "x"})
+    shop.ingest(topic)
+    assert shop.rows() == [(1, "a", 0, None), (2, "a", 2**40, "x")]
+    del topic.columns["name"]
+    topic.create({"id": 3, "n": 1, "extra": "y"})
+    topic.update({"id": 1, "n": 0, "extra": None}, {"id": 1, "n": 7, "extra": "z"})
+    shop.ingest(topic)
+    assert shop.rows() == [(1, None, 7, "z"), (2, "a", 2**40, "x"), (3, None, 1, "y")]
+
+
+def test_an_impossible_change_stops_that_table_only(shop: Shop, topic: Topic) -> None:
+    other = Topic("other", dict(COLUMNS))
+    shop.table(topic, "DEBEZIUM")
+    shop.table(other, "DEBEZIUM")
+    topic.snapshot([row(1)])
+    other.snapshot([row(1)])
+    shop.ingest(topic, other)
+    topic.columns["n"] = {"type": "string"}
+    topic.create(row(2, "a", "not a number"))  # type: ignore[arg-type]
+    other.create(row(2))
+    reports = shop.ingest(topic, other)
+    stopped = {name: error.code for report in reports for name, error in report.stopped.items()}
+    assert stopped == {"s.t": "type-changed"}
+    assert shop.rows("other") == [(1, "a", 0), (2, "a", 0)]
+    assert shop.rows("t") == [(1, "a", 0)]
+    catalog = shop.lake.settings.catalog_name
+    shop.lake.sql(f"ALTER TABLE {catalog}.s.t RENAME COLUMN n TO n_number")
+    other.create(row(3))
+    shop.ingest(other)
+    assert shop.rows("t") == [(1, "a", 0, None), (2, "a", None, "not a number")]
+    assert set(shop.lake.batches.readers("shop")) == {"main"}
+
+
+def test_classic_needs_before(shop: Shop, topic: Topic) -> None:
+    shop.table(topic, "DEBEZIUM")
+    topic.snapshot([row(1)])
+    topic.update(None, row(1, "b"))
+    (report,) = shop.ingest(topic)
+    error = report.stopped["s.t"]
+    assert error.code == "before-missing"
+    assert "REPLICA IDENTITY FULL" in error.hint
+
+
+def test_classic_is_refused_on_sql_server(shop: Shop) -> None:
+    topic = Topic("t", dict(COLUMNS), connector="sqlserver")
+    shop.table(topic, "DEBEZIUM")
+    topic.create(row(1))
+    (report,) = shop.ingest(topic)
+    assert report.stopped["s.t"].code == "envelope-connector"
+    shop.lake.sql("DROP TABLE s.t")
+    shop.table(topic, "DEBEZIUM UPSERT")
+    shop.ingest(topic)
+    assert shop.rows() == [(1, "a", 0)]
+
+
+def test_a_bad_message_is_kept_and_healed(shop: Shop, topic: Topic) -> None:
+    shop.table(topic, "DEBEZIUM UPSERT")
+    topic.snapshot([row(1)])
+    key = topic._key(row(1))
+    topic.raw(key, b"not json")
+    topic.raw(None, b"{}")
+    topic.create(row(2))
+    shop.ingest(topic)
+    assert shop.rows() == [(1, "a", 0), (2, "a", 0)]
+    assert [(offset, healed) for offset, _, healed in shop.errors()] == [(1, False), (2, False)]
+    assert shop.lake.batches.reader("shop", "main").tables["s.t"].open_errors == 2
+    topic.update(row(1), row(1, "good"))
+    shop.ingest(topic)
+    assert [(offset, healed) for offset, _, healed in shop.errors()] == [(1, True), (2, False)]
+    assert shop.lake.batches.reader("shop", "main").tables["s.t"].open_errors == 1
+
+
+def test_on_error_fail_stops_the_table(shop: Shop, topic: Topic) -> None:
+    shop.table(topic, "DEBEZIUM UPSERT", "WITH (ON ERROR = 'fail')")
+    topic.snapshot([row(1)])
+    topic.raw(topic._key(row(1)), b"not json")
+    (report,) = shop.ingest(topic)
+    assert report.stopped["s.t"].code == "bad-input"
+
+
+def test_a_table_created_later_catches_up_and_joins(shop: Shop, topic: Topic) -> None:
+    later = Topic("later", dict(COLUMNS))
+    shop.table(topic, "DEBEZIUM")
+    topic.snapshot([row(1)])
+    later.snapshot([row(1), row(2)])
+    shop.ingest(topic, later)
+    shop.table(later, "DEBEZIUM")
+    topic.create(row(2))
+    later.create(row(3))
+    reports = shop.ingest(topic, later)
+    assert {r.reader for r in reports} == {"s.later", "main"}
+    assert shop.rows("later") == [(1, "a", 0), (2, "a", 0), (3, "a", 0)]
+    assert set(shop.lake.batches.readers("shop")) == {"main"}
+
+
+def test_a_table_dropped_and_created_again_is_loaded_anew(shop: Shop, topic: Topic) -> None:
+    shop.table(topic, "DEBEZIUM")
+    topic.snapshot([row(1)])
+    topic.create(row(2))
+    shop.ingest(topic)
+    shop.lake.sql("DROP TABLE s.t")
+    shop.table(topic, "DEBEZIUM UPSERT")
+    shop.ingest(topic)
+    assert shop.rows() == [(1, "a", 0), (2, "a", 0)]

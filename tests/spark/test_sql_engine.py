@@ -1,0 +1,83 @@
+"""Statements that are Spark's: rows and names as Spark gives them, errors a person can read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakehold.errors import LakeholdError, StatementError
+from lakehold.sql.effects import RunOnSpark
+from lakehold.sql.engine import run_on_spark
+from lakehold.sql.result import Result
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    builder = (
+        SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.log.level", "OFF")
+    )
+    session = builder.config("spark.driver.memory", "1g").config("spark.sql.shuffle.partitions", "1").getOrCreate()
+    yield session
+    session.stop()
+
+
+def run(spark: SparkSession, sql: str) -> Result:
+    return run_on_spark(spark, RunOnSpark(sql, 0, len(sql)))
+
+
+def test_rows_come_as_tuples_under_sparks_names(spark: SparkSession) -> None:
+    result = run(spark, "SELECT 1 + 1, 'it''s' AS `A b`, CAST(1.5 AS DECIMAL(3, 2)) x, 2 AS x")
+    assert result.columns == ("(1 + 1)", "A b", "x", "x")
+    assert result.rows == [(2, "it's", Decimal("1.50"), 2)]
+
+
+def test_a_command_returns_nothing(spark: SparkSession) -> None:
+    assert run(spark, "CREATE TEMPORARY VIEW one AS SELECT 1 AS a") == Result()
+
+
+def test_a_missing_column_is_pointed_at_in_the_whole_script(spark: SparkSession) -> None:
+    script = "SHOW TABLES;\n  SELECT 1,\n    missing FROM VALUES (1) AS t(a)"
+    start = script.index("SELECT")
+    with pytest.raises(StatementError) as refused:
+        run_on_spark(spark, RunOnSpark(script, start, len(script)))
+    error = refused.value
+    assert error.code.startswith("UNRESOLVED_COLUMN")
+    assert error.line == 3
+    assert error.excerpt() == "    missing FROM VALUES (1) AS t(a)\n    ^^^^^^^"
+
+
+def test_a_missing_column_on_the_first_line_of_a_statement(spark: SparkSession) -> None:
+    script = "SHOW TABLES;  SELECT missing"
+    with pytest.raises(StatementError) as refused:
+        run_on_spark(spark, RunOnSpark(script, script.index("SELECT"), len(script)))
+    assert refused.value.excerpt() == "SHOW TABLES;  SELECT missing\n                     ^^^^^^^"
+
+
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        ("SELEC 1", "PARSE_SYNTAX_ERROR"),
+        ("SELECT * FROM nowhere", "TABLE_OR_VIEW_NOT_FOUND"),
+        ("SELECT CAST('x' AS INT)", "CAST_INVALID_INPUT"),
+        ("SELECT 1 / 0", "DIVIDE_BY_ZERO"),
+        ("SELECT raise_error('stop')", "USER_RAISED_EXCEPTION"),
+        ("SELECT assert_true(id < 1) FROM range(3)", "USER_RAISED_EXCEPTION"),
+        ("SELECT CAST(id - 10 AS STRING)::DATE FROM range(3)", "CAST_INVALID_INPUT"),
+    ],
+)
+def test_errors_carry_sparks_condition_and_no_stack_trace(
+    spark: SparkSession, sql: str, code: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(LakeholdError) as refused:
+        run(spark, sql)
+    error = refused.value
+    assert error.code == code
+    assert "\n" not in error.message
+    assert "org.apache" not in str(error)
+    assert "SQLSTATE" not in str(error)
+    assert "org.apache.spark.sql.catalyst" not in capfd.readouterr().err

@@ -1,0 +1,150 @@
+"""What is known of a table without reading its data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.types import LongType
+
+from lakehold.catalog.column_bounds import EMPTY, ColumnBounds
+from lakehold.catalog.data_tables import DataTables
+from lakehold.catalog.opening import open_catalog
+from lakehold.errors import SettingsError
+from lakehold.settings import load_settings
+
+SCHEMA = pa.schema([("id", pa.int32()), ("day", pa.date32()), ("at", pa.timestamp("us", "UTC")), ("name", pa.string())])
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    catalog = open_catalog(load_settings(warehouse=str(tmp_path)))
+    catalog.create_namespace("shop")
+    yield catalog
+    catalog.close()
+
+
+def rows(first: int, last: int) -> pa.Table:
+    days = [date(2026, 1, day) for day in range(first, last + 1)]
+    ats = [datetime(2026, 1, day, tzinfo=UTC) for day in range(first, last + 1)]
+    names: list[str | None] = [None] * len(days)
+    return pa.table([list(range(first, last + 1)), days, ats, names], schema=SCHEMA)
+
+
+def append(catalog: Catalog, data: pa.Table, **summary: str) -> None:
+    properties = {f"lakehold.{name}": value for name, value in summary.items()}
+    catalog.load_table("shop.orders").append(data, snapshot_properties=properties)
+
+
+def test_a_table_that_is_not_there_has_no_state(catalog: Catalog) -> None:
+    tables = DataTables(catalog)
+    assert tables.table_state("shop.orders") is None
+    assert tables.table_state("nowhere.orders") is None
+    assert tables.drop_table("shop.orders") is False
+
+
+def test_the_batches_of_a_table_are_in_its_history(catalog: Catalog) -> None:
+    catalog.create_table("shop.orders", SCHEMA)
+    tables = DataTables(catalog)
+    empty = tables.table_state("shop.orders")
+    assert empty is not None
+    assert (empty.snapshot_id, empty.row_count, empty.last_of("shop")) == (None, 0, None)
+
+    append(catalog, rows(1, 3), source="shop", timestamp="1000")
+    append(catalog, rows(4, 5), source="shop", timestamp="2000")
+    append(catalog, rows(6, 6), source="other", timestamp="3000")
+    append(catalog, rows(7, 7))
+    state = tables.table_state("shop.orders")
+    assert state is not None
+    assert state.row_count == 7
+    assert [s.sequence_number for s in state.history] == [4, 3, 2, 1]
+    first, last = state.snapshot_at("shop", 1000), state.last_of("shop")
+    assert first is not None
+    assert last is not None
+    assert first.summary["lakehold.timestamp"] == "1000"
+    assert last == state.snapshot_at("shop", 2000)
+    assert state.snapshot_at("shop", 3000) is None
+
+
+def test_a_snapshot_that_main_left_behind_does_not_count(catalog: Catalog) -> None:
+    table = catalog.create_table("shop.orders", SCHEMA)
+    append(catalog, rows(1, 1), source="shop", timestamp="1000")
+    append(catalog, rows(2, 2), source="shop", timestamp="2000")
+    before = table.refresh().metadata.snapshots[0].snapshot_id
+    table.manage_snapshots().set_current_snapshot(before).commit()
+    state = DataTables(catalog).table_state("shop.orders")
+    assert state is not None
+    assert state.snapshot_at("shop", 2000) is None
+    assert state.snapshot_at("shop", 1000) is not None
+
+
+def test_bounds_tell_which_keys_a_table_cannot_hold(catalog: Catalog) -> None:
+    catalog.create_table("shop.orders", SCHEMA)
+    tables = DataTables(catalog)
+
+    def bounds() -> dict[str, ColumnBounds | None]:
+        state = tables.table_state("shop.orders")
+        assert state is not None
+        return tables.column_bounds(state, SCHEMA.names)
+
+    assert bounds() == dict.fromkeys(SCHEMA.names, EMPTY)
+    append(catalog, rows(10, 12))
+    append(catalog, rows(15, 20))
+    assert bounds() == {
+        "id": ColumnBounds(10, 20),
+        "day": ColumnBounds(date(2026, 1, 10), date(2026, 1, 20)),
+        "at": ColumnBounds(datetime(2026, 1, 10, tzinfo=UTC), datetime(2026, 1, 20, tzinfo=UTC)),
+        "name": EMPTY,
+    }
+    with catalog.load_table("shop.orders").update_schema() as update:
+        update.update_column("id", LongType())
+    append(catalog, rows(2, 3).set_column(0, "id", pa.array([2**40, 3])))
+    assert bounds()["id"] == ColumnBounds(3, 2**40)
+
+
+def test_a_column_without_statistics_has_unknown_bounds(catalog: Catalog) -> None:
+    catalog.create_table("shop.orders", SCHEMA, properties={"write.metadata.metrics.column.id": "none"})
+    append(catalog, rows(1, 3))
+    append(catalog, rows(4, 5))
+    tables = DataTables(catalog)
+    state = tables.table_state("shop.orders")
+    assert state is not None
+    found = tables.column_bounds(state, ["id", "day"])
+    assert found["id"] is None
+    assert found["day"] == ColumnBounds(date(2026, 1, 1), date(2026, 1, 5))
+
+
+def test_bounds_exclude_what_lies_wholly_outside() -> None:
+    bounds = ColumnBounds(10, 20)
+    assert bounds.excludes(21, 30)
+    assert bounds.excludes(1, 9)
+    assert not bounds.excludes(20, 30)
+    assert not bounds.excludes(1, 10)
+    assert not bounds.excludes(1, 30)
+    assert EMPTY.excludes(1, 30)
+
+
+def test_a_dropped_table_takes_its_files_along(catalog: Catalog, tmp_path: Path) -> None:
+    catalog.create_table("shop.orders", SCHEMA)
+    append(catalog, rows(1, 3))
+    tables = DataTables(catalog)
+    assert tables.drop_table("shop.orders")
+    assert tables.table_state("shop.orders") is None
+    assert [path for path in (tmp_path / "shop").rglob("*") if path.is_file()] == []
+
+
+def test_a_lake_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SettingsError, match="cannot be opened") as error:
+        open_catalog(load_settings(warehouse=str(tmp_path / "file" / "lake")))
+    assert error.value.code == "lake-unreachable"
+    with pytest.raises(SettingsError) as error:
+        open_catalog(
+            load_settings(warehouse=str(tmp_path), catalog_uri="postgresql+psycopg2://me:secret@127.0.0.1:1/x")
+        )
+    assert "refused" in error.value.detail
+    assert "secret" not in str(error.value)

@@ -1,0 +1,76 @@
+"""The MERGE's text for each kind of batch."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+
+import pytest
+from pyiceberg.types import LongType
+
+from lakehold.ingest.arrivals import Bounds
+from lakehold.ingest.merge import Merge, merge_statement, sql_literal
+
+BASE = Merge(
+    "`lake`.`s`.`t`",
+    ("k",),
+    null_safe=False,
+    bounds={"k": Bounds(LongType(), 3, 9)},
+    has_deletes=False,
+    has_upserts=True,
+    keeps_values=False,
+    replaces_all=False,
+)
+
+
+def with_(**changes: object) -> str:
+    from dataclasses import replace
+
+    return merge_statement(replace(BASE, **changes), ["k", "v"])  # type: ignore[arg-type]
+
+
+def test_upserts_prune_by_key_range_and_have_no_delete_clause() -> None:
+    assert with_() == (
+        "MERGE INTO `lake`.`s`.`t` t USING lakehold_changes s ON t.`k` = s.`k` AND t.`k` BETWEEN 3 AND 9 "
+        "WHEN MATCHED THEN UPDATE SET t.`v` = s.`v` WHEN NOT MATCHED THEN INSERT (`k`, `v`) VALUES (s.`k`, s.`v`)"
+    )
+
+
+def test_only_deletes_need_no_insert() -> None:
+    text = with_(has_deletes=True, has_upserts=False)
+    assert text.endswith("WHEN MATCHED AND s._lh_op = 'd' THEN DELETE")
+
+
+def test_null_key_parts_are_compared_null_safe_and_not_pruned() -> None:
+    text = with_(null_safe=True)
+    assert "t.`k` <=> s.`k` WHEN" in text
+    assert "BETWEEN" not in text
+
+
+def test_truncate_deletes_what_the_batch_does_not_bring_even_outside_its_key_range() -> None:
+    text = with_(replaces_all=True)
+    assert text.endswith("WHEN NOT MATCHED BY SOURCE THEN DELETE")
+    assert "BETWEEN" not in text
+
+
+def test_unavailable_values_keep_what_is_stored() -> None:
+    assert "t.`v` = CASE WHEN array_contains(s._lh_kept, 'v') THEN t.`v` ELSE s.`v` END" in with_(keeps_values=True)
+
+
+def test_a_table_of_nothing_but_its_key() -> None:
+    assert "UPDATE SET t.`k` = s.`k`" in merge_statement(BASE, ["k"])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (5, "5"),
+        (-5, "-5"),
+        ("it's", "'it\\'s'"),
+        ("a\\b", "'a\\\\b'"),
+        (date(2026, 2, 1), "DATE'2026-02-01'"),
+        (Decimal("1.50"), "1.50BD"),
+    ],
+)
+def test_literals(value: object, text: str) -> None:
+    assert sql_literal(value) == text

@@ -1,0 +1,146 @@
+"""How much a batch takes, and what keeps it from being read."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehold.ingest.offsets import TopicPartition
+from lakehold.ingest.read.bounding import fair_shares, record_budget
+from lakehold.ingest.read.checks import faults
+from lakehold.ingest.read.lines import file_partition
+from lakehold.ingest.read.reader import Available, Limits, Watermarks
+
+A, B, C = (TopicPartition(topic, 0) for topic in "abc")
+
+
+def available(**partitions: tuple[int, int]) -> Available:
+    marks = {TopicPartition(topic, 0): Watermarks(*bounds) for topic, bounds in partitions.items()}
+    return Available(
+        frozenset(partitions), marks, {topic: f"id-{topic}" for topic in partitions}, where="Kafka at 127.0.0.1:9092"
+    )
+
+
+def test_small_backlogs_go_whole_and_large_ones_share_the_rest() -> None:
+    assert fair_shares({A: 10, B: 1_000, C: 2_000}, 110) == {A: 10, B: 50, C: 50}
+
+
+def test_what_one_leaves_goes_to_the_others() -> None:
+    assert fair_shares({A: 10, B: 1_000}, 100) == {A: 10, B: 90}
+
+
+def test_everything_is_taken_when_it_fits() -> None:
+    assert fair_shares({A: 10, B: 20, C: 0}, 100) == {A: 10, B: 20}
+
+
+def test_no_partition_starves_behind_a_small_budget() -> None:
+    assert fair_shares({A: 10, B: 20, C: 30}, 1) == {A: 1, B: 1, C: 1}
+
+
+@given(
+    st.dictionaries(st.builds(TopicPartition, st.text("abc"), st.integers(0, 5)), st.integers(0, 100)),
+    st.integers(1, 500),
+)
+def test_shares_use_the_budget_and_no_more(backlogs: dict[TopicPartition, int], budget: int) -> None:
+    shares = fair_shares(backlogs, budget)
+    waiting = {tp: backlog for tp, backlog in backlogs.items() if backlog}
+    assert shares.keys() == waiting.keys()
+    assert all(1 <= shares[tp] <= waiting[tp] for tp in shares)
+    total, wanted = sum(shares.values()), sum(waiting.values())
+    assert min(wanted, budget) <= total <= max(budget, len(waiting)) or total == wanted
+
+
+def test_bytes_bound_a_batch_as_records_do() -> None:
+    assert record_budget(Limits(1_000, 50_000), record_bytes=500.0) == 100
+    assert record_budget(Limits(50, 50_000), record_bytes=500.0) == 50
+    assert record_budget(Limits(50, 10), record_bytes=500.0) == 1
+    assert record_budget(Limits(50, 50_000), record_bytes=0.0) == 50
+
+
+def test_a_position_within_what_is_there_is_no_fault() -> None:
+    look = available(a=(5, 10), b=(0, 0))
+    assert faults(look, {A: 5, B: 0}, {"a": "id-a", "b": "id-b"}) == {}
+    assert faults(look, {A: 10}) == {}
+    assert faults(look, {}) == {}
+    assert faults(look, {C: 3}) == {}  # a topic nobody asked for
+
+
+def test_records_that_retention_took() -> None:
+    error = faults(available(a=(8, 10)), {A: 5})["a"]
+    assert error.code == "offsets-lost"
+    assert str(error) == (
+        'records of topic "a" partition 0 were deleted before they were read\n'
+        "detail: The next offset to read is 5, but the partition now begins at 8: offsets 5 to 7 are gone. "
+        "The topic's retention (retention.ms, retention.bytes) or a deletion took them.\n"
+        "hint: Raise the topic's retention above the longest pause between runs; then drop the source's tables and "
+        "create them again, so that they are loaded anew."
+    )
+
+
+def test_a_topic_that_ends_before_the_position() -> None:
+    error = faults(available(a=(0, 3)), {A: 5})["a"]
+    assert error.code == "topic-recreated"
+    assert str(error) == (
+        'topic "a" was deleted and created again since it was last read\n'
+        "detail: The offsets of partition 0 below 5 were read before, but it now ends at 3.\n"
+        "hint: If the new topic is meant to be read, drop the source's tables and create them again, "
+        "so that they are loaded anew."
+    )
+
+
+def test_a_topic_with_another_identity() -> None:
+    error = faults(available(a=(0, 9)), {A: 5}, {"a": "id-before"})["a"]
+    assert error.code == "topic-recreated"
+    assert error.detail == "Its identity was id-before when it was first read and is id-a now."
+
+
+def test_a_topic_that_lost_a_partition() -> None:
+    error = faults(available(a=(0, 9)), {A: 5, TopicPartition("a", 1): 5})["a"]
+    assert error.code == "topic-recreated"
+    assert error.detail == "It has no partition 1 any more, which was read before."
+
+
+def test_each_topic_has_its_own_fault_and_the_others_go_on() -> None:
+    look = Available(
+        frozenset("abc"),
+        {A: Watermarks(8, 9), B: Watermarks(0, 9)},
+        {"a": "id-a", "b": "id-b"},
+        missing=("c",),
+        other_topics=("a", "b"),
+        where="Kafka at 127.0.0.1:9092",
+    )
+    found = faults(look, {A: 5, B: 5})
+    assert {topic: error.code for topic, error in found.items()} == {"a": "offsets-lost", "c": "topic-missing"}
+    rest = look.without(found)
+    assert rest.topics == {"b"}
+    assert faults(rest, {A: 5, B: 5}) == {}
+
+
+def test_a_missing_topic_with_and_without_names_like_it() -> None:
+    look = Available(
+        frozenset({"shop.order", "x"}),
+        {},
+        missing=("shop.order", "x"),
+        other_topics=("shop.orders", "shop.items"),
+        where="Kafka",
+    )
+    found = faults(look, {})
+    assert str(found["shop.order"]) == (
+        'topic "shop.order" does not exist\n'
+        "detail: Kafka has 2 other topics.\n"
+        'hint: Did you mean "shop.orders" or "shop.items"?'
+    )
+    assert found["x"].hint == "Create the topic or correct its name in the source."
+
+
+def test_files_that_shrank_or_are_gone() -> None:
+    shrunk, gone = file_partition("a.jsonl"), file_partition("b.jsonl")
+    look = Available(frozenset("t"), {shrunk: Watermarks(0, 10)}, where="directory")
+    found = faults(look, {shrunk: 20, gone: 5})
+    assert found[shrunk.topic].code == "topic-recreated"
+    assert str(found[shrunk.topic]).startswith(
+        'file "a.jsonl" is not the one that was read before\n'
+        "detail: The bytes below 20 were read before, but it now ends at 10."
+    )
+    assert found[gone.topic].code == "offsets-lost"
+    assert str(found[gone.topic]).startswith('file "b.jsonl" is gone\ndetail: It was read up to byte 5;')

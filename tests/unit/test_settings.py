@@ -1,0 +1,157 @@
+"""Where settings come from, what refuses them, and what both clients of a catalog are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakehold.catalog.properties import pyiceberg_properties, spark_catalog_conf
+from lakehold.definitions import Secret
+from lakehold.errors import SettingsError
+from lakehold.secrets import resolve, secret_value
+from lakehold.settings import Settings, load_settings
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for field in Settings.model_fields:
+        monkeypatch.delenv(f"LAKEHOLD_{field.upper()}", raising=False)
+    monkeypatch.delenv("LAKEHOLD_CONFIG", raising=False)
+
+
+def test_a_lake_needs_no_settings(tmp_path: Path) -> None:
+    settings = load_settings()
+    assert settings.warehouse == f"file://{tmp_path}/lake"
+    assert settings.warehouse_path == tmp_path / "lake"
+    assert settings.catalog_uri == f"sqlite:///{tmp_path}/lake/catalog.db"
+    assert (settings.catalog_name, settings.spark_master, settings.lease_ms) == ("lake", "local[*]", 15_000)
+
+
+def test_arguments_win_over_the_environment_and_that_over_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lakehold.toml").write_text(
+        'buckets = 2\nlease_ms = 30000\ncatalog_name = "three"\n[spark_conf]\n"spark.ui.enabled" = "true"\n'
+    )
+    monkeypatch.setenv("LAKEHOLD_LEASE_MS", "20000")
+    monkeypatch.setenv("LAKEHOLD_CATALOG_NAME", "two")
+    settings = load_settings(catalog_name="one", buckets=None)
+    assert (settings.catalog_name, settings.lease_ms, settings.buckets) == ("one", 20_000, 2)
+    assert settings.spark_conf == {"spark.ui.enabled": "true"}
+
+
+def test_the_file_may_be_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEHOLD_CONFIG", str(tmp_path / "other.toml"))
+    with pytest.raises(SettingsError, match=r'"[^"]*other\.toml" does not exist'):
+        load_settings()
+    (tmp_path / "other.toml").write_text("buckets = 16\n")
+    assert load_settings().buckets == 16
+
+
+@pytest.mark.parametrize(
+    ("origin", "detail"),
+    [
+        ("argument", "Found 'many' in the argument \"buckets\": input should be a valid integer"),
+        ("environment", "Found 'many' in the environment variable LAKEHOLD_BUCKETS: input should be a valid integer"),
+        ("file", "Found 'many' in \"lakehold.toml\": input should be a valid integer"),
+    ],
+)
+def test_an_unusable_value_is_named_with_its_origin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str, detail: str
+) -> None:
+    if origin == "environment":
+        monkeypatch.setenv("LAKEHOLD_BUCKETS", "many")
+    if origin == "file":
+        (tmp_path / "lakehold.toml").write_text('buckets = "many"\n')
+    with pytest.raises(SettingsError) as error:
+        load_settings(buckets="many" if origin == "argument" else None)
+    assert error.value.message == 'setting "buckets" has a value that cannot be used'
+    assert error.value.detail.startswith(detail)
+    assert "parallelism" in error.value.hint
+
+
+def test_a_mistyped_name_is_answered_with_the_right_one(tmp_path: Path) -> None:
+    (tmp_path / "lakehold.toml").write_text("lease_sm = 1\n")
+    with pytest.raises(SettingsError) as error:
+        load_settings()
+    assert (error.value.message, error.value.hint) == ('"lease_sm" is not a setting', 'Did you mean "lease_ms"?')
+
+
+@pytest.mark.parametrize("text", ["buckets = = 2\n", "buckets\n"])
+def test_a_file_that_is_no_toml_is_an_error_for_people(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lakehold.toml").write_text(text)
+    with pytest.raises(SettingsError, match="the settings cannot be read"):
+        load_settings()
+
+
+def test_settings_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(SettingsError) as error:
+        load_settings(lease_ms=5_000, lease_renew_ms=5_000)
+    assert "must be shorter than lease_ms (5000)" in error.value.detail
+    with pytest.raises(SettingsError, match=r'a lake in "s3://bucket/lake" needs a catalog'):
+        load_settings(warehouse="s3://bucket/lake/")
+
+
+def test_every_setting_says_what_it_is() -> None:
+    assert [name for name, field in Settings.model_fields.items() if not field.description] == []
+
+
+def test_secrets_come_from_the_environment_when_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SettingsError) as error:
+        secret_value(Secret("kafka_password"))
+    assert error.value.code == "secret-missing"
+    assert "kafka_password and LAKEHOLD_SECRET_KAFKA_PASSWORD" in error.value.detail
+    monkeypatch.setenv("LAKEHOLD_SECRET_KAFKA_PASSWORD", "second")
+    assert resolve({"password": Secret("kafka_password"), "ssl": True, "port": 9}) == {
+        "password": "second",
+        "ssl": "true",
+        "port": "9",
+    }
+    monkeypatch.setenv("kafka_password", "first")
+    assert secret_value(Secret("kafka_password")) == "first"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "pyiceberg", "spark"),
+    [
+        pytest.param(
+            {"warehouse": "/lake"},
+            {"type": "sql", "uri": "sqlite:////lake/catalog.db?timeout=30", "warehouse": "file:///lake"},
+            {
+                "": "org.apache.iceberg.spark.SparkCatalog",
+                ".type": "jdbc",
+                ".uri": "jdbc:sqlite:/lake/catalog.db?journal_mode=WAL&busy_timeout=30000",
+                ".jdbc.schema-version": "V1",
+                ".warehouse": "file:///lake",
+                ".cache-enabled": "false",
+            },
+            id="sqlite",
+        ),
+        pytest.param(
+            {"warehouse": "s3://b/lake", "catalog_uri": "postgresql+psycopg2://me:p%40ss@db:5433/cat"},
+            {"type": "sql", "uri": "postgresql+psycopg2://me:p%40ss@db:5433/cat", "warehouse": "s3://b/lake"},
+            {
+                ".type": "jdbc",
+                ".uri": "jdbc:postgresql://db:5433/cat",
+                ".jdbc.user": "me",
+                ".jdbc.password": "p@ss",
+                ".warehouse": "s3://b/lake",
+            },
+            id="postgresql",
+        ),
+        pytest.param(
+            {"warehouse": "s3://b/lake", "catalog_uri": "https://catalog:8181"},
+            {"type": "rest", "uri": "https://catalog:8181", "warehouse": "s3://b/lake"},
+            {".type": "rest", ".uri": "https://catalog:8181", ".warehouse": "s3://b/lake"},
+            id="rest",
+        ),
+    ],
+)
+def test_spark_and_pyiceberg_open_the_same_catalog(
+    arguments: dict[str, str], pyiceberg: dict[str, str], spark: dict[str, str]
+) -> None:
+    settings = load_settings(catalog_name="main", **arguments)
+    assert pyiceberg.items() <= pyiceberg_properties(settings).items()
+    assert {f"spark.sql.catalog.main{k}": v for k, v in spark.items()}.items() <= spark_catalog_conf(settings).items()
