@@ -27,7 +27,10 @@ class ConnectionType(StrEnum):
 
 @dataclass(frozen=True)
 class Connection:
-    """`CREATE CONNECTION name TO KAFKA | SCHEMA REGISTRY (options)`; option names are lowercase with `_` for spaces and dots kept."""
+    """`CREATE CONNECTION name TO KAFKA | SCHEMA REGISTRY (options)`.
+
+    Option names are lowercase with `_` for spaces and dots kept.
+    """
 
     name: str
     type: ConnectionType

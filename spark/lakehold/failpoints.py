@@ -10,7 +10,14 @@ import signal
 from typing import Literal
 
 Point = Literal[
-    "before-intent", "after-intent", "after-evolution", "after-errors", "before-merge", "after-merge", "before-commit", "after-commit"
+    "before-intent",
+    "after-intent",
+    "after-evolution",
+    "after-errors",
+    "before-merge",
+    "after-merge",
+    "before-commit",
+    "after-commit",
 ]
 VARIABLE = "LAKEHOLD_KILL_AT"
 

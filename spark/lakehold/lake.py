@@ -134,9 +134,7 @@ class Lake:
 
     def _reader(self, source: Source, defined: Definitions) -> Reader:
         options = resolve(defined.connection(source.connection).options) if source.connection is not None else {}
-        return open_reader(
-            source, options, timeout_s=self.settings.upstream_timeout_ms / 1000, parallelism=_READ_TASKS
-        )
+        return open_reader(source, options, timeout_s=self.settings.upstream_timeout_ms / 1000, parallelism=_READ_TASKS)
 
     def _registry(self, source: Source, defined: Definitions) -> Registry | None:
         if source.format.registry is None:

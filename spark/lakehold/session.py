@@ -80,7 +80,10 @@ def prepared(spark: SparkSession, settings: Settings) -> SparkSession:
 
 @contextmanager
 def snapshot_properties(spark: SparkSession, properties: Mapping[str, str]) -> Iterator[None]:
-    """Iceberg snapshots that SQL commits inside carry `properties` in their summary; MERGE takes no options, so the session does."""
+    """Iceberg snapshots that SQL commits inside carry `properties` in their summary.
+
+    MERGE takes no options, so the session's configuration does it.
+    """
     for name, value in properties.items():
         spark.conf.set(SNAPSHOT_PROPERTY + name, value)
     try:

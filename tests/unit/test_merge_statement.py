@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 
@@ -24,8 +25,6 @@ BASE = Merge(
 
 
 def with_(**changes: object) -> str:
-    from dataclasses import replace
-
     return merge_statement(replace(BASE, **changes), ["k", "v"])  # type: ignore[arg-type]
 
 

@@ -30,23 +30,28 @@ app = typer.Typer(
 
 Warehouse = Annotated[
     str | None,
-    typer.Option("--warehouse", "-w", metavar="PATH|URI", help="The lake; else LAKEHOLD_WAREHOUSE, lakehold.toml, ./lake."),
+    typer.Option(
+        "--warehouse", "-w", metavar="PATH|URI", help="The lake; else LAKEHOLD_WAREHOUSE, lakehold.toml, ./lake."
+    ),
 ]
 Format = Annotated[
-    OutputFormat | None, typer.Option("--format", help="Default: table on a terminal, json (one object a line) otherwise.")
+    OutputFormat | None,
+    typer.Option("--format", help="Default: table on a terminal, json (one object a line) otherwise."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 
 
 @app.command()
-def sql(  # noqa: D417 - the options explain themselves in --help
+def sql(
     text: Annotated[str | None, typer.Argument(metavar="SQL", help="Statements, separated by semicolons.")] = None,
     *,
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the statements from a file ('-': stdin).")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Read the statements from a file ('-': stdin).")
+    ] = None,
     output_format: Format = None,
     warehouse: Warehouse = None,
 ) -> None:
-    """Run SQL: define connections, sources and tables, or query with Spark.
+    r"""Run SQL: define connections, sources and tables, or query with Spark.
 
     \b
     lakehold sql "SHOW TABLES"
@@ -109,7 +114,8 @@ def demo(
         bool, typer.Option("--live", help="On a real PostgreSQL, Debezium and Kafka on this machine, started for it.")
     ] = False,
     directory: Annotated[
-        Path | None, typer.Option("--directory", help="Where the demo's lake is made; by default a new temporary directory.")
+        Path | None,
+        typer.Option("--directory", help="Where the demo's lake is made; by default a new temporary directory."),
     ] = None,
     seconds: Annotated[int, typer.Option("--seconds", min=1, help="How long the live shop is open.")] = 60,
 ) -> None:
@@ -159,4 +165,3 @@ def _script(text: str | None, file: Path | None) -> str:
         return Path(str(file)).read_text(encoding="utf-8")
     except OSError as error:
         raise LakeholdError(f'file "{file}" cannot be read', code="usage", detail=f"{error.strerror}.") from error
-

@@ -53,7 +53,17 @@ def run_ingest(lake: Lake, source: str, output: Output, progress: Progress, *, f
 def _show(report: BatchReport, output: Output, stopped: dict[str, str]) -> None:
     """Write a batch's rows, and each stopped table's error once; `stopped` is what stands so far."""
     rows = [
-        (report.timestamp_ms, iso(report.timestamp_ms), t.table, t.records, t.inserted, t.updated, t.deleted, t.repeated, t.errors)
+        (
+            report.timestamp_ms,
+            iso(report.timestamp_ms),
+            t.table,
+            t.records,
+            t.inserted,
+            t.updated,
+            t.deleted,
+            t.repeated,
+            t.errors,
+        )
         for t in report.tables
     ]
     if rows:

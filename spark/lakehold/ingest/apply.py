@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehold.catalog.definitions import Entry
-from lakehold.catalog.readers import TableProgress
 from lakehold.catalog.column_bounds import ColumnBounds
 from lakehold.catalog.data_tables import DataTables, TableState
+from lakehold.catalog.definitions import Entry
+from lakehold.catalog.readers import TableProgress
 from lakehold.definitions import Envelope, Table
 from lakehold.errors import LakeholdError, TableStopped
 from lakehold.failpoints import reach
@@ -124,8 +124,12 @@ def apply_changes(  # noqa: PLR0913 - a batch, a table, and where to write
     if state is not None:
         evolve.require_own(entry, state.properties)
     has_rows = state is not None and state.row_count != 0
-    sequence_number = state.current.sequence_number if state is not None and state.current is not None and has_rows else None
-    judgement = _judge(table, changes, Marks.from_json(progress.marks), settled=settled, sequence_number=sequence_number)
+    sequence_number = (
+        state.current.sequence_number if state is not None and state.current is not None and has_rows else None
+    )
+    judgement = _judge(
+        table, changes, Marks.from_json(progress.marks), settled=settled, sequence_number=sequence_number
+    )
     if state is not None and (done := _effect(state, batch, 1)):
         # Run again after a crash: the table holds the batch already, so what it was before it stands in the summary only.
         judgement = replace(judgement, marks=Marks.from_json(done.get("lakehold.marks")))
@@ -136,7 +140,7 @@ def apply_changes(  # noqa: PLR0913 - a batch, a table, and where to write
             raise _bad_input(table, judgement)
         columns = _evolve(writing, entry, changes, state)
         reach("after-evolution")
-        open_errors = writing.errors.record(batch, table, changes, judgement.frame, raw, judgement.arrived, progress.open_errors)
+        open_errors = writing.errors.record(batch, table, judgement.frame, raw, judgement.arrived, progress.open_errors)
         reach("after-errors")
         written = _write(writing, batch, table, changes, columns, judgement)
     finally:
@@ -145,7 +149,9 @@ def apply_changes(  # noqa: PLR0913 - a batch, a table, and where to write
     if since_ms is None and judgement.marks.is_whole:
         since_ms = batch.timestamp_ms
     marks = "" if table.envelope is Envelope.UPSERT else judgement.marks.to_json()
-    return _report(table, judgement.arrived, written, batch), TableProgress(since_ms, open_errors, marks, entry.object_id)
+    return _report(table, judgement.arrived, written, batch), TableProgress(
+        since_ms, open_errors, marks, entry.object_id
+    )
 
 
 def _bad_input(table: Table, judgement: Judgement) -> TableStopped:
@@ -183,7 +189,9 @@ def _judge(table: Table, changes: Changes, marks: Marks, *, settled: bool, seque
     return Judgement(frame, arrived, new_marks, replaces_all=arrived.truncates > 0)
 
 
-def _evolve(writing: Writing, entry: Entry[Table], changes: Changes, state: TableState | None) -> tuple[ColumnType, ...]:
+def _evolve(
+    writing: Writing, entry: Entry[Table], changes: Changes, state: TableState | None
+) -> tuple[ColumnType, ...]:
     table = entry.definition
     name = quoted_table(writing.catalog_name, table.full_name)
     if state is None:
@@ -227,12 +235,18 @@ def _write(  # noqa: PLR0913
     if snapshot is not None and snapshot.complete and snapshot.replaces_through is not None:
         through = snapshot.replaces_through
         written = _committed(
-            writing, batch, table, 2, lambda _: merge.delete_stale(writing.spark(), name, through, batch.properties(marks, 2))
+            writing,
+            batch,
+            table,
+            2,
+            lambda _: merge.delete_stale(writing.spark(), name, through, batch.properties(marks, 2)),
         )
     return written
 
 
-def choose(name: str, changes: Changes, judgement: Judgement, state: TableState, tables: DataTables) -> merge.Append | merge.Merge | None:
+def choose(
+    name: str, changes: Changes, judgement: Judgement, state: TableState, tables: DataTables
+) -> merge.Append | merge.Merge | None:
     """The cheapest path that is right; None when no row can change."""
     arrived = judgement.arrived
     if state.row_count == 0:
@@ -304,9 +318,9 @@ def _committed(
 def _effect(state: TableState, batch: BatchIdentity, step: int) -> Mapping[str, str] | None:
     """The summary of the snapshot that holds this batch's step, if there is one."""
     for snapshot in state.history:
-        if snapshot.is_of(batch.source) and snapshot.summary["lakehold.timestamp"] == str(batch.timestamp_ms):
-            if snapshot.summary.get("lakehold.step") == str(step):
-                return snapshot.summary
+        of_batch = snapshot.is_of(batch.source) and snapshot.summary["lakehold.timestamp"] == str(batch.timestamp_ms)
+        if of_batch and snapshot.summary.get("lakehold.step") == str(step):
+            return snapshot.summary
     return None
 
 

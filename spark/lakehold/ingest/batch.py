@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from lakehold.catalog.batches import Batch, BatchStore, TableChange
-from lakehold.catalog.readers import MAIN_READER, Intent, ReaderError, ReaderState, TableProgress
 from lakehold.catalog.definitions import Entry
+from lakehold.catalog.readers import MAIN_READER, Intent, ReaderError, ReaderState, TableProgress
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
 from lakehold.failpoints import reach
@@ -83,7 +83,9 @@ class Running:
     driver_bytes: int
 
 
-def run_batch(running: Running, state: ReaderState, plan: ReadPlan, available: Available, timestamp_ms: int) -> BatchReport:
+def run_batch(
+    running: Running, state: ReaderState, plan: ReadPlan, available: Available, timestamp_ms: int
+) -> BatchReport:
     """Begin the batch that `plan` describes and bring it to its commit."""
     started_ms = now_ms()
     intent = Intent(state.source, state.reader, timestamp_ms, plan.position, dict.fromkeys(state.tables))
@@ -120,7 +122,9 @@ def complete(  # noqa: PLR0913 - the five steps' inputs
         # Whatever else goes wrong with one table must not stop its neighbours: it stops alone and says why.
         except Exception as error:
             stopped[name] = _as_stop(entry.definition, error)
-            log.warning("table %s stopped: %s", name, stopped[name].message, exc_info=not isinstance(error, LakeholdError))
+            log.warning(
+                "table %s stopped: %s", name, stopped[name].message, exc_info=not isinstance(error, LakeholdError)
+            )
     reach("before-commit")
     whole = BatchReport(
         source=intent.source,
@@ -159,12 +163,19 @@ class _Records:
         """The records of `topic`."""
         if self._table is not None:
             return self._table.filter(pc.equal(self._table["topic"], topic))
-        wanted = [r for r in self._plan.ranges if r.topic_partition.topic == topic or file_of(r.topic_partition) is not None]
+        wanted = [
+            r for r in self._plan.ranges if r.topic_partition.topic == topic or file_of(r.topic_partition) is not None
+        ]
         return self._running.reader.dataframe(self._running.writing.spark(), wanted)
 
 
 def _apply(  # noqa: PLR0913
-    running: Running, identity: BatchIdentity, entry: Entry[Table], records: _Records, before: TableProgress, settled: bool
+    running: Running,
+    identity: BatchIdentity,
+    entry: Entry[Table],
+    records: _Records,
+    before: TableProgress,
+    settled: bool,
 ) -> tuple[TableReport, TableProgress]:
     raw, decoded = running.decoder.decode(entry.definition, records.of(entry.definition.topic))
     changes = changes_of(decoded, entry.definition)
@@ -215,17 +226,12 @@ def _commit(  # noqa: PLR0913
         mz_timestamp=intent.mz_timestamp,
         start={tp: at for tp, at in state.position.items() if tp in intent.end},
         end=intent.end,
-        tables={
-            r.table: TableChange(r.inserted, r.updated, r.deleted, r.errors, r.snapshot_id) for r in report.tables
-        },
+        tables={r.table: TableChange(r.inserted, r.updated, r.deleted, r.errors, r.snapshot_id) for r in report.tables},
         records=report.records,
         bytes=plan.size_bytes,
         started_at_ms=started_ms,
         committed_at_ms=now_ms(),
         owner=running.lease.owner,
     )
-    errors = {
-        name: ReaderError(e.code, e.message, e.detail, e.hint) for name, e in report.stopped.items()
-    }
+    errors = {name: ReaderError(e.code, e.message, e.detail, e.hint) for name, e in report.stopped.items()}
     running.store.commit(intent, running.lease.owner, progress, batch, errors)
-

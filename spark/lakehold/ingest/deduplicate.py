@@ -26,7 +26,12 @@ SNAPSHOT_PHASES = (Phase.SNAPSHOT.value, Phase.SNAPSHOT_END.value)
 
 
 def judged(
-    changes: Changes, envelope: Envelope, marks: Marks, *, after: Position | None = None, not_below: Position | None = None
+    changes: Changes,
+    envelope: Envelope,
+    marks: Marks,
+    *,
+    after: Position | None = None,
+    not_below: Position | None = None,
 ) -> DataFrame:
     """`changes.frame` with what decides: nothing is dropped, so that everything that arrived can be counted.
 
@@ -56,9 +61,7 @@ def judged(
     before = F.max(F.when(unpassed, F.col(POSITION))).over(earlier)
     counted = changes.frame.withColumn(COUNTS, unpassed & _above(before))
     deciding = F.col(COUNTS) & of_row
-    return counted.withColumn(
-        WINS, deciding & (F.col(OFFSET) == F.max(F.when(deciding, F.col(OFFSET))).over(of_key))
-    )
+    return counted.withColumn(WINS, deciding & (F.col(OFFSET) == F.max(F.when(deciding, F.col(OFFSET))).over(of_key)))
 
 
 def _above(mark: SparkColumn) -> SparkColumn:
@@ -85,13 +88,13 @@ def _in_snapshot() -> SparkColumn:
 
 def literal(position: Position) -> SparkColumn:
     """`position` as a column."""
-    return F.struct(*[F.lit(part).cast("bigint").alias(name) for part, name in zip(position, "abcd", strict=True)]).cast(
-        POSITION_TYPE
-    )
+    return F.struct(
+        *[F.lit(part).cast("bigint").alias(name) for part, name in zip(position, "abcd", strict=True)]
+    ).cast(POSITION_TYPE)
 
 
 def filled(frame: DataFrame, changes: Changes) -> DataFrame:
-    """The judged `frame` with unavailable values taken from the newest earlier change of the same key in this batch that has them.
+    """The judged `frame` with unavailable values filled from the newest earlier change of the key in this batch.
 
     What no change of this batch knows stays named in `_lh_kept`: the stored value is kept.
     """
@@ -117,6 +120,7 @@ def filled(frame: DataFrame, changes: Changes) -> DataFrame:
         lambda name: name.isNotNull(),
     )
     taken = {
-        name: F.when(is_kept[name], known[name].getField("value")).otherwise(F.col(quoted(name))) for name in value_columns
+        name: F.when(is_kept[name], known[name].getField("value")).otherwise(F.col(quoted(name)))
+        for name in value_columns
     }
     return frame.withColumns({**taken, KEPT: still_kept})

@@ -72,7 +72,9 @@ def _upsert(decoded: Decoded, table: Table) -> Changes:
         connector=F.lit(None).cast("string"),
         before_missing=F.lit(False),
         error=F.when(null_key & ~cleared, F.lit("null-key")).otherwise(F.col("error")),
-        detail=F.when(null_key & ~cleared, F.lit("the message has a value but no key")).otherwise(F.col("error_detail")),
+        detail=F.when(null_key & ~cleared, F.lit("the message has a value but no key")).otherwise(
+            F.col("error_detail")
+        ),
     )
 
 

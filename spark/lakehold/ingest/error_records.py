@@ -1,7 +1,7 @@
-"""Messages that cannot be applied become rows of `mz_catalog.mz_source_errors`, and a good value heals its key (design, "Errors in").
+"""Messages that cannot be applied become rows of `mz_catalog.mz_source_errors`; a good value heals its key.
 
-Writing them replaces what an earlier attempt of the same batch wrote for the same table, so that a crash in between leaves
-neither a gap nor a repetition.
+The rules are the design's, "Errors in". Writing them replaces what an earlier attempt of the same batch wrote for the same
+table, so that a crash in between leaves neither a gap nor a repetition.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehold.errors import CommitConflict
-from lakehold.ingest.changes import DETAIL, ERROR, KEY_BYTES, OFFSET, OP, PARTITION, Changes, Op
+from lakehold.ingest.changes import DETAIL, ERROR, KEY_BYTES, OFFSET, OP, PARTITION, Op
 from lakehold.ingest.deduplicate import COUNTS
 from lakehold.ingest.read.reader import MalformedLine
 from lakehold.session import quoted_table
@@ -45,7 +45,6 @@ class ErrorRecords:
         self,
         batch: BatchIdentity,
         table: Table,
-        changes: Changes,
         judged: DataFrame,
         raw: DataFrame,
         arrived: Arrivals,
@@ -56,7 +55,6 @@ class ErrorRecords:
         Args:
             batch: The batch.
             table: The table.
-            changes: Its changes.
             judged: The same, judged.
             raw: The messages as raw records.
             arrived: Their counts.
@@ -69,7 +67,14 @@ class ErrorRecords:
             bad = judged.filter(F.col(ERROR).isNotNull()).select(PARTITION, OFFSET, ERROR, DETAIL)
             at = (F.col("partition") == F.col(PARTITION)) & (F.col("offset") == F.col(OFFSET))
             found = raw.join(F.broadcast(bad), at).select(
-                "topic", "partition", "offset", "timestamp_ms", "key", "value", F.col(ERROR).alias("reason"), F.col(DETAIL).alias("detail")
+                "topic",
+                "partition",
+                "offset",
+                "timestamp_ms",
+                "key",
+                "value",
+                F.col(ERROR).alias("reason"),
+                F.col(DETAIL).alias("detail"),
             )
             self._replace(batch, table.full_name, found)
         if arrived.errors or (open_errors and arrived.records):

@@ -64,7 +64,9 @@ class Evolution:
     columns: tuple[ColumnType, ...]
 
 
-def creation(entry: Entry[Table], name: str, key: Sequence[str], columns: Sequence[ColumnType], buckets: int) -> Evolution:
+def creation(
+    entry: Entry[Table], name: str, key: Sequence[str], columns: Sequence[ColumnType], buckets: int
+) -> Evolution:
     """The statements that make the table, bucketed and locally ordered by its key.
 
     Args:
@@ -107,7 +109,7 @@ def require_own(entry: Entry[Table], properties: Mapping[str, str]) -> None:
         table=name,
         code="table-foreign",
         detail="Another definition or another tool made it; merging into it would mix their rows.",
-        hint=f"Rename or drop it (DROP TABLE removes only defined tables: drop {name} with Spark or PyIceberg), then ingest again.",
+        hint=f"Rename {name} or drop it with Spark or PyIceberg (DROP TABLE removes defined tables only); ingest again.",
     )
 
 

@@ -67,7 +67,12 @@ class HeldLease:
                 self._lost = lost
                 return
             except LakeholdError as error:
-                log.warning("lease of %s was not renewed, it runs until %s: %s", self._source, iso(self._until_ms), error.message)
+                log.warning(
+                    "lease of %s was not renewed, it runs until %s: %s",
+                    self._source,
+                    iso(self._until_ms),
+                    error.message,
+                )
 
 
 @contextmanager

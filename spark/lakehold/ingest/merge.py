@@ -189,5 +189,3 @@ def sql_literal(value: object) -> str:
             return f"'{escaped}'"
         case _:
             raise TypeError(f"no literal for {type(value).__name__}")
-
-

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from lakehold.catalog import readers as decide
 from lakehold.catalog.batches import BatchStore
-from lakehold.catalog.readers import MAIN_READER, ReaderError, Readers, ReaderState, TableProgress
 from lakehold.catalog.definitions import Entry
+from lakehold.catalog.readers import MAIN_READER, ReaderError, Readers, ReaderState, TableProgress
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
 from lakehold.ingest.batch import BatchReport, Running, complete, run_batch
@@ -89,11 +89,7 @@ class Ingesting:
         by_file = {topic: error for topic, error in found.items() if topic not in available.topics}
         if by_file:
             raise next(iter(by_file.values()))
-        stopped = {
-            name: found[self._topic(name)]
-            for name in main.tables
-            if self._topic(name) in found
-        }
+        stopped = {name: found[self._topic(name)] for name in main.tables if self._topic(name) in found}
         if not stopped:
             return
         self._change(lambda readers: _split(readers, stopped))
@@ -129,7 +125,11 @@ class Ingesting:
         def joined(readers: Readers) -> Readers:
             main, joining = readers[MAIN_READER], readers[name]
             position = {**joining.position, **main.position}
-            identities = {**joining.topic_ids, **{t: i for t, i in own.identities.items() if t in topics}, **main.topic_ids}
+            identities = {
+                **joining.topic_ids,
+                **{t: i for t, i in own.identities.items() if t in topics},
+                **main.topic_ids,
+            }
             level = {
                 **readers,
                 MAIN_READER: replace(main, position=position, topic_ids=identities),

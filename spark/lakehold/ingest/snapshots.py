@@ -1,4 +1,4 @@
-"""Which snapshot of the connector a Debezium table shows, and when it is whole (design, "Snapshot rows, on purpose better than the seed").
+"""Which snapshot of the connector a Debezium table shows, and when it is whole (design, "Snapshot rows").
 
 A snapshot taken anew stands at a later position: its rows win, what the table had from before is replaced, and keys it did not
 bring are gone when it is complete. So an abandoned first snapshot leaves nothing behind.
