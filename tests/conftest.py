@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakehold.lake import Lake, connect
-from lakehold.session import session_conf
+from lakehold.session import SHORT_RUN_OPTIONS, session_conf
 from lakehold.settings import load_settings
 from tests.stack_fixtures import database, stack, stack_directory
 
@@ -29,10 +29,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one session; each lake brings its own catalog to it."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = load_settings(
-        warehouse=str(tmp_path_factory.mktemp("session")), spark_driver_memory="1g", spark_master="local[2]"
+        warehouse=str(tmp_path_factory.mktemp("session")),
+        spark_driver_memory="1g",
+        spark_master="local[2]",
+        spark_conf={"spark.driver.extraJavaOptions": SHORT_RUN_OPTIONS, "spark.sql.shuffle.partitions": "2"},
     )
     builder = SparkSession.builder.master(settings.spark_master).appName("lakehold-tests")
-    for name, value in {**session_conf(settings), "spark.sql.shuffle.partitions": "2"}.items():
+    for name, value in session_conf(settings).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     yield session

@@ -32,6 +32,11 @@ JVM_OPTIONS = " ".join(
 """Java options of driver and executors. Without them Avro believes a corrupt record that says it is 2 GiB long, asks for the
 memory and takes the JVM down; with them such a record is an error like any other."""
 
+SHORT_RUN_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java options for a session of a minute: compiling quickly is worth more to it than compiling well."""
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
 
 def open_session(settings: Settings) -> SparkSession:
     """A session whose default catalog is the lake: on `spark_remote` if set, else classic on `spark_master`."""
@@ -50,7 +55,6 @@ def session_conf(settings: Settings) -> dict[str, str]:
     return {
         "spark.jars": ",".join(str(path) for path in artifacts.jars("spark")),
         "spark.driver.memory": settings.spark_driver_memory,
-        "spark.driver.extraJavaOptions": JVM_OPTIONS,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
@@ -60,9 +64,12 @@ def session_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Remembering the Python line of every column expression doubles what planning a batch takes.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         **spark_catalog_conf(settings),
         **MERGE_CONF,
         **settings.spark_conf,
+        _JAVA_OPTIONS: f"{JVM_OPTIONS} {settings.spark_conf.get(_JAVA_OPTIONS, '')}".rstrip(),
     }
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehold.ingest.arrivals import Arrivals
+from lakehold.ingest.judge.arrivals import Arrivals
 from lakehold.ingest.marks import Marks, SnapshotProgress
 from lakehold.ingest.snapshots import advanced, begins_anew
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 from pyiceberg.types import LongType
 
-from lakehold.ingest.arrivals import Bounds
+from lakehold.ingest.judge.arrivals import Bounds
 from lakehold.ingest.merge import Merge, merge_statement, sql_literal
 
 BASE = Merge(

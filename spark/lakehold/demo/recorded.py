@@ -9,8 +9,9 @@ from lakehold.demo.rows import SHOP_TABLES
 from lakehold.demo.screen import Screen
 from lakehold.demo.steps import compare, define, finish, look
 from lakehold.lake import connect
+from lakehold.session import SHORT_RUN_OPTIONS
 
-_BATCH_RECORDS = 250
+_BATCH_RECORDS = 400
 """Small, so that there are some batches to see."""
 
 
@@ -22,7 +23,11 @@ def run_recorded(screen: Screen, place: Path) -> None:
     """
     messages = unpack(place / "recording")
     screen.line(f"{messages} messages that Debezium wrote about a shop's database are in {place / 'recording'}")
-    with connect(str(place / "lake"), max_batch_records=_BATCH_RECORDS) as lake:
+    with connect(
+        str(place / "lake"),
+        max_batch_records=_BATCH_RECORDS,
+        spark_conf={"spark.driver.extraJavaOptions": SHORT_RUN_OPTIONS},
+    ) as lake:
         define(screen, lake, place / "shop.sql", "shop.recorded.sql", recording=str(place / "recording"))
         with screen.waiting("starting Spark"):
             _ = lake.spark

@@ -17,13 +17,12 @@ from lakehold.definitions import Envelope, Table
 from lakehold.errors import LakeholdError, TableStopped
 from lakehold.failpoints import reach
 from lakehold.ingest import classic, evolve, merge
-from lakehold.ingest.arrivals import Arrivals, Bounds, arrivals_of
 from lakehold.ingest.changes import DETAIL, ERROR, OFFSET, PARTITION, Changes
 from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.deduplicate import filled, judged
 from lakehold.ingest.error_records import ErrorRecords
+from lakehold.ingest.judge.arrivals import Arrivals, Bounds
+from lakehold.ingest.judge.judgement import Judgement, judgement_of
 from lakehold.ingest.marks import Marks
-from lakehold.ingest.snapshots import advanced, begins_anew
 from lakehold.session import quoted_table
 
 log = logging.getLogger(__name__)
@@ -85,16 +84,6 @@ class TableReport:
     snapshot_id: int | None = None
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """The changes as judged, and what they amount to."""
-
-    frame: DataFrame
-    arrived: Arrivals
-    marks: Marks
-    replaces_all: bool
-
-
 def apply_changes(  # noqa: PLR0913 - a batch, a table, and where to write
     writing: Writing,
     batch: BatchIdentity,
@@ -103,6 +92,7 @@ def apply_changes(  # noqa: PLR0913 - a batch, a table, and where to write
     raw: DataFrame,
     progress: TableProgress,
     *,
+    are_few: bool,
     settled: bool,
 ) -> tuple[TableReport, TableProgress]:
     """Bring the table to the batch's timestamp.
@@ -114,6 +104,7 @@ def apply_changes(  # noqa: PLR0913 - a batch, a table, and where to write
         changes: Its changes in this batch.
         raw: The same messages as raw records, for those that go to the error table.
         progress: The table's progress before the batch.
+        are_few: They were read in the driver: they are judged there, too.
         settled: See `lakehold.ingest.snapshots.advanced`.
 
     Raises:
@@ -127,13 +118,18 @@ def apply_changes(  # noqa: PLR0913 - a batch, a table, and where to write
     sequence_number = (
         state.current.sequence_number if state is not None and state.current is not None and has_rows else None
     )
-    judgement = _judge(
-        table, changes, Marks.from_json(progress.marks), settled=settled, sequence_number=sequence_number
-    )
-    if state is not None and (done := _effect(state, batch, 1)):
-        # Run again after a crash: the table holds the batch already, so what it was before it stands in the summary only.
-        judgement = replace(judgement, marks=Marks.from_json(done.get("lakehold.marks")))
-    try:
+    with judgement_of(
+        changes,
+        table.envelope,
+        Marks.from_json(progress.marks),
+        are_few=are_few,
+        settled=settled,
+        sequence_number=sequence_number,
+    ) as found:
+        judgement = found
+        if state is not None and (done := _effect(state, batch, 1)):
+            # Run again after a crash: the table holds the batch already, so what it was before it stands in the summary only.
+            judgement = replace(found, marks=Marks.from_json(done.get("lakehold.marks")))
         if table.envelope is Envelope.DEBEZIUM:
             classic.check(table, judgement.arrived)
         if judgement.arrived.errors and table.options.get("on_error") == "fail":
@@ -143,8 +139,6 @@ def apply_changes(  # noqa: PLR0913 - a batch, a table, and where to write
         open_errors = writing.errors.record(batch, table, judgement.frame, raw, judgement.arrived, progress.open_errors)
         reach("after-errors")
         written = _write(writing, batch, table, changes, columns, judgement)
-    finally:
-        judgement.frame.unpersist()
     since_ms = progress.since_ms
     if since_ms is None and judgement.marks.is_whole:
         since_ms = batch.timestamp_ms
@@ -166,27 +160,6 @@ def _bad_input(table: Table, judgement: Judgement) -> TableStopped:
         hint="Correct the producer; to keep such messages in mz_catalog.mz_source_errors and go on, create the table "
         "without ON ERROR = 'fail'.",
     )
-
-
-def _judge(table: Table, changes: Changes, marks: Marks, *, settled: bool, sequence_number: int | None) -> Judgement:
-    """Judge once; again only where what arrived asks for it: a new snapshot, a TRUNCATE, values to fill."""
-    frame = judged(changes, table.envelope, marks).persist()
-    arrived = arrivals_of(frame, changes)
-    anew = table.envelope is not Envelope.UPSERT and begins_anew(marks, arrived)
-    after = arrived.truncate_position
-    new_marks = marks
-    if table.envelope is not Envelope.UPSERT:
-        new_marks = advanced(marks, arrived, settled=settled, sequence_number=sequence_number)
-    if anew or after is not None:
-        frame.unpersist()
-        not_below = arrived.snapshot_position if anew else None
-        frame = judged(changes, table.envelope, marks, after=after, not_below=not_below).persist()
-        arrived = replace(arrivals_of(frame, changes), truncates=arrived.truncates)
-    if arrived.kept:
-        unfilled, frame = frame, filled(frame, changes).persist()
-        frame.count()
-        unfilled.unpersist()
-    return Judgement(frame, arrived, new_marks, replaces_all=arrived.truncates > 0)
 
 
 def _evolve(

@@ -155,6 +155,11 @@ class _Records:
             else {r.topic_partition.topic for r in plan.ranges}
         )
 
+    @property
+    def are_few(self) -> bool:
+        """Whether they are in the driver."""
+        return self._table is not None
+
     def has(self, topic: str) -> bool:
         """Whether the batch may have records of `topic`."""
         return topic in self._topics
@@ -179,7 +184,9 @@ def _apply(  # noqa: PLR0913
 ) -> tuple[TableReport, TableProgress]:
     raw, decoded = running.decoder.decode(entry.definition, records.of(entry.definition.topic))
     changes = changes_of(decoded, entry.definition)
-    return apply_changes(running.writing, identity, entry, changes, raw, before, settled=settled)
+    return apply_changes(
+        running.writing, identity, entry, changes, raw, before, are_few=records.are_few, settled=settled
+    )
 
 
 def _readable_from(progress: TableProgress, timestamp_ms: int) -> TableProgress:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
-from lakehold.ingest.arrivals import Arrivals
+from lakehold.ingest.judge.arrivals import Arrivals
 from lakehold.ingest.position import MYSQL, POSTGRES
 
 

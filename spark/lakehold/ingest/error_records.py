@@ -16,14 +16,14 @@ from pyspark.sql import functions as F
 
 from lakehold.errors import CommitConflict
 from lakehold.ingest.changes import DETAIL, ERROR, KEY_BYTES, OFFSET, OP, PARTITION, Op
-from lakehold.ingest.deduplicate import COUNTS
+from lakehold.ingest.judge.judging import COUNTS
 from lakehold.ingest.read.reader import MalformedLine
 from lakehold.session import quoted_table
 
 if TYPE_CHECKING:
     from lakehold.definitions import Table
     from lakehold.ingest.apply import BatchIdentity
-    from lakehold.ingest.arrivals import Arrivals
+    from lakehold.ingest.judge.arrivals import Arrivals
 
 TABLE = "mz_catalog.mz_source_errors"
 _GOOD = "lakehold_good_keys"

@@ -22,11 +22,11 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehold.ingest.arrivals import Bounds
 from lakehold.ingest.changes import KEPT, OP, Changes, Op
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import cast
-from lakehold.ingest.deduplicate import WINS
+from lakehold.ingest.judge.arrivals import Bounds
+from lakehold.ingest.judge.judging import WINS
 from lakehold.session import quoted, snapshot_properties
 
 _SOURCE = "lakehold_changes"

@@ -37,14 +37,15 @@ def position_of(source: Column, transaction: Column, op: Column) -> Column:
         F.when(is_snapshot, _BEFORE_ANY_STREAMED).otherwise(F.coalesce(transaction.getField("total_order"), F.lit(0))),
         order,
     )
+    file_number = F.regexp_extract(source.getField("file"), r"(\d+)$", 1).try_cast("bigint")
     mysql = _struct(
-        F.regexp_extract(source.getField("file"), r"(\d+)$", 1).try_cast("bigint"),
+        file_number,
         binlog_position,
         F.when(is_snapshot, _BEFORE_ANY_STREAMED).otherwise(F.coalesce(source.getField("row"), F.lit(0))),
         order,
     )
     return F.when(connector.isin(*POSTGRES) & lsn.isNotNull() & ~incremental, postgres).when(
-        connector.isin(*MYSQL) & binlog_position.isNotNull() & ~incremental, mysql
+        connector.isin(*MYSQL) & file_number.isNotNull() & binlog_position.isNotNull() & ~incremental, mysql
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakehold.ingest.arrivals import Arrivals
+from lakehold.ingest.judge.arrivals import Arrivals
 from lakehold.ingest.marks import Marks, SnapshotProgress
 
 

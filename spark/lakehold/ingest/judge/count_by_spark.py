@@ -1,12 +1,9 @@
-"""What a batch brought to one table, counted in one pass over its judged changes: all that deciding how to apply it takes."""
+"""Counting what was judged by Spark, in one job."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from pyiceberg.types import DateType, DecimalType, IcebergType, IntegerType, LongType, StringType
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -25,57 +22,18 @@ from lakehold.ingest.changes import (
     Op,
     Phase,
 )
-from lakehold.ingest.deduplicate import COUNTS, SNAPSHOT_PHASES, WINS
+from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.judge.arrivals import Arrivals, Bounds, bounded
+from lakehold.ingest.judge.judging import COUNTS, SNAPSHOT_PHASES, WINS
 from lakehold.ingest.marks import Position
 from lakehold.session import quoted
-
-BOUNDED_TYPES = (IntegerType, LongType, StringType, DateType, DecimalType)
-"""Key types whose smallest and largest value are worth a predicate: exact as SQL literals and kept by Iceberg per file."""
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """The smallest and largest value of a key column among the deciding changes, both inclusive."""
-
-    type: IcebergType
-    lowest: Any
-    highest: Any
-
-
-@dataclass(frozen=True)
-class Arrivals:
-    """Counts and extremes over the changes of one batch to one table."""
-
-    records: int
-    errors: int
-    upserts: int
-    deletes: int
-    repeated: int
-    null_key_parts: int
-    kept: int
-    truncates: int
-    truncate_position: Position | None
-    streamed_position: Position | None
-    lowest_position: Position | None
-    before_missing: int
-    before_missing_offset: int | None
-    connectors: frozenset[str]
-    passed: Mapping[int, Position]
-    snapshot_position: Position | None
-    snapshot_end_position: Position | None
-    key_bounds: Mapping[str, Bounds]
-
-    @property
-    def changes_rows(self) -> bool:
-        """Whether any row of the table may change."""
-        return self.upserts + self.deletes + self.truncates > 0
 
 
 def arrivals_of(judged: DataFrame, changes: Changes) -> Arrivals:
     """Run the one Spark job that counts `judged` (at most one row per partition comes back)."""
-    bounded = [c for c in changes.columns if c.name in changes.key and isinstance(c.type, BOUNDED_TYPES)]
-    rows = judged.groupBy(PARTITION).agg(*_aggregates(changes), *_bounds(bounded)).collect()
-    return _combined(rows, bounded)
+    with_bounds = bounded(changes)
+    rows = judged.groupBy(PARTITION).agg(*_aggregates(changes), *_bounds(with_bounds)).collect()
+    return _combined(rows, with_bounds)
 
 
 def _aggregates(changes: Changes) -> list[SparkColumn]:
@@ -109,7 +67,7 @@ def _aggregates(changes: Changes) -> list[SparkColumn]:
     ]
 
 
-def _bounds(columns: Iterable[Any]) -> list[SparkColumn]:
+def _bounds(columns: Iterable[ColumnType]) -> list[SparkColumn]:
     found = []
     for index, column in enumerate(columns):
         value = F.when(F.col(WINS), F.col(quoted(column.name)))
@@ -117,7 +75,7 @@ def _bounds(columns: Iterable[Any]) -> list[SparkColumn]:
     return found
 
 
-def _combined(rows: list[Row], bounded: list[Any]) -> Arrivals:
+def _combined(rows: Sequence[Row], with_bounds: Sequence[ColumnType]) -> Arrivals:
     def total(name: str) -> int:
         return sum(row[name] for row in rows)
 
@@ -125,7 +83,7 @@ def _combined(rows: list[Row], bounded: list[Any]) -> Arrivals:
         return max((_position(row[name]) for row in rows if row[name] is not None), default=None)
 
     bounds = {}
-    for index, column in enumerate(bounded):
+    for index, column in enumerate(with_bounds):
         lows = [row[f"low_{index}"] for row in rows if row[f"low_{index}"] is not None]
         highs = [row[f"high_{index}"] for row in rows if row[f"high_{index}"] is not None]
         if lows:

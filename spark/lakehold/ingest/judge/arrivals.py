@@ -1,0 +1,59 @@
+"""What a batch brought to one table: all that deciding how to apply it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.types import DateType, DecimalType, IcebergType, IntegerType, LongType, StringType
+
+from lakehold.ingest.changes import Changes
+from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.marks import Position
+
+BOUNDED_TYPES = (IntegerType, LongType, StringType, DateType, DecimalType)
+"""Key types whose smallest and largest value are worth a predicate: exact as SQL literals and kept by Iceberg per file."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The smallest and largest value of a key column among the deciding changes, both inclusive."""
+
+    type: IcebergType
+    lowest: Any
+    highest: Any
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Counts and extremes over the changes of one batch to one table."""
+
+    records: int
+    errors: int
+    upserts: int
+    deletes: int
+    repeated: int
+    null_key_parts: int
+    kept: int
+    truncates: int
+    truncate_position: Position | None
+    streamed_position: Position | None
+    lowest_position: Position | None
+    before_missing: int
+    before_missing_offset: int | None
+    connectors: frozenset[str]
+    passed: Mapping[int, Position]
+    snapshot_position: Position | None
+    snapshot_end_position: Position | None
+    key_bounds: Mapping[str, Bounds]
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether any row of the table may change."""
+        return self.upserts + self.deletes + self.truncates > 0
+
+
+def bounded(changes: Changes) -> list[ColumnType]:
+    """The key columns that have bounds."""
+    return [c for c in changes.columns if c.name in changes.key and isinstance(c.type, BOUNDED_TYPES)]

@@ -1,0 +1,133 @@
+"""Judging by Spark: the rules of `lakehold.ingest.judge` as window functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from lakehold.definitions import Envelope
+from lakehold.ingest.changes import KEPT, OFFSET, OP, PARTITION, PHASE, POSITION, POSITION_TYPE, Changes, Op
+from lakehold.ingest.judge.arrivals import Arrivals
+from lakehold.ingest.judge.count_by_spark import arrivals_of
+from lakehold.ingest.judge.judging import COUNTS, SNAPSHOT_PHASES, WINS, Judging
+from lakehold.ingest.marks import Marks, Position
+from lakehold.session import quoted
+
+_ORDER = (OFFSET, PARTITION)
+"""Messages of one key are in one partition, where the offset orders them; should they not be, it is at least one order."""
+
+
+class BySpark(Judging):
+    """Judges any number of changes; what was judged is cached.
+
+    Args:
+        changes: The changes.
+        envelope: The table's envelope.
+        marks: Of the table before the batch.
+    """
+
+    def __init__(self, changes: Changes, envelope: Envelope, marks: Marks) -> None:
+        self._changes = changes
+        self._envelope = envelope
+        self._marks = marks
+        self._frame = changes.frame
+
+    def judge(self, *, after: Position | None = None, not_below: Position | None = None) -> Arrivals:
+        """See `Judging`."""
+        self.release()
+        self._frame = self._judged(after, not_below).persist()
+        return arrivals_of(self._frame, self._changes)
+
+    def fill(self) -> None:
+        """See `Judging`."""
+        unfilled, self._frame = self._frame, _filled(self._frame, self._changes).persist()
+        self._frame.count()
+        unfilled.unpersist()
+
+    def frame(self) -> DataFrame:
+        """See `Judging`."""
+        return self._frame
+
+    def release(self) -> None:
+        """See `Judging`."""
+        self._frame.unpersist()
+
+    def _judged(self, after: Position | None, not_below: Position | None) -> DataFrame:
+        of_row = F.coalesce(F.col(OP).isin(Op.UPSERT.value, Op.DELETE.value), F.lit(False))
+        candidate = of_row | F.coalesce(F.col(OP) == Op.TRUNCATE.value, F.lit(False))
+        if after is not None:
+            candidate = candidate & F.coalesce(F.col(POSITION) > _literal(after), F.lit(True))
+        if not_below is not None:
+            candidate = candidate & F.coalesce(F.col(POSITION) >= _literal(not_below), F.lit(True))
+        frame = self._changes.frame
+        of_key = Window.partitionBy(*[F.col(quoted(name)) for name in self._changes.key])
+        if self._envelope is not Envelope.DEBEZIUM:
+            last = of_key.orderBy((candidate & of_row).desc(), *(F.col(name).desc() for name in _ORDER))
+            wins = candidate & of_row & (F.row_number().over(last) == 1)
+            return frame.withColumns({COUNTS: candidate, WINS: wins})
+        earlier = of_key.orderBy(*_ORDER).rowsBetween(Window.unboundedPreceding, -1)
+        unpassed = candidate & _unpassed(self._marks)
+        before = F.max(F.when(unpassed, F.col(POSITION))).over(earlier)
+        counted = frame.withColumn(COUNTS, unpassed & _above(before))
+        deciding, place = F.col(COUNTS) & of_row, F.struct(*_ORDER)
+        return counted.withColumn(WINS, deciding & (place == F.max(F.when(deciding, place)).over(of_key)))
+
+
+def _above(mark: SparkColumn) -> SparkColumn:
+    """Whether a change lies above `mark`, or on it as a row of the same snapshot; true where either is not known."""
+    position = F.col(POSITION)
+    return F.coalesce((position > mark) | (_in_snapshot() & (position == mark)), F.lit(True))
+
+
+def _unpassed(marks: Marks) -> SparkColumn:
+    """Whether a change lies above its partition's mark, and is not of a snapshot older than the one the table shows."""
+    mark = F.lit(None).cast(POSITION_TYPE)
+    for partition, position in marks.passed.items():
+        mark = F.when(F.col(PARTITION) == partition, _literal(position)).otherwise(mark)
+    unpassed = _above(mark)
+    if marks.snapshot is not None:
+        older = _in_snapshot() & (F.col(POSITION) < _literal(marks.snapshot.position))
+        unpassed = unpassed & ~F.coalesce(older, F.lit(False))
+    return unpassed
+
+
+def _in_snapshot() -> SparkColumn:
+    return F.col(PHASE).isin(*SNAPSHOT_PHASES)
+
+
+def _literal(position: Position) -> SparkColumn:
+    return F.struct(
+        *[F.lit(part).cast("bigint").alias(name) for part, name in zip(position, "abcd", strict=True)]
+    ).cast(POSITION_TYPE)
+
+
+def _filled(frame: DataFrame, changes: Changes) -> DataFrame:
+    earlier = (
+        Window.partitionBy(*[F.col(quoted(name)) for name in changes.key])
+        .orderBy(*_ORDER)
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    value_columns = [c.name for c in changes.columns if c.name not in changes.key]
+    known: Mapping[str, SparkColumn] = {
+        name: F.last(
+            F.when(
+                F.col(COUNTS) & ~F.coalesce(F.array_contains(KEPT, name), F.lit(False)),
+                F.struct(F.col(quoted(name)).alias("value")),
+            ),
+            ignorenulls=True,
+        ).over(earlier)
+        for name in value_columns
+    }
+    is_kept = {name: F.coalesce(F.array_contains(KEPT, name), F.lit(False)) for name in value_columns}
+    still_kept = F.filter(
+        F.array(*[F.when(is_kept[name] & known[name].isNull(), F.lit(name)) for name in value_columns]),
+        lambda name: name.isNotNull(),
+    )
+    taken = {
+        name: F.when(is_kept[name], known[name].getField("value")).otherwise(F.col(quoted(name)))
+        for name in value_columns
+    }
+    return frame.withColumns({**taken, KEPT: still_kept})
