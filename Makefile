@@ -44,7 +44,7 @@ lint: setup ## Check style and layers
 types: setup ## Check types
 	@$(BIN)/mypy $(CODE)
 
-bench: setup ## Measure
+bench: setup-stack ## Measure
 	@$(BIN)/python -m tests.benchmarks
 
 ##@ Maintain

@@ -1,12 +1,14 @@
-"""Named points of the batch protocol at which a test can kill the process, to prove that nothing is lost or repeated.
+"""Named points of the batch protocol at which a test can end or stop the process, to prove that nothing is lost or repeated.
 
-`LAKEHOLD_KILL_AT=<point>` in the environment ends the process with SIGKILL where the point is reached.
+`LAKEHOLD_KILL_AT=<point>` in the environment ends the process with SIGKILL where the point is first reached,
+`LAKEHOLD_SUSPEND_AT=<point>` stops it there with SIGSTOP until SIGCONT; `<point>:<n>` where it is reached for the n-th time.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from typing import Literal
 
 Point = Literal[
@@ -15,14 +17,20 @@ Point = Literal[
     "after-evolution",
     "after-errors",
     "before-merge",
+    "before-publish",
     "after-merge",
     "before-commit",
     "after-commit",
 ]
-VARIABLE = "LAKEHOLD_KILL_AT"
+_SIGNALS = {"LAKEHOLD_KILL_AT": signal.SIGKILL, "LAKEHOLD_SUSPEND_AT": signal.SIGSTOP}
+
+_reached: Counter[str] = Counter()
 
 
 def reach(point: Point) -> None:
-    """Die here if the environment says so."""
-    if os.environ.get(VARIABLE) == point:
-        os.kill(os.getpid(), signal.SIGKILL)
+    """End or stop here if the environment says so."""
+    _reached[point] += 1
+    for variable, sent in _SIGNALS.items():
+        wanted, _, nth = os.environ.get(variable, "").partition(":")
+        if wanted == point and int(nth or 1) == _reached[point]:
+            os.kill(os.getpid(), sent)

@@ -83,13 +83,16 @@ class Lake:
             reports.append(report)
         return reports
 
-    def batches_of(self, source: str) -> Generator[BatchReport, None, None]:
-        """`ingest`, one report at a time; the source is held until the iterator ends or is closed."""
-        ingesting = self._prepared_ingest(source)
+    def batches_of(self, source: str, *, idle_ms: int = 0) -> Generator[BatchReport, None, None]:
+        """`ingest`, one report at a time; the source is held until the iterator ends or is closed.
+
+        `idle_ms` is for who calls again and again: empty batches are at least so far apart.
+        """
+        ingesting = self._prepared_ingest(source, idle_ms)
         with held(self.batches, source, self.settings) as lease:
             yield from ingesting(lease).drain()
 
-    def _prepared_ingest(self, name: str) -> Callable[[HeldLease], Ingesting]:
+    def _prepared_ingest(self, name: str, idle_ms: int) -> Callable[[HeldLease], Ingesting]:
         defined = self.definitions.definitions()
         source = defined.source(name)
         tables = {entry.definition.full_name: entry for entry in defined.tables_of(name)}
@@ -112,7 +115,7 @@ class Lake:
                 buckets=self.settings.buckets,
                 tables=self.tables,
                 confirm_lease=lease.confirm,
-                errors=ErrorRecords(writing_spark, self.settings.catalog_name),
+                errors=ErrorRecords(writing_spark, self.settings.catalog_name, self.tables),
             )
             running = Running(
                 store=self.batches,
@@ -128,7 +131,7 @@ class Lake:
                 int(str(source.options.get("max_records", self.settings.max_batch_records))),
                 int(str(source.options.get("max_bytes", self.settings.max_batch_bytes))),
             )
-            return Ingesting(name, running, limits)
+            return Ingesting(name, running, limits, idle_ms)
 
         return under
 

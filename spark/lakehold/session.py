@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from lakehold import artifacts
 from lakehold.catalog.properties import spark_catalog_conf
@@ -22,20 +24,33 @@ MERGE_CONF: Mapping[str, str] = {
     "spark.sql.iceberg.planning.preserve-data-grouping": "true",
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
     "spark.sql.join.preferSortMergeJoin": "false",
+    # A large batch is cached for the moments it takes to count and to merge it: compressing it took a third of the whole.
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
 }
 """What a session needs so that a merge costs what changed; set on sessions made by others, too."""
 
+_AVRO_LIMITS = {"bytes": 1 << 26, "string": 1 << 26, "collectionItems": 1 << 22}
+
 JVM_OPTIONS = " ".join(
-    f"-Dorg.apache.avro.limits.{what}.maxLength={limit}"
-    for what, limit in {"bytes": 1 << 26, "string": 1 << 26, "collectionItems": 1 << 22}.items()
+    [
+        *(f"-Dorg.apache.avro.limits.{what}.maxLength={limit}" for what, limit in _AVRO_LIMITS.items()),
+        "-XX:-DontCompileHugeMethods",
+    ]
 )
-"""Java options of driver and executors. Without them Avro believes a corrupt record that says it is 2 GiB long, asks for the
-memory and takes the JVM down; with them such a record is an error like any other."""
+"""Java options of driver and executors.
+
+Without the limits Avro believes a corrupt record that says it is 2 GiB long, asks for the memory and takes the JVM down; with
+them such a record is an error like any other. The code that Spark generates for decoding is longer than the 8,000 bytes that
+Java compiles by default: interpreted, it takes three times as long.
+"""
 
 SHORT_RUN_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java options for a session of a minute: compiling quickly is worth more to it than compiling well."""
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+_session_state = threading.RLock()
+"""Held while one thread's statement relies on the session's settings and views, which all threads of a session share."""
 
 
 def open_session(settings: Settings) -> SparkSession:
@@ -47,7 +62,20 @@ def open_session(settings: Settings) -> SparkSession:
     builder = SparkSession.builder.master(settings.spark_master).appName("lakehold")
     for name, value in session_conf(settings).items():
         builder = builder.config(name, value)
-    return prepared(builder.getOrCreate(), settings)
+    with _own_interrupts():
+        session = builder.getOrCreate()
+    return prepared(session, settings)
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """PySpark takes Ctrl-C from the program: its handler breaks into whatever talks to Java at that moment."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def session_conf(settings: Settings) -> dict[str, str]:
@@ -81,7 +109,8 @@ def prepared(spark: SparkSession, settings: Settings) -> SparkSession:
         needed |= {name: value for name, value in spark_catalog_conf(settings).items() if name.startswith(catalog)}
     for name, value in needed.items():
         spark.conf.set(name, value)
-    spark.catalog.setCurrentCatalog(settings.catalog_name)
+    # The statement knows its session in every thread; `spark.catalog` looks for the one that is active in this thread.
+    spark.sql(f"SET CATALOG {quoted(settings.catalog_name)}")
     return spark
 
 
@@ -91,13 +120,32 @@ def snapshot_properties(spark: SparkSession, properties: Mapping[str, str]) -> I
 
     MERGE takes no options, so the session's configuration does it.
     """
-    for name, value in properties.items():
-        spark.conf.set(SNAPSHOT_PROPERTY + name, value)
-    try:
+    with configured(spark, {SNAPSHOT_PROPERTY + name: value for name, value in properties.items()}):
         yield
-    finally:
-        for name in properties:
-            spark.conf.unset(SNAPSHOT_PROPERTY + name)
+
+
+@contextmanager
+def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
+    """Statements inside run with `conf`; those of other threads wait."""
+    with _session_state:
+        for name, value in conf.items():
+            spark.conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name in conf:
+                spark.conf.unset(name)
+
+
+@contextmanager
+def temp_view(frame: DataFrame, name: str) -> Iterator[None]:
+    """Statements inside can read `frame` by `name`; other threads that name a view wait."""
+    with _session_state:
+        frame.createOrReplaceTempView(name)
+        try:
+            yield
+        finally:
+            frame.sparkSession.catalog.dropTempView(name)
 
 
 def quoted(name: str) -> str:

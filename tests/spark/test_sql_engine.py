@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
@@ -16,16 +15,6 @@ from lakehold.sql.result import Result
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    builder = (
-        SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.log.level", "OFF")
-    )
-    session = builder.config("spark.driver.memory", "1g").config("spark.sql.shuffle.partitions", "1").getOrCreate()
-    yield session
-    session.stop()
-
-
 def run(spark: SparkSession, sql: str) -> Result:
     return run_on_spark(spark, RunOnSpark(sql, 0, len(sql)))
 
@@ -37,7 +26,7 @@ def test_rows_come_as_tuples_under_sparks_names(spark: SparkSession) -> None:
 
 
 def test_a_command_returns_nothing(spark: SparkSession) -> None:
-    assert run(spark, "CREATE TEMPORARY VIEW one AS SELECT 1 AS a") == Result()
+    assert run(spark, "CREATE OR REPLACE TEMPORARY VIEW one AS SELECT 1 AS a") == Result()
 
 
 def test_a_missing_column_is_pointed_at_in_the_whole_script(spark: SparkSession) -> None:

@@ -20,6 +20,7 @@ marks = st.builds(Marks, st.dictionaries(st.integers(0, 50), positions, max_size
 NOTHING = Arrivals(
     records=0,
     errors=0,
+    unknown_schemas=0,
     upserts=0,
     deletes=0,
     repeated=0,

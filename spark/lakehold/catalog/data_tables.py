@@ -13,6 +13,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField
 
 from lakehold.catalog.column_bounds import ColumnBounds, around_all, file_bounds
@@ -75,6 +76,16 @@ class TableState:
     def snapshot_at(self, source: str, mz_timestamp: int) -> SnapshotState | None:
         """The snapshot that the batch of `source` at `mz_timestamp` made here: with one, it need not run again."""
         return next((s for s in self._of(source) if s.summary[TIMESTAMP_PROPERTY] == str(mz_timestamp)), None)
+
+    def staged(self, wap_id: str) -> SnapshotState | None:
+        """The newest snapshot staged as `wap_id` on top of the current one; None when there is none."""
+        found = [
+            _as_state(snapshot)
+            for snapshot in self.table.metadata.snapshots
+            if snapshot.parent_snapshot_id == self.snapshot_id
+        ]
+        named = (snapshot for snapshot in found if snapshot.summary.get("wap.id") == wap_id)
+        return max(named, key=lambda snapshot: snapshot.sequence_number, default=None)
 
     def last_of(self, source: str) -> SnapshotState | None:
         """The newest snapshot that a batch of `source` made."""
@@ -157,16 +168,18 @@ def _ancestry(table: Table) -> tuple[SnapshotState, ...]:
     ancestors: list[SnapshotState] = []
     snapshot = table.current_snapshot()
     while snapshot:
-        ancestors.append(
-            SnapshotState(
-                snapshot_id=snapshot.snapshot_id,
-                sequence_number=snapshot.sequence_number or 0,
-                committed_at_ms=snapshot.timestamp_ms,
-                summary=_summary(snapshot.summary),
-            )
-        )
+        ancestors.append(_as_state(snapshot))
         snapshot = snapshots.get(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id is not None else None
     return tuple(ancestors)
+
+
+def _as_state(snapshot: Snapshot) -> SnapshotState:
+    return SnapshotState(
+        snapshot_id=snapshot.snapshot_id,
+        sequence_number=snapshot.sequence_number or 0,
+        committed_at_ms=snapshot.timestamp_ms,
+        summary=_summary(snapshot.summary),
+    )
 
 
 def _summary(summary: Any) -> dict[str, str]:

@@ -16,6 +16,7 @@ from lakehold.times import iso
 COLUMNS = ("mz_timestamp", "at", "table", "messages", "inserted", "updated", "deleted", "repeated", "errors")
 _POLL_S = 1.0
 _MAX_PAUSE_S = 30.0
+_IDLE_MS = 10_000
 
 
 def run_ingest(lake: Lake, source: str, output: Output, progress: Progress, *, follow: bool) -> bool:
@@ -30,7 +31,7 @@ def run_ingest(lake: Lake, source: str, output: Output, progress: Progress, *, f
     while not stop.is_set():
         try:
             with progress.task(f"ingesting {source}", unit="messages") as task:
-                batches = lake.batches_of(source)
+                batches = lake.batches_of(source, idle_ms=_IDLE_MS if follow else 0)
                 for report in batches:
                     task.advance(report.records, f"at {iso(report.timestamp_ms)}")
                     _show(report, output, stopped)

@@ -23,6 +23,8 @@ from lakehold.ingest.error_records import ErrorRecords
 from lakehold.ingest.judge.arrivals import Arrivals, Bounds
 from lakehold.ingest.judge.judgement import Judgement, judgement_of
 from lakehold.ingest.marks import Marks
+from lakehold.ingest.publish import Publishing
+from lakehold.ingest.snapshots import settled_marks
 from lakehold.session import quoted_table
 
 log = logging.getLogger(__name__)
@@ -47,6 +49,10 @@ class BatchIdentity:
             "lakehold.step": str(step),
         }
         return found if marks is None else {**found, "lakehold.marks": marks.to_json()}
+
+    def effect(self, step: int) -> str:
+        """One name for each commit that the batch makes to a table."""
+        return f"{self.source}:{self.timestamp_ms}:{step}"
 
 
 @dataclass(frozen=True)
@@ -84,16 +90,36 @@ class TableReport:
     snapshot_id: int | None = None
 
 
+@dataclass(frozen=True)
+class Arriving:
+    """What a batch has for one table.
+
+    Args:
+        changes: The changes.
+        raw: The same messages as raw records, for those that go to the error table.
+        are_few: They were read in the driver: they are judged there, too.
+        settled: See `lakehold.ingest.snapshots.advanced`.
+        knows_all_schemas: See `lakehold.ingest.topic.DecodedTopic`.
+    """
+
+    changes: Changes
+    raw: DataFrame
+    are_few: bool
+    settled: bool
+    knows_all_schemas: bool
+
+
+class SchemasUnknown(Exception):
+    """Some messages name schemas that were not looked for; nothing was written."""
+
+
 def apply_changes(  # noqa: PLR0913 - a batch, a table, and where to write
     writing: Writing,
     batch: BatchIdentity,
     entry: Entry[Table],
-    changes: Changes,
-    raw: DataFrame,
+    arriving: Arriving,
     progress: TableProgress,
-    *,
-    are_few: bool,
-    settled: bool,
+    state: TableState | None,
 ) -> tuple[TableReport, TableProgress]:
     """Bring the table to the batch's timestamp.
 
@@ -101,17 +127,15 @@ def apply_changes(  # noqa: PLR0913 - a batch, a table, and where to write
         writing: Where to write.
         batch: The batch.
         entry: The table's definition and identity.
-        changes: Its changes in this batch.
-        raw: The same messages as raw records, for those that go to the error table.
+        arriving: What the batch has for it.
         progress: The table's progress before the batch.
-        are_few: They were read in the driver: they are judged there, too.
-        settled: See `lakehold.ingest.snapshots.advanced`.
+        state: The Iceberg table; None before the first batch.
 
     Raises:
         TableStopped: The table cannot take these changes.
+        SchemasUnknown: Look in the messages how they were written, and apply them again.
     """
     table = entry.definition
-    state = writing.tables.table_state(table.full_name)
     if state is not None:
         evolve.require_own(entry, state.properties)
     has_rows = state is not None and state.row_count != 0
@@ -119,14 +143,16 @@ def apply_changes(  # noqa: PLR0913 - a batch, a table, and where to write
         state.current.sequence_number if state is not None and state.current is not None and has_rows else None
     )
     with judgement_of(
-        changes,
+        arriving.changes,
         table.envelope,
         Marks.from_json(progress.marks),
-        are_few=are_few,
-        settled=settled,
+        are_few=arriving.are_few,
+        settled=arriving.settled,
         sequence_number=sequence_number,
     ) as found:
         judgement = found
+        if judgement.arrived.unknown_schemas and not arriving.knows_all_schemas:
+            raise SchemasUnknown
         if state is not None and (done := _effect(state, batch, 1)):
             # Run again after a crash: the table holds the batch already, so what it was before it stands in the summary only.
             judgement = replace(found, marks=Marks.from_json(done.get("lakehold.marks")))
@@ -134,18 +160,33 @@ def apply_changes(  # noqa: PLR0913 - a batch, a table, and where to write
             classic.check(table, judgement.arrived)
         if judgement.arrived.errors and table.options.get("on_error") == "fail":
             raise _bad_input(table, judgement)
-        columns = _evolve(writing, entry, changes, state)
+        columns = _evolve(writing, entry, arriving.changes, state)
         reach("after-evolution")
-        open_errors = writing.errors.record(batch, table, judgement.frame, raw, judgement.arrived, progress.open_errors)
+        writing.confirm_lease()
+        open_errors = writing.errors.record(
+            batch, table, judgement.frame, arriving.raw, judgement.arrived, progress.open_errors
+        )
         reach("after-errors")
-        written = _write(writing, batch, table, changes, columns, judgement)
+        written = _write(writing, batch, table, arriving.changes, columns, judgement)
+    after = _advanced(replace(progress, open_errors=open_errors), table, judgement.marks, batch)
+    return _report(table, judgement.arrived, written, batch), replace(after, object_id=entry.object_id)
+
+
+def settle(writing: Writing, batch: BatchIdentity, entry: Entry[Table], progress: TableProgress) -> TableProgress:
+    """The progress of a table for which a settled batch has no messages: a snapshot whose end was seen is whole now."""
+    before = Marks.from_json(progress.marks)
+    marks = settled_marks(before)
+    if marks != before:
+        _drop_stale(writing, batch, entry.definition, marks)
+    return _advanced(progress, entry.definition, marks, batch)
+
+
+def _advanced(progress: TableProgress, table: Table, marks: Marks, batch: BatchIdentity) -> TableProgress:
+    """A table is readable from the first batch on after which no snapshot is half read."""
     since_ms = progress.since_ms
-    if since_ms is None and judgement.marks.is_whole:
+    if since_ms is None and marks.is_whole:
         since_ms = batch.timestamp_ms
-    marks = "" if table.envelope is Envelope.UPSERT else judgement.marks.to_json()
-    return _report(table, judgement.arrived, written, batch), TableProgress(
-        since_ms, open_errors, marks, entry.object_id
-    )
+    return replace(progress, since_ms=since_ms, marks="" if table.envelope is Envelope.UPSERT else marks.to_json())
 
 
 def _bad_input(table: Table, judgement: Judgement) -> TableStopped:
@@ -197,24 +238,41 @@ def _write(  # noqa: PLR0913
             case merge.Append():
                 merge.append(path, changes, judgement.frame, columns, properties)
             case merge.Merge():
-                merge.merge(writing.spark(), path, changes, judgement.frame, columns, properties)
+                rows = judgement.frame
+                _publish(
+                    writing,
+                    lambda: merge.merge(writing.spark(), path, changes, rows, columns, properties),
+                    state,
+                    batch.effect(1),
+                )
 
     written = None
     if judgement.arrived.changes_rows:
         reach("before-merge")
         written = _committed(writing, batch, table, 1, first)
         reach("after-merge")
-    snapshot = judgement.marks.snapshot
-    if snapshot is not None and snapshot.complete and snapshot.replaces_through is not None:
-        through = snapshot.replaces_through
-        written = _committed(
-            writing,
-            batch,
-            table,
-            2,
-            lambda _: merge.delete_stale(writing.spark(), name, through, batch.properties(marks, 2)),
+    return _drop_stale(writing, batch, table, judgement.marks) or written
+
+
+def _drop_stale(writing: Writing, batch: BatchIdentity, table: Table, marks: Marks) -> TableState | None:
+    """Delete what a snapshot that is whole now did not bring. Returns the table as committed; None when nothing was to do."""
+    snapshot = marks.snapshot
+    if snapshot is None or not snapshot.complete or snapshot.replaces_through is None:
+        return None
+    through, name = snapshot.replaces_through, quoted_table(writing.catalog_name, table.full_name)
+    properties = batch.properties(marks, 2)
+
+    def delete(state: TableState) -> None:
+        _publish(
+            writing, lambda: merge.delete_stale(writing.spark(), name, through, properties), state, batch.effect(2)
         )
-    return written
+
+    return _committed(writing, batch, table, 2, delete)
+
+
+def _publish(writing: Writing, write: Callable[[], None], state: TableState, effect: str) -> None:
+    publishing = Publishing(writing.spark(), writing.catalog_name, writing.tables, writing.confirm_lease)
+    publishing.run(write, state, effect)
 
 
 def choose(
@@ -225,11 +283,11 @@ def choose(
     if state.row_count == 0:
         if arrived.upserts == 0:
             return None
-        return merge.Append(name, state.snapshot_id, bounds=None)
+        return merge.Append(name, state.snapshot_id, bounds=None, keeps_values=arrived.kept > 0)
     if not (arrived.deletes or arrived.null_key_parts or judgement.replaces_all):
         disjoint = _disjoint(arrived.key_bounds, tables.column_bounds(state, arrived.key_bounds))
         if disjoint:
-            return merge.Append(name, state.snapshot_id, disjoint)
+            return merge.Append(name, state.snapshot_id, disjoint, keeps_values=arrived.kept > 0)
     return merge.Merge(
         name,
         changes.key,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,10 +20,10 @@ from lakehold.catalog.readers import MAIN_READER, Intent, ReaderError, ReaderSta
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
 from lakehold.failpoints import reach
-from lakehold.ingest.apply import BatchIdentity, TableReport, Writing, apply_changes
+from lakehold.ingest.apply import Arriving, BatchIdentity, SchemasUnknown, TableReport, Writing, apply_changes, settle
 from lakehold.ingest.envelope import changes_of
+from lakehold.ingest.evolve import stored_key
 from lakehold.ingest.lease import HeldLease
-from lakehold.ingest.marks import Marks
 from lakehold.ingest.offsets import OffsetRange, Offsets, to_json
 from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Available, Reader, ReadPlan
@@ -110,13 +110,13 @@ def complete(  # noqa: PLR0913 - the five steps' inputs
     for name, before in state.tables.items():
         entry = running.tables[name]
         progress[name] = before
-        if not records.has(entry.definition.topic):
-            progress[name] = _readable_from(before, intent.mz_timestamp)
-            continue
+        settled = _settled(entry.definition.topic, intent.end, available)
         try:
-            settled = _settled(entry.definition.topic, intent.end, available)
-            report, progress[name] = _apply(running, identity, entry, records, before, settled)
-            reports.append(report)
+            if records.has(entry.definition.topic):
+                report, progress[name] = _apply(running, identity, entry, records, before, settled)
+                reports.append(report)
+            elif settled:
+                progress[name] = settle(running.writing, identity, entry, before)
         except (LeaseLost, UpstreamUnavailable):
             raise
         # Whatever else goes wrong with one table must not stop its neighbours: it stops alone and says why.
@@ -182,18 +182,26 @@ def _apply(  # noqa: PLR0913
     before: TableProgress,
     settled: bool,
 ) -> tuple[TableReport, TableProgress]:
-    raw, decoded = running.decoder.decode(entry.definition, records.of(entry.definition.topic))
-    changes = changes_of(decoded, entry.definition)
-    return apply_changes(
-        running.writing, identity, entry, changes, raw, before, are_few=records.are_few, settled=settled
-    )
+    table = entry.definition
+    state = running.writing.tables.table_state(table.full_name)
+    key = stored_key(state)
+    of_topic = records.of(table.topic)
 
+    def applied(*, look: bool) -> tuple[TableReport, TableProgress]:
+        topic = running.decoder.decode(table, of_topic, key, look=look)
+        arriving = Arriving(
+            changes_of(topic.decoded, table, key),
+            topic.raw,
+            are_few=records.are_few,
+            settled=settled,
+            knows_all_schemas=topic.knows_all,
+        )
+        return apply_changes(running.writing, identity, entry, arriving, before, state)
 
-def _readable_from(progress: TableProgress, timestamp_ms: int) -> TableProgress:
-    """A table without messages is readable, empty, from its first batch on."""
-    if progress.since_ms is None and Marks.from_json(progress.marks).is_whole:
-        return replace(progress, since_ms=timestamp_ms)
-    return progress
+    try:
+        return applied(look=False)
+    except SchemasUnknown:
+        return applied(look=True)
 
 
 def _settled(topic: str, end: Offsets, available: Available) -> bool:

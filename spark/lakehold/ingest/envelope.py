@@ -38,20 +38,25 @@ from lakehold.ingest.decode.unify import TypeConflict, same, unify
 from lakehold.ingest.position import position_of
 
 
-def changes_of(decoded: Decoded, table: Table) -> Changes:
+def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] = ()) -> Changes:
     """The changes that `decoded` messages make to `table`, one per message, errors included.
+
+    Args:
+        decoded: The messages.
+        table: The definition.
+        stored_key: The key of the Iceberg table, if there is one, for batches in which no message has a key.
 
     Raises:
         TableStopped: No key is known: neither the messages nor `KEY (…)` name one.
     """
     if table.envelope is Envelope.UPSERT:
-        return _upsert(decoded, table)
-    return _debezium(decoded, table)
+        return _upsert(decoded, table, stored_key)
+    return _debezium(decoded, table, stored_key)
 
 
-def _upsert(decoded: Decoded, table: Table) -> Changes:
+def _upsert(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) -> Changes:
     value = F.col("value")
-    key = _key(decoded, table, row=value, row_columns=decoded.columns)
+    key = _key(decoded, table, stored_key, row=value)
     op = (
         F.when(F.col("error").isNotNull(), F.lit(None))
         .when(value.isNull(), F.lit(Op.DELETE.value))
@@ -78,10 +83,10 @@ def _upsert(decoded: Decoded, table: Table) -> Changes:
     )
 
 
-def _debezium(decoded: Decoded, table: Table) -> Changes:
+def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) -> Changes:
     op, before, after = F.col("op"), F.col("before"), F.col("after")
     row = F.coalesce(after, before)
-    key = _key(decoded, table, row=row, row_columns=decoded.columns)
+    key = _key(decoded, table, stored_key, row=row)
     tombstone = op.isNull() & F.col("error").isNull()
     writes = op.isin("c", "r", "u")
     keyless = _all_null(key) & (writes | (op == "d"))
@@ -132,12 +137,13 @@ def _phase(snapshot: SparkColumn, op: SparkColumn) -> SparkColumn:
 
 
 def _key(
-    decoded: Decoded, table: Table, *, row: SparkColumn, row_columns: Sequence[ColumnType]
+    decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, row: SparkColumn
 ) -> dict[str, tuple[SparkColumn, ColumnType]]:
     """The key's columns by name: from the message key, and for names it lacks from the row."""
     in_key = {c.name: c for c in decoded.key_columns}
-    in_row = {c.name: c for c in row_columns}
-    names = table.key or tuple(in_key)
+    in_row = {c.name: c for c in decoded.columns}
+    stored = {c.name: c for c in stored_key}
+    names = table.key or tuple(in_key) or tuple(stored)
     if not names:
         raise TableStopped(
             f'table "{table.full_name}" has no key',
@@ -158,6 +164,8 @@ def _key(
             found[name] = (F.col("key").getField(name), in_key[name])
         elif name in in_row:
             found[name] = (row.getField(name), in_row[name])
+        elif name in stored:
+            found[name] = (F.lit(None).cast(stored[name].spark_type), stored[name])
         else:
             raise TableStopped(
                 f'key column "{name}" of table "{table.full_name}" is in no message',

@@ -1,7 +1,7 @@
 """Messages that cannot be applied become rows of `mz_catalog.mz_source_errors`; a good value heals its key.
 
-The rules are the design's, "Errors in". Writing them replaces what an earlier attempt of the same batch wrote for the same
-table, so that a crash in between leaves neither a gap nor a repetition.
+The rules are the design's, "Errors in". A batch's messages of one table are written in one commit, and only where none of them
+are: so a crash leaves neither a gap nor a repetition, and a writer that was taken for dead opens nothing that is healed.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyiceberg.expressions import And, EqualTo, Reference
+from pyiceberg.expressions.literals import literal
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehold.catalog.data_tables import DataTables
 from lakehold.errors import CommitConflict
 from lakehold.ingest.changes import DETAIL, ERROR, KEY_BYTES, OFFSET, OP, PARTITION, Op
 from lakehold.ingest.judge.judging import COUNTS
 from lakehold.ingest.read.reader import MalformedLine
-from lakehold.session import quoted_table
+from lakehold.session import quoted_table, temp_view
 
 if TYPE_CHECKING:
     from lakehold.definitions import Table
@@ -36,6 +39,7 @@ class ErrorRecords:
 
     spark: Callable[[], SparkSession]
     catalog_name: str
+    tables: DataTables
 
     @property
     def _table(self) -> str:
@@ -76,7 +80,7 @@ class ErrorRecords:
                 F.col(ERROR).alias("reason"),
                 F.col(DETAIL).alias("detail"),
             )
-            self._replace(batch, table.full_name, found)
+            self._write(batch, table.full_name, found)
         if arrived.errors or (open_errors and arrived.records):
             self._heal(batch, table.full_name, judged)
             return self._open(batch.source, table.full_name)
@@ -96,9 +100,9 @@ class ErrorRecords:
                 "detail": [f"line {line.line_number}: {line.reason}" for line in lines],
             }
         )
-        self._replace(batch, "", self.spark().createDataFrame(rows))
+        self._write(batch, "", self.spark().createDataFrame(rows))
 
-    def _replace(self, batch: BatchIdentity, table_name: str, found: DataFrame) -> None:
+    def _write(self, batch: BatchIdentity, table_name: str, found: DataFrame) -> None:
         of_batch = (
             (F.col("source") == batch.source)
             & (F.col("table_name") == table_name)
@@ -118,7 +122,28 @@ class ErrorRecords:
             "detail",
             F.lit(None).cast("bigint").alias("healed_at"),
         )
-        self._retried(lambda: rows.writeTo(self._table).overwrite(of_batch))
+        writer = rows.writeTo(self._table).option("isolation-level", "serializable")
+
+        def write() -> None:
+            is_written, snapshot_id = self._written(batch, table_name)
+            if not is_written:
+                seen = {} if snapshot_id is None else {"validate-from-snapshot-id": str(snapshot_id)}
+                writer.options(**seen).overwrite(of_batch)
+
+        self._retried(write)
+
+    def _written(self, batch: BatchIdentity, table_name: str) -> tuple[bool, int | None]:
+        """Whether the batch's messages of a table are there, and in which snapshot that was looked up."""
+        state = self.tables.table_state(TABLE)
+        if state is None or state.snapshot_id is None:
+            return False, None
+        of_batch = And(
+            EqualTo(term=Reference("source"), value=literal(batch.source)),
+            EqualTo(term=Reference("table_name"), value=literal(table_name)),
+            EqualTo(term=Reference("mz_timestamp"), value=literal(batch.timestamp_ms)),
+        )
+        found = state.table.scan(of_batch, selected_fields=("offset",), limit=1).to_arrow()
+        return found.num_rows > 0, state.snapshot_id
 
     def _heal(self, batch: BatchIdentity, table_name: str, judged: DataFrame) -> None:
         """A good message heals earlier errors of its key; a null key with a null value those without a key."""
@@ -127,16 +152,13 @@ class ErrorRecords:
             .groupBy(F.col(KEY_BYTES).alias("key"))
             .agg(F.max(OFFSET).alias("offset"))
         )
-        good.createOrReplaceTempView(_GOOD)
         statement = f"""
             MERGE INTO {self._table} e USING {_GOOD} g
             ON e.source = '{_escaped(batch.source)}' AND e.table_name = '{_escaped(table_name)}' AND e.healed_at IS NULL
                AND e.key <=> g.key AND (e.mz_timestamp < {batch.timestamp_ms} OR e.offset < g.offset)
             WHEN MATCHED THEN UPDATE SET healed_at = {batch.timestamp_ms}"""
-        try:
+        with temp_view(good, _GOOD):
             self._retried(lambda: self.spark().sql(statement))
-        finally:
-            self.spark().catalog.dropTempView(_GOOD)
 
     def _open(self, source: str, table_name: str) -> int:
         errors = self.spark().table(self._table)

@@ -26,11 +26,13 @@ from pyiceberg.types import (
 )
 from pyspark.sql import SparkSession
 
+from lakehold.catalog.data_tables import TableState
 from lakehold.catalog.definitions import Entry
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
+from lakehold.ingest.publish import TABLE_PROPERTIES
 from lakehold.session import quoted
 
 BUCKETED_TYPES = (IntegerType, LongType, StringType, DateType, DecimalType, TimestampType, TimestamptzType, BinaryType)
@@ -44,8 +46,11 @@ PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
     "write.metadata.compression-codec": "gzip",
+    **TABLE_PROPERTIES,
 }
 
+KEY = "lakehold.key"
+"""Table property: the key's columns, by commas."""
 
 OBJECT_ID = "lakehold.object-id"
 """Table property: which definition the Iceberg table was made for."""
@@ -83,7 +88,7 @@ def creation(
     properties = {
         **PROPERTIES,
         "lakehold.source": entry.definition.source,
-        "lakehold.key": ",".join(key),
+        KEY: ",".join(key),
         OBJECT_ID: entry.object_id,
     }
     listed = ", ".join(f"'{k}' = '{_escaped(v)}'" for k, v in properties.items())
@@ -97,6 +102,13 @@ def creation(
         ),
         tuple(columns),
     )
+
+
+def stored_key(state: TableState | None) -> tuple[ColumnType, ...]:
+    """The key that the table was made with; nothing of a table that is not there."""
+    names = state.properties.get(KEY, "").split(",") if state is not None else []
+    types = {f.name: f.field_type for f in state.schema.fields} if state is not None else {}
+    return tuple(ColumnType(name, types[name]) for name in names if name in types)
 
 
 def require_own(entry: Entry[Table], properties: Mapping[str, str]) -> None:

@@ -8,7 +8,8 @@ Three paths, cheapest first:
 
 A plain Iceberg append checks nothing, so a writer that lost its lease would land its rows twice. The append path therefore
 is an overwrite of the batch's key range, in which no live row lies, validated under serializable isolation from the snapshot
-the range was judged on: whoever commits second fails, and nothing is rewritten. MERGE has that check by itself.
+the range was judged on: whoever commits second fails, and nothing is rewritten. MERGE checks what happened since it was
+planned, and `lakehold.ingest.publish` what happened before.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import cast
 from lakehold.ingest.judge.arrivals import Bounds
 from lakehold.ingest.judge.judging import WINS
-from lakehold.session import quoted, snapshot_properties
+from lakehold.session import quoted, snapshot_properties, temp_view
 
 _SOURCE = "lakehold_changes"
 
@@ -40,11 +41,13 @@ class Append:
         table: Full name in SQL, quoted.
         validate_from: Snapshot the absence was judged on; None when the table had none.
         bounds: The key range to guard; None guards the whole table, which must then be empty.
+        keeps_values: Some change names columns whose value it does not have.
     """
 
     table: str
     validate_from: int | None
     bounds: Mapping[str, Bounds] | None
+    keeps_values: bool
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ def append(
 ) -> None:
     """Write the winning rows of `judged` as new rows; `columns` are the table's, in its order."""
     new = judged.filter(F.col(WINS) & (F.col(OP) == Op.UPSERT.value))
-    rows = new.selectExpr(*_as_stored(changes, columns))
+    rows = new.selectExpr(*_as_stored(changes, columns, keeps_values=how.keeps_values))
     writer = (
         rows.writeTo(how.table)
         .option("isolation-level", "serializable")
@@ -100,13 +103,9 @@ def merge(  # noqa: PLR0913 - a session, a plan and what it works on
     properties: Mapping[str, str],
 ) -> None:
     """Run the MERGE; `columns` are the table's."""
-    rows = judged.filter(WINS).selectExpr(OP, KEPT, *_as_stored(changes, columns))
-    rows.createOrReplaceTempView(_SOURCE)
-    try:
-        with snapshot_properties(spark, properties):
-            spark.sql(merge_statement(how, [c.name for c in columns]))
-    finally:
-        spark.catalog.dropTempView(_SOURCE)
+    rows = judged.filter(WINS).selectExpr(OP, KEPT, *_as_stored(changes, columns, keeps_values=how.keeps_values))
+    with temp_view(rows, _SOURCE), snapshot_properties(spark, properties):
+        spark.sql(merge_statement(how, [c.name for c in columns]))
 
 
 def merge_statement(how: Merge, columns: Sequence[str]) -> str:
@@ -153,17 +152,23 @@ def delete_stale(spark: SparkSession, table: str, through_sequence_number: int, 
         spark.sql(f"DELETE FROM {table} WHERE abs(_last_updated_sequence_number) <= {through_sequence_number}")
 
 
-def _as_stored(changes: Changes, columns: Sequence[ColumnType]) -> list[str]:
-    """SQL for the table's columns out of the batch's: exact casts to the stored type, null where the messages have none."""
+def _as_stored(changes: Changes, columns: Sequence[ColumnType], *, keeps_values: bool) -> list[str]:
+    """SQL for the table's columns out of the batch's: exact casts to the stored type, null where the messages have none.
+
+    A row that is not there yet has no value to keep: a change of its key comes without what PostgreSQL stores outside of the
+    row, unless REPLICA IDENTITY is FULL. Null tells so; Debezium's mark would be taken for a value.
+    """
     incoming = {c.name: c.type for c in changes.columns}
-    return [
-        (
-            f"{cast(quoted(c.name), incoming[c.name], c.type)} AS {quoted(c.name)}"
-            if c.name in incoming
-            else f"CAST(NULL AS {spark_text(c.type)}) AS {quoted(c.name)}"
-        )
-        for c in columns
-    ]
+
+    def value(column: ColumnType) -> str:
+        if column.name not in incoming:
+            return f"CAST(NULL AS {spark_text(column.type)})"
+        known = cast(quoted(column.name), incoming[column.name], column.type)
+        if not keeps_values or column.name in changes.key:
+            return known
+        return f"CASE WHEN array_contains({KEPT}, {sql_literal(column.name)}) THEN NULL ELSE {known} END"
+
+    return [f"{value(c)} AS {quoted(c.name)}" for c in columns]
 
 
 def _within(bounds: Mapping[str, Bounds]) -> SparkColumn:

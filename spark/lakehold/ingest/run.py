@@ -35,11 +35,13 @@ class Ingesting:
         source: Its name.
         running: What its batches take.
         limits: How large they may be.
+        idle_ms: A call that finds nothing to read moves the write frontier at most so often.
     """
 
     source: str
     running: Running
     limits: Limits
+    idle_ms: int
 
     @property
     def _store(self) -> BatchStore:
@@ -52,7 +54,8 @@ class Ingesting:
     def drain(self) -> Iterator[BatchReport]:
         """Run the batches that bring every table of the source to what its topics held at the call, one report each.
 
-        A call that finds nothing to read runs one empty batch, which moves the source's write frontier.
+        A call that finds nothing to read runs one empty batch, which moves the source's write frontier, unless it moved less
+        than `idle_ms` ago.
         """
         self._change(lambda readers: with_tables(readers, self.source, self.running.tables))
         available = self.running.reader.look(sorted({e.definition.topic for e in self.running.tables.values()}))
@@ -149,13 +152,17 @@ class Ingesting:
         while True:
             state = self._readers()[MAIN_READER]
             plan = self.running.reader.plan(own, state.position, self.limits)
-            if ran and not plan.ranges:
+            if not plan.ranges and (ran or self._moved_lately()):
                 return
             report = self._run(state, plan, own)
             ran = True
             yield report
             if report.stopped:
                 own = own.without({self._topic(t) for t in report.stopped} - self._topics_of_main())
+
+    def _moved_lately(self) -> bool:
+        last_ms = decide.last_timestamp(self._readers())
+        return last_ms is not None and now_ms() - last_ms < self.idle_ms
 
     def _topics_of_main(self) -> set[str]:
         return {self._topic(t) for t in self._readers()[MAIN_READER].tables}

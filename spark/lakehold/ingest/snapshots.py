@@ -44,8 +44,19 @@ def _snapshot(
     position = arrived.snapshot_position
     if position is not None and (old is None or position > old.position):
         old = SnapshotProgress(position, replaces_through=sequence_number)
-    if old is None or old.complete:
-        return old
+    if old is None:
+        return None
+    if old.complete:
+        # What it did not bring went when it became complete.
+        return replace(old, replaces_through=None)
     streamed = arrived.streamed_position is not None and arrived.streamed_position > old.position
     end_seen = old.end_seen or streamed or arrived.snapshot_end_position == old.position
     return replace(old, end_seen=end_seen, complete=end_seen and settled)
+
+
+def settled_marks(marks: Marks) -> Marks:
+    """The marks after a batch that brought nothing, when nothing more is to come of a snapshot whose end was seen."""
+    snapshot = marks.snapshot
+    if snapshot is None or not snapshot.end_seen:
+        return marks
+    return replace(marks, snapshot=replace(snapshot, complete=True))

@@ -1,5 +1,8 @@
 """Decoding a topic's part of a batch: find out how its records were written, then decode them once.
 
+Which schemas records that are many were written with is not looked up in them, because that is one more pass over the topic:
+it is taken from the topic's subjects in the registry, and looked up only when that turns out not to be all.
+
 A schema id that the registry does not know leaves its records undecodable: they are errors, like any other bad record.
 """
 
@@ -8,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -17,9 +21,31 @@ from lakehold.definitions import DeclaredColumn, Envelope, FormatType, Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.decode.decoded import Decoded, Shape, decode
 from lakehold.ingest.decode.registry import Registry
-from lakehold.ingest.decode.schema_ids import SchemaIds, schema_ids, schema_ids_of
+from lakehold.ingest.decode.schema_ids import schema_ids, schema_ids_of
 from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, TopicSchemas
+from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.decode.unify import TypeConflict
+
+_KEYS_SAMPLED = 100
+"""Keys looked at to find out what a key is: the first ones may be broken."""
+
+_MOST_VERSIONS = 8
+"""Versions of a subject that are tried on each record, rather than looked up in the records first."""
+
+
+@dataclass(frozen=True)
+class DecodedTopic:
+    """A topic's part of a batch.
+
+    Args:
+        raw: The records as a DataFrame.
+        decoded: The same, decoded.
+        knows_all: Every schema the records name was looked for: what is unknown is unknown to the registry.
+    """
+
+    raw: DataFrame
+    decoded: Decoded
+    knows_all: bool
 
 
 @dataclass(frozen=True)
@@ -38,38 +64,59 @@ class TopicDecoder:
     spark: Callable[[], SparkSession]
     max_record_bytes: int
 
-    def decode(self, table: Table, records: pa.Table | DataFrame) -> tuple[DataFrame, Decoded]:
-        """The records as a DataFrame, and decoded for `table`.
+    def decode(
+        self,
+        table: Table,
+        records: pa.Table | DataFrame,
+        stored_key: tuple[ColumnType, ...],
+        *,
+        look: bool = False,
+    ) -> DecodedTopic:
+        """Decode records of a topic.
+
+        Args:
+            table: For which.
+            records: The records.
+            stored_key: The key of its Iceberg table, if there is one.
+            look: Look up in the records how they were written.
 
         Raises:
             TableStopped: The schemas of the batch contradict each other or say nothing of the columns.
         """
-        if isinstance(records, pa.Table):
-            ids = schema_ids_of(records, self.written)
-            raw = self.spark().createDataFrame(records)
-        else:
-            raw = records
-            ids = schema_ids(raw, self.written)
+        raw = self.spark().createDataFrame(records) if isinstance(records, pa.Table) else records
+        subjects = None if look or isinstance(records, pa.Table) else self._subjects(table)
+        schemas = subjects or self._found(table, records, stored_key)
         shape = Shape.FLAT if table.envelope is Envelope.UPSERT else Shape.DEBEZIUM
         try:
-            decoded = decode(raw, self._schemas(table, ids, records), shape, max_record_bytes=self.max_record_bytes)
+            decoded = decode(raw, schemas, shape, max_record_bytes=self.max_record_bytes)
         except TypeConflict as conflict:
             raise TableStopped(
                 conflict.message, table=table.full_name, code="type-changed", detail=conflict.detail, hint=conflict.hint
             ) from conflict
-        return raw, decoded
+        return DecodedTopic(raw, decoded, knows_all=subjects is None)
 
-    def _schemas(self, table: Table, ids: SchemaIds, records: pa.Table | DataFrame) -> TopicSchemas:
+    def _subjects(self, table: Table) -> TopicSchemas | None:
+        """What the topic's subjects say; None when they do not say it, or say too much to try it all on each record."""
+        if self.registry is None:
+            return None
+        found = self.registry.topic_schemas(table.topic)
+        counts = [len(part.schemas) for part in (found.key, found.value) if isinstance(part, AvroIds)]
+        return found if all(0 < count <= _MOST_VERSIONS for count in counts) else None
+
+    def _found(self, table: Table, records: pa.Table | DataFrame, stored_key: tuple[ColumnType, ...]) -> TopicSchemas:
+        """What stands in the records."""
+        is_here = isinstance(records, pa.Table)
+        ids = schema_ids_of(records, self.written) if is_here else schema_ids(records, self.written)
         if self.registry is not None:
             return TopicSchemas(_known(self.registry, ids.keys), _known(self.registry, ids.values))
         key: PartSchemas = _heads(ids.keys)
         value: PartSchemas = _heads(ids.values)
-        if not ids.keys:
-            key = JsonDeclared(_declared_key(table, _first(records, "key")))
         if not ids.values:
-            if not table.columns and _first(records, "value") is not None:
+            if not table.columns and _sample(records, "value", 1):
                 raise _columns_unknown(table)
             value = JsonDeclared(table.columns)
+        if not ids.keys:
+            key = JsonDeclared(_declared_key(table, stored_key, _sample(records, "key", _KEYS_SAMPLED)))
         return TopicSchemas(key, value)
 
 
@@ -81,31 +128,29 @@ def _heads(found: frozenset[int] | frozenset[str]) -> JsonHeads:
     return JsonHeads(tuple(sorted(str(head) for head in found)))
 
 
-def _first(records: pa.Table | DataFrame, part: str) -> bytes | None:
-    """The first key or value that is there."""
+def _sample(records: pa.Table | DataFrame, part: str, at_most: int) -> tuple[bytes, ...]:
+    """Some of the keys or values that are there."""
     if isinstance(records, pa.Table):
-        present = records[part].drop_null()
-        return bytes(present[0].as_py()) if len(present) else None
-    row = records.filter(F.col(part).isNotNull()).select(part).first()
-    return bytes(row[part]) if row is not None else None
+        return tuple(records[part].drop_null().slice(0, at_most).to_pylist())
+    rows = records.filter(F.col(part).isNotNull()).select(part).take(at_most)
+    return tuple(bytes(row[part]) for row in rows)
 
 
-def _declared_key(table: Table, sample: bytes | None) -> tuple[DeclaredColumn, ...]:
-    """What a bare JSON key holds: the columns of `KEY (…)`, else those that the first key names, of the declared types.
+def _declared_key(
+    table: Table, stored: tuple[ColumnType, ...], sample: tuple[bytes, ...]
+) -> tuple[DeclaredColumn, ...]:
+    """What a bare JSON key holds: the columns of `KEY (…)`, else those that keys name, of the declared types.
 
-    A key that is no record is a column `key` (design, "The way in").
+    A key that is no record is a column `key` (design, "The way in"). A table keeps the key that it was made with.
     """
     declared = {c.name: c for c in table.columns}
     if table.key:
         return tuple(declared[name] for name in table.key if name in declared)
-    try:
-        content = json.loads(sample) if sample is not None else None
-    except ValueError:
-        content = None
-    if isinstance(content, dict) and isinstance(content.get("payload"), dict):
-        content = content["payload"]
-    if not isinstance(content, dict):
-        return (declared.get("key", DeclaredColumn("key", "string")),) if sample is not None else ()
+    if stored:
+        return tuple(declared.get(c.name, DeclaredColumn(c.name, c.spark_type)) for c in stored)
+    content = next((record for key in sample if (record := _record(key)) is not None), None)
+    if content is None:
+        return (declared.get("key", DeclaredColumn("key", "string")),) if sample else ()
     unknown = [name for name in content if name not in declared]
     if unknown:
         raise TableStopped(
@@ -116,6 +161,17 @@ def _declared_key(table: Table, sample: bytes | None) -> tuple[DeclaredColumn, .
             hint="Add it to the table's column list, or name other key columns in KEY (…).",
         )
     return tuple(declared[name] for name in content)
+
+
+def _record(key: bytes) -> dict[str, Any] | None:
+    """The key as a record; None when it is none."""
+    try:
+        content = json.loads(key)
+    except ValueError:
+        return None
+    if isinstance(content, dict) and isinstance(content.get("payload"), dict):
+        content = content["payload"]
+    return content if isinstance(content, dict) else None
 
 
 def _columns_unknown(table: Table) -> TableStopped:

@@ -21,6 +21,7 @@ from lakehold.ingest.decode.sql_text import literal, struct_of
 from lakehold.ingest.decode.structures import Structure, parsed_column, structure
 from lakehold.ingest.decode.types import ColumnType
 
+UNKNOWN_SCHEMA = "unknown-schema"
 DEFAULT_MAX_RECORD_BYTES = 64 * 1024 * 1024
 
 
@@ -133,7 +134,7 @@ def _problem(of: _Decoding, shape: Shape) -> str:
         (of.part.is_broken, undecodable, literal(f"The {name} does not begin with a byte 0 and the id of a schema.")),
         *((r.matches, r.reason, literal(r.detail)) for r in of.part.refused),
         *_corrupt(of, undecodable),
-        (_is_unknown(of), "unknown-schema", of.part.written_with),
+        (_is_unknown(of), UNKNOWN_SCHEMA, of.part.written_with),
         *_wrong_columns(of, shape, undecodable),
     ]
     branches = (

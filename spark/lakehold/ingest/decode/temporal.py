@@ -13,24 +13,29 @@ _EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
 _INFINITE = 9_223_372_036_825_200_000
 _MINUS_INFINITE = -9_223_372_036_832_400_000
-"""Debezium's timestamps at infinity are these numbers, or those of int64 beyond them, whatever the unit."""
+"""Debezium's timestamps at infinity are these numbers, or those of int64 beyond them, in micro- and nanoseconds ..."""
 
-_MAX_MS = 9_223_372_036_854_775
-"""Greatest number of milliseconds whose microseconds fit int64."""
+_INFINITE_MS = 9_223_372_036_825_200
+_MINUS_INFINITE_MS = -9_223_372_036_832_400
+"""... and these in milliseconds, as `timestamp(3)` has them; microseconds of all that lies between fit int64."""
 
-_MAX_DATE_DAYS = 2_145_031_948
+_MAX_DATE_DAYS = 2_145_042_905
 _MIN_DATE_DAYS = -2_440_588
-"""The dates of PostgreSQL, 4713-11-24 BC to 5874897-12-31, as days since 1970."""
+"""The dates of PostgreSQL, 4714-11-24 BC to 5874897-12-31, as days since 1970."""
+
+_STREAMED_INFINITE_DAYS = -2_147_472_692
 
 
 def date_from_days(days: str) -> str:
     """A date from days since 1970 (int).
 
-    Debezium cuts infinity's 106,751,991,166 days to 32 bits: the two ranges below. No date of PostgreSQL meets the
-    first; the second would be in the year 1,705,490.
+    Debezium's infinity does not fit: a snapshot has its 106,751,991,166 days cut to 32 bits, the two ranges below, of which
+    no date of PostgreSQL meets the first and the second would be in the year 1,705,490. Streaming has PostgreSQL's own
+    infinity, the greatest int of days since 2000, which becomes negative. What else is no date of PostgreSQL is -infinity.
     """
     return (
-        f"CASE WHEN {days} > {_MAX_DATE_DAYS} OR {days} BETWEEN -622191235 AND -622191232 THEN DATE'9999-12-31' "
+        f"CASE WHEN {days} > {_MAX_DATE_DAYS} OR {days} = {_STREAMED_INFINITE_DAYS} "
+        f"OR {days} BETWEEN -622191235 AND -622191232 THEN DATE'9999-12-31' "
         f"WHEN {days} < {_MIN_DATE_DAYS} OR {days} BETWEEN 622191231 AND 622191234 THEN DATE'0001-01-01' "
         f"ELSE date_from_unix_date({days}) END"
     )
@@ -44,7 +49,13 @@ def date_from_text(text: str) -> str:
 
 def timestamp_from_ms(n: str) -> str:
     """A timestamp without zone from epoch milliseconds."""
-    return _bounded(n, _MAX_MS, -_MAX_MS, f"timestampadd(MICROSECOND, {n} * 1000L, {_EPOCH})", "TIMESTAMP_NTZ")
+    return _bounded(
+        n,
+        _INFINITE_MS - 1,
+        _MINUS_INFINITE_MS + 1,
+        f"timestampadd(MICROSECOND, {n} * 1000L, {_EPOCH})",
+        "TIMESTAMP_NTZ",
+    )
 
 
 def timestamp_from_us(n: str) -> str:
@@ -62,7 +73,7 @@ def timestamp_from_ns(n: str) -> str:
 
 def instant_from_ms(n: str) -> str:
     """A timestamp with zone from epoch milliseconds."""
-    return _bounded(n, _MAX_MS, -_MAX_MS, f"timestamp_millis({n})", "TIMESTAMP")
+    return _bounded(n, _INFINITE_MS - 1, _MINUS_INFINITE_MS + 1, f"timestamp_millis({n})", "TIMESTAMP")
 
 
 def instant_from_us(n: str) -> str:

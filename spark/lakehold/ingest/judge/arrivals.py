@@ -31,6 +31,7 @@ class Arrivals:
 
     records: int
     errors: int
+    unknown_schemas: int
     upserts: int
     deletes: int
     repeated: int

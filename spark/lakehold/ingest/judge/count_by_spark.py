@@ -1,9 +1,18 @@
-"""Counting what was judged by Spark, in one job."""
+"""Counting what was judged by Spark.
+
+One aggregation of numbers, which Spark hashes in generated code; positions and texts are no numbers, and aggregating them in
+the same pass costs more than decoding did. So positions of a snapshot, which all its rows share, are grouped by; the extremes
+of streamed ones are looked up among the few changes whose first part is extreme; and bounds of text keys are a pass without
+groups.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
+from typing import Any
 
+from pyiceberg.types import StringType
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -22,48 +31,68 @@ from lakehold.ingest.changes import (
     Op,
     Phase,
 )
+from lakehold.ingest.decode.decoded import UNKNOWN_SCHEMA
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.judge.arrivals import Arrivals, Bounds, bounded
 from lakehold.ingest.judge.judging import COUNTS, SNAPSHOT_PHASES, WINS
 from lakehold.ingest.marks import Position
 from lakehold.session import quoted
 
+_COUNTED = (
+    "records",
+    "errors",
+    "unknown_schemas",
+    "upserts",
+    "deletes",
+    "repeated",
+    "null_key_parts",
+    "kept",
+    "truncates",
+    "before_missing",
+)
+_SHARED = "snapshot_position"
+
 
 def arrivals_of(judged: DataFrame, changes: Changes) -> Arrivals:
-    """Run the one Spark job that counts `judged` (at most one row per partition comes back)."""
+    """Count `judged`: a row comes back for each partition, phase and snapshot in it. Cache it: it is read up to three times."""
     with_bounds = bounded(changes)
-    rows = judged.groupBy(PARTITION).agg(*_aggregates(changes), *_bounds(with_bounds)).collect()
-    return _combined(rows, with_bounds)
+    numbers = [c for c in with_bounds if not isinstance(c.type, StringType)]
+    texts = [c for c in with_bounds if isinstance(c.type, StringType)]
+    shared = F.when(F.col(COUNTS) & _in_snapshot(), F.col(POSITION)).alias(_SHARED)
+    groups = judged.groupBy(PARTITION, PHASE, CONNECTOR, shared).agg(*_aggregates(changes), *_bounds(numbers)).collect()
+    streamed = _streamed(judged, groups)
+    bounds = _bounds_in(groups, numbers)
+    if texts:
+        bounds |= _bounds_in(judged.agg(*_bounds(texts)).collect(), texts)
+    return _combined(groups, streamed, bounds)
+
+
+def _in_snapshot() -> SparkColumn:
+    return F.col(PHASE).isin(*SNAPSHOT_PHASES)
 
 
 def _aggregates(changes: Changes) -> list[SparkColumn]:
-    wins = F.col(WINS)
-    null_part = F.lit(False)
-    for name in changes.key:
-        null_part = null_part | F.col(quoted(name)).isNull()
-    counted = F.col(COUNTS)
-    in_snapshot = counted & F.col(PHASE).isin(*SNAPSHOT_PHASES)
-    touches = F.col(OP).isin(Op.UPSERT.value, Op.DELETE.value)
+    wins, counted = F.col(WINS), F.col(COUNTS)
+    null_part = reduce(lambda found, name: found | F.col(quoted(name)).isNull(), changes.key, F.lit(False))
+    of_row = F.col(OP).isin(Op.UPSERT.value, Op.DELETE.value)
+    counts = {
+        "records": F.lit(True),
+        "errors": F.col(ERROR).isNotNull(),
+        "unknown_schemas": F.col(ERROR) == UNKNOWN_SCHEMA,
+        "upserts": wins & (F.col(OP) == Op.UPSERT.value),
+        "deletes": wins & (F.col(OP) == Op.DELETE.value),
+        "repeated": of_row & ~counted,
+        "null_key_parts": wins & null_part,
+        "kept": wins & (F.size(KEPT) > 0),
+        "truncates": counted & (F.col(OP) == Op.TRUNCATE.value),
+        "before_missing": F.col(BEFORE_MISSING),
+    }
+    first = F.when(counted & ~_in_snapshot(), F.col(POSITION).getField("a"))
     return [
-        F.count(F.lit(1)).alias("records"),
-        F.count_if(F.col(ERROR).isNotNull()).alias("errors"),
-        F.count_if(wins & (F.col(OP) == Op.UPSERT.value)).alias("upserts"),
-        F.count_if(wins & (F.col(OP) == Op.DELETE.value)).alias("deletes"),
-        F.count_if(touches & ~counted).alias("repeated"),
-        F.count_if(wins & null_part).alias("null_key_parts"),
-        F.count_if(wins & (F.size(KEPT) > 0)).alias("kept"),
-        F.count_if(counted & (F.col(OP) == Op.TRUNCATE.value)).alias("truncates"),
-        F.max(F.when(counted & (F.col(OP) == Op.TRUNCATE.value), F.col(POSITION))).alias("truncate_position"),
-        F.max(F.when(counted & (F.col(PHASE) == Phase.STREAM.value), F.col(POSITION))).alias("streamed_position"),
-        F.min(F.when(counted, F.col(POSITION))).alias("lowest_position"),
-        F.count_if(F.col(BEFORE_MISSING)).alias("before_missing"),
+        *(F.count_if(condition).alias(name) for name, condition in counts.items()),
         F.min(F.when(F.col(BEFORE_MISSING), F.col(OFFSET))).alias("before_missing_offset"),
-        F.collect_set(CONNECTOR).alias("connectors"),
-        F.max(F.when(counted, F.col(POSITION))).alias("passed"),
-        F.max(F.when(in_snapshot, F.col(POSITION))).alias("snapshot_position"),
-        F.max(F.when(in_snapshot & (F.col(PHASE) == Phase.SNAPSHOT_END.value), F.col(POSITION))).alias(
-            "snapshot_end_position"
-        ),
+        F.min(first).alias("lowest_first"),
+        F.max(first).alias("highest_first"),
     ]
 
 
@@ -75,43 +104,65 @@ def _bounds(columns: Iterable[ColumnType]) -> list[SparkColumn]:
     return found
 
 
-def _combined(rows: Sequence[Row], with_bounds: Sequence[ColumnType]) -> Arrivals:
-    def total(name: str) -> int:
-        return sum(row[name] for row in rows)
+def _bounds_in(rows: Sequence[Row], columns: Sequence[ColumnType]) -> dict[str, Bounds]:
+    found = {}
+    for index, column in enumerate(columns):
+        lowest = min(_values(rows, f"low_{index}"), default=None)
+        if lowest is not None:
+            found[column.name] = Bounds(column.type, lowest, max(_values(rows, f"high_{index}")))
+    return found
 
-    def highest(name: str) -> Position | None:
-        return max((_position(row[name]) for row in rows if row[name] is not None), default=None)
 
-    bounds = {}
-    for index, column in enumerate(with_bounds):
-        lows = [row[f"low_{index}"] for row in rows if row[f"low_{index}"] is not None]
-        highs = [row[f"high_{index}"] for row in rows if row[f"high_{index}"] is not None]
-        if lows:
-            bounds[column.name] = Bounds(column.type, min(lows), max(highs))
+def _streamed(judged: DataFrame, groups: Sequence[Row]) -> Sequence[Row]:
+    """Extremes of the positions of streamed changes, by partition: exact, of the changes that may hold them."""
+    firsts = [(row[PARTITION], row["highest_first"]) for row in groups if row["highest_first"] is not None]
+    if not firsts:
+        return []
+    first = F.col(POSITION).getField("a")
+    extreme = first <= min(_values(groups, "lowest_first"))
+    for partition, highest in firsts:
+        extreme = extreme | ((F.col(PARTITION) == partition) & (first >= highest))
+    truncates = F.col(OP) == Op.TRUNCATE.value
+    return (
+        judged.filter(F.col(COUNTS) & ~_in_snapshot() & (extreme | truncates))
+        .groupBy(PARTITION)
+        .agg(
+            F.max(POSITION).alias("passed"),
+            F.min(POSITION).alias("lowest"),
+            F.max(F.when(F.col(PHASE) == Phase.STREAM.value, F.col(POSITION))).alias("streamed"),
+            F.max(F.when(truncates, F.col(POSITION))).alias("truncated"),
+        )
+        .collect()
+    )
+
+
+def _combined(groups: Sequence[Row], streamed: Sequence[Row], bounds: dict[str, Bounds]) -> Arrivals:
+    shared = [(row[PARTITION], row[PHASE], _position(row[_SHARED])) for row in groups if row[_SHARED] is not None]
+    passed: dict[int, Position] = {}
+    for partition, position in [
+        *((partition, position) for partition, _, position in shared),
+        *((row[PARTITION], _position(row["passed"])) for row in streamed),
+    ]:
+        passed[partition] = max(position, passed.get(partition, position))
+    lowest = [position for _, _, position in shared] + [_position(row["lowest"]) for row in streamed]
     return Arrivals(
-        records=total("records"),
-        errors=total("errors"),
-        upserts=total("upserts"),
-        deletes=total("deletes"),
-        repeated=total("repeated"),
-        null_key_parts=total("null_key_parts"),
-        kept=total("kept"),
-        truncates=total("truncates"),
-        truncate_position=highest("truncate_position"),
-        streamed_position=highest("streamed_position"),
-        lowest_position=min(
-            (_position(row["lowest_position"]) for row in rows if row["lowest_position"] is not None), default=None
+        **{name: sum(row[name] for row in groups) for name in _COUNTED},
+        truncate_position=max(map(_position, _values(streamed, "truncated")), default=None),
+        streamed_position=max(map(_position, _values(streamed, "streamed")), default=None),
+        lowest_position=min(lowest, default=None),
+        before_missing_offset=min(_values(groups, "before_missing_offset"), default=None),
+        connectors=frozenset(_values(groups, CONNECTOR)),
+        passed=passed,
+        snapshot_position=max((position for _, _, position in shared), default=None),
+        snapshot_end_position=max(
+            (position for _, phase, position in shared if phase == Phase.SNAPSHOT_END.value), default=None
         ),
-        before_missing=total("before_missing"),
-        before_missing_offset=min(
-            (row["before_missing_offset"] for row in rows if row["before_missing_offset"] is not None), default=None
-        ),
-        connectors=frozenset(name for row in rows for name in row["connectors"]),
-        passed={row[PARTITION]: _position(row["passed"]) for row in rows if row["passed"] is not None},
-        snapshot_position=highest("snapshot_position"),
-        snapshot_end_position=highest("snapshot_end_position"),
         key_bounds=bounds,
     )
+
+
+def _values(rows: Iterable[Row], name: str) -> list[Any]:
+    return [row[name] for row in rows if row[name] is not None]
 
 
 def _position(row: Row) -> Position:

@@ -25,6 +25,7 @@ from lakehold.ingest.changes import (
     Op,
     Phase,
 )
+from lakehold.ingest.decode.decoded import UNKNOWN_SCHEMA
 from lakehold.ingest.judge.arrivals import Arrivals, Bounds, bounded
 from lakehold.ingest.judge.judging import COUNTS, SNAPSHOT_PHASES, WINS, Judging
 from lakehold.ingest.marks import Marks, Position
@@ -100,7 +101,7 @@ class InDriver(Judging):
     def fill(self) -> None:
         """See `Judging`."""
         names = [c.name for c in self._changes.columns if c.name not in self._changes.key]
-        taken = {name: list(range(self._rows.num_rows)) for name in names}
+        taken: dict[str, list[int | None]] = {name: list(range(self._rows.num_rows)) for name in names}
         kept = [list(of_row or ()) for of_row in self._kept]
         for key in self._by_key():
             known: dict[str, int] = {}
@@ -108,12 +109,14 @@ class InDriver(Judging):
                 unavailable = set(kept[change.row])
                 if change.counts:
                     known.update((name, change.row) for name in names if name not in unavailable)
-                for name in unavailable & known.keys():
-                    taken[name][change.row] = known[name]
+                for name in unavailable.intersection(names):
+                    taken[name][change.row] = known.get(name)
                 kept[change.row] = [name for name in kept[change.row] if name not in known]
         for name, rows in taken.items():
             at = self._rows.schema.get_field_index(name)
-            self._rows = self._rows.set_column(at, self._rows.field(at), self._rows[name].take(pa.array(rows)))
+            self._rows = self._rows.set_column(
+                at, self._rows.field(at), self._rows[name].take(pa.array(rows, pa.int64()))
+            )
         at = self._rows.schema.get_field_index(KEPT)
         self._rows = self._rows.set_column(at, KEPT, pa.array(kept, pa.list_(pa.string())))
 
@@ -186,6 +189,7 @@ class InDriver(Judging):
         return Arrivals(
             records=len(read),
             errors=self._rows.num_rows - self._rows[ERROR].null_count,
+            unknown_schemas=self._rows[ERROR].to_pylist().count(UNKNOWN_SCHEMA),
             upserts=sum(c.op == Op.UPSERT for c in wins),
             deletes=sum(c.op == Op.DELETE for c in wins),
             repeated=sum(c.of_row and not c.counts for c in read),

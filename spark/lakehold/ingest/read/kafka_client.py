@@ -27,7 +27,9 @@ from lakehold.ingest.read.kafka_options import KafkaOptions
 from lakehold.ingest.read.reader import Watermarks
 
 _log = logging.getLogger("lakehold.librdkafka")
-_log.addHandler(logging.NullHandler())  # what matters of its messages is in our errors; without this they go to stderr
+# What matters of its messages is in our errors: none goes to stderr, whether the program logs there or not.
+_log.addHandler(logging.NullHandler())
+_log.propagate = False
 
 _MESSAGES_PER_CALL = 10_000
 _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION, KafkaError.UNKNOWN_TOPIC_ID})

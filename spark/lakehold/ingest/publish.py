@@ -1,0 +1,68 @@
+"""Publishing: what a statement wrote becomes the table's only on top of the snapshot that it was decided on.
+
+A statement is planned on the table as it is when it runs. For a writer that was suspended that may be long after it looked,
+and its successor may have ended this batch and later ones: nothing would keep the old batch from being merged on top of them.
+So the statement is staged (Iceberg's write-audit-publish): its snapshot is in the table's metadata, on no branch, until main
+is fast-forwarded to it, which Iceberg refuses when main has moved. That is one small commit beside the statement's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from lakehold.catalog.data_tables import DataTables, TableState
+from lakehold.errors import CommitConflict
+from lakehold.failpoints import reach
+from lakehold.session import configured, quoted, quoted_table
+
+TABLE_PROPERTIES = {"write.wap.enabled": "true"}
+"""What a table needs so that statements can be staged."""
+
+_WAP_ID = "spark.wap.id"
+
+
+@dataclass(frozen=True)
+class Publishing:
+    """What publishing to one table takes.
+
+    Args:
+        spark: The session.
+        catalog_name: Spark's name of the lake's catalog.
+        tables: Reads the table's metadata.
+        confirm_lease: Raises `LeaseLost` when somebody else owns the source.
+    """
+
+    spark: SparkSession
+    catalog_name: str
+    tables: DataTables
+    confirm_lease: Callable[[], None]
+
+    def run(self, write: Callable[[], None], decided_on: TableState, wap_id: str) -> None:
+        """Stage what `write` commits by SQL, and publish it; a statement that changed nothing leaves the table as it is.
+
+        Args:
+            write: Runs one statement on the table.
+            decided_on: The table as it was when what to write was decided.
+            wap_id: Names the effect.
+
+        Raises:
+            CommitConflict: Somebody else committed to the table since; nothing was published.
+        """
+        with configured(self.spark, {_WAP_ID: wap_id}):
+            write()
+        now = self.tables.table_state(decided_on.full_name)
+        if now is None or now.snapshot_id != decided_on.snapshot_id:
+            raise CommitConflict(
+                f'another writer moved "{decided_on.full_name}" first', hint="Ingest again: nothing was published."
+            )
+        staged = now.staged(wap_id)
+        if staged is None or staged.summary.get("changed-partition-count") == "0":
+            return
+        reach("before-publish")
+        self.confirm_lease()
+        name = ".".join(quoted(part) for part in decided_on.full_name.split("."))
+        procedure = quoted_table(self.catalog_name, "system.cherrypick_snapshot")
+        self.spark.sql(f"CALL {procedure}('{name}', {staged.snapshot_id})")

@@ -1,0 +1,76 @@
+"""`make bench`: measures this tree on this machine, each figure beside its floor in the same run."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from lakehold import artifacts
+from lakehold.lake import Lake, connect
+from tests.benchmarks import merges
+from tests.benchmarks.figures import Figure, as_json, as_table
+from tests.benchmarks.first_load import first_load
+
+_SMALL = 0.01
+"""What `--quick` leaves of each size: enough to see that everything runs."""
+
+
+def main(
+    *,
+    only: Annotated[list[str] | None, typer.Option(help="delta, size, small or load; all by default.")] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Measured runs of each, after those that warm up.")] = 5,
+    quick: Annotated[bool, typer.Option("--quick", help="A hundredth of the sizes; the figures mean nothing.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Takes the figures as JSON as well.")] = None,
+) -> None:
+    """Measure, print a table, and write JSON."""
+    share = _SMALL if quick else 1.0
+
+    def sized(count: int) -> int:
+        return int(count * share)
+
+    benchmarks: dict[str, Callable[[Lake, Path], list[Figure]]] = {
+        "small": lambda lake, place: merges.small_batches(lake, place, sized(1_000_000), 20, runs * 2),
+        "load": lambda lake, _: first_load(lake, sized(1_000_000), min(runs, 3)),
+        "size": lambda lake, place: merges.by_size(
+            lake, place, max(sized(1_000_000), 250_000), sized(50_000_000), runs
+        ),
+        "delta": lambda lake, place: merges.against_delta(lake, place, sized(10_000_000), runs),
+    }
+    console = Console()
+    figures: list[Figure] = []
+    with tempfile.TemporaryDirectory(prefix="lakehold-bench-") as name, _lake(Path(name)) as lake:
+        for chosen in only or benchmarks:
+            console.print(f"measuring: {chosen}", style="dim")
+            found = benchmarks[chosen](lake, Path(name) / chosen)
+            console.print(as_table(found))
+            figures += found
+    console.print(as_table(figures))
+    if output is not None:
+        output.write_text(as_json(figures) + "\n")
+
+
+def _lake(directory: Path) -> Lake:
+    """A lake whose session knows Delta, too."""
+    jars = [*artifacts.jars("spark"), *artifacts.jars("delta")]
+    extensions = (
+        "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,io.delta.sql.DeltaSparkSessionExtension"
+    )
+    return connect(
+        str(directory / "lake"),
+        spark_driver_memory="6g",
+        max_batch_records=2_000_000,
+        spark_conf={
+            "spark.jars": ",".join(str(jar) for jar in jars),
+            "spark.sql.extensions": extensions,
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        },
+    )
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,178 @@
+"""Merges: against Delta's on the same data, by the table's size, and of a handful of changes."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from unittest import mock
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from lakehold.ingest import merge
+from lakehold.lake import Lake
+from tests import recorded_files
+from tests.benchmarks.figures import Figure, seconds
+
+_DELTA = "spark_catalog.delta.`{}`"
+
+
+class Table:
+    """A table of `(k bigint, v string, n bigint)` in a lake, and the recorded topic that changes it."""
+
+    def __init__(self, lake: Lake, directory: Path, name: str, rows: int, *, neighbours: int = 0) -> None:
+        self.lake, self.name, self.rows = lake, name, rows
+        self._file = directory / name / f"{name}.jsonl"
+        self._offset = 0
+        lake.sql(f"CREATE SOURCE {name} FROM FILES '{self._file.parent}' FORMAT JSON")
+        for table in [name, *(f"{name}_{n}" for n in range(neighbours))]:
+            lake.sql(
+                f"CREATE TABLE bench.{table} (k BIGINT, v STRING, n BIGINT) FROM SOURCE {name} (TOPIC '{table}') ENVELOPE UPSERT"
+            )
+            self._write(table, [(0, "old", 0)])
+        lake.ingest(name)
+        # The rest of the rows comes from elsewhere: what is measured is what follows.
+        rest = lake.spark.range(1, rows).selectExpr("id AS k", "concat('value ', id) AS v", "id % 97 AS n")
+        rest.writeTo(f"bench.{name}").option("fanout-enabled", "true").append()
+
+    def change(self, changes: Sequence[tuple[int, str | None, int]]) -> None:
+        """Record changes; a change without a value deletes."""
+        self._write(self.name, changes)
+
+    def ingest(self) -> float:
+        """Bring what was recorded into the table; returns the seconds from plan to commit."""
+        (report,) = [r for r in self.lake.batches_of(self.name, idle_ms=60_000) if r.tables]
+        assert not report.stopped, report.stopped
+        return report.elapsed_ms / 1000
+
+    def _write(self, topic: str, changes: Sequence[tuple[int, str | None, int]]) -> None:
+        lines = []
+        for k, v, n in changes:
+            value = None if v is None else json.dumps({"k": k, "v": v, "n": n}).encode()
+            lines.append(recorded_files.line(topic, 0, self._offset, value, json.dumps({"k": k}).encode()))
+            self._offset += 1
+        recorded_files.append(self._file, lines)
+
+
+def against_delta(lake: Lake, directory: Path, rows: int, runs: int) -> list[Figure]:
+    """10,000 changes (8,000 updates, 1,000 deletes, 1,000 new keys, spread evenly) into `rows` rows."""
+    spark = lake.spark
+    ours = Table(lake, directory, "spread", rows)
+    path = _DELTA.format(directory / "delta")
+    spark.range(rows).selectExpr("id AS k", "concat('value ', id) AS v", "id % 97 AS n").write.format("delta").save(
+        str(directory / "delta")
+    )
+    spark.sql(
+        f"ALTER TABLE {path} SET TBLPROPERTIES"
+        " ('delta.enableChangeDataFeed' = 'true', 'delta.enableDeletionVectors' = 'true')"
+    )
+    merges, batches, floors = [], [], []
+    for run in range(runs + 1):
+        changes = _spread(rows, run)
+        ours.change(changes)
+        with _merge_timed() as took:
+            batches.append(ours.ingest())
+        merges.append(sum(took))
+        floors.append(_bare_merge(spark, path, changes))
+    name = f"10,000 changes into {rows:,} rows"
+    delta = "Delta's MERGE with change data feed"
+    warm = slice(1, None)
+    return [
+        Figure(f"{name}: the merge", "s", tuple(merges[warm]), delta, tuple(floors[warm]), goal=0.15),
+        Figure(f"{name}: plan to commit", "s", tuple(batches[warm]), delta, tuple(floors[warm]), goal=None),
+    ]
+
+
+def by_size(lake: Lake, directory: Path, small: int, large: int, runs: int) -> list[Figure]:
+    """10,000 changes among the newest 5 % of keys, into a small and a large table in turn."""
+    tables = [Table(lake, directory, f"recent_{rows}", rows) for rows in (small, large)]
+    took: dict[int, list[float]] = {small: [], large: []}
+    for run in range(runs + 1):
+        for table in tables:
+            chosen = random.Random(run).sample(range(table.rows - table.rows // 20, table.rows), 10_000)
+            table.change([(k, f"new {run}", run) for k in chosen])
+            with _merge_timed() as seconds_of:
+                table.ingest()
+            took[table.rows].append(sum(seconds_of))
+    return [
+        Figure(
+            f"10,000 recent changes into {large:,} rows",
+            "s",
+            tuple(took[large][1:]),
+            f"the same into {small:,} rows",
+            tuple(took[small][1:]),
+            goal=2.5,
+        )
+    ]
+
+
+def small_batches(lake: Lake, directory: Path, rows: int, neighbours: int, runs: int) -> list[Figure]:
+    """100 changes, plan to commit, to one table of a source with no and with many others; against one bare MERGE."""
+    alone = Table(lake, directory, "alone", rows)
+    among = Table(lake, directory, "among", rows, neighbours=neighbours)
+    bare = Table(lake, directory, "bare", rows)
+    took: dict[str, list[float]] = {"alone": [], "among": [], "bare": []}
+    for run in range(runs + _WARM_UP):
+        changes = [(k, f"new {run}", run) for k in random.Random(run).sample(range(rows), 100)]
+        for table in (alone, among):
+            table.change(changes)
+            took[table.name].append(table.ingest())
+        took["bare"].append(_bare_merge(lake.spark, "bench.bare", changes))
+    assert bare.rows == rows
+    floors = tuple(took["bare"][_WARM_UP:])
+    return [
+        Figure(
+            f"100 changes into {rows:,} rows, plan to commit{others}",
+            "s",
+            tuple(took[name][_WARM_UP:]),
+            "one bare MERGE of them",
+            floors,
+            goal=2.0,
+        )
+        for name, others in (("alone", ""), ("among", f", {neighbours} other tables"))
+    ]
+
+
+_WARM_UP = 5
+
+
+def _spread(rows: int, run: int) -> list[tuple[int, str | None, int]]:
+    chosen = random.Random(run).sample(range(rows), 9_000)
+    updates = [(k, f"new {run}", run) for k in chosen[:8_000]]
+    deletes = [(k, None, 0) for k in chosen[8_000:]]
+    return [*updates, *deletes, *((rows + run * 1_000 + n, f"new {run}", run) for n in range(1_000))]
+
+
+def _bare_merge(spark: SparkSession, table: str, changes: Sequence[tuple[int, str | None, int]]) -> float:
+    """One MERGE of changes that are rows already."""
+    columns = [pa.array(column) for column in zip(*changes, strict=True)]
+    source = pa.table(dict(zip(("k", "v", "n"), columns, strict=True)))
+    statement = f"""MERGE INTO {table} t USING bare_changes s ON t.k = s.k
+        WHEN MATCHED AND s.v IS NULL THEN DELETE
+        WHEN MATCHED THEN UPDATE SET v = s.v, n = s.n
+        WHEN NOT MATCHED AND s.v IS NOT NULL THEN INSERT (k, v, n) VALUES (s.k, s.v, s.n)"""
+
+    def run() -> None:
+        spark.createDataFrame(source).createOrReplaceTempView("bare_changes")
+        spark.sql(statement)
+
+    return seconds(run)
+
+
+@contextmanager
+def _merge_timed() -> Iterator[list[float]]:
+    """The seconds of each MERGE inside, which is a part of a batch."""
+    took: list[float] = []
+    original = merge.merge
+
+    def timed(*arguments: object) -> None:
+        started = perf_counter()
+        original(*arguments)  # type: ignore[arg-type]
+        took.append(perf_counter() - started)
+
+    with mock.patch.object(merge, "merge", timed):
+        yield took

@@ -1,0 +1,314 @@
+"""Real `lakehold ingest` processes are killed at each named point of the protocol: the lake becomes what it is without a kill.
+
+One lake is fed by processes that are never killed. The same messages feed another, whose processes die one after the other,
+each at its point, each begun by going on with what the one before left open.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from lakehold.catalog.data_tables import SnapshotState
+from lakehold.ingest.marks import Marks
+from lakehold.lake import Lake, connect
+from lakehold.session import SHORT_RUN_OPTIONS
+from lakehold.times import now_ms
+from tests import recorded_files
+from tests.debezium_messages import Topic
+from tests.lakehold_process import IngestProcesses, wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytest_plugins = ["tests.spark_connect"]
+
+KILLED = -signal.SIGKILL
+LEASE_MS = 3_000
+SETTINGS: Mapping[str, str | int] = {"max_batch_records": 8, "lease_ms": LEASE_MS, "lease_renew_ms": 500, "buckets": 2}
+"""Two topics: four messages of each are a batch."""
+
+TABLES = ("s.customers", "s.orders")
+
+BEFORE_THE_SECOND_SNAPSHOT = (
+    "before-intent",
+    "after-intent",
+    "after-evolution",  # going on with the first batch: the table is made, and empty
+    "after-errors:4",  # second batch, second table: its error is kept, and one healed; the first table is merged
+    "after-evolution:3",  # third batch, first table: its columns are added and widened, no row has them
+    "before-merge:3",  # fourth batch: nothing of it is there
+    "before-publish",  # ... its rows are written, and nobody sees them
+    "after-merge",  # ... and one of two tables is merged
+    "after-commit",
+)
+"""Where the processes die, one after the other; `:n` is the n-th time that one gets there, so in a later batch or table."""
+
+IN_THE_SECOND_SNAPSHOT = (
+    "after-merge",  # its rows are merged, and what it did not bring is still there
+    "before-commit",
+)
+
+
+class Shop:
+    """The messages of two tables, and a lake that they feed."""
+
+    def __init__(self, directory: Path, lake_name: str, **settings: str | int) -> None:
+        self.topics = directory / "topics"
+        self.lake = connect(str(directory / lake_name))
+        self.processes = IngestProcesses(directory / lake_name, "shop", {**SETTINGS, **settings})
+
+    def define(self) -> None:
+        self.lake.sql(f"""
+            CREATE SOURCE shop FROM FILES '{self.topics}' FORMAT JSON;
+            CREATE TABLE s.customers FROM SOURCE shop (TOPIC 'customers') ENVELOPE DEBEZIUM;
+            CREATE TABLE s.orders FROM SOURCE shop (TOPIC 'orders') ENVELOPE DEBEZIUM UPSERT
+        """)
+
+    def wait_for_lease(self) -> None:
+        """Wait until nobody has the source: a killed process keeps it until its lease runs out."""
+        wait_until(self._is_free, within_s=LEASE_MS / 1_000 + 10)
+
+    def _is_free(self) -> bool:
+        readers = self.lake.batches.readers("shop").values()
+        return all(r.lease is None or r.lease.until_ms <= now_ms() for r in readers)
+
+    def ingest(self, **settings: str | int) -> None:
+        self.wait_for_lease()
+        code, said = self.processes.run(**settings)
+        assert code == 0, said
+
+    def killed(self, point: str, **settings: str | int) -> None:
+        self.wait_for_lease()
+        code, said = self.processes.run(kill_at=point, **settings)
+        assert code == KILLED, f"not killed {point}: {said}"
+
+
+@pytest.fixture
+def customers() -> Topic:
+    return Topic("customers", {"id": {"type": "int64"}, "name": {"type": "string"}, "n": {"type": "int32"}})
+
+
+def customer(id_: int, name: str, n: int = 0, **more: Any) -> dict[str, Any]:
+    return {"id": id_, "name": name, "n": n, **more}
+
+
+def write_history(directory: Path, customers: Topic) -> None:
+    """Inserts, updates, deletes, repetitions, bad messages, a malformed line, added and widened columns."""
+    customers.snapshot([customer(i, "a") for i in (1, 2, 3, 4)])
+    customers.create(customer(5, "e"))
+    customers.update(customer(1, "a"), customer(1, "b"))
+    customers.delete(customer(2, "a"))
+    customers.columns |= {"n": {"type": "int64"}, "city": {"type": "string"}}
+    customers.create(customer(6, "f", 2**40, city="Ulm"))
+    customers.update(customer(3, "a", city=None), customer(3, "c", 1, city="Bonn"))
+    customers.resend(2)
+    customers.delete(customer(4, "a", city=None), tombstone=False)
+    customers.create(customer(7, "g", city=None))
+    customers.update(customer(7, "g", city=None), customer(7, "h", city=None))
+    customers.create(customer(4, "again", city="Kiel"))
+    customers.write(directory)
+
+    orders = Topic("orders", {"id": {"type": "string"}, "total": {"type": "int32"}})
+
+    def order(id_: str, total: int | None, **more: Any) -> dict[str, Any]:
+        return {"id": id_, "total": total, **more}
+
+    bad_key = orders._key(order("x", None))
+    orders.snapshot([order("a", 1), order("b", 2)])
+    orders.raw(bad_key, b"not json")
+    orders.create(order("c", 3))
+    orders.create(order("x", 9))
+    orders.update(order("a", 1), order("a", None))
+    orders.raw(bad_key, b"{}")
+    orders.raw(None, b'{"no":"key"}')
+    orders.delete(order("b", 2))
+    orders.columns["note"] = {"type": "string"}
+    orders.create(order("d", 4, note="first"))
+    orders.update(order("c", 3), order("c", 33, note="second"))
+    orders.update(order("x", 9), order("x", 10, note=None))
+    orders.delete(order("a", None, note=None))
+    orders.create(order("b", 22, note="again"))
+    orders.write(directory)
+    recorded_files.append(directory / "orders.jsonl", ["this line is no message"])
+
+
+def write_second_snapshot(directory: Path, customers: Topic) -> None:
+    """The connector takes its snapshot anew: it does not bring customer 6, so customer 6 is gone."""
+    customers.lsn, customers.last_commit = 50_000, None
+    customers.snapshot([customer(i, "anew", city=None) for i in (1, 3, 4)])
+    customers.create(customer(8, "after", city=None))
+    customers.write(directory)
+
+
+def contents(lake: Lake) -> dict[str, Any]:
+    """Everything that ingesting leaves in a lake, timestamps as numbers from 1 on, but for batches without records."""
+    history = [batch for batch in lake.batches.history("shop") if batch.records]
+    numbers = {batch.mz_timestamp: number for number, batch in enumerate(history, start=1)}
+    progress = lake.batches.reader("shop", "main").tables
+    return {
+        "rows": {name: sorted(_rows(lake, name), key=repr) for name in TABLES},
+        "errors": sorted(
+            (
+                {
+                    **error,
+                    "mz_timestamp": numbers[error["mz_timestamp"]],
+                    "healed_at": numbers.get(error["healed_at"]),
+                }
+                for error in _rows(lake, "mz_catalog.mz_source_errors")
+            ),
+            key=repr,
+        ),
+        "open_errors": {name: progress[name].open_errors for name in TABLES},
+        "marks": {name: _marks(progress[name].marks, _history(lake, name)) for name in TABLES},
+        "readable_from": {name: numbers[progress[name].since_ms or 0] for name in TABLES},
+        "snapshots": {name: _snapshots(lake, name, numbers) for name in TABLES},
+        "batches": [
+            (
+                batch.reader,
+                batch.start,
+                batch.end,
+                {name: replace(change, snapshot_id=None) for name, change in batch.tables.items()},
+                batch.records,
+                batch.bytes,
+            )
+            for batch in history
+        ],
+        "position": lake.batches.reader("shop", "main").position,
+    }
+
+
+def _rows(lake: Lake, table: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = lake.catalog.load_table(table).scan().to_arrow().to_pylist()
+    return rows
+
+
+def _snapshots(lake: Lake, table: str, numbers: Mapping[int, int]) -> list[tuple[int, str, str, Marks]]:
+    """Batch, step, offsets and marks of each snapshot, oldest first."""
+    history = _history(lake, table)
+    return [
+        (
+            numbers[int(snapshot.summary["lakehold.timestamp"])],
+            snapshot.summary["lakehold.step"],
+            snapshot.summary["lakehold.offsets"],
+            _marks(snapshot.summary["lakehold.marks"], history),
+        )
+        for snapshot in history
+    ]
+
+
+def _history(lake: Lake, table: str) -> list[SnapshotState]:
+    state = lake.tables.table_state(table)
+    assert state is not None
+    return list(reversed(state.history))
+
+
+def _marks(text: str, history: Sequence[SnapshotState]) -> Marks:
+    """The marks, with the number of a snapshot in its table's history for its sequence number, which killed tries use up."""
+    marks = Marks.from_json(text)
+    if marks.snapshot is None or marks.snapshot.replaces_through is None:
+        return marks
+    sequence = [snapshot.sequence_number for snapshot in history]
+    through = sequence.index(marks.snapshot.replaces_through)
+    return replace(marks, snapshot=replace(marks.snapshot, replaces_through=through))
+
+
+def assert_each_batch_once(found: Mapping[str, Any]) -> None:
+    """No table has two snapshots of the same batch and step, and no message is an error twice."""
+    for name in TABLES:
+        of_batches = Counter((batch, step) for batch, step, _, _ in found["snapshots"][name])
+        assert set(of_batches.values()) == {1}, name
+    places = Counter((e["topic"], e["partition"], e["offset"]) for e in found["errors"])
+    assert set(places.values()) == {1}
+
+
+def test_killed_at_every_point(spark_connect: str, tmp_path: Path, customers: Topic) -> None:
+    undisturbed, disturbed = (Shop(tmp_path, name, spark_remote=spark_connect) for name in ("undisturbed", "disturbed"))
+    for shop in (undisturbed, disturbed):
+        shop.define()
+
+    write_history(tmp_path / "topics", customers)
+    undisturbed.ingest()
+    for point in BEFORE_THE_SECOND_SNAPSHOT:
+        disturbed.killed(point)
+    disturbed.ingest()
+
+    write_second_snapshot(tmp_path / "topics", customers)
+    undisturbed.ingest()
+    for point in IN_THE_SECOND_SNAPSHOT:
+        disturbed.killed(point)
+    disturbed.ingest()
+
+    expected, found = contents(undisturbed.lake), contents(disturbed.lake)
+    assert [row["id"] for row in expected["rows"]["s.customers"]] == [1, 3, 4, 8]
+    assert [row["id"] for row in expected["rows"]["s.orders"]] == ["b", "c", "d", "x"]
+    assert expected["open_errors"] == {"s.customers": 0, "s.orders": 1}
+    assert [step for _, step, _, _ in expected["snapshots"]["s.customers"]][-2:] == ["1", "2"]
+    for what, value in expected.items():
+        assert found[what] == value, what
+    assert_each_batch_once(found)
+
+
+LAST_ROWS = {
+    "s.customers": [
+        (1, "b", 0, None),
+        (3, "c", 1, "Bonn"),
+        (4, "again", 0, "Kiel"),
+        (5, "e", 0, None),
+        (6, "f", 2**40, "Ulm"),
+        (7, "h", 0, None),
+    ],
+    "s.orders": [("b", 22, "again"), ("c", 33, "second"), ("d", 4, "first"), ("x", 10, None)],
+}
+"""What the history amounts to."""
+
+
+def assert_as_written(lake: Lake) -> None:
+    found = contents(lake)
+    assert {name: [tuple(row.values()) for row in rows] for name, rows in found["rows"].items()} == LAST_ROWS
+    assert_each_batch_once(found)
+
+
+def test_a_process_with_a_spark_of_its_own(spark_connect: str, tmp_path: Path, customers: Topic) -> None:
+    """Killed with its Spark behind the first of two merges; another, on another Spark, goes on with its batch."""
+    own_spark = {
+        "spark_master": "local[2]",
+        "spark_driver_memory": "1g",
+        "spark_conf": json.dumps({"spark.driver.extraJavaOptions": SHORT_RUN_OPTIONS}),
+    }
+    shop = Shop(tmp_path, "lake")
+    shop.define()
+    write_history(tmp_path / "topics", customers)
+    shop.killed("after-merge:3", **own_spark)
+    open_batch = shop.lake.batches.reader("shop", "main").intent
+    assert open_batch is not None
+    shop.ingest(spark_remote=spark_connect)
+    assert open_batch.mz_timestamp in [batch.mz_timestamp for batch in shop.lake.batches.history("shop")]
+    assert_as_written(shop.lake)
+
+
+def test_a_process_that_wakes_up_when_another_has_its_source(
+    spark_connect: str, tmp_path: Path, customers: Topic
+) -> None:
+    """Suspended with its rows written and not published; the other one ends its batch and keeps the source."""
+    shop = Shop(tmp_path, "lake", spark_remote=spark_connect)
+    shop.define()
+    write_history(tmp_path / "topics", customers)
+    suspended = shop.processes.start(suspend_at="before-publish")
+    try:
+        process = psutil.Process(suspended.pid)
+        wait_until(lambda: process.status() == psutil.STATUS_STOPPED, within_s=120)
+        shop.killed("after-commit")
+        process.send_signal(signal.SIGCONT)
+        code, said = shop.processes.ended(suspended)
+    finally:
+        suspended.kill()
+    assert code == 1
+    assert "is no longer this process's to write" in said
+    shop.ingest()
+    assert_as_written(shop.lake)

@@ -1,0 +1,61 @@
+"""`lakehold ingest` as processes that a test can kill, suspend and start again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_ENDS_WITHIN_S = 180
+
+
+def wait_until(condition: Callable[[], bool], *, within_s: float) -> None:
+    """Wait for a condition; one that does not come true in time fails the test."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, f"it did not come so far within {within_s} s"
+        time.sleep(0.05)
+
+
+@dataclass(frozen=True)
+class IngestProcesses:
+    """Runs `lakehold ingest` on one source of one lake.
+
+    Args:
+        warehouse: The lake.
+        source: The source.
+        settings: Settings by name, for the environment.
+    """
+
+    warehouse: Path
+    source: str
+    settings: Mapping[str, str | int]
+
+    def start(self, **settings: str | int) -> subprocess.Popen[str]:
+        """A new process, with further settings."""
+        chosen = {**self.settings, **settings, "warehouse": str(self.warehouse)}
+        environment = {f"LAKEHOLD_{name.upper()}": str(value) for name, value in chosen.items()}
+        return subprocess.Popen(
+            [str(Path(sys.executable).with_name("lakehold")), "ingest", self.source, "--quiet", "--format", "json"],
+            cwd=self.warehouse.parent,
+            env={**os.environ, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, **settings: str | int) -> tuple[int, str]:
+        """Run a process to its end: its exit code (of a killed one the negative signal) and what it said on stderr."""
+        return self.ended(self.start(**settings))
+
+    def ended(self, process: subprocess.Popen[str]) -> tuple[int, str]:
+        """The same for a process that was started before."""
+        try:
+            _, said = process.communicate(timeout=_ENDS_WITHIN_S)
+        finally:
+            process.kill()
+        return process.returncode, said

@@ -1,0 +1,41 @@
+"""A connector's snapshot taken anew replaces what a table had, once: batches behind it are batches like any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakehold.lake import Lake
+from tests.debezium_messages import Topic
+
+pytestmark = pytest.mark.spark
+
+
+def row(id_: int, name: str) -> dict[str, Any]:
+    return {"id": id_, "name": name}
+
+
+def test_what_it_lacks_goes_with_its_last_batch_only(lake: Lake, tmp_path: Path) -> None:
+    topic = Topic("t", {"id": {"type": "int64"}, "name": {"type": "string"}})
+    directory = tmp_path / "topics"
+    lake.sql(f"CREATE SOURCE shop FROM FILES '{directory}' FORMAT JSON")
+    lake.sql("CREATE TABLE s.t FROM SOURCE shop (TOPIC 't') ENVELOPE DEBEZIUM")
+    topic.snapshot([row(1, "a"), row(2, "a")])
+    topic.write(directory)
+    lake.ingest("shop")
+    topic.lsn, topic.last_commit = 5_000, None
+    topic.snapshot([row(2, "anew")])
+    topic.write(directory)
+    (anew,) = lake.ingest("shop")
+    assert [(t.updated, t.deleted) for t in anew.tables] == [(1, 1)]
+    topic.update(row(2, "anew"), row(2, "b"))
+    topic.create(row(3, "c"))
+    topic.write(directory)
+    (behind,) = lake.ingest("shop")
+    assert [(t.inserted, t.updated, t.deleted) for t in behind.tables] == [(1, 1, 0)]
+    state = lake.tables.table_state("s.t")
+    assert state is not None
+    assert [t.snapshot_id for t in behind.tables] == [state.snapshot_id]
+    assert [snapshot.summary["lakehold.step"] for snapshot in state.history] == ["1", "2", "1", "1"]

@@ -1,0 +1,379 @@
+"""The documentation says what the code does: each check fails when one of the two moves alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlglot
+import typer
+from pydantic_core import PydanticUndefined
+
+from lakehold.catalog.schemas import system_tables
+from lakehold.cli import ingest
+from lakehold.cli.app import app
+from lakehold.ingest.decode.avro_schema import from_avro_json
+from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
+from lakehold.ingest.decode.logical import logical_type
+from lakehold.ingest.decode.types import iceberg_type
+from lakehold.secrets import SECRET_PREFIX
+from lakehold.settings import ENVIRONMENT_PREFIX, Settings
+from lakehold.sql import options, plan_show
+from lakehold.sql.parse import parse_script
+from lakehold.sql.statements import ForSpark, ObjectKind
+from lakehold.stack.addresses import StackPorts
+from lakehold.stack.cli import app as stack_app
+from lakehold.status import COLUMNS as STATUS_COLUMNS
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+TYPES = (ROOT / "docs" / "types.md").read_text()
+SQL = (ROOT / "docs" / "sql.md").read_text()
+
+_BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
+_INLINE_CODE = re.compile(r"`([^`\n]+)`")
+_VARIABLE = re.compile(r"\bLAKEHOLD_[A-Z_]*[A-Z](?![A-Z_])")
+_CODE = re.compile(r"[a-z]+(-[a-z]+)*")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block and where it stands."""
+
+    page: str
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def blocks(*languages: str) -> list[Block]:
+    """The blocks in `languages` of all pages."""
+    found = (
+        Block(page.name, text.count("\n", 0, match.start()) + 1, match["language"], match["text"])
+        for page, text in ((page, page.read_text()) for page in PAGES)
+        for match in _BLOCK.finditer(text)
+    )
+    return [block for block in found if block.language in languages]
+
+
+def section(text: str, heading: str) -> str:
+    """The text under a heading, up to the next one of its level or above."""
+    level = heading.index(" ")
+    _, _, after = text.partition(f"\n{heading}\n")
+    assert after, f"no section {heading!r}"
+    return re.split(rf"^#{{1,{level}}} ", after, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def table_rows(text: str) -> Iterator[tuple[str, ...]]:
+    """The cells of each row of the tables in `text`, headers left out."""
+    lines = text.splitlines()
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        if line.startswith("|") and not line.startswith("|--") and not after.startswith("|--"):
+            yield tuple(cell.strip() for cell in line.strip("|").split("|"))
+
+
+def inline_code(text: str) -> list[str]:
+    return _INLINE_CODE.findall(text)
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+def shell_lines() -> Iterator[tuple[str, list[str]]]:
+    """Every command of a shell block, and each one that stands alone in a cell of the commands' table."""
+    for block in blocks("sh", "console"):
+        for line in block.text.replace("\\\n", " ").splitlines():
+            words = shlex.split(line.removeprefix("$ "), comments=True)
+            if words:
+                yield f"{block}: {line}", words
+    for cells in table_rows(section(OPERATIONS, "## Commands") + section(OPERATIONS, "## Make")):
+        for code in inline_code(cells[0]):
+            if code.startswith(("lakehold ", "make ")):
+                yield f"operations.md: {code}", shlex.split(code)
+
+
+def parse_command(words: list[str]) -> None:
+    """Parse the arguments of `lakehold` as the command would, and run nothing."""
+    is_stack = words[:1] == ["stack"]
+    group: Any = typer.main.get_command(stack_app if is_stack else app)
+    context = group.make_context("lakehold", words[1:] if is_stack else words)
+    name, command, rest = group.resolve_command(context, [*context._protected_args, *context.args])
+    command.make_context(name, rest, parent=context)
+
+
+LINES = list(shell_lines())
+
+
+@pytest.mark.parametrize("words", [words for _, words in LINES], ids=[where for where, _ in LINES])
+def test_commands_are_understood(words: list[str]) -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    match words:
+        case ["lakehold", *arguments]:
+            parse_command(arguments)
+        case ["make", *wanted]:
+            assert wanted
+            assert set(wanted) <= set(targets)
+        case _:
+            pytest.fail("only `lakehold` and `make` belong into a shell block: the others cannot be checked")
+
+
+def test_a_command_that_does_not_exist_is_found() -> None:
+    for wrong in (
+        ["ingest", "shop", "--folow"],
+        ["subscribe", "x"],
+        ["stack", "restart"],
+        ["status", "--format", "xml"],
+    ):
+        with pytest.raises(Exception, match=r"No such|is not one of|nvalid"):
+            parse_command(wrong)
+
+
+def test_every_make_target_and_command_is_described() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE)) - {"help"}
+    described = {words[1] for where, words in LINES if words[0] == "make" and where.startswith("operations.md")}
+    assert described == targets
+    commands = {command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands}
+    assert {words[1] for _, words in LINES if words[0] == "lakehold"} == commands | {"stack"}
+
+
+def test_every_make_target_in_the_text_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {match for page in PAGES for match in re.findall(r"`make ([a-z-]+)`", page.read_text())}
+    assert named <= targets
+
+
+# --- SQL --------------------------------------------------------------------------------------------------------------
+
+
+def embedded_sql(block: Block) -> Iterator[str]:
+    """The statements in a Python block: what it hands to `.sql(…)`."""
+    for node in ast.walk(ast.parse(block.text)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "sql":
+            (argument,) = node.args
+            assert isinstance(argument, ast.Constant)
+            yield str(argument.value)
+
+
+SCRIPTS = [(str(b), b.text) for b in blocks("sql")] + [(str(b), s) for b in blocks("python") for s in embedded_sql(b)]
+
+
+@pytest.mark.parametrize("sql", [sql for _, sql in SCRIPTS], ids=[where for where, _ in SCRIPTS])
+def test_sql_is_understood(sql: str) -> None:
+    script = parse_script(sql)
+    assert script
+    for parsed in script:
+        if isinstance(parsed.statement, ForSpark):
+            written = parsed.written.text
+            assert written.startswith("SELECT"), "only queries are checked against Spark's grammar"
+            sqlglot.parse_one(written, read="spark")
+
+
+def test_every_option_is_described_with_its_choices() -> None:
+    sections = {
+        "## CREATE CONNECTION": {**options.KAFKA.known, **options.SCHEMA_REGISTRY.known},
+        "## CREATE SOURCE": options.SOURCE.known,
+        "## CREATE TABLE … FROM SOURCE": options.TABLE.known,
+    }
+    for heading, known in sections.items():
+        text = section(SQL, heading)
+        rows = {name: cells[1] for cells in table_rows(text) for name in inline_code(cells[0])}
+        assert set(rows) == {options.spoken(name) for name in known}
+        for name, option in known.items():
+            if isinstance(option, options.TextOption):
+                written = set(re.findall(r"'([^']+)'", rows[options.spoken(name)])) if option.choices else set()
+                assert written == set(option.choices), name
+            else:
+                assert name != "buckets" or f"{option.minimum} to {option.maximum_inclusive}" in rows["BUCKETS"]
+
+
+def test_the_columns_of_show_are_described() -> None:
+    rows = {inline_code(cells[0])[0]: inline_code(cells[1]) for cells in table_rows(section(SQL, "## SHOW"))}
+    assert rows["SHOW CONNECTIONS"] == list(plan_show._CONNECTION_COLUMNS)
+    assert rows["SHOW SOURCES"] == list(plan_show._SOURCE_COLUMNS)
+    assert rows["SHOW TABLES"] == list(plan_show._TABLE_COLUMNS)
+
+
+# --- types ------------------------------------------------------------------------------------------------------------
+
+
+def documented_types(heading: str) -> list[tuple[str, str, str]]:
+    found = []
+    for cells in table_rows(section(TYPES, heading)):
+        over, iceberg = inline_code(cells[1]), inline_code(cells[2]) if len(cells) > 2 else []
+        if over and iceberg:
+            found.append((inline_code(cells[0])[0], over[0], iceberg[0]))
+    return found
+
+
+@pytest.mark.parametrize(("name", "over", "iceberg"), documented_types("## Logical types of Debezium and Connect"))
+def test_logical_types_of_connect_become_what_is_written(name: str, over: str, iceberg: str) -> None:
+    assert str(iceberg_type(ConnectSchema(SchemaType(over), name=name))) == iceberg
+
+
+@pytest.mark.parametrize(("name", "over", "iceberg"), documented_types("## Logical types of plain Avro"))
+def test_logical_types_of_avro_become_what_is_written(name: str, over: str, iceberg: str) -> None:
+    schema = from_avro_json(f'{{"type": "{over}", "logicalType": "{name}"}}').schema
+    assert str(iceberg_type(schema)) == iceberg
+
+
+def test_every_logical_type_with_a_rule_is_written_down() -> None:
+    connect = (ROOT / "tests" / "golden" / "types" / "connect.txt").read_text()
+    tested = set(re.findall(r'"name": "((?:io\.debezium|org\.apache)[\w.]+)"', connect))
+    with_rule = {name for name in tested for t in SchemaType if logical_type(ConnectSchema(t, name=name)) is not None}
+    assert len(with_rule) > 10
+    assert with_rule <= set(inline_code(TYPES))
+
+
+# --- links, settings, columns -----------------------------------------------------------------------------------------
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_relative_links_resolve(page: Path) -> None:
+    for link in _LINK.findall(page.read_text()):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    linked = {(ROOT / link).resolve() for link in _LINK.findall((ROOT / "README.md").read_text()) if "://" not in link}
+    assert set(PAGES[1:]) <= linked
+
+
+def test_settings_are_described_with_their_defaults() -> None:
+    rows = {
+        inline_code(c[0])[0]: inline_code(c[1]) for c in table_rows(section(OPERATIONS, "## Settings")) if len(c) == 3
+    }
+    assert set(rows) == {f"{ENVIRONMENT_PREFIX}{name.upper()}" for name in Settings.model_fields}
+    for name, field in Settings.model_fields.items():
+        default: Any = field.get_default()
+        if default is None or default is PydanticUndefined:
+            continue  # made from other settings, or empty
+        assert rows[f"{ENVIRONMENT_PREFIX}{name.upper()}"] == [str(default)], name
+
+
+def test_variables_are_those_of_the_code() -> None:
+    settings = {f"{ENVIRONMENT_PREFIX}{name.upper()}" for name in Settings.model_fields}
+    rows = [cells for cells in table_rows(section(OPERATIONS, "## Settings")) if len(cells) == 2]
+    others = {name for cells in rows for name in inline_code(cells[0])}
+    of_tests = {name for cells in rows if cells[1].startswith("tests: `tests/") for name in inline_code(cells[0])}
+    sources = [*(ROOT / "spark").rglob("*.py"), ROOT / ".ci" / "bootstrap"]
+    in_code = {name for path in sources for name in _VARIABLE.findall(path.read_text())} - settings
+    assert others - of_tests == in_code | {f"{SECRET_PREFIX}<NAME>"}
+    tests = "".join(path.read_text() for path in (ROOT / "tests" / "golden").glob("*.py"))
+    assert of_tests <= set(_VARIABLE.findall(tests))
+    named = {name for page in PAGES for name in _VARIABLE.findall(page.read_text())}
+    assert {name for name in named if not name.startswith(SECRET_PREFIX)} <= settings | others
+
+
+def test_columns_of_status_and_ingest_are_described() -> None:
+    status = [c for cells in table_rows(section(OPERATIONS, "## Status")) for c in inline_code(cells[0])]
+    assert status == list(STATUS_COLUMNS)
+    commands = section(OPERATIONS, "## Commands").partition("The columns of `ingest`")[2]
+    assert [c for cells in table_rows(commands) for c in inline_code(cells[0])] == list(ingest.COLUMNS)
+
+
+def test_system_tables_are_those_of_the_schemas() -> None:
+    schemas = {schema.table: set(schema.schema.column_names) for schema in system_tables()}
+    rows = {inline_code(c[0])[0]: set(inline_code(c[2])) for c in table_rows(section(OPERATIONS, "## System tables"))}
+    assert rows.keys() == schemas.keys()
+    assert {name: columns - schemas[name] for name, columns in rows.items() if columns - schemas[name]} == {}
+
+
+def test_ports_of_the_stack_are_those_of_the_code() -> None:
+    ports = {int(port) for port in re.findall(r"\b1\d{4}\b", section(OPERATIONS, "## The stack"))}
+    assert ports == set(vars(StackPorts()).values())
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+def raised_codes() -> tuple[set[str], set[str]]:
+    """The codes that errors of the code are given: whole ones, and patterns of those that name a kind of object."""
+    whole: set[str] = set()
+    patterns: set[str] = set()
+    for path in (ROOT / "spark" / "lakehold").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            for value in _code_values(node):
+                if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    whole.add(value.value)
+                elif isinstance(value, ast.JoinedStr):
+                    patterns.add("".join(str(p.value) if isinstance(p, ast.Constant) else "{}" for p in value.values))
+    return whole, patterns
+
+
+def _code_values(node: ast.AST) -> list[ast.expr]:
+    match node:
+        case ast.keyword(arg="code", value=value):
+            return _branches(value)
+        case ast.Assign(targets=[ast.Name(id="code" | "default_code")], value=value):
+            return _branches(value)
+        case ast.AnnAssign(target=ast.Name(id="default_code"), value=ast.expr() as value):
+            return _branches(value)
+        case _:
+            return []
+
+
+def _branches(value: ast.expr) -> list[ast.expr]:
+    return [*_branches(value.body), *_branches(value.orelse)] if isinstance(value, ast.IfExp) else [value]
+
+
+def test_error_codes_are_those_of_the_code() -> None:
+    whole, patterns = raised_codes()
+    assert {"type-changed", "syntax", "spark", "kafka-refused", "error"} <= whole
+    assert patterns == {"{}-exists", "{}-missing", "{}-in-use"}
+    in_docs = [
+        code
+        for cells in table_rows(section(OPERATIONS, "## Errors"))
+        for code in inline_code(cells[0])
+        if _CODE.fullmatch(code)
+    ]
+    assert len(in_docs) == len(set(in_docs))
+    by_kind = {pattern.format(kind.value) for pattern in patterns for kind in ObjectKind}
+    # Nothing uses a table yet, so nothing is refused because of it.
+    assert set(in_docs) == (whole | by_kind) - {"table-in-use"}
+
+
+def test_errors_that_may_pass_are_marked() -> None:
+    """↻ stands behind the codes whose class says that the same call may work later."""
+    retryable = set(re.findall(r"`([a-z-]+)` ↻", section(OPERATIONS, "## Errors")))
+    found: set[str] = set()
+    for path in (ROOT / "spark" / "lakehold").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "UpstreamUnavailable":
+                values = [v for keyword in node.keywords for v in _code_values(keyword)]
+                found |= {v.value for v in values if isinstance(v, ast.Constant) and isinstance(v.value, str)}
+    assert retryable == found | {"source-busy", "lease-lost", "commit-conflict", "upstream-unavailable"}
+
+
+def test_reasons_of_bad_messages_are_those_of_the_code() -> None:
+    source = "\n".join(path.read_text() for path in (ROOT / "spark" / "lakehold" / "ingest").rglob("*.py"))
+    in_docs = {c for cells in table_rows(section(OPERATIONS, "## Bad messages")) for c in inline_code(cells[0])}
+    assert {reason for reason in in_docs if not re.search(rf"[\"'` ]{reason}[\"'`,]", source)} == set()
+    envelope = (ROOT / "spark/lakehold/ingest/envelope.py").read_text()
+    decoded = (ROOT / "spark/lakehold/ingest/decode/decoded.py").read_text()
+    listed = re.search(r"Errors: `([^`]+)`", decoded)
+    assert listed is not None
+    reasons = set(re.split(r",\s+", listed[1])) | set(re.findall(r'F\.lit\("([a-z]+-[a-z]+)"\)', envelope))
+    assert reasons | {"malformed-line"} == in_docs
