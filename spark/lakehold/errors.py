@@ -10,7 +10,9 @@
     ├── TableStopped                 one table cannot go on; its neighbours do
     ├── SourceBusy                   somebody else runs the source now
     ├── LeaseLost                    this writer was taken for dead; what it holds must not be committed
-    └── CommitConflict               another writer moved the table first: read again and retry
+    ├── CommitConflict               another writer moved the table first: read again and retry
+    └── StackError                   a part of the stack on this machine (`lakehold.stack.errors`)
+        └── ConnectorError           ... or a connector in its Kafka Connect
 
 An error has three parts, after Materialize's style guide: a *message* (lowercase, no full stop, no internals), a *detail*
 (sentences: what was expected and what was found) and a *hint* (an action). `code` is stable and is what programs match.

@@ -145,9 +145,6 @@ class Lake:
         connection = defined.connection(source.format.registry)
         return registry_of(resolve(connection.options), timeout_s=self.settings.upstream_timeout_ms / 1000)
 
-    def forget_reader(self, source: str, table: str) -> None:
-        """Nothing to do: a reader drops what is not defined any more, or was defined anew, when it runs next."""
-
     def drop_iceberg_table(self, full_name: str) -> None:
         """Drop a table's data; nothing when it was never made."""
         self.tables.drop_table(full_name)

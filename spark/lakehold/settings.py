@@ -97,9 +97,6 @@ class Settings(BaseSettings):
     buckets: int = Field(default=4, gt=0)
     """Key buckets of a new table: the parallelism of its merges."""
 
-    foreign_lag_ms: int = Field(default=1_000, ge=0)
-    """How far the upper frontier of a table that others write stays behind the clock, in milliseconds."""
-
     @field_validator("warehouse")
     @classmethod
     def _as_uri(cls, value: str) -> str:

@@ -37,9 +37,6 @@ class RecordedTables:
     def drop_iceberg_table(self, full_name: str) -> None:
         self.done.append(f"drop {full_name}")
 
-    def forget_reader(self, source: str, table: str) -> None:
-        self.done.append(f"forget {source} {table}")
-
 
 def no_spark() -> NoReturn:
     pytest.fail("a statement over definitions started Spark")
@@ -165,10 +162,10 @@ def test_what_contradicts_the_definitions_is_refused_and_changes_nothing(sql: st
     assert tables.done == []
 
 
-def test_dropping_a_table_forgets_its_reader_and_drops_its_data() -> None:
+def test_dropping_a_table_drops_its_data() -> None:
     lake, tables = with_shop()
     lake.run("DROP TABLE shop.Orders")
-    assert tables.done == ["forget shop shop.orders", "drop shop.orders"]
+    assert tables.done == ["drop shop.orders"]
     assert list(lake.store.definitions().tables) == ["shop.customers"]
 
 
@@ -178,9 +175,7 @@ def test_cascade_drops_all_that_needs_a_connection() -> None:
     definitions = lake.store.definitions()
     assert (list(definitions.connections), dict(definitions.sources), dict(definitions.tables)) == (["kafka"], {}, {})
     assert tables.done == [
-        "forget shop shop.customers",
         "drop shop.customers",
-        "forget shop shop.orders",
         "drop shop.orders",
     ]
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehold.catalog.column_bounds import ColumnBounds
 from lakehold.catalog.data_tables import DataTables, TableState
 from lakehold.catalog.definitions import Entry
 from lakehold.catalog.readers import TableProgress
@@ -19,10 +18,11 @@ from lakehold.failpoints import reach
 from lakehold.ingest import classic, evolve, merge
 from lakehold.ingest.changes import DETAIL, ERROR, OFFSET, PARTITION, Changes
 from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.effects import BatchIdentity, TableReport, effect_of, report_of
 from lakehold.ingest.error_records import ErrorRecords
-from lakehold.ingest.judge.arrivals import Arrivals, Bounds
 from lakehold.ingest.judge.judgement import Judgement, judgement_of
 from lakehold.ingest.marks import Marks
+from lakehold.ingest.path import path_of
 from lakehold.ingest.publish import Publishing
 from lakehold.ingest.snapshots import settled_marks
 from lakehold.session import quoted_table
@@ -30,29 +30,6 @@ from lakehold.session import quoted_table
 log = logging.getLogger(__name__)
 
 _ATTEMPTS = 5
-
-
-@dataclass(frozen=True)
-class BatchIdentity:
-    """What every effect of a batch carries in its snapshot summary, so that doing it again is seen and skipped."""
-
-    source: str
-    timestamp_ms: int
-    offsets: str
-
-    def properties(self, marks: Marks | None, step: int = 1) -> dict[str, str]:
-        """The summary's entries; `step` numbers the commits of one table in one batch."""
-        found = {
-            "lakehold.timestamp": str(self.timestamp_ms),
-            "lakehold.source": self.source,
-            "lakehold.offsets": self.offsets,
-            "lakehold.step": str(step),
-        }
-        return found if marks is None else {**found, "lakehold.marks": marks.to_json()}
-
-    def effect(self, step: int) -> str:
-        """One name for each commit that the batch makes to a table."""
-        return f"{self.source}:{self.timestamp_ms}:{step}"
 
 
 @dataclass(frozen=True)
@@ -74,20 +51,6 @@ class Writing:
     tables: DataTables
     confirm_lease: Callable[[], None]
     errors: ErrorRecords
-
-
-@dataclass(frozen=True)
-class TableReport:
-    """What a batch did to one table. Counts of rows are Iceberg's own, from the snapshot's summary."""
-
-    table: str
-    records: int = 0
-    inserted: int = 0
-    updated: int = 0
-    deleted: int = 0
-    repeated: int = 0
-    errors: int = 0
-    snapshot_id: int | None = None
 
 
 @dataclass(frozen=True)
@@ -153,7 +116,7 @@ def apply_changes(  # noqa: PLR0913 - a batch, a table, and where to write
         judgement = found
         if judgement.arrived.unknown_schemas and not arriving.knows_all_schemas:
             raise SchemasUnknown
-        if state is not None and (done := _effect(state, batch, 1)):
+        if state is not None and (done := effect_of(state, batch, 1)):
             # Run again after a crash: the table holds the batch already, so what it was before it stands in the summary only.
             judgement = replace(found, marks=Marks.from_json(done.get("lakehold.marks")))
         if table.envelope is Envelope.DEBEZIUM:
@@ -169,7 +132,7 @@ def apply_changes(  # noqa: PLR0913 - a batch, a table, and where to write
         reach("after-errors")
         written = _write(writing, batch, table, arriving.changes, columns, judgement)
     after = _advanced(replace(progress, open_errors=open_errors), table, judgement.marks, batch)
-    return _report(table, judgement.arrived, written, batch), replace(after, object_id=entry.object_id)
+    return report_of(table, judgement.arrived, written, batch), replace(after, object_id=entry.object_id)
 
 
 def settle(writing: Writing, batch: BatchIdentity, entry: Entry[Table], progress: TableProgress) -> TableProgress:
@@ -232,7 +195,7 @@ def _write(  # noqa: PLR0913
     name = quoted_table(writing.catalog_name, table.full_name)
 
     def first(state: TableState) -> None:
-        path = choose(name, changes, judgement, state, writing.tables)
+        path = path_of(name, changes, judgement, state, writing.tables)
         properties = batch.properties(marks)
         match path:
             case merge.Append():
@@ -275,40 +238,6 @@ def _publish(writing: Writing, write: Callable[[], None], state: TableState, eff
     publishing.run(write, state, effect)
 
 
-def choose(
-    name: str, changes: Changes, judgement: Judgement, state: TableState, tables: DataTables
-) -> merge.Append | merge.Merge | None:
-    """The cheapest path that is right; None when no row can change."""
-    arrived = judgement.arrived
-    if state.row_count == 0:
-        if arrived.upserts == 0:
-            return None
-        return merge.Append(name, state.snapshot_id, bounds=None, keeps_values=arrived.kept > 0)
-    if not (arrived.deletes or arrived.null_key_parts or judgement.replaces_all):
-        disjoint = _disjoint(arrived.key_bounds, tables.column_bounds(state, arrived.key_bounds))
-        if disjoint:
-            return merge.Append(name, state.snapshot_id, disjoint, keeps_values=arrived.kept > 0)
-    return merge.Merge(
-        name,
-        changes.key,
-        null_safe=arrived.null_key_parts > 0,
-        bounds=arrived.key_bounds,
-        has_deletes=arrived.deletes > 0,
-        has_upserts=arrived.upserts > 0,
-        keeps_values=arrived.kept > 0,
-        replaces_all=judgement.replaces_all,
-    )
-
-
-def _disjoint(bounds: Mapping[str, Bounds], stored: Mapping[str, ColumnBounds | None]) -> dict[str, Bounds] | None:
-    """A key column of which no value of the batch lies within what the table's files hold."""
-    for name, b in bounds.items():
-        held = stored[name]
-        if held is not None and held.excludes(b.lowest, b.highest):
-            return {name: b}
-    return None
-
-
 def _committed(
     writing: Writing, batch: BatchIdentity, table: Table, step: int, commit: Callable[[TableState], None]
 ) -> TableState | None:
@@ -325,7 +254,7 @@ def _committed(
                 code="table-missing",
                 hint="Ingest again: it is made anew if it is still defined.",
             )
-        if _effect(state, batch, step) is not None:
+        if effect_of(state, batch, step) is not None:
             return state
         writing.confirm_lease()
         before = state.snapshot_id
@@ -334,7 +263,7 @@ def _committed(
         # Spark raises classes of its own for each session kind; which of them mean "not committed" only the history tells.
         except Exception as error:
             now = writing.tables.table_state(table.full_name)
-            if now is not None and _effect(now, batch, step) is not None:
+            if now is not None and effect_of(now, batch, step) is not None:
                 return now
             moved = now is None or now.snapshot_id != before
             if not moved or attempt == _ATTEMPTS - 1:
@@ -344,35 +273,3 @@ def _committed(
             now = writing.tables.table_state(table.full_name)
             return now if now is None or now.snapshot_id != before else None
     return None
-
-
-def _effect(state: TableState, batch: BatchIdentity, step: int) -> Mapping[str, str] | None:
-    """The summary of the snapshot that holds this batch's step, if there is one."""
-    for snapshot in state.history:
-        of_batch = snapshot.is_of(batch.source) and snapshot.summary["lakehold.timestamp"] == str(batch.timestamp_ms)
-        if of_batch and snapshot.summary.get("lakehold.step") == str(step):
-            return snapshot.summary
-    return None
-
-
-def _report(table: Table, arrived: Arrivals, written: TableState | None, batch: BatchIdentity) -> TableReport:
-    found = [_effect(written, batch, step) for step in (1, 2)] if written is not None else []
-    summaries = [summary for summary in found if summary is not None]
-
-    def total(*names: str) -> int:
-        return sum(int(summary[name]) for summary in summaries for name in names if name in summary)
-
-    merged = "spark.merge-into.num-target-rows-"
-    plain = [s for s in summaries if f"{merged}inserted" not in s]
-    added = sum(int(s.get("added-records", 0)) for s in plain)
-    removed = sum(int(s.get("added-position-deletes", 0)) - int(s.get("removed-position-deletes", 0)) for s in plain)
-    return TableReport(
-        table=table.full_name,
-        records=arrived.records,
-        inserted=total(f"{merged}inserted") + added,
-        updated=total(f"{merged}updated"),
-        deleted=total(f"{merged}deleted") + removed,
-        repeated=arrived.repeated,
-        errors=arrived.errors,
-        snapshot_id=written.snapshot_id if written is not None else None,
-    )

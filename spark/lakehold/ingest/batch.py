@@ -20,7 +20,8 @@ from lakehold.catalog.readers import MAIN_READER, Intent, ReaderError, ReaderSta
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
 from lakehold.failpoints import reach
-from lakehold.ingest.apply import Arriving, BatchIdentity, SchemasUnknown, TableReport, Writing, apply_changes, settle
+from lakehold.ingest.apply import Arriving, SchemasUnknown, Writing, apply_changes, settle
+from lakehold.ingest.effects import BatchIdentity, TableReport
 from lakehold.ingest.envelope import changes_of
 from lakehold.ingest.evolve import stored_key
 from lakehold.ingest.lease import HeldLease

@@ -25,7 +25,7 @@ from lakehold.session import quoted_table, temp_view
 
 if TYPE_CHECKING:
     from lakehold.definitions import Table
-    from lakehold.ingest.apply import BatchIdentity
+    from lakehold.ingest.effects import BatchIdentity
     from lakehold.ingest.judge.arrivals import Arrivals
 
 TABLE = "mz_catalog.mz_source_errors"

@@ -24,14 +24,6 @@ class DropDefinitions:
 
 
 @dataclass(frozen=True)
-class ForgetReader:
-    """Remove what is known of the progress of `table` (full name) in `source`."""
-
-    source: str
-    table: str
-
-
-@dataclass(frozen=True)
 class DropIcebergTable:
     """Drop the Iceberg table and its data, if it was ever made."""
 
@@ -63,7 +55,7 @@ class Notice:
 
 
 DefinitionEffect = PutDefinition | DropDefinitions
-Effect = DefinitionEffect | ForgetReader | DropIcebergTable | RunOnSpark | Rows | Notice
+Effect = DefinitionEffect | DropIcebergTable | RunOnSpark | Rows | Notice
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from lakehold.sql.effects import (
     DropDefinitions,
     DropIcebergTable,
     Effect,
-    ForgetReader,
     Notice,
     Plan,
     PutDefinition,
@@ -166,9 +165,7 @@ def _drop(parsed: ParsedStatement, drop: Drop, definitions: Definitions) -> Plan
         )
     dropped = (*users, target)
     effects: list[Effect] = [DropDefinitions(dropped)]
-    for definition in dropped:
-        if isinstance(definition, Table):
-            effects += [ForgetReader(definition.source, definition.full_name), DropIcebergTable(definition.full_name)]
+    effects += [DropIcebergTable(definition.full_name) for definition in dropped if isinstance(definition, Table)]
     return Plan(tuple(effects))
 
 

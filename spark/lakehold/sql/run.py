@@ -14,7 +14,6 @@ from lakehold.sql.effects import (
     DefinitionEffect,
     DropDefinitions,
     DropIcebergTable,
-    ForgetReader,
     Notice,
     Plan,
     PutDefinition,
@@ -36,9 +35,6 @@ class FedTables(Protocol):
 
     def drop_iceberg_table(self, full_name: str) -> None:
         """Drop the Iceberg table with its data; nothing when it was never made."""
-
-    def forget_reader(self, source: str, table: str) -> None:
-        """Remove the progress of `table` (full name) in `source`; nothing when there is none."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +100,6 @@ class Runner:
             match effect:
                 case PutDefinition() | DropDefinitions():
                     pass  # committed already
-                case ForgetReader(source, table):
-                    self.tables.forget_reader(source, table)
                 case DropIcebergTable(full_name):
                     self.tables.drop_iceberg_table(full_name)
                 case RunOnSpark():

@@ -1,0 +1,81 @@
+"""Effects: how a batch is recognised in a table's history, and what it did there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lakehold.catalog.data_tables import TableState
+from lakehold.definitions import Table
+from lakehold.ingest.judge.arrivals import Arrivals
+from lakehold.ingest.marks import Marks
+
+
+@dataclass(frozen=True)
+class BatchIdentity:
+    """What every effect of a batch carries in its snapshot summary, so that doing it again is seen and skipped."""
+
+    source: str
+    timestamp_ms: int
+    offsets: str
+
+    def properties(self, marks: Marks | None, step: int = 1) -> dict[str, str]:
+        """The summary's entries; `step` numbers the commits of one table in one batch."""
+        found = {
+            "lakehold.timestamp": str(self.timestamp_ms),
+            "lakehold.source": self.source,
+            "lakehold.offsets": self.offsets,
+            "lakehold.step": str(step),
+        }
+        return found if marks is None else {**found, "lakehold.marks": marks.to_json()}
+
+    def effect(self, step: int) -> str:
+        """One name for each commit that the batch makes to a table."""
+        return f"{self.source}:{self.timestamp_ms}:{step}"
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """What a batch did to one table. Counts of rows are Iceberg's own, from the snapshot's summary."""
+
+    table: str
+    records: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    repeated: int = 0
+    errors: int = 0
+    snapshot_id: int | None = None
+
+
+def effect_of(state: TableState, batch: BatchIdentity, step: int) -> Mapping[str, str] | None:
+    """The summary of the snapshot that holds this batch's step, if there is one."""
+    for snapshot in state.history:
+        of_batch = snapshot.is_of(batch.source) and snapshot.summary["lakehold.timestamp"] == str(batch.timestamp_ms)
+        if of_batch and snapshot.summary.get("lakehold.step") == str(step):
+            return snapshot.summary
+    return None
+
+
+def report_of(table: Table, arrived: Arrivals, written: TableState | None, batch: BatchIdentity) -> TableReport:
+    """What the batch did to the table, as its history tells."""
+    found = [effect_of(written, batch, step) for step in (1, 2)] if written is not None else []
+    summaries = [summary for summary in found if summary is not None]
+
+    def total(*names: str) -> int:
+        return sum(int(summary[name]) for summary in summaries for name in names if name in summary)
+
+    merged = "spark.merge-into.num-target-rows-"
+    plain = [s for s in summaries if f"{merged}inserted" not in s]
+    added = sum(int(s.get("added-records", 0)) for s in plain)
+    removed = sum(int(s.get("added-position-deletes", 0)) - int(s.get("removed-position-deletes", 0)) for s in plain)
+    return TableReport(
+        table=table.full_name,
+        records=arrived.records,
+        inserted=total(f"{merged}inserted") + added,
+        updated=total(f"{merged}updated"),
+        deleted=total(f"{merged}deleted") + removed,
+        repeated=arrived.repeated,
+        errors=arrived.errors,
+        snapshot_id=written.snapshot_id if written is not None else None,
+    )
