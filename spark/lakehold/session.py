@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -46,6 +47,8 @@ Java compiles by default: interpreted, it takes three times as long.
 
 SHORT_RUN_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java options for a session of a minute: compiling quickly is worth more to it than compiling well."""
+
+_QUIET = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -87,7 +90,6 @@ def session_conf(settings: Settings) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "8",
@@ -97,7 +99,7 @@ def session_conf(settings: Settings) -> dict[str, str]:
         **spark_catalog_conf(settings),
         **MERGE_CONF,
         **settings.spark_conf,
-        _JAVA_OPTIONS: f"{JVM_OPTIONS} {settings.spark_conf.get(_JAVA_OPTIONS, '')}".rstrip(),
+        _JAVA_OPTIONS: " ".join(filter(None, (JVM_OPTIONS, _QUIET, settings.spark_conf.get(_JAVA_OPTIONS)))),
     }
 
 
