@@ -7,13 +7,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
+from lakehold.errors import UpstreamUnavailable
 from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.read.files import FilesReader
 from lakehold.ingest.read.kafka import KafkaReader
 from lakehold.ingest.read.kafka_options import kafka_options
 from lakehold.ingest.read.reader import Reader
 from tests.kafka_broker import Broker
+from tests.lakehold_process import wait_until
 from tests.recorded_files import append, line
+
+_KNOWN_WITHIN_S = 30
 
 
 class Upstream(ABC):
@@ -93,6 +97,15 @@ class Cluster(Upstream):
     def recreate(self, topic: str) -> None:
         self._broker.delete_topic(topic)
         self._broker.create_topic(name=topic, partitions=2)
+        wait_until(lambda: self._is_known(topic), within_s=_KNOWN_WITHIN_S)
 
     def unreachable(self) -> Reader:
         return KafkaReader(kafka_options({"BROKER": "127.0.0.1:9"}), timeout_s=1)
+
+    def _is_known(self, topic: str) -> bool:
+        """Whether the reader's client has heard who leads the new topic."""
+        try:
+            self.reader.look([topic])
+        except UpstreamUnavailable:
+            return False
+        return True
