@@ -224,7 +224,7 @@ def test_a_writer_that_wakes_up_behind_its_commit_goes_no_further(
 
 @pytest.mark.parametrize(
     ("module", "step", "nth"),
-    [(apply, "choose", 1), (apply, "choose", 2), (merge, "append", 1), (merge, "merge", 1)],
+    [(apply, "path_of", 1), (apply, "path_of", 2), (merge, "append", 1), (merge, "merge", 1)],
     ids=["an append decided", "a merge decided", "an append written", "a merge staged"],
 )
 def test_a_writer_suspended_as_it_commits_lands_nothing_twice(

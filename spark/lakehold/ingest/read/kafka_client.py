@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
     OffsetSpec,
     TopicDescription,
 )
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from lakehold.errors import UpstreamUnavailable
 from lakehold.ingest.offsets import OffsetRange, TopicPartition
@@ -32,6 +33,8 @@ _log.addHandler(logging.NullHandler())
 _log.propagate = False
 
 _MESSAGES_PER_CALL = 10_000
+_LEADER_POLL_S = 0.1
+_CHANGING_LEADER = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
 _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION, KafkaError.UNKNOWN_TOPIC_ID})
 _REFUSED = frozenset(
     {
@@ -108,20 +111,32 @@ class KafkaClient:
         """Earliest and last stable offset, in one request per broker for each of the two."""
         if not partitions:
             return {}
-        wanted = {tp: KafkaPartition(tp.topic, tp.partition) for tp in partitions}
         with self._explained():
-            earliest, latest = (
-                self._admin.list_offsets(
-                    dict.fromkeys(wanted.values(), spec),
-                    isolation_level=IsolationLevel.READ_COMMITTED,
-                    request_timeout=self._timeout_s,
-                )
-                for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+            return self._until_led()(self._offsets, partitions)
+
+    def _offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Watermarks]:
+        wanted = {tp: KafkaPartition(tp.topic, tp.partition) for tp in partitions}
+        earliest, latest = (
+            self._admin.list_offsets(
+                dict.fromkeys(wanted.values(), spec),
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=self._timeout_s,
             )
-            return {
-                tp: Watermarks(self._result(earliest[asked]).offset, self._result(latest[asked]).offset)
-                for tp, asked in wanted.items()
-            }
+            for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+        )
+        return {
+            tp: Watermarks(self._result(earliest[asked]).offset, self._result(latest[asked]).offset)
+            for tp, asked in wanted.items()
+        }
+
+    def _until_led(self) -> Retrying:
+        """Attempts while partitions change their leader, as they do when a topic is new or a broker goes."""
+        return Retrying(
+            retry=retry_if_exception(lambda e: isinstance(e, KafkaException) and e.args[0].code() in _CHANGING_LEADER),
+            stop=stop_after_delay(self._timeout_s),
+            wait=wait_fixed(_LEADER_POLL_S),
+            reraise=True,
+        )
 
     def records(self, ranges: Collection[OffsetRange]) -> Iterator[Message]:
         """The committed records of `ranges`, each partition's in order.
