@@ -60,7 +60,7 @@ class Lake:
 
     def sql(self, text: str) -> Result:
         """Run `;`-separated statements and return the result of the last; what lakehold does not know goes to Spark."""
-        return Runner(self.definitions, self, lambda: self.spark).run(text)
+        return Runner(self.definitions, self, lambda: self.spark, self.settings.schemas).run(text)
 
     def ingest(self, source: str, on_batch: Callable[[BatchReport], None] | None = None) -> list[BatchReport]:
         """Bring all tables of `source` to what its topics hold now.

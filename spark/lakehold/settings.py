@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import DirectoryPath, Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -37,6 +37,11 @@ def _catalog_in_warehouse(data: dict[str, Any]) -> str:
     return f"sqlite:///{warehouse.path}/catalog.db"
 
 
+def _schemas_here() -> Path | None:
+    folder = Path("iceberg_schemas")
+    return folder if folder.is_dir() else None
+
+
 class Settings(BaseSettings):
     """Everything about a lake that is not in the lake.
 
@@ -57,6 +62,10 @@ class Settings(BaseSettings):
 
     catalog_name: str = Field(default="lake", pattern=r"^[a-z][a-z0-9_]*$")
     """Name of the catalog in Spark and PyIceberg; one catalog database keeps the tables of each name apart."""
+
+    schemas: DirectoryPath | None = Field(default_factory=_schemas_here)
+    """Directory of contracts of tables, `<namespace.table>.json`; empty: none. By default the folder `iceberg_schemas`
+    of the working directory, if it is there."""
 
     spark_remote: str | None = None
     """Spark Connect endpoint (`sc://host:port`); unset, Spark runs in this process."""
@@ -106,6 +115,16 @@ class Settings(BaseSettings):
             return value.rstrip("/")
         path = Path(urlsplit(value).path if value.startswith("file:") else value)
         return f"file://{path.expanduser().resolve()}"
+
+    @field_validator("schemas", mode="before")
+    @classmethod
+    def _none_when_empty(cls, value: object) -> object:
+        return None if value == "" else value
+
+    @field_validator("schemas")
+    @classmethod
+    def _absolute(cls, value: Path | None) -> Path | None:
+        return None if value is None else value.resolve()
 
     @field_validator("lease_renew_ms")
     @classmethod

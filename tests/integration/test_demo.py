@@ -9,10 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from lakehold.definitions import Envelope, Table
+from lakehold.lake import connect
+from lakehold.sql.contracts import contracted, declared_type
+
 pytestmark = pytest.mark.spark
 
 COMMAND = str(Path(sys.executable).with_name("lakehold"))
 TABLES = {"shop.customers", "shop.orders", "shop.order_items"}
+EXAMPLE = Path(__file__).parents[2] / "iceberg_schemas" / "example"
 
 
 def lakehold(*arguments: str) -> str:
@@ -33,3 +38,12 @@ def test_the_recorded_shop_is_equal_to_postgresql_and_readable(tmp_path: Path) -
         assert row["state"] == "live"
         assert row["since"] is not None, "a snapshot that was read to its end is whole, wherever its last row stood"
         assert row["open_errors"] == 0
+    with connect(str(tmp_path / "lake")) as lake:
+        for name in TABLES:
+            state = lake.tables.table_state(name)
+            assert state is not None
+            namespace, table = name.split(".")
+            contract = contracted(Table(namespace, table, "shop", "", Envelope.DEBEZIUM), EXAMPLE)
+            assert {f.name: declared_type(f.field_type, f.name) for f in state.schema.fields} == {
+                column.name: column.type for column in contract.columns
+            }, "the example files say what the shop's tables are"

@@ -27,6 +27,24 @@ def test_a_lake_needs_no_settings(tmp_path: Path) -> None:
     assert settings.warehouse_path == tmp_path / "lake"
     assert settings.catalog_uri == f"sqlite:///{tmp_path}/lake/catalog.db"
     assert (settings.catalog_name, settings.spark_master, settings.lease_ms) == ("lake", "local[*]", 15_000)
+    assert settings.schemas is None
+
+
+def test_contracts_are_in_the_working_directory_or_where_a_setting_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "iceberg_schemas").mkdir()
+    assert load_settings().schemas == tmp_path / "iceberg_schemas"
+    (tmp_path / "others").mkdir()
+    (tmp_path / "lakehold.toml").write_text('schemas = "others"\n')
+    assert load_settings().schemas == tmp_path / "others"
+    assert load_settings(schemas="").schemas is None
+    monkeypatch.setenv("LAKEHOLD_SCHEMAS", "nowhere")
+    with pytest.raises(SettingsError) as error:
+        load_settings()
+    assert error.value.detail == (
+        "Found 'nowhere' in the environment variable LAKEHOLD_SCHEMAS: path does not point to a directory."
+    )
 
 
 def test_arguments_win_over_the_environment_and_that_over_the_file(

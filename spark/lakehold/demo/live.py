@@ -48,7 +48,8 @@ def run_live(screen: Screen, place: Path, seconds: int) -> None:
     with _running_stack(screen) as addresses, open_shop(addresses, name, name, workload.opening(_CUSTOMERS)) as shop:
         screen.line(f"PostgreSQL has a shop: {addresses.postgres(name)}")
         shop.capture("avro")
-        with connect(str(place / name)) as lake:
+        # The tables follow the shop's own schema, whatever lies in the working directory.
+        with connect(str(place / name), schemas="") as lake:
             kafka, registry = addresses.kafka, addresses.registry
             define(screen, lake, place / f"{name}.sql", "shop.live.sql", kafka=kafka, registry=registry, prefix=name)
             with screen.waiting("starting Spark"):

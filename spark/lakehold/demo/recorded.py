@@ -26,6 +26,7 @@ def run_recorded(screen: Screen, place: Path) -> None:
     with connect(
         str(place / "lake"),
         max_batch_records=_BATCH_RECORDS,
+        schemas="",  # the tables follow the shop's own schema, whatever lies in the working directory
         spark_conf={"spark.driver.extraJavaOptions": SHORT_RUN_OPTIONS},
     ) as lake:
         define(screen, lake, place / "shop.sql", "shop.recorded.sql", recording=str(place / "recording"))

@@ -116,5 +116,10 @@ def _field(field: exp.Expr) -> str:
         raise _NotStorable("a field of a STRUCT needs a name and a type")
     if field.args.get("constraints"):
         raise _NotStorable("a field of a STRUCT takes no constraint", "write its name and type only")
-    name = field.name if _PLAIN_NAME.fullmatch(field.name) else f"`{field.name.replace('`', '``')}`"
-    return f"{name}:{_simple_string(field.args.get('kind'))}"
+    return struct_field(field.name, _simple_string(field.args.get("kind")))
+
+
+def struct_field(name: str, of: str) -> str:
+    """A field of a STRUCT whose type is `of`, as Spark's `simpleString` writes it."""
+    quoted = name if _PLAIN_NAME.fullmatch(name) else f"`{name.replace('`', '``')}`"
+    return f"{quoted}:{of}"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, assert_never
 from uuid import uuid4
 
 from lakehold.catalog.definitions import Definitions, DefinitionStore, Entry
 from lakehold.definitions import Connection, Source, Table
 from lakehold.errors import DefinitionError
+from lakehold.sql.contracts import contracted
 from lakehold.sql.effects import (
     DefinitionEffect,
     DropDefinitions,
@@ -24,6 +26,7 @@ from lakehold.sql.engine import run_on_spark
 from lakehold.sql.parse import ParsedStatement, parse_script
 from lakehold.sql.plan import plan
 from lakehold.sql.result import Result
+from lakehold.sql.statements import CreateTable
 from lakehold.times import now_ms
 
 if TYPE_CHECKING:
@@ -45,11 +48,13 @@ class Runner:
         store: The definitions.
         tables: What stands behind them.
         spark: Gives the session, made when a statement first needs it: starting one takes seconds.
+        schemas: Directory of the tables' contracts; None: there are none.
     """
 
     store: DefinitionStore
     tables: FedTables
     spark: Callable[[], SparkSession]
+    schemas: Path | None = None
 
     def run(self, sql: str) -> Result:
         """Run every statement of `sql`; the result of the last one counts, the notices of all.
@@ -64,13 +69,20 @@ class Runner:
         notices: list[str] = []
         for parsed in script:
             try:
-                result = self._run_statement(parsed)
+                result = self._run_statement(self._contracted(parsed))
             except DefinitionError as error:
                 if len(script) > 1:
                     error.detail = f"{error.detail} The statement is on line {parsed.written.line}.".strip()
                 raise
             notices += result.notices
         return replace(result, notices=tuple(notices))
+
+    def _contracted(self, parsed: ParsedStatement) -> ParsedStatement:
+        """The statement with what the table's file says in its place, read once: plans have no effects."""
+        if not isinstance(parsed.statement, CreateTable):
+            return parsed
+        table = contracted(parsed.statement.table, self.schemas)
+        return replace(parsed, statement=replace(parsed.statement, table=table))
 
     def _run_statement(self, parsed: ParsedStatement) -> Result:
         decided = plan(parsed, self.store.definitions())

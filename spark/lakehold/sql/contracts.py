@@ -1,0 +1,190 @@
+"""Contracts in files: `<namespace.table>.json` names the columns of a fed table whose statement names none.
+
+The form is that of the system tables' files, without what lakehold decides for a fed table: `table`, `doc`, `key` and
+`schema`, which is Iceberg's JSON (specification, "Appendix C: JSON serialization").
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pyiceberg.exceptions import ValidationError as IcebergValidationError
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from lakehold.catalog.schemas import SYSTEM_NAMESPACE
+from lakehold.definitions import DeclaredColumn, Table
+from lakehold.errors import DefinitionError
+from lakehold.sql.column_types import struct_field
+
+_SIMPLE: dict[type[IcebergType], str] = {
+    BooleanType: "boolean",
+    IntegerType: "int",
+    LongType: "bigint",
+    FloatType: "float",
+    DoubleType: "double",
+    DateType: "date",
+    TimestampType: "timestamp_ntz",
+    TimestamptzType: "timestamp",
+    StringType: "string",
+    BinaryType: "binary",
+}
+"""Iceberg's types that a declared column may have. A `uuid` or `time` arrives as text and a `fixed` as binary, so a
+contract that promised one would not be kept."""
+
+
+class _ContractFile(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    table: str
+    doc: str = ""
+    key: tuple[str, ...] = ()
+    iceberg_schema: Schema = Field(alias="schema")
+
+
+class _Unfit(Exception):
+    """Why a file is no contract of its table, as sentences."""
+
+
+def contracted(table: Table, directory: Path | None) -> Table:
+    """`table` with the columns and the key of its file in `directory`, as if the statement had named them.
+
+    The statement's own column list and KEY win. Without a file the table stays as it is; system tables have no contract.
+
+    Raises:
+        DefinitionError: The file cannot be read, or says what no fed table can be.
+    """
+    if directory is None or table.columns or table.namespace == SYSTEM_NAMESPACE:
+        return table
+    path = directory / f"{table.full_name}.json"
+    try:
+        file = _read(path)
+        return table if file is None else _with_columns(table, file)
+    except _Unfit as unfit:
+        raise DefinitionError(
+            f'the contract of table "{table.full_name}" cannot be used',
+            code="contract-invalid",
+            detail=f'The file is "{path}". {unfit}',
+            hint="Correct the file, or remove it: a column list in the statement takes its place.",
+        ) from unfit
+
+
+def declared_type(of: IcebergType, path: str) -> str:
+    """The type of a declared column as a column list says it; `path` names the column in the error."""
+    match of:
+        case DecimalType():
+            if of.scale > of.precision:
+                raise _Unfit(f'Column "{path}" has type {of}: a scale is at most the precision.')
+            return f"decimal({of.precision},{of.scale})"
+        case ListType():
+            _refuse_required(of.element_field, f"{path}.element")
+            return f"array<{declared_type(of.element_type, f'{path}.element')}>"
+        case MapType():
+            _refuse_required(of.value_field, f"{path}.value")
+            key, value = declared_type(of.key_type, f"{path}.key"), declared_type(of.value_type, f"{path}.value")
+            return f"map<{key},{value}>"
+        case StructType() if of.fields:
+            return f"struct<{','.join(_field(f, f'{path}.{f.name}') for f in of.fields)}>"
+        case _ if type(of) in _SIMPLE:
+            return _SIMPLE[type(of)]
+        case _:
+            raise _Unfit(
+                f'Column "{path}" has type {of}, which a fed table cannot have. Expected is boolean, int, long, float, '
+                "double, decimal, string (also for uuid and time), binary (also for fixed), date, timestamp, "
+                "timestamptz, list, map or a struct of fields."
+            )
+
+
+def _read(path: Path) -> _ContractFile | None:
+    try:
+        return _ContractFile.model_validate_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        raise _Unfit(_first_reason(error)) from error
+    except KeyError as error:  # PyIceberg looks for the parts of lists, maps and structs without asking
+        raise _Unfit(f"A nested type in it lacks {error}.") from error
+    except (OSError, ValueError, IcebergValidationError) as error:
+        raise _Unfit(f"{error}.") from error
+
+
+def _first_reason(error: ValidationError) -> str:
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"])
+    reason = first["msg"].removeprefix("Value error, ")
+    found = f", found {first['input']!r}" if isinstance(first["input"], str | int | float) else ""
+    return f'At "{place}": {reason}{found}.' if place else f"{reason}."
+
+
+def _with_columns(table: Table, file: _ContractFile) -> Table:
+    if file.table != table.full_name:
+        raise _Unfit(f'It says that it is the contract of table "{file.table}".')
+    fields = file.iceberg_schema.fields
+    if not fields:
+        raise _Unfit("It names no columns.")
+    _refuse_repeated(field.name for field in fields)
+    key = _key(table.key or _key_of(file), fields)
+    for field in fields:
+        # Iceberg wants the columns of a key to be required, so there it says no more than that they are the key.
+        if field.name not in key:
+            _refuse_required(field, field.name)
+    columns = tuple(DeclaredColumn(field.name, declared_type(field.field_type, field.name)) for field in fields)
+    return replace(table, columns=columns, key=key)
+
+
+def _key_of(file: _ContractFile) -> tuple[str, ...]:
+    names = {field.field_id: field.name for field in file.iceberg_schema.fields}
+    identifiers = tuple(names.get(i, f"field {i}") for i in file.iceberg_schema.identifier_field_ids)
+    if file.key and identifiers and set(file.key) != set(identifiers):
+        raise _Unfit(
+            f"Its key is {', '.join(file.key)}, its identifier-field-ids are those of {', '.join(identifiers)}."
+        )
+    return file.key or identifiers
+
+
+def _key(names: tuple[str, ...], fields: Iterable[NestedField]) -> tuple[str, ...]:
+    """The key's columns as the file spells them."""
+    spelt = {field.name.lower(): field.name for field in fields}
+    for name in names:
+        if name.lower() not in spelt:
+            raise _Unfit(f'Key column "{name}" is not one of its columns: {", ".join(spelt.values())}.')
+    _refuse_repeated(names)
+    return tuple(spelt[name.lower()] for name in names)
+
+
+def _field(field: NestedField, path: str) -> str:
+    _refuse_required(field, path)
+    return struct_field(field.name, declared_type(field.field_type, path))
+
+
+def _refuse_required(field: NestedField, path: str) -> None:
+    if field.required:
+        raise _Unfit(f'Column "{path}" is required, but null is what a fed table has where a message lacks a value.')
+
+
+def _refuse_repeated(names: Iterable[str]) -> None:
+    """Spark matches names whatever their case."""
+    repeated = [name for name, count in Counter(name.lower() for name in names).items() if count > 1]
+    if repeated:
+        raise _Unfit(f'Column "{repeated[0]}" is given twice.')

@@ -1,0 +1,91 @@
+"""Tables whose columns a file names: ingested as if the statement had listed them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakehold.lake import Lake
+from tests import recorded_files
+from tests.conftest import LakeFactory
+from tests.connect_converters import json_record, struct
+
+pytestmark = pytest.mark.spark
+
+KEY = struct("Key", {"id": {"type": "int64"}})
+
+
+def write_contract(directory: Path, table: str, **columns: str) -> None:
+    """A contract whose first column is the key."""
+    fields = [
+        {"id": number, "name": name, "required": number == 1, "type": of}
+        for number, (name, of) in enumerate(columns.items(), start=1)
+    ]
+    schema = {"type": "struct", "identifier-field-ids": [1], "fields": fields}
+    (directory / f"{table}.json").write_text(json.dumps({"table": table, "schema": schema}))
+
+
+@pytest.fixture
+def schemas(tmp_path: Path) -> Path:
+    directory = tmp_path / "schemas"
+    directory.mkdir()
+    return directory
+
+
+@pytest.fixture
+def lake(make_lake: LakeFactory, schemas: Path, tmp_path: Path) -> Lake:
+    """With a source of files whose topics are all in one directory."""
+    opened = make_lake(schemas=str(schemas))
+    opened.sql(f"CREATE SOURCE feed FROM FILES '{tmp_path / 'topics'}' FORMAT JSON")
+    return opened
+
+
+def append(tmp_path: Path, topic: str, *messages: tuple[Any, Any]) -> None:
+    lines = [recorded_files.line(topic, 0, i, value, key) for i, (key, value) in enumerate(messages)]
+    recorded_files.append(tmp_path / "topics" / f"{topic}.jsonl", lines)
+
+
+def test_a_table_with_a_file_is_the_table_with_the_list(lake: Lake, schemas: Path, tmp_path: Path) -> None:
+    write_contract(schemas, "s.filed", id="long", price="decimal(6, 2)", day="date", at="timestamptz", late="string")
+    lake.sql(
+        "CREATE TABLE s.filed FROM SOURCE feed (TOPIC 't') ENVELOPE UPSERT;"
+        "CREATE TABLE s.listed (id BIGINT, price DECIMAL(6, 2), day DATE, at TIMESTAMP, late STRING)"
+        " FROM SOURCE feed (TOPIC 't') KEY (id) ENVELOPE UPSERT"
+    )
+    append(
+        tmp_path,
+        "t",
+        (b'{"id": 1}', b'{"id": 1, "price": "1.50", "day": "2026-01-02", "at": "2026-01-02T03:04:05Z", "more": 1}'),
+        (b'{"id": 2}', b'{"id": 2, "price": "no price"}'),
+        (b'{"id": 3}', b'{"id": 3}'),
+    )
+    (report,) = lake.ingest("feed")
+    assert report.stopped == {}
+    rows = {name: lake.sql(f"SELECT * FROM s.{name} ORDER BY id").rows for name in ("filed", "listed")}
+    assert [(row[0], str(row[1]), str(row[2])) for row in rows["filed"]] == [
+        (1, "1.50", "2026-01-02"),
+        (3, "None", "None"),
+    ]
+    assert rows["filed"] == rows["listed"]
+    filed, listed = (lake.tables.table_state(f"s.{name}") for name in ("filed", "listed"))
+    assert filed is not None
+    assert listed is not None
+    assert filed.schema.as_struct() == listed.schema.as_struct()
+
+
+def test_messages_that_break_the_file_stop_that_table_only(lake: Lake, schemas: Path, tmp_path: Path) -> None:
+    row = struct("Row", {"id": {"type": "int64"}, "n": {"type": "int64"}, "more": {"type": "string"}})
+    write_contract(schemas, "s.wide", id="long", n="long")
+    write_contract(schemas, "s.narrow", id="long", n="int")
+    lake.sql(
+        "CREATE TABLE s.wide FROM SOURCE feed (TOPIC 't') ENVELOPE UPSERT;"
+        "CREATE TABLE s.narrow FROM SOURCE feed (TOPIC 't') ENVELOPE UPSERT"
+    )
+    append(tmp_path, "t", (json_record(KEY, {"id": 1}), json_record(row, {"id": 1, "n": 5_000_000_000, "more": "x"})))
+    (report,) = lake.ingest("feed")
+    assert {name: error.code for name, error in report.stopped.items()} == {"s.narrow": "contract-broken"}
+    assert 'column "n" of table "s.narrow" is declared as int' in report.stopped["s.narrow"].message
+    assert lake.sql("SELECT * FROM s.wide").rows == [(1, 5_000_000_000)], "what the file does not name is left out"
