@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -44,6 +45,9 @@ Without the limits Avro believes a corrupt record that says it is 2 GiB long, as
 them such a record is an error like any other. The code that Spark generates for decoding is longer than the 8,000 bytes that
 Java compiles by default: interpreted, it takes three times as long.
 """
+
+_COLLECTOR = "-XX:+UseParallelGC"
+"""A batch is short-lived rows by the million, and nobody waits for a single one: throughput, not short pauses."""
 
 SHORT_RUN_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java options for a session of a minute: compiling quickly is worth more to it than compiling well."""
@@ -99,8 +103,14 @@ def session_conf(settings: Settings) -> dict[str, str]:
         **spark_catalog_conf(settings),
         **MERGE_CONF,
         **settings.spark_conf,
-        _JAVA_OPTIONS: " ".join(filter(None, (JVM_OPTIONS, _QUIET, settings.spark_conf.get(_JAVA_OPTIONS)))),
+        _JAVA_OPTIONS: _java_options(settings.spark_conf.get(_JAVA_OPTIONS, "")),
     }
+
+
+def _java_options(own: str) -> str:
+    """The options of the driver; Java refuses to start with two collectors, so that the user's own is the only one."""
+    collector = "" if re.search(r"-XX:\+Use\w+GC\b", own) else _COLLECTOR
+    return " ".join(filter(None, (JVM_OPTIONS, _QUIET, collector, own)))
 
 
 def prepared(spark: SparkSession, settings: Settings) -> SparkSession:

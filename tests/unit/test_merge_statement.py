@@ -7,7 +7,7 @@ from datetime import date
 from decimal import Decimal
 
 import pytest
-from pyiceberg.types import LongType
+from pyiceberg.types import IcebergType, IntegerType, LongType, StringType
 
 from lakehold.ingest.judge.arrivals import Bounds
 from lakehold.ingest.merge import Merge, merge_statement, sql_literal
@@ -33,6 +33,25 @@ def test_upserts_prune_by_key_range_and_have_no_delete_clause() -> None:
         "MERGE INTO `lake`.`s`.`t` t USING lakehold_changes s ON t.`k` = s.`k` AND t.`k` BETWEEN 3 AND 9 "
         "WHEN MATCHED THEN UPDATE SET t.`v` = s.`v` WHEN NOT MATCHED THEN INSERT (`k`, `v`) VALUES (s.`k`, s.`v`)"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "lowest", "highest", "around"),
+    [
+        (LongType(), 249, 10_005_999, "0 AND 10485759"),
+        (LongType(), 1_003, 9_990_001, "0 AND 10485759"),
+        (LongType(), 9_500_001, 9_999_999, "9437184 AND 10027007"),
+        (LongType(), -5, 5, "-6 AND 5"),
+        (LongType(), 7, 7, "7 AND 7"),
+        (IntegerType(), -(2**31), 2**31 - 1, "-2147483648 AND 2147483647"),
+        (LongType(), 1 - 2**63, 2**63 - 1, "-9223372036854775808 AND 9223372036854775807"),
+        (StringType(), "ab", "b", "'ab' AND 'b'"),
+    ],
+)
+def test_bounds_of_whole_numbers_are_round_so_that_batches_share_generated_code(
+    kind: IcebergType, lowest: object, highest: object, around: str
+) -> None:
+    assert f"t.`k` BETWEEN {around} WHEN" in with_(bounds={"k": Bounds(kind, lowest, highest)})
 
 
 def test_only_deletes_need_no_insert() -> None:

@@ -122,23 +122,42 @@ class DataTables:
             table=table,
         )
 
-    def column_bounds(self, state: TableState, columns: Iterable[str]) -> dict[str, ColumnBounds | None]:
+    def column_bounds(
+        self, state: TableState, columns: Iterable[str], *, added_by: int | None = None
+    ) -> dict[str, ColumnBounds | None]:
         """Between which values each of `columns` lies in all live data files of `state`; None when unknown.
 
         The bounds hold all rows and may be wider: rows that deletes hide count, long texts are cut.
+
+        Args:
+            state: The table.
+            columns: Names of columns.
+            added_by: Look only at the data files that this snapshot added, which may be a staged one.
         """
         wanted = {column: state.schema.find_field(column) for column in columns}
-        snapshot = state.table.current_snapshot()
+        snapshot = state.table.current_snapshot() if added_by is None else state.table.snapshot_by_id(added_by)
         manifests = snapshot.manifests(state.table.io) if snapshot else []
         with self._remembering:
             of_manifests = [
                 self._manifest_bounds(state.table, manifest, wanted.values())
                 for manifest in manifests
-                if manifest.content == ManifestContent.DATA
+                if manifest.content == ManifestContent.DATA and added_by in (None, manifest.added_snapshot_id)
             ]
         return {
             column: around_all(bounds[field.field_id] for bounds in of_manifests) for column, field in wanted.items()
         }
+
+    def nulls_added(self, state: TableState, column: str, snapshot_id: int) -> int | None:
+        """How many nulls of `column` are in the data files that a snapshot added; None when some file does not say."""
+        field_id = state.schema.find_field(column).field_id
+        snapshot = state.table.snapshot_by_id(snapshot_id)
+        counts = [
+            (entry.data_file.null_value_counts or {}).get(field_id)
+            for manifest in (snapshot.manifests(state.table.io) if snapshot else [])
+            if manifest.content == ManifestContent.DATA and manifest.added_snapshot_id == snapshot_id
+            for entry in manifest.fetch_manifest_entry(state.table.io)
+        ]
+        return None if None in counts else sum(count for count in counts if count is not None)
 
     def drop_table(self, full_name: str, *, purge: bool = True) -> bool:
         """Drop the table and, with `purge`, its files; False when there is none."""

@@ -13,10 +13,11 @@ from lakehold.catalog.data_tables import DataTables, TableState
 from lakehold.catalog.definitions import Entry
 from lakehold.catalog.readers import TableProgress
 from lakehold.definitions import Envelope, Table
-from lakehold.errors import LakeholdError, TableStopped
+from lakehold.errors import TableStopped
 from lakehold.failpoints import reach
-from lakehold.ingest import classic, evolve, merge
+from lakehold.ingest import classic, direct, evolve, merge
 from lakehold.ingest.changes import DETAIL, ERROR, OFFSET, PARTITION, Changes
+from lakehold.ingest.commit import committed
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.effects import BatchIdentity, TableReport, effect_of, report_of
 from lakehold.ingest.error_records import ErrorRecords
@@ -28,8 +29,6 @@ from lakehold.ingest.snapshots import settled_marks
 from lakehold.session import quoted_table
 
 log = logging.getLogger(__name__)
-
-_ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
@@ -61,6 +60,7 @@ class Arriving:
         changes: The changes.
         raw: The same messages as raw records, for those that go to the error table.
         are_few: They were read in the driver: they are judged there, too.
+        edges: Gives the changes of the first and the last records, where there is such a thing.
         settled: See `lakehold.ingest.snapshots.advanced`.
         knows_all_schemas: See `lakehold.ingest.topic.DecodedTopic`.
     """
@@ -68,6 +68,7 @@ class Arriving:
     changes: Changes
     raw: DataFrame
     are_few: bool
+    edges: Callable[[], Changes] | None
     settled: bool
     knows_all_schemas: bool
 
@@ -98,9 +99,80 @@ def apply_changes(  # noqa: PLR0913 - a batch, a table, and where to write
         TableStopped: The table cannot take these changes.
         SchemasUnknown: Look in the messages how they were written, and apply them again.
     """
-    table = entry.definition
     if state is not None:
         evolve.require_own(entry, state.properties)
+    how = _expected(writing, batch, entry.definition, arriving, progress, state)
+    if how is not None:
+        try:
+            return _load(writing, batch, entry, arriving, progress, state, how)
+        except direct.Unexpected:
+            log.info("the changes of %s are not all new rows: judging them", entry.definition.full_name)
+            state = writing.tables.table_state(entry.definition.full_name)
+    return _judge(writing, batch, entry, arriving, progress, state)
+
+
+def _expected(  # noqa: PLR0913
+    writing: Writing,
+    batch: BatchIdentity,
+    table: Table,
+    arriving: Arriving,
+    progress: TableProgress,
+    state: TableState | None,
+) -> direct.Expected | None:
+    marks = Marks.from_json(progress.marks)
+    is_done = state is not None and effect_of(state, batch, 1) is not None
+    if arriving.edges is None or is_done or progress.open_errors:
+        return None
+    if not direct.may_be_new(table.envelope, marks, 0 if state is None else state.row_count):
+        return None
+    return direct.expected(arriving.edges(), table.envelope, marks, state, writing.tables, settled=arriving.settled)
+
+
+def _load(  # noqa: PLR0913
+    writing: Writing,
+    batch: BatchIdentity,
+    entry: Entry[Table],
+    arriving: Arriving,
+    progress: TableProgress,
+    state: TableState | None,
+    how: direct.Expected,
+) -> tuple[TableReport, TableProgress]:
+    """Write rows that are all new.
+
+    Raises:
+        direct.Unexpected: They are not.
+    """
+    table = entry.definition
+    if table.envelope is Envelope.DEBEZIUM:
+        classic.check(table, how.edges)
+    columns = _evolve(writing, entry, arriving.changes, state)
+    reach("after-evolution")
+    name = quoted_table(writing.catalog_name, table.full_name)
+    properties = batch.properties(None if table.envelope is Envelope.UPSERT else how.marks)
+    arrived = how.edges
+
+    def load(state: TableState) -> None:
+        nonlocal arrived
+        arrived = direct.load(_publishing(writing), how, name, arriving.changes, columns, batch, properties, state)
+
+    reach("before-merge")
+    written = _committed(writing, batch, table, 1, load)
+    reach("after-merge")
+    written = _drop_stale(writing, batch, table, how.marks) or written
+    after = _advanced(progress, table, how.marks, batch)
+    return report_of(table, arrived, written, batch), replace(after, object_id=entry.object_id)
+
+
+def _judge(  # noqa: PLR0913
+    writing: Writing,
+    batch: BatchIdentity,
+    entry: Entry[Table],
+    arriving: Arriving,
+    progress: TableProgress,
+    state: TableState | None,
+) -> tuple[TableReport, TableProgress]:
+    """Judge the changes, and bring what decides into the table."""
+    table = entry.definition
     has_rows = state is not None and state.row_count != 0
     sequence_number = (
         state.current.sequence_number if state is not None and state.current is not None and has_rows else None
@@ -202,8 +274,7 @@ def _write(  # noqa: PLR0913
                 merge.append(path, changes, judgement.frame, columns, properties)
             case merge.Merge():
                 rows = judgement.frame
-                _publish(
-                    writing,
+                _publishing(writing).run(
                     lambda: merge.merge(writing.spark(), path, changes, rows, columns, properties),
                     state,
                     batch.effect(1),
@@ -226,50 +297,18 @@ def _drop_stale(writing: Writing, batch: BatchIdentity, table: Table, marks: Mar
     properties = batch.properties(marks, 2)
 
     def delete(state: TableState) -> None:
-        _publish(
-            writing, lambda: merge.delete_stale(writing.spark(), name, through, properties), state, batch.effect(2)
+        _publishing(writing).run(
+            lambda: merge.delete_stale(writing.spark(), name, through, properties), state, batch.effect(2)
         )
 
     return _committed(writing, batch, table, 2, delete)
 
 
-def _publish(writing: Writing, write: Callable[[], None], state: TableState, effect: str) -> None:
-    publishing = Publishing(writing.spark(), writing.catalog_name, writing.tables, writing.confirm_lease)
-    publishing.run(write, state, effect)
+def _publishing(writing: Writing) -> Publishing:
+    return Publishing(writing.spark(), writing.catalog_name, writing.tables, writing.confirm_lease)
 
 
 def _committed(
     writing: Writing, batch: BatchIdentity, table: Table, step: int, commit: Callable[[TableState], None]
 ) -> TableState | None:
-    """Run `commit` until the table's history has this batch's step: whatever an attempt's outcome was, the history says it.
-
-    A conflict (another tool compacted, say) and a commit whose answer got lost look alike from here, and both are settled by
-    looking. A writer whose lease was lost never gets to a second attempt.
-    """
-    for attempt in range(_ATTEMPTS):
-        state = writing.tables.table_state(table.full_name)
-        if state is None:
-            raise LakeholdError(
-                f'table "{table.full_name}" was dropped while it was written',
-                code="table-missing",
-                hint="Ingest again: it is made anew if it is still defined.",
-            )
-        if effect_of(state, batch, step) is not None:
-            return state
-        writing.confirm_lease()
-        before = state.snapshot_id
-        try:
-            commit(state)
-        # Spark raises classes of its own for each session kind; which of them mean "not committed" only the history tells.
-        except Exception as error:
-            now = writing.tables.table_state(table.full_name)
-            if now is not None and effect_of(now, batch, step) is not None:
-                return now
-            moved = now is None or now.snapshot_id != before
-            if not moved or attempt == _ATTEMPTS - 1:
-                raise
-            log.info("another writer moved %s first, trying again: %s", table.full_name, str(error).split("\n", 1)[0])
-        else:
-            now = writing.tables.table_state(table.full_name)
-            return now if now is None or now.snapshot_id != before else None
-    return None
+    return committed(writing.tables, writing.confirm_lease, batch, table.full_name, step, commit)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +21,7 @@ from lakehold.definitions import Table
 from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
 from lakehold.failpoints import reach
 from lakehold.ingest.apply import Arriving, SchemasUnknown, Writing, apply_changes, settle
+from lakehold.ingest.changes import Changes
 from lakehold.ingest.effects import BatchIdentity, TableReport
 from lakehold.ingest.envelope import changes_of
 from lakehold.ingest.evolve import stored_key
@@ -32,6 +33,9 @@ from lakehold.ingest.topic import TopicDecoder
 from lakehold.times import now_ms
 
 log = logging.getLogger(__name__)
+
+_EDGE_RECORDS = 5
+"""Of each end of a partition; more than one because transactions leave offsets without a record."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +178,21 @@ class _Records:
         ]
         return self._running.reader.dataframe(self._running.writing.spark(), wanted)
 
+    def have_edges(self, topic: str) -> bool:
+        """Whether they are many, and of partitions: files hold messages of several partitions."""
+        return self._table is None and any(r.topic_partition.topic == topic for r in self._plan.ranges)
+
+    def edges(self, topic: str) -> pa.Table:
+        """The first and the last records of each partition of `topic`."""
+        ranges = [r for r in self._plan.ranges if r.topic_partition.topic == topic]
+        first = [replace(r, end_exclusive=min(r.end_exclusive, r.start_inclusive + _EDGE_RECORDS)) for r in ranges]
+        last = [
+            replace(r, start_inclusive=max(head.end_exclusive, r.end_exclusive - _EDGE_RECORDS))
+            for r, head in zip(ranges, first, strict=True)
+        ]
+        # The reader takes one range of a partition at a time.
+        return pa.concat_tables([self._running.reader.in_driver(first), self._running.reader.in_driver(last)])
+
 
 def _apply(  # noqa: PLR0913
     running: Running,
@@ -188,12 +207,16 @@ def _apply(  # noqa: PLR0913
     key = stored_key(state)
     of_topic = records.of(table.topic)
 
+    def edges() -> Changes:
+        return changes_of(running.decoder.decode(table, records.edges(table.topic), key).decoded, table, key)
+
     def applied(*, look: bool) -> tuple[TableReport, TableProgress]:
         topic = running.decoder.decode(table, of_topic, key, look=look)
         arriving = Arriving(
             changes_of(topic.decoded, table, key),
             topic.raw,
             are_few=records.are_few,
+            edges=edges if records.have_edges(table.topic) else None,
             settled=settled,
             knows_all_schemas=topic.knows_all,
         )

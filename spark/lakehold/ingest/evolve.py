@@ -25,6 +25,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 from pyspark.sql import SparkSession
+from tenacity import Retrying, stop_after_attempt
 
 from lakehold.catalog.data_tables import TableState
 from lakehold.catalog.definitions import Entry
@@ -63,10 +64,12 @@ class Evolution:
     Args:
         statements: SQL to run first, in order.
         columns: The table's columns afterwards.
+        namespace: What must be there before, in SQL; None where it is.
     """
 
     statements: tuple[str, ...]
     columns: tuple[ColumnType, ...]
+    namespace: str | None = None
 
 
 def creation(
@@ -92,15 +95,14 @@ def creation(
         OBJECT_ID: entry.object_id,
     }
     listed = ", ".join(f"'{k}' = '{_escaped(v)}'" for k, v in properties.items())
-    namespace = name.rsplit(".", 1)[0]
     ordered = ", ".join(quoted(k) for k in key)
     return Evolution(
         (
-            f"CREATE NAMESPACE IF NOT EXISTS {namespace}",
             f"CREATE TABLE IF NOT EXISTS {name} ({definitions}) USING iceberg{partitioned} TBLPROPERTIES ({listed})",
             f"ALTER TABLE {name} WRITE LOCALLY ORDERED BY {ordered}",
         ),
         tuple(columns),
+        name.rsplit(".", 1)[0],
     )
 
 
@@ -195,6 +197,11 @@ def _impossible(table: Table, conflict: TypeConflict) -> TableStopped:
 
 def run(spark: SparkSession, evolution: Evolution) -> None:
     """Run the statements; each can be repeated after a crash because the plan is made anew from the table's schema."""
+    if evolution.namespace is not None:
+        # Two sources may make the first tables of one namespace at once: the catalog looks, makes it, and refuses the second.
+        for attempt in Retrying(stop=stop_after_attempt(2), reraise=True):
+            with attempt:
+                spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {evolution.namespace}")
     for statement in evolution.statements:
         spark.sql(statement)
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as F
+
 from lakehold.catalog.column_bounds import ColumnBounds
 from lakehold.catalog.data_tables import DataTables, TableState
 from lakehold.ingest import merge
 from lakehold.ingest.changes import Changes
 from lakehold.ingest.judge.arrivals import Bounds
 from lakehold.ingest.judge.judgement import Judgement
+from lakehold.session import quoted
 
 
 def path_of(
@@ -20,10 +24,10 @@ def path_of(
     if state.row_count == 0:
         if arrived.upserts == 0:
             return None
-        return merge.Append(name, state.snapshot_id, bounds=None, keeps_values=arrived.kept > 0)
+        return merge.Append(name, state.snapshot_id, F.lit(True), keeps_values=arrived.kept > 0)
     if not (arrived.deletes or arrived.null_key_parts or judgement.replaces_all):
         disjoint = _disjoint(arrived.key_bounds, tables.column_bounds(state, arrived.key_bounds))
-        if disjoint:
+        if disjoint is not None:
             return merge.Append(name, state.snapshot_id, disjoint, keeps_values=arrived.kept > 0)
     return merge.Merge(
         name,
@@ -37,10 +41,10 @@ def path_of(
     )
 
 
-def _disjoint(bounds: Mapping[str, Bounds], stored: Mapping[str, ColumnBounds | None]) -> dict[str, Bounds] | None:
-    """A key column of which no value of the batch lies within what the table's files hold."""
+def _disjoint(bounds: Mapping[str, Bounds], stored: Mapping[str, ColumnBounds | None]) -> SparkColumn | None:
+    """The range of a key column in which the batch lies and no row of the table does."""
     for name, b in bounds.items():
         held = stored[name]
         if held is not None and held.excludes(b.lowest, b.highest):
-            return {name: b}
+            return F.col(quoted(name)).between(F.lit(b.lowest), F.lit(b.highest))
     return None

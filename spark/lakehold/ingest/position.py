@@ -18,6 +18,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from lakehold.ingest.changes import POSITION_TYPE
+from lakehold.ingest.marks import Position
 
 POSTGRES = ("postgresql",)
 MYSQL = ("mysql", "mariadb")
@@ -47,6 +48,12 @@ def position_of(source: Column, transaction: Column, op: Column) -> Column:
     return F.when(connector.isin(*POSTGRES) & lsn.isNotNull() & ~incremental, postgres).when(
         connector.isin(*MYSQL) & file_number.isNotNull() & binlog_position.isNotNull() & ~incremental, mysql
     )
+
+
+def literal(position: Position) -> Column:
+    """`position` as a value of `POSITION_TYPE`."""
+    a, b, c, d = map(F.lit, position)
+    return _struct(a, b, c, d)
 
 
 def _struct(a: Column, b: Column, c: Column, d: Column) -> Column:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from lakehold.catalog.data_tables import DataTables, TableState
+from lakehold.catalog.data_tables import DataTables, SnapshotState, TableState
 from lakehold.errors import CommitConflict
 from lakehold.failpoints import reach
 from lakehold.session import configured, quoted, quoted_table
@@ -22,6 +22,14 @@ TABLE_PROPERTIES = {"write.wap.enabled": "true"}
 """What a table needs so that statements can be staged."""
 
 _WAP_ID = "spark.wap.id"
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A snapshot that is on no branch, and the table it can become the current one of."""
+
+    table: TableState
+    snapshot: SnapshotState
 
 
 @dataclass(frozen=True)
@@ -41,7 +49,17 @@ class Publishing:
     confirm_lease: Callable[[], None]
 
     def run(self, write: Callable[[], None], decided_on: TableState, wap_id: str) -> None:
-        """Stage what `write` commits by SQL, and publish it; a statement that changed nothing leaves the table as it is.
+        """Stage what `write` commits, and publish it; a statement that changed nothing leaves the table as it is.
+
+        Raises:
+            CommitConflict: See `stage`.
+        """
+        staged = self.stage(write, decided_on, wap_id)
+        if staged is not None and staged.snapshot.summary.get("changed-partition-count") != "0":
+            self.publish(staged)
+
+    def stage(self, write: Callable[[], None], decided_on: TableState, wap_id: str) -> Staged | None:
+        """Run `write`, whose commit becomes a snapshot that nobody sees; None when it committed nothing.
 
         Args:
             write: Runs one statement on the table.
@@ -49,7 +67,7 @@ class Publishing:
             wap_id: Names the effect.
 
         Raises:
-            CommitConflict: Somebody else committed to the table since; nothing was published.
+            CommitConflict: Somebody else committed to the table since.
         """
         with configured(self.spark, {_WAP_ID: wap_id}):
             write()
@@ -58,11 +76,13 @@ class Publishing:
             raise CommitConflict(
                 f'another writer moved "{decided_on.full_name}" first', hint="Ingest again: nothing was published."
             )
-        staged = now.staged(wap_id)
-        if staged is None or staged.summary.get("changed-partition-count") == "0":
-            return
+        snapshot = now.staged(wap_id)
+        return None if snapshot is None else Staged(now, snapshot)
+
+    def publish(self, staged: Staged) -> None:
+        """Make what was staged the table's."""
         reach("before-publish")
         self.confirm_lease()
-        name = ".".join(quoted(part) for part in decided_on.full_name.split("."))
+        name = ".".join(quoted(part) for part in staged.table.full_name.split("."))
         procedure = quoted_table(self.catalog_name, "system.cherrypick_snapshot")
-        self.spark.sql(f"CALL {procedure}('{name}', {staged.snapshot_id})")
+        self.spark.sql(f"CALL {procedure}('{name}', {staged.snapshot.snapshot_id})")

@@ -22,18 +22,11 @@ PLACEHOLDER = "__debezium_unavailable_value"
 _SOURCE = {
     "connector": ("connector", "string"),
     "snapshot": ("snapshot", "string"),
-    "name": ("name", "string"),
-    "db": ("db", "string"),
-    "schema": ("schema", "string"),
-    "table": ("table", "string"),
     "sequence": ("sequence", "string"),
     "lsn": ("lsn", "bigint"),
-    "tx_id": ("txId", "bigint"),
     "file": ("file", "string"),
     "pos": ("pos", "bigint"),
     "row": ("row", "int"),
-    "gtid": ("gtid", "string"),
-    "ts_ms": ("ts_ms", "bigint"),
 }
 """Fields of `source` in the result: the name Debezium gives it, and the type."""
 

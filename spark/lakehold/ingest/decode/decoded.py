@@ -39,8 +39,8 @@ class Decoded:
     `frame` has `topic, partition, offset, timestamp_ms, key_bytes, key struct<key_columns>, error, error_detail` and
 
     - DEBEZIUM: `op, before struct<columns>, after struct<columns>, unavailable array<string>` (columns of `after` that
-      hold Debezium's placeholder for a value it does not have, null if none), `source struct<connector, snapshot, name,
-      db, schema, table, sequence, lsn, tx_id, file, pos, row, gtid, ts_ms>, transaction struct<id, total_order>`;
+      hold Debezium's placeholder for a value it does not have, null if none), `source struct<connector, snapshot,
+      sequence, lsn, file, pos, row>, transaction struct<id, total_order>`;
     - FLAT: `value struct<columns>`.
 
     A tombstone (null value) has null everywhere and no error. A record with an error has no value; it has its key if

@@ -9,11 +9,12 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from lakehold.definitions import Envelope
-from lakehold.ingest.changes import KEPT, OFFSET, OP, PARTITION, PHASE, POSITION, POSITION_TYPE, Changes, Op
+from lakehold.ingest.changes import KEPT, OFFSET, OP, PARTITION, POSITION, POSITION_TYPE, Changes, Op
 from lakehold.ingest.judge.arrivals import Arrivals
 from lakehold.ingest.judge.count_by_spark import arrivals_of
-from lakehold.ingest.judge.judging import COUNTS, SNAPSHOT_PHASES, WINS, Judging
+from lakehold.ingest.judge.judging import COUNTS, WINS, Judging, in_snapshot
 from lakehold.ingest.marks import Marks, Position
+from lakehold.ingest.position import literal
 from lakehold.session import quoted
 
 _ORDER = (OFFSET, PARTITION)
@@ -59,9 +60,9 @@ class BySpark(Judging):
         of_row = F.coalesce(F.col(OP).isin(Op.UPSERT.value, Op.DELETE.value), F.lit(False))
         candidate = of_row | F.coalesce(F.col(OP) == Op.TRUNCATE.value, F.lit(False))
         if after is not None:
-            candidate = candidate & F.coalesce(F.col(POSITION) > _literal(after), F.lit(True))
+            candidate = candidate & F.coalesce(F.col(POSITION) > literal(after), F.lit(True))
         if not_below is not None:
-            candidate = candidate & F.coalesce(F.col(POSITION) >= _literal(not_below), F.lit(True))
+            candidate = candidate & F.coalesce(F.col(POSITION) >= literal(not_below), F.lit(True))
         frame = self._changes.frame
         of_key = Window.partitionBy(*[F.col(quoted(name)) for name in self._changes.key])
         if self._envelope is not Envelope.DEBEZIUM:
@@ -79,29 +80,19 @@ class BySpark(Judging):
 def _above(mark: SparkColumn) -> SparkColumn:
     """Whether a change lies above `mark`, or on it as a row of the same snapshot; true where either is not known."""
     position = F.col(POSITION)
-    return F.coalesce((position > mark) | (_in_snapshot() & (position == mark)), F.lit(True))
+    return F.coalesce((position > mark) | (in_snapshot() & (position == mark)), F.lit(True))
 
 
 def _unpassed(marks: Marks) -> SparkColumn:
     """Whether a change lies above its partition's mark, and is not of a snapshot older than the one the table shows."""
     mark = F.lit(None).cast(POSITION_TYPE)
     for partition, position in marks.passed.items():
-        mark = F.when(F.col(PARTITION) == partition, _literal(position)).otherwise(mark)
+        mark = F.when(F.col(PARTITION) == partition, literal(position)).otherwise(mark)
     unpassed = _above(mark)
     if marks.snapshot is not None:
-        older = _in_snapshot() & (F.col(POSITION) < _literal(marks.snapshot.position))
+        older = in_snapshot() & (F.col(POSITION) < literal(marks.snapshot.position))
         unpassed = unpassed & ~F.coalesce(older, F.lit(False))
     return unpassed
-
-
-def _in_snapshot() -> SparkColumn:
-    return F.col(PHASE).isin(*SNAPSHOT_PHASES)
-
-
-def _literal(position: Position) -> SparkColumn:
-    return F.struct(
-        *[F.lit(part).cast("bigint").alias(name) for part, name in zip(position, "abcd", strict=True)]
-    ).cast(POSITION_TYPE)
 
 
 def _filled(frame: DataFrame, changes: Changes) -> DataFrame:

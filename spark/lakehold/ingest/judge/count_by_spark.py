@@ -34,7 +34,7 @@ from lakehold.ingest.changes import (
 from lakehold.ingest.decode.decoded import UNKNOWN_SCHEMA
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.judge.arrivals import Arrivals, Bounds, bounded
-from lakehold.ingest.judge.judging import COUNTS, SNAPSHOT_PHASES, WINS
+from lakehold.ingest.judge.judging import COUNTS, WINS, in_snapshot
 from lakehold.ingest.marks import Position
 from lakehold.session import quoted
 
@@ -58,17 +58,13 @@ def arrivals_of(judged: DataFrame, changes: Changes) -> Arrivals:
     with_bounds = bounded(changes)
     numbers = [c for c in with_bounds if not isinstance(c.type, StringType)]
     texts = [c for c in with_bounds if isinstance(c.type, StringType)]
-    shared = F.when(F.col(COUNTS) & _in_snapshot(), F.col(POSITION)).alias(_SHARED)
+    shared = F.when(F.col(COUNTS) & in_snapshot(), F.col(POSITION)).alias(_SHARED)
     groups = judged.groupBy(PARTITION, PHASE, CONNECTOR, shared).agg(*_aggregates(changes), *_bounds(numbers)).collect()
     streamed = _streamed(judged, groups)
     bounds = _bounds_in(groups, numbers)
     if texts:
         bounds |= _bounds_in(judged.agg(*_bounds(texts)).collect(), texts)
     return _combined(groups, streamed, bounds)
-
-
-def _in_snapshot() -> SparkColumn:
-    return F.col(PHASE).isin(*SNAPSHOT_PHASES)
 
 
 def _aggregates(changes: Changes) -> list[SparkColumn]:
@@ -87,7 +83,7 @@ def _aggregates(changes: Changes) -> list[SparkColumn]:
         "truncates": counted & (F.col(OP) == Op.TRUNCATE.value),
         "before_missing": F.col(BEFORE_MISSING),
     }
-    first = F.when(counted & ~_in_snapshot(), F.col(POSITION).getField("a"))
+    first = F.when(counted & ~in_snapshot(), F.col(POSITION).getField("a"))
     return [
         *(F.count_if(condition).alias(name) for name, condition in counts.items()),
         F.min(F.when(F.col(BEFORE_MISSING), F.col(OFFSET))).alias("before_missing_offset"),
@@ -124,7 +120,7 @@ def _streamed(judged: DataFrame, groups: Sequence[Row]) -> Sequence[Row]:
         extreme = extreme | ((F.col(PARTITION) == partition) & (first >= highest))
     truncates = F.col(OP) == Op.TRUNCATE.value
     return (
-        judged.filter(F.col(COUNTS) & ~_in_snapshot() & (extreme | truncates))
+        judged.filter(F.col(COUNTS) & ~in_snapshot() & (extreme | truncates))
         .groupBy(PARTITION)
         .agg(
             F.max(POSITION).alias("passed"),

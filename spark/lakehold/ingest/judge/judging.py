@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
-from lakehold.ingest.changes import Phase
+from lakehold.ingest.changes import PHASE, Phase
 from lakehold.ingest.judge.arrivals import Arrivals
 from lakehold.ingest.marks import Position
 
 WINS = "_lh_wins"
 COUNTS = "_lh_counts"
 SNAPSHOT_PHASES = (Phase.SNAPSHOT.value, Phase.SNAPSHOT_END.value)
+
+
+def in_snapshot() -> SparkColumn:
+    """Whether a change is a row of a connector's snapshot, as a condition on changes."""
+    return F.col(PHASE).isin(*SNAPSHOT_PHASES)
 
 
 class Judging(ABC):

@@ -1,0 +1,56 @@
+"""Commit: whatever an attempt's outcome was, the table's history says whether a batch's step is in it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from lakehold.catalog.data_tables import DataTables, TableState
+from lakehold.errors import LakeholdError
+from lakehold.ingest.effects import BatchIdentity, effect_of
+
+log = logging.getLogger(__name__)
+
+_ATTEMPTS = 5
+
+
+def committed(  # noqa: PLR0913 - a table, a step of a batch, and how it is made
+    tables: DataTables,
+    confirm_lease: Callable[[], None],
+    batch: BatchIdentity,
+    full_name: str,
+    step: int,
+    commit: Callable[[TableState], None],
+) -> TableState | None:
+    """Run `commit` until the table's history has this batch's step. Returns the table as committed; None when nothing was to do.
+
+    A conflict (another tool compacted, say) and a commit whose answer got lost look alike from here, and both are settled by
+    looking. A writer whose lease was lost never gets to a second attempt.
+    """
+    for attempt in range(_ATTEMPTS):
+        state = tables.table_state(full_name)
+        if state is None:
+            raise LakeholdError(
+                f'table "{full_name}" was dropped while it was written',
+                code="table-missing",
+                hint="Ingest again: it is made anew if it is still defined.",
+            )
+        if effect_of(state, batch, step) is not None:
+            return state
+        confirm_lease()
+        before = state.snapshot_id
+        try:
+            commit(state)
+        # Spark raises classes of its own for each session kind; which of them mean "not committed" only the history tells.
+        except Exception as error:
+            now = tables.table_state(full_name)
+            if now is not None and effect_of(now, batch, step) is not None:
+                return now
+            moved = now is None or now.snapshot_id != before
+            if not moved or attempt == _ATTEMPTS - 1:
+                raise
+            log.info("another writer moved %s first, trying again: %s", full_name, str(error).split("\n", 1)[0])
+        else:
+            now = tables.table_state(full_name)
+            return now if now is None or now.snapshot_id != before else None
+    return None

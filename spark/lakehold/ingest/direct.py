@@ -1,0 +1,193 @@
+"""Direct: rows that are all new are written as they are read, in one pass over the records.
+
+Judging puts the changes of each key side by side, and for that shuffles and keeps all that was decoded. The first load of a table
+needs none of it: every row is new and comes once. Whether that is so is known when all was read. So it is expected, from the
+first and the last records of each partition; the rows are written to a staged snapshot; and the snapshot is published only if
+its files tell that all was as expected. If not, nobody has seen it, and the changes are judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from lakehold.catalog.data_tables import DataTables, TableState
+from lakehold.definitions import Envelope
+from lakehold.ingest import merge
+from lakehold.ingest.changes import (
+    BEFORE_MISSING,
+    CONNECTOR,
+    ERROR,
+    KEPT,
+    OP,
+    PARTITION,
+    PHASE,
+    POSITION,
+    Changes,
+    Op,
+    Phase,
+)
+from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.effects import BatchIdentity
+from lakehold.ingest.judge.arrivals import BOUNDED_TYPES, Arrivals, bounded
+from lakehold.ingest.judge.in_driver import InDriver
+from lakehold.ingest.judge.judging import SNAPSHOT_PHASES, WINS
+from lakehold.ingest.marks import Marks
+from lakehold.ingest.merge import sql_literal
+from lakehold.ingest.position import literal
+from lakehold.ingest.publish import Publishing, Staged
+from lakehold.ingest.snapshots import advanced
+from lakehold.session import quoted
+
+_PLAIN = "_lh_plain"
+
+
+class Unexpected(Exception):
+    """The batch was not what its edges let expect; nothing was published."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A batch that only adds rows of new keys, each once.
+
+    Args:
+        edges: What the first and last records of the batch amount to.
+        marks: Of the table after the batch.
+        guard: A key column and the highest value that the table may have there; None for a table without rows.
+    """
+
+    edges: Arrivals
+    marks: Marks
+    guard: tuple[str, Any] | None
+
+
+def may_be_new(envelope: Envelope, marks: Marks, row_count: int | None) -> bool:
+    """Whether looking at a batch's edges is worth it: the table has no rows, or the connector's snapshot goes on."""
+    goes_on = envelope is not Envelope.UPSERT and marks.snapshot is not None and not marks.snapshot.complete
+    return row_count == 0 or goes_on
+
+
+def expected(  # noqa: PLR0913 - what arrives, and what was before it
+    edges: Changes, envelope: Envelope, marks: Marks, state: TableState | None, tables: DataTables, *, settled: bool
+) -> Expected | None:
+    """What the first and last records of a batch let expect of it; None when it is not all new rows.
+
+    Args:
+        edges: Changes of the batch's first and last records.
+        envelope: The table's envelope.
+        marks: Of the table before the batch.
+        state: The table; None before the first batch.
+        tables: Reads what it holds.
+        settled: See `lakehold.ingest.snapshots.advanced`.
+    """
+    found = InDriver(edges, envelope, marks).judge()
+    if not (found.records and _is_plain(found) and _stands_at_once(found)):
+        return None
+    if marks.snapshot is not None and marks.snapshot.position != found.snapshot_position:
+        return None
+    guard = None
+    if state is not None and state.row_count != 0:
+        stored = tables.column_bounds(state, [c.name for c in bounded(edges)])
+        guard = next(((name, b.upper) for name, b in stored.items() if b is not None and b.upper is not None), None)
+        if guard is None:
+            return None
+    after = advanced(marks, found, settled=settled, sequence_number=None)
+    return Expected(found, after, guard)
+
+
+def _is_plain(arrived: Arrivals) -> bool:
+    odd = arrived.errors + arrived.repeated + arrived.null_key_parts + arrived.kept + arrived.before_missing
+    return arrived.upserts == arrived.records and odd == 0 and len(arrived.connectors) <= 1
+
+
+def _stands_at_once(arrived: Arrivals) -> bool:
+    """Whether all positions are one: the snapshot's, or none."""
+    if arrived.streamed_position is not None:
+        return False
+    return arrived.snapshot_position == arrived.lowest_position and len(set(arrived.passed.values())) <= 1
+
+
+def load(  # noqa: PLR0913 - a batch, a table, and where to write
+    publishing: Publishing,
+    how: Expected,
+    name: str,
+    changes: Changes,
+    columns: Sequence[ColumnType],
+    batch: BatchIdentity,
+    properties: Mapping[str, str],
+    state: TableState,
+) -> Arrivals:
+    """Write the rows of `changes` and publish them. Returns what arrived.
+
+    Args:
+        publishing: Stages and publishes.
+        how: What is expected of the changes.
+        name: The table's full name in SQL, quoted.
+        changes: The changes.
+        columns: The table's columns, in its order.
+        batch: The batch.
+        properties: Of the snapshot.
+        state: The table.
+
+    Raises:
+        Unexpected: The changes are not as expected; the table is as it was.
+    """
+    guard = F.lit(True) if how.guard is None else F.col(quoted(how.guard[0])) > F.lit(how.guard[1])
+    path = merge.Append(name, state.snapshot_id, guard, keeps_values=False)
+    rows = _marked(changes, how.edges)
+    staged = publishing.stage(
+        lambda: merge.append(path, changes, rows, columns, properties), state, f"{batch.effect(1)}:direct"
+    )
+    if staged is None:
+        raise Unexpected
+    if publishing.tables.nulls_added(staged.table, changes.key[0], staged.snapshot.snapshot_id) != 0:
+        raise Unexpected
+    _require_new(publishing, how, name, changes.key, staged)
+    publishing.publish(staged)
+    records = int(staged.snapshot.summary["added-records"])
+    return replace(how.edges, records=records, upserts=records)
+
+
+def _marked(changes: Changes, edges: Arrivals) -> DataFrame:
+    """All changes as winners; those that are not like the batch's edges are without a key.
+
+    Nothing else would tell of them that costs as little: counting breaks the code that Spark generates for a row in two.
+    """
+    plain = F.col(ERROR).isNull() & (F.col(OP) == Op.UPSERT.value) & (F.coalesce(F.size(KEPT), F.lit(0)) <= 0)
+    plain = plain & ~F.col(BEFORE_MISSING) & F.col(CONNECTOR).eqNullSafe(F.lit(next(iter(edges.connectors), None)))
+    for column in changes.key:
+        plain = plain & F.col(quoted(column)).isNotNull()
+    if edges.snapshot_position is None:
+        plain = plain & F.col(POSITION).isNull()
+    else:
+        # Whether a snapshot has ended is in the marks, which are written before all is read.
+        phases = SNAPSHOT_PHASES if edges.snapshot_end_position else (Phase.SNAPSHOT.value,)
+        plain = plain & F.col(PHASE).isin(*phases) & (F.col(POSITION) == literal(edges.snapshot_position))
+        plain = plain & F.col(PARTITION).isin(*edges.passed)
+    keys = {column: F.when(F.col(_PLAIN), F.col(quoted(column))) for column in changes.key}
+    judged = {**keys, WINS: F.lit(True), OP: F.lit(Op.UPSERT.value)}
+    return changes.frame.withColumn(_PLAIN, plain).withColumns(judged)
+
+
+def _require_new(publishing: Publishing, how: Expected, name: str, key: Sequence[str], staged: Staged) -> None:
+    """Raise `Unexpected` when a key of the staged rows comes twice, among them or with those of the table."""
+    if how.guard is None and all(isinstance(staged.table.schema.find_type(c), BOUNDED_TYPES) for c in key):
+        # The keys of one batch, read from its files: here they are compared before Spark has planned it.
+        keys = staged.table.table.scan(snapshot_id=staged.snapshot.snapshot_id, selected_fields=tuple(key)).to_arrow()
+        if keys.group_by(list(key)).aggregate([]).num_rows != keys.num_rows:
+            raise Unexpected
+        return
+    quoted_key = ", ".join(quoted(column) for column in key)
+    among = f"{name} VERSION AS OF {staged.snapshot.snapshot_id}"
+    if how.guard is not None:
+        column = how.guard[0]
+        added = publishing.tables.column_bounds(staged.table, [column], added_by=staged.snapshot.snapshot_id)[column]
+        if added is not None:
+            among += f" WHERE {quoted(column)} BETWEEN {sql_literal(added.lower)} AND {sql_literal(added.upper)}"
+    twice = f"SELECT {quoted_key} FROM {among} GROUP BY {quoted_key} HAVING count(*) > 1 LIMIT 1"
+    if publishing.spark.sql(twice).collect():
+        raise Unexpected

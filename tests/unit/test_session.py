@@ -1,0 +1,25 @@
+"""What the session is configured with."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehold.session import session_conf
+from lakehold.settings import load_settings
+
+OPTIONS = "spark.driver.extraJavaOptions"
+
+
+@pytest.mark.parametrize(
+    ("own", "collectors"),
+    [
+        ("", ["-XX:+UseParallelGC"]),
+        ("-Xss4m", ["-XX:+UseParallelGC"]),
+        ("-XX:+UseZGC -Xss4m", ["-XX:+UseZGC"]),
+    ],
+)
+def test_a_user_may_choose_the_garbage_collector(own: str, collectors: list[str]) -> None:
+    conf = session_conf(load_settings(warehouse="w", spark_conf={OPTIONS: own} if own else {}))
+    options = conf[OPTIONS].split()
+    assert [option for option in options if option.endswith("GC")] == collectors
+    assert set(own.split()) <= set(options)
