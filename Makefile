@@ -1,6 +1,6 @@
 # The front door: `make` lists what there is to do.
 BIN := .venv/bin
-CODE := $(wildcard spark/lakehold dags tests)
+CODE := spark/lakehold tests $(wildcard dags/*.py)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

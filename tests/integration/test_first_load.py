@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from lakehold.ingest import apply
 from lakehold.ingest.marks import Marks
 from lakehold.lake import Lake, connect
 from lakehold.session import SHORT_RUN_OPTIONS
@@ -192,6 +193,25 @@ def test_a_row_of_an_earlier_batch_is_not_added_again(make_lake: LakeFactory, br
     lake.ingest("shop")
     assert direct(lake) == [True, False]
     assert found(lake)["rows"] == sorted((n, "once more" if n == 7 else "new") for n in range(39))
+
+
+def test_rows_that_somebody_else_adds_meanwhile_stay(
+    make_lake: LakeFactory, broker: Broker, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half_snapshot(topic, 0)
+    half_snapshot(topic, 1, ended=True)
+    publish(broker, topic)
+    lake = make_lake(driver_read_max_records=0)
+    define(lake, broker, topic, "DEBEZIUM")
+
+    def reach(point: str) -> None:
+        if point == "before-merge" and not direct(lake):
+            lake.spark.sql(f"INSERT INTO {lake.settings.catalog_name}.s.t VALUES (99, 'of another writer')")
+
+    monkeypatch.setattr(apply, "reach", reach)
+    lake.ingest("shop")
+    assert direct(lake) == [False, False]
+    assert found(lake)["rows"] == [*((n, "new") for n in range(2 * ROWS)), (99, "of another writer")]
 
 
 def test_latest_values_of_keys_that_come_once(make_lake: LakeFactory, broker: Broker) -> None:

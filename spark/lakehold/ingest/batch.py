@@ -50,7 +50,7 @@ class BatchReport:
         tables: What it did to each table that had messages.
         stopped: Tables that could not go on, with the error.
         malformed: Lines of a FILES source that are no message.
-        elapsed_ms: From plan to commit.
+        elapsed_ms: From before the intent to behind the last table's commit.
     """
 
     source: str

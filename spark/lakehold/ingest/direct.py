@@ -57,11 +57,13 @@ class Expected:
     Args:
         edges: What the first and last records of the batch amount to.
         marks: Of the table after the batch.
+        snapshot_id: What the table was when this was found; None before its first snapshot.
         guard: A key column and the highest value that the table may have there; None for a table without rows.
     """
 
     edges: Arrivals
     marks: Marks
+    snapshot_id: int | None
     guard: tuple[str, Any] | None
 
 
@@ -96,7 +98,7 @@ def expected(  # noqa: PLR0913 - what arrives, and what was before it
         if guard is None:
             return None
     after = advanced(marks, found, settled=settled, sequence_number=None)
-    return Expected(found, after, guard)
+    return Expected(found, after, None if state is None else state.snapshot_id, guard)
 
 
 def _is_plain(arrived: Arrivals) -> bool:
@@ -136,6 +138,9 @@ def load(  # noqa: PLR0913 - a batch, a table, and where to write
     Raises:
         Unexpected: The changes are not as expected; the table is as it was.
     """
+    if state.snapshot_id != how.snapshot_id:
+        # What somebody else wrote meanwhile may fulfil the guard, and would be overwritten.
+        raise Unexpected
     guard = F.lit(True) if how.guard is None else F.col(quoted(how.guard[0])) > F.lit(how.guard[1])
     path = merge.Append(name, state.snapshot_id, guard, keeps_values=False)
     rows = _marked(changes, how.edges)
