@@ -36,20 +36,21 @@ from pyiceberg.types import (
 from lakehold.catalog.schemas import SYSTEM_NAMESPACE
 from lakehold.definitions import DeclaredColumn, Table
 from lakehold.errors import DefinitionError
+from lakehold.ingest.decode.types import spark_text
 from lakehold.sql.column_types import struct_field
 
-_SIMPLE: dict[type[IcebergType], str] = {
-    BooleanType: "boolean",
-    IntegerType: "int",
-    LongType: "bigint",
-    FloatType: "float",
-    DoubleType: "double",
-    DateType: "date",
-    TimestampType: "timestamp_ntz",
-    TimestamptzType: "timestamp",
-    StringType: "string",
-    BinaryType: "binary",
-}
+_LEAVES = (
+    BooleanType,
+    IntegerType,
+    LongType,
+    FloatType,
+    DoubleType,
+    DateType,
+    TimestampType,
+    TimestamptzType,
+    StringType,
+    BinaryType,
+)
 """Iceberg's types that a declared column may have. A `uuid` or `time` arrives as text and a `fixed` as binary, so a
 contract that promised one would not be kept."""
 
@@ -106,8 +107,8 @@ def declared_type(of: IcebergType, path: str) -> str:
             return f"map<{key},{value}>"
         case StructType() if of.fields:
             return f"struct<{','.join(_field(f, f'{path}.{f.name}') for f in of.fields)}>"
-        case _ if type(of) in _SIMPLE:
-            return _SIMPLE[type(of)]
+        case _ if isinstance(of, _LEAVES):
+            return spark_text(of)
         case _:
             raise _Unfit(
                 f'Column "{path}" has type {of}, which a fed table cannot have. Expected is boolean, int, long, float, '
