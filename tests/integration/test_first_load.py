@@ -9,7 +9,7 @@ import json
 import logging
 import signal
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from confluent_kafka import Producer
 from lakehold.ingest import apply
 from lakehold.ingest.marks import Marks
 from lakehold.lake import Lake, connect
-from lakehold.session import SHORT_RUN_OPTIONS
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
@@ -28,6 +27,7 @@ from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds 
 from tests.lakehold_process import IngestProcesses, wait_until
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
+pytest_plugins = ["tests.spark_connect"]
 
 PARTITIONS = 2
 ROWS = 20
@@ -195,14 +195,31 @@ def test_a_row_of_an_earlier_batch_is_not_added_again(make_lake: LakeFactory, br
     assert found(lake)["rows"] == sorted((n, "once more" if n == 7 else "new") for n in range(39))
 
 
-def test_rows_that_somebody_else_adds_meanwhile_stay(
-    make_lake: LakeFactory, broker: Broker, topic: Topic, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    half_snapshot(topic, 0)
-    half_snapshot(topic, 1, ended=True)
+@pytest.fixture
+def latest(broker: Broker) -> Topic:
+    """A topic in which each key has one value, all published."""
+    topic = Topic(broker.create_topic(partitions=PARTITIONS), {"id": {"type": "int64"}})
+    for n in range(2 * ROWS):
+        value = {"schema": {"type": "struct", "fields": [{"type": "string", "field": "v"}]}, "payload": {"v": str(n)}}
+        topic.raw(topic._key({"id": n}), json.dumps(value).encode(), partition=n % PARTITIONS)
     publish(broker, topic)
+    return topic
+
+
+def test_latest_values_of_keys_that_come_once(make_lake: LakeFactory, broker: Broker, latest: Topic) -> None:
+    by_spark, in_driver = make_lake(driver_read_max_records=0), make_lake()
+    for lake in (by_spark, in_driver):
+        define(lake, broker, latest, "UPSERT")
+        lake.ingest("shop")
+    assert direct(by_spark) == [True]
+    assert found(by_spark) == found(in_driver)
+
+
+def test_rows_that_somebody_else_adds_meanwhile_stay(
+    make_lake: LakeFactory, broker: Broker, latest: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lake = make_lake(driver_read_max_records=0)
-    define(lake, broker, topic, "DEBEZIUM")
+    define(lake, broker, latest, "UPSERT")
 
     def reach(point: str) -> None:
         if point == "before-merge" and not direct(lake):
@@ -211,32 +228,22 @@ def test_rows_that_somebody_else_adds_meanwhile_stay(
     monkeypatch.setattr(apply, "reach", reach)
     lake.ingest("shop")
     assert direct(lake) == [False, False]
-    assert found(lake)["rows"] == [*((n, "new") for n in range(2 * ROWS)), (99, "of another writer")]
+    assert found(lake)["rows"] == [*((n, str(n)) for n in range(2 * ROWS)), (99, "of another writer")]
 
 
-def test_latest_values_of_keys_that_come_once(make_lake: LakeFactory, broker: Broker) -> None:
-    topic = Topic(broker.create_topic(partitions=PARTITIONS), {"id": {"type": "int64"}, "name": {"type": "string"}})
-    for n in range(2 * ROWS):
-        value = {"schema": {"type": "struct", "fields": [{"type": "string", "field": "v"}]}, "payload": {"v": str(n)}}
-        topic.raw(topic._key(row(n)), json.dumps(value).encode(), partition=n % PARTITIONS)
-    publish(broker, topic)
-    by_spark, in_driver = make_lake(driver_read_max_records=0), make_lake()
-    for lake in (by_spark, in_driver):
-        define(lake, broker, topic, "UPSERT")
-        lake.ingest("shop")
-    assert direct(by_spark) == [True]
-    assert found(by_spark) == found(in_driver)
-
-
-def test_a_load_that_is_killed_is_there_once(tmp_path: Path, broker: Broker, topic: Topic) -> None:
+def test_a_load_that_is_killed_is_there_once(spark_connect: str, tmp_path: Path, broker: Broker, topic: Topic) -> None:
     half_snapshot(topic, 0)
     half_snapshot(topic, 1, ended=True)
     publish(broker, topic)
     lake = connect(str(tmp_path / "lake"))
     define(lake, broker, topic, "DEBEZIUM")
-    settings = {"driver_read_max_records": 0, "lease_ms": 3_000, "lease_renew_ms": 500}
-    java = json.dumps({"spark.driver.extraJavaOptions": SHORT_RUN_OPTIONS})
-    processes = IngestProcesses(tmp_path / "lake", "shop", {**settings, "spark_conf": java})
+    settings: Mapping[str, str | int] = {
+        "driver_read_max_records": 0,
+        "lease_ms": 3_000,
+        "lease_renew_ms": 500,
+        "spark_remote": spark_connect,
+    }
+    processes = IngestProcesses(tmp_path / "lake", "shop", settings)
     code, said = processes.run(kill_at="before-publish")
     assert code == -signal.SIGKILL, said
     wait_until(lambda: _is_free(lake), within_s=13)
