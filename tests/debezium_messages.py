@@ -34,9 +34,11 @@ class Topic:
 
     def snapshot(self, rows: Sequence[Row], *, partition: int = 0, ended: bool = True) -> None:
         """Snapshot rows, all at the present position; the last one says so if `ended`."""
-        for index, row in enumerate(rows):
-            last = ended and index == len(rows) - 1
-            self._change("r", None, row, "last" if last else "true", partition)
+        self._read(rows, partition, ended=ended, last_commit=None)
+
+    def blocking_snapshot(self, rows: Sequence[Row], *, partition: int = 0) -> None:
+        """The rows of a snapshot that was asked for while the connector streams."""
+        self._read(rows, partition, ended=True, last_commit=self.last_commit or self.lsn)
 
     def create(self, row: Row, *, partition: int = 0) -> None:
         """An inserted row, in a transaction of its own."""
@@ -75,20 +77,28 @@ class Topic:
         recorded_files.append(directory / f"{self.name}.jsonl", self.lines)
         self.lines.clear()
 
+    def _read(self, rows: Sequence[Row], partition: int, *, ended: bool, last_commit: int | None) -> None:
+        for index, row in enumerate(rows):
+            last = ended and index == len(rows) - 1
+            self._change("r", None, row, "last" if last else "true", partition, last_commit)
+
     def _commit(self, op: str, before: Row | None, after: Row | None, partition: int) -> None:
         self.lsn += 10
-        self._change(op, before, after, "false", partition)
+        self._change(op, before, after, "false", partition, self.last_commit)
         self.last_commit = self.lsn + 1
 
-    def _change(self, op: str, before: Row | None, after: Row | None, snapshot: str, partition: int) -> None:
+    def _change(
+        self, op: str, before: Row | None, after: Row | None, snapshot: str, partition: int, last_commit: int | None
+    ) -> None:
         row = after if after is not None else before
-        self.raw(None if row is None else self._key(row), self._value(op, before, after, snapshot), partition=partition)
+        value = self._value(op, before, after, snapshot, last_commit)
+        self.raw(None if row is None else self._key(row), value, partition=partition)
 
     def _key(self, row: Row) -> bytes:
         fields = [{**self.columns[name], "field": name, "optional": False} for name in self.key]
         return _message({"type": "struct", "fields": fields, "optional": False}, {n: row[n] for n in self.key})
 
-    def _value(self, op: str, before: Row | None, after: Row | None, snapshot: str) -> bytes:
+    def _value(self, op: str, before: Row | None, after: Row | None, snapshot: str, last_commit: int | None) -> bytes:
         row = {
             "type": "struct",
             "optional": True,
@@ -119,7 +129,7 @@ class Topic:
                 {"type": "string", "optional": False, "field": "op"},
             ],
         }
-        last = None if snapshot != "false" or self.last_commit is None else str(self.last_commit)
+        last = None if last_commit is None else str(last_commit)
         payload = {
             "before": before,
             "after": after,

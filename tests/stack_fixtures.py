@@ -90,12 +90,16 @@ class SourceDatabase:
 
     def drop(self) -> None:
         """Delete the connector, its replication slot and the database."""
+        self.drop_connector()
+        self._maintain(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(self.name)))
+
+    def drop_connector(self) -> None:
+        """Delete the connector, if there is one, and its replication slot."""
         with ConnectClient(self.addresses.connect) as connect, suppress(ConnectorError):
             connect.delete(self.name)
         deadline = time.monotonic() + _SLOT_RELEASED_WITHIN_S
         while not self._slot_dropped() and time.monotonic() < deadline:
             time.sleep(0.1)
-        self._maintain(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(self.name)))
 
     def _slot_dropped(self) -> bool:
         with (

@@ -30,14 +30,14 @@ small = st.integers(0, 2)
 positions = st.tuples(st.integers(0, 3), small, st.integers(-1, 1), st.integers(0, 1))
 stream = st.tuples(st.just(Phase.STREAM.value), st.none() | positions)
 snapshot = st.sampled_from([(p.value, (at, at, -1, 1)) for p in (Phase.SNAPSHOT, Phase.SNAPSHOT_END) for at in (1, 2)])
-incremental = st.just((Phase.INCREMENTAL.value, None))
+ad_hoc = st.just((Phase.AD_HOC.value, None))
 ops = st.sampled_from([*(op.value for op in Op), Op.UPSERT.value, Op.DELETE.value])
 
 
 @st.composite
 def changes(draw: st.DrawFn) -> tuple[Any, ...]:
     """One change without its offset; one in error has no operation."""
-    phase, position = draw(st.one_of(stream, stream, snapshot, incremental))
+    phase, position = draw(st.one_of(stream, stream, snapshot, ad_hoc))
     error = draw(st.sampled_from([None, None, None, "null-key", "unknown-schema"]))
     # Rows of a snapshot are read ones: they write.
     op = None if error else draw(ops) if phase == Phase.STREAM.value else Op.UPSERT.value

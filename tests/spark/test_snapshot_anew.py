@@ -39,3 +39,23 @@ def test_what_it_lacks_goes_with_its_last_batch_only(lake: Lake, tmp_path: Path)
     assert state is not None
     assert [t.snapshot_id for t in behind.tables] == [state.snapshot_id]
     assert [snapshot.summary["lakehold.step"] for snapshot in state.history] == ["1", "2", "1", "1"]
+
+
+@pytest.mark.parametrize("envelope", ["DEBEZIUM", "DEBEZIUM UPSERT"])
+def test_a_blocking_snapshot_of_some_rows_takes_none_of_the_others(lake: Lake, tmp_path: Path, envelope: str) -> None:
+    topic = Topic("t", {"id": {"type": "int64"}, "name": {"type": "string"}})
+    directory = tmp_path / "topics"
+    lake.sql(f"CREATE SOURCE shop FROM FILES '{directory}' FORMAT JSON")
+    lake.sql(f"CREATE TABLE s.t FROM SOURCE shop (TOPIC 't') ENVELOPE {envelope}")
+    topic.snapshot([row(n, "a") for n in (1, 2, 3)])
+    topic.update(row(1, "a"), row(1, "b"))
+    topic.write(directory)
+    lake.ingest("shop")
+    topic.blocking_snapshot([row(2, "read again"), row(4, "seen by it alone")])
+    topic.update(row(2, "read again"), row(2, "c"))
+    topic.write(directory)
+    (report,) = lake.ingest("shop")
+    assert [(t.inserted, t.updated, t.deleted, t.repeated) for t in report.tables] == [(1, 1, 0, 0)]
+    catalog = lake.settings.catalog_name
+    rows = sorted(lake.sql(f"SELECT id, name FROM {catalog}.s.t").rows)
+    assert rows == [(1, "b"), (2, "c"), (3, "a"), (4, "seen by it alone")]

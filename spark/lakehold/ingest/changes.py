@@ -53,7 +53,7 @@ class Phase(StrEnum):
     STREAM = "stream"
     SNAPSHOT = "snapshot"
     SNAPSHOT_END = "snapshot-end"
-    INCREMENTAL = "incremental"
+    AD_HOC = "ad-hoc"
 
 
 @dataclass(frozen=True)

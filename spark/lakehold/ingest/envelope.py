@@ -35,7 +35,7 @@ from lakehold.ingest.changes import (
 from lakehold.ingest.decode.decoded import Decoded
 from lakehold.ingest.decode.types import ColumnType, from_spark, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
-from lakehold.ingest.position import position_of
+from lakehold.ingest.position import is_ad_hoc, position_of
 
 
 def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] = ()) -> Changes:
@@ -116,7 +116,7 @@ def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) 
         key=key,
         row=after,
         op=F.when(error.isNull(), change),
-        phase=_phase(F.col("source.snapshot"), op),
+        phase=_phase(F.col("source"), op),
         position=position_of(F.col("source"), F.col("transaction"), op),
         kept=F.col("unavailable"),
         connector=F.col("source.connector"),
@@ -126,10 +126,11 @@ def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) 
     )
 
 
-def _phase(snapshot: SparkColumn, op: SparkColumn) -> SparkColumn:
+def _phase(source: SparkColumn, op: SparkColumn) -> SparkColumn:
     """`source.snapshot` as observed: true, first…, last… in a snapshot, incremental, false or null when streaming."""
+    snapshot = source.getField("snapshot")
     return (
-        F.when(snapshot == "incremental", F.lit(Phase.INCREMENTAL.value))
+        F.when(is_ad_hoc(source, op), F.lit(Phase.AD_HOC.value))
         .when((op == "r") & snapshot.isin("last", "last_in_data_collection"), F.lit(Phase.SNAPSHOT_END.value))
         .when(op == "r", F.lit(Phase.SNAPSHOT.value))
         .otherwise(F.lit(Phase.STREAM.value))

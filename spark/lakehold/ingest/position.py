@@ -26,12 +26,12 @@ _BEFORE_ANY_STREAMED = -1
 
 
 def position_of(source: Column, transaction: Column, op: Column) -> Column:
-    """The position as `struct<a,b,c,d bigint>`; null for other connectors and for rows of an incremental snapshot."""
+    """The position as `struct<a,b,c,d bigint>`; null for other connectors and for rows of an ad-hoc snapshot."""
     connector, lsn, binlog_position = source.getField("connector"), source.getField("lsn"), source.getField("pos")
     is_snapshot = op == "r"
     last_commit = F.get_json_object(source.getField("sequence"), "$[0]").try_cast("bigint")
     order = F.when(op == "d", 0).otherwise(1)
-    incremental = F.coalesce(source.getField("snapshot") == "incremental", F.lit(False))
+    ad_hoc = is_ad_hoc(source, op)
     postgres = _struct(
         F.when(is_snapshot, lsn).otherwise(F.coalesce(last_commit, lsn)),
         lsn,
@@ -45,9 +45,20 @@ def position_of(source: Column, transaction: Column, op: Column) -> Column:
         F.when(is_snapshot, _BEFORE_ANY_STREAMED).otherwise(F.coalesce(source.getField("row"), F.lit(0))),
         order,
     )
-    return F.when(connector.isin(*POSTGRES) & lsn.isNotNull() & ~incremental, postgres).when(
-        connector.isin(*MYSQL) & file_number.isNotNull() & binlog_position.isNotNull() & ~incremental, mysql
+    return F.when(connector.isin(*POSTGRES) & lsn.isNotNull() & ~ad_hoc, postgres).when(
+        connector.isin(*MYSQL) & file_number.isNotNull() & binlog_position.isNotNull() & ~ad_hoc, mysql
     )
+
+
+def is_ad_hoc(source: Column, op: Column) -> Column:
+    """Whether a row is of a snapshot that was asked for while the connector streams, of whatever it was asked for.
+
+    Such rows say what is there, not what is gone, and stand among streamed changes where the topic has them. An incremental
+    one says that it is; a blocking one knows the last commit, which the connector's first snapshot cannot.
+    """
+    incremental = source.getField("snapshot") == "incremental"
+    blocking = (op == "r") & ~source.getField("sequence").startswith("[null")
+    return F.coalesce(incremental, F.lit(False)) | F.coalesce(blocking, F.lit(False))
 
 
 def literal(position: Position) -> Column:
