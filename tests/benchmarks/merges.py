@@ -77,7 +77,7 @@ def against_delta(lake: Lake, directory: Path, rows: int, runs: int) -> list[Fig
         " ('delta.enableChangeDataFeed' = 'true', 'delta.enableDeletionVectors' = 'true')"
     )
     merges, batches, floors = [], [], []
-    for run in range(runs + 1):
+    for run in range(runs + _WARM_UP):
         changes = _spread(rows, run)
         ours.change(changes)
         with _merge_timed() as took:
@@ -86,7 +86,7 @@ def against_delta(lake: Lake, directory: Path, rows: int, runs: int) -> list[Fig
         floors.append(_bare_merge(spark, path, changes))
     name = f"10,000 changes into {rows:,} rows"
     delta = "Delta's MERGE with change data feed"
-    warm = slice(1, None)
+    warm = slice(_WARM_UP, None)
     return [
         Figure(f"{name}: the merge", "s", tuple(merges[warm]), delta, tuple(floors[warm]), goal=0.15),
         Figure(f"{name}: plan to commit", "s", tuple(batches[warm]), delta, tuple(floors[warm]), goal=None),
@@ -144,6 +144,7 @@ def small_batches(lake: Lake, directory: Path, rows: int, neighbours: int, runs:
 
 
 _WARM_UP = 5
+"""Until Java has compiled what a merge runs: the fifth takes half of what the first does."""
 
 
 def _spread(rows: int, run: int) -> list[tuple[int, str | None, int]]:
