@@ -72,7 +72,7 @@ class Accounts:
         self._database.execute(*statements)
         self._database.execute("ALTER PUBLICATION captured ADD TABLE accounts")
 
-    def signal_snapshot(self, kind: Literal["incremental", "blocking"], condition: str = "true") -> None:
+    def signal_snapshot(self, kind: Literal["incremental", "blocking"], condition: str) -> None:
         """Ask the connector for a snapshot of the rows of the table for which a condition is true."""
         chosen = condition if kind == "incremental" else f"SELECT * FROM public.accounts WHERE {condition}"
         conditions = [{"data-collection": "public.accounts", "filter": chosen}]
@@ -106,7 +106,14 @@ class Accounts:
         raise AssertionError(f"the snapshot is not complete within {_SNAPSHOT_WITHIN_S} s")
 
 
-def test_an_incremental_snapshot_while_rows_change(make_lake: LakeFactory, database: SourceDatabase) -> None:
+@pytest.mark.parametrize(("kind", "said_as", "times"), [("incremental", "Incremental", 1), ("blocking", "Initial", 2)])
+def test_a_snapshot_of_some_rows_while_others_change(
+    make_lake: LakeFactory,
+    database: SourceDatabase,
+    kind: Literal["incremental", "blocking"],
+    said_as: Literal["Initial", "Incremental"],
+    times: int,
+) -> None:
     accounts = Accounts(make_lake, database, seed=7)
     since = accounts.since()
     accounts.change_unseen(
@@ -115,28 +122,10 @@ def test_an_incremental_snapshot_while_rows_change(make_lake: LakeFactory, datab
     )
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(accounts.workload.run, 30)
-        accounts.signal_snapshot("incremental")
+        accounts.signal_snapshot(kind, "id % 4 = 0 OR id = 500")
         accounts.source.ingest()
         running.result()
-    accounts.wait_until_snapshotted("Incremental", times=1)
-    accounts.source.catch_up()
-    accounts.assert_equal()
-    assert accounts.since() == since
-
-
-def test_a_blocking_snapshot_of_some_rows_while_others_change(make_lake: LakeFactory, database: SourceDatabase) -> None:
-    accounts = Accounts(make_lake, database, seed=8)
-    since = accounts.since()
-    accounts.change_unseen(
-        "INSERT INTO accounts (id, name) VALUES (500, 'unseen')",
-        "UPDATE accounts SET name = 'unseen' WHERE id % 4 = 0",
-    )
-    with ThreadPoolExecutor(1) as threads:
-        running = threads.submit(accounts.workload.run, 30)
-        accounts.signal_snapshot("blocking", "id % 4 = 0 OR id = 500")
-        accounts.source.ingest()
-        running.result()
-    accounts.wait_until_snapshotted("Initial", times=2)
+    accounts.wait_until_snapshotted(said_as, times)
     accounts.source.catch_up()
     accounts.assert_equal()
     assert accounts.since() == since
