@@ -3,6 +3,8 @@
     LakeholdError                    anything below; catch this to report and leave
     ├── StatementError               the SQL text is wrong: position, line and caret
     ├── DefinitionError              a connection, source or table is missing, taken or contradicts another
+    │   └── NotReadable              ... or a table is not readable at a time; the error says when it is
+    ├── StatementBounds              UP TO lies before AS OF
     ├── SettingsError                the lake cannot be opened as configured
     ├── EnvironmentMissing           a program, library or file this machine lacks
     ├── UpstreamError                broker, registry or files: what they hold contradicts what was read before
@@ -103,6 +105,18 @@ class DefinitionError(LakeholdError):
     """A definition is missing, exists already, is still needed, or contradicts another."""
 
     default_code = "definition"
+
+
+class NotReadable(DefinitionError):
+    """A table cannot be read at a time: before `since`, at or above `upper`, or its snapshot has been expired."""
+
+    default_code = "not-readable"
+
+
+class StatementBounds(LakeholdError):
+    """UP TO lies before AS OF."""
+
+    default_code = "bounds"
 
 
 class SettingsError(LakeholdError):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import os
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from threading import Event
 from types import TracebackType
 from typing import Self
 
@@ -28,8 +31,16 @@ from lakehold.ingest.topic import TopicDecoder
 from lakehold.secrets import resolve
 from lakehold.session import open_session, prepared
 from lakehold.settings import Settings, load_settings
+from lakehold.sql.engine import readable
+from lakehold.sql.parse import parse_subscription
+from lakehold.sql.reads import LakeReads
 from lakehold.sql.result import Result
 from lakehold.sql.run import Runner
+from lakehold.subscribe.batches import Batch, batches
+from lakehold.subscribe.on_spark import OnSpark
+from lakehold.subscribe.opening import Opened, Subscribing
+from lakehold.subscribe.table_diffs import DiffReading, Remembered
+from lakehold.timeline.timelines import Timelines
 
 _READ_TASKS = 8
 """Tasks a large read is cut into at least, so that one large partition uses all cores."""
@@ -60,7 +71,32 @@ class Lake:
 
     def sql(self, text: str) -> Result:
         """Run `;`-separated statements and return the result of the last; what lakehold does not know goes to Spark."""
-        return Runner(self.definitions, self, lambda: self.spark, self.settings.schemas).run(text)
+        reads = LakeReads(self._subscribing)
+        return Runner(self.definitions, self, lambda: self.spark, reads, self.settings.schemas).run(text)
+
+    def follow(self, text: str, stop: Event | None = None) -> Iterator[Batch]:
+        """What a SUBSCRIBE gives, one batch a timestamp as each is complete: endless without UP TO.
+
+        Iterate over a batch to take its rows as they are read; `batch.rows` has all of them.
+
+        Args:
+            text: One SUBSCRIBE.
+            stop: Ends it when set, between two looks at the lake.
+
+        Raises:
+            StatementError: The text is not one SUBSCRIBE.
+            DefinitionError: A table or column is not there.
+            NotReadable: AS OF is outside of what can be read.
+        """
+        opened = self.open_subscription(text)
+        with readable():
+            yield from batches(opened.follow(stop or Event()), opened.columns)
+
+    def open_subscription(self, text: str) -> Opened:
+        """A SUBSCRIBE on the lake as it is now, before anything of it is read. Raises as `follow` does."""
+        statement = parse_subscription(text)
+        with readable():
+            return self._subscribing.open(statement)
 
     def ingest(self, source: str, on_batch: Callable[[BatchReport], None] | None = None) -> list[BatchReport]:
         """Bring all tables of `source` to what its topics hold now.
@@ -135,6 +171,17 @@ class Lake:
 
         return under
 
+    @cached_property
+    def _subscribing(self) -> Subscribing:
+        timelines = Timelines(self.tables, self.definitions, self.batches, self.settings.foreign_lag_ms)
+        on_spark = OnSpark(lambda: self.spark, self.settings.catalog_name)
+        reading = DiffReading(on_spark, self._workers, Remembered(), self.settings.driver_diff_max_rows)
+        return Subscribing(timelines, reading, self.settings)
+
+    @cached_property
+    def _workers(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="lakehold-files")
+
     def _reader(self, source: Source, defined: Definitions) -> Reader:
         options = resolve(defined.connection(source.connection).options) if source.connection is not None else {}
         return open_reader(source, options, timeout_s=self.settings.upstream_timeout_ms / 1000, parallelism=_READ_TASKS)
@@ -153,6 +200,8 @@ class Lake:
         """Let go of the catalog, and of the session if it was made here."""
         if self._given_spark is None and "spark" in self.__dict__:
             self.spark.stop()
+        if "_workers" in self.__dict__:
+            self._workers.shutdown()
         self.catalog.close()
 
     def __enter__(self) -> Self:

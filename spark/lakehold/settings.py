@@ -103,6 +103,21 @@ class Settings(BaseSettings):
     upstream_timeout_ms: int = Field(default=15_000, gt=0)
     """How long broker and registry may take to answer, in milliseconds."""
 
+    foreign_lag_ms: int = Field(default=1_000, ge=0)
+    """How far behind the clock tables that others write are read, in milliseconds: the time that a commit there may take."""
+
+    driver_diff_max_rows: int = Field(default=200_000, ge=0)
+    """Changed rows up to which diffs are read in the driver instead of by a Spark job; 0 reads all by Spark."""
+
+    enable_within_timestamp_order_by_in_subscribe: bool = True
+    """Whether SUBSCRIBE takes WITHIN TIMESTAMP ORDER BY."""
+
+    enable_envelope_upsert_in_subscribe: bool = True
+    """Whether SUBSCRIBE takes ENVELOPE UPSERT."""
+
+    enable_envelope_debezium_in_subscribe: bool = True
+    """Whether SUBSCRIBE takes ENVELOPE DEBEZIUM."""
+
     buckets: int = Field(default=4, gt=0)
     """Key buckets of a new table: the parallelism of its merges."""
 

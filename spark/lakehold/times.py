@@ -18,5 +18,9 @@ def next_timestamp(last_ms: int | None) -> int:
 
 
 def iso(timestamp_ms: int) -> str:
-    """`timestamp_ms` as UTC text for people, to the millisecond."""
-    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")[:-6]
+    """`timestamp_ms` as UTC text for people, to the millisecond; beyond the years that Python knows, the number."""
+    try:
+        at = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp_ms)
+    return at.isoformat(sep=" ", timespec="milliseconds")[:-6]

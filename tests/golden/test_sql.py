@@ -1,20 +1,29 @@
 """Statements as text files: input, `----`, the statement it becomes or the error with its caret.
 
+Queries to subscribe to, in `queries/`, come back with « » around each table and the alias it must keep, and with «+»
+where columns can be put.
+
 A case ends at a blank line. `LAKEHOLD_REWRITE=1 pytest tests/golden` writes what the parser says now: read the diff.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from pprint import pformat
 
 import pytest
 
 from lakehold.errors import StatementError
+from lakehold.sql.dialect import split
 from lakehold.sql.parse import parse_script
+from lakehold.sql.queries import parse_query
+from lakehold.subscribe.statement import TableReference
 
 FILES = sorted(Path(__file__).parent.glob("sql/*.txt"))
+QUERIES = sorted(Path(__file__).parent.glob("queries/*.txt"))
 SEPARATOR = "\n----"
 
 
@@ -32,13 +41,38 @@ def outcome(sql: str) -> str:
         return f"error: {error}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_statements_and_errors_are_as_written_down(path: Path) -> None:
+def marked(sql: str) -> str:
+    def shown(table: TableReference) -> TableReference:
+        return replace(table, full_name=f"{table.full_name} AS {table.implied_alias}") if table.implied_alias else table
+
+    lines = []
+    try:
+        for written in split(sql):
+            query = parse_query(written, repeatable=True)
+            tables = tuple(shown(table) for table in query.tables)
+            lines.append(replace(query, tables=tables).over({t.full_name: f"«{t.full_name}»" for t in tables}, "«+»"))
+    except StatementError as error:
+        return f"error: {error}"
+    return "\n".join(lines)
+
+
+def check(path: Path, outcome: Callable[[str], str]) -> None:
     found = [(sql, outcome(sql)) for sql, _ in cases(path.read_text())]
     if os.environ.get("LAKEHOLD_REWRITE"):
         path.write_text("\n\n".join(f"{sql}{SEPARATOR}\n{result}" for sql, result in found) + "\n")
     assert cases(path.read_text()) == found
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_statements_and_errors_are_as_written_down(path: Path) -> None:
+    check(path, outcome)
+
+
+@pytest.mark.parametrize("path", QUERIES, ids=lambda path: path.stem)
+def test_tables_of_queries_are_as_written_down(path: Path) -> None:
+    check(path, marked)
+
+
 def test_there_are_cases() -> None:
     assert len(FILES) > 1
+    assert len(QUERIES) > 1

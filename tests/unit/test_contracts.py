@@ -15,6 +15,7 @@ from lakehold.demo.rows import SHOP_TABLES
 from lakehold.errors import DefinitionError
 from lakehold.sql.contracts import contracted
 from lakehold.sql.run import Runner
+from tests.unread import NoReads
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "iceberg_schemas" / "example"
@@ -35,7 +36,7 @@ def no_spark() -> NoReturn:
 
 
 def runner(schemas: Path | None) -> Runner:
-    made = Runner(MemoryDefinitions(), NoTables(), no_spark, schemas)
+    made = Runner(MemoryDefinitions(), NoTables(), no_spark, NoReads(), schemas)
     made.run(SOURCE)
     return made
 

@@ -131,7 +131,7 @@ def test_commands_are_understood(words: list[str]) -> None:
 def test_a_command_that_does_not_exist_is_found() -> None:
     for wrong in (
         ["ingest", "shop", "--folow"],
-        ["subscribe", "x"],
+        ["publish", "x"],
         ["stack", "restart"],
         ["status", "--format", "xml"],
     ):
@@ -270,7 +270,9 @@ def test_settings_are_described_with_their_defaults() -> None:
         default: Any = field.get_default()
         if default is None or default is PydanticUndefined:
             continue  # made from other settings, or empty
-        assert rows[f"{ENVIRONMENT_PREFIX}{name.upper()}"] == [str(default)], name
+        assert rows[f"{ENVIRONMENT_PREFIX}{name.upper()}"] == [
+            str(default).lower() if isinstance(default, bool) else str(default)
+        ], name
 
 
 def test_variables_are_those_of_the_code() -> None:

@@ -13,6 +13,7 @@ from lakehold.errors import DefinitionError, StatementError
 from lakehold.ingest.read.kafka_options import kafka_options
 from lakehold.sql.options import KAFKA
 from lakehold.sql.run import Runner
+from tests.unread import NoReads
 
 SHOP = """
 CREATE CONNECTION kafka TO KAFKA (BROKER '127.0.0.1:19092', SECURITY PROTOCOL 'SASL_SSL', SASL PASSWORD SECRET 'KP');
@@ -44,7 +45,7 @@ def no_spark() -> NoReturn:
 
 def runner(store: DefinitionStore | None = None) -> tuple[Runner, RecordedTables]:
     tables = RecordedTables()
-    return Runner(store or MemoryDefinitions(), tables, no_spark), tables
+    return Runner(store or MemoryDefinitions(), tables, no_spark, NoReads()), tables
 
 
 def with_shop() -> tuple[Runner, RecordedTables]:

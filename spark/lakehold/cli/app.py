@@ -92,6 +92,33 @@ def ingest(
 
 
 @app.command()
+def subscribe(
+    text: Annotated[str, typer.Argument(metavar="SUBSCRIBE", help="A table, or a whole SUBSCRIBE statement.")],
+    *,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with what changes, until Ctrl-C or UP TO.")] = False,
+    output_format: Format = None,
+    quiet: Quiet = False,
+    warehouse: Warehouse = None,
+) -> None:
+    r"""Show the rows of a table or a query and how they change; rows appear as timestamps complete.
+
+    \b
+    lakehold subscribe shop.orders --follow
+    lakehold subscribe "SUBSCRIBE shop.orders ENVELOPE UPSERT (KEY (id)) WITH (SNAPSHOT = false)" --follow --format json
+    lakehold subscribe "SUBSCRIBE (SELECT status, count(*) FROM shop.orders GROUP BY status) AS OF '2026-11-21 12:00'"
+    """
+    output = open_output(output_format, sys.stdout, sys.stderr)
+    with reported(output):
+        from lakehold.cli.subscribe import run_subscribe
+        from lakehold.lake import connect
+
+        with connect(warehouse) as lake:
+            shown = open_progress(sys.stderr, quiet=quiet or sys.stdout.isatty())
+            if not run_subscribe(lake, text, output, shown, follow=follow):
+                raise typer.Exit(INTERRUPTED)
+
+
+@app.command()
 def status(
     *,
     output_format: Format = None,
@@ -152,6 +179,10 @@ def reported(output: Output) -> Iterator[None]:
     except LakeholdError as error:
         output.error(error)
         raise typer.Exit(1) from None
+    except BrokenPipeError:
+        # Whoever reads has seen enough; what Python still holds for it would fail once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
 
 
 def _script(text: str | None, file: Path | None) -> str:

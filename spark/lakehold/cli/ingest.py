@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-
+from lakehold.cli.interrupt import stop_on_signal
 from lakehold.cli.output import Output
 from lakehold.errors import LakeholdError
 from lakehold.ingest.batch import BatchReport
@@ -25,7 +23,7 @@ def run_ingest(lake: Lake, source: str, output: Output, progress: Progress, *, f
     Returns:
         Whether all tables are going on.
     """
-    stop = _stop_on_signal()
+    stop = stop_on_signal()
     stopped: dict[str, str] = {}
     pause_s = _POLL_S
     while not stop.is_set():
@@ -77,17 +75,3 @@ def _show(report: BatchReport, output: Output, stopped: dict[str, str]) -> None:
         if stopped.get(name) != error.message:
             output.error(error)
         stopped[name] = error.message
-
-
-def _stop_on_signal() -> threading.Event:
-    """An event that Ctrl-C sets; a second one interrupts at once."""
-    stop = threading.Event()
-
-    def stopping(_signal: int, _frame: object) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    signal.signal(signal.SIGINT, stopping)
-    signal.signal(signal.SIGTERM, stopping)
-    return stop

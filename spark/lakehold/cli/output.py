@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from abc import ABC, abstractmethod
@@ -46,6 +47,11 @@ class Output(ABC):
         for text in result.notices:
             self.notice(text)
 
+    def part(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]], *, first: bool) -> None:
+        """Write some rows of a result that comes in parts, so that they can be seen at once."""
+        self._write_rows(columns, rows, first=first)
+        self._stdout.flush()
+
     def notice(self, text: str) -> None:
         """Tell the person something that is not data."""
         self._stderr.write(f"notice: {text}\n")
@@ -57,8 +63,8 @@ class Output(ABC):
         self._stderr.flush()
 
     @abstractmethod
-    def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:
-        """Write rows to stdout."""
+    def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]], *, first: bool = True) -> None:
+        """Write rows to stdout; `first` of those that have these columns."""
 
 
 def error_lines(error: LakeholdError) -> list[str]:
@@ -74,7 +80,7 @@ def error_lines(error: LakeholdError) -> list[str]:
 class TableOutput(Output):
     """A ruled table for people; numbers to the right, null in grey."""
 
-    def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:
+    def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]], *, first: bool = True) -> None:  # noqa: ARG002
         table = Table(show_edge=False, header_style="bold")
         for name in columns:
             table.add_column(Text(name), overflow="fold")
@@ -93,7 +99,7 @@ def _cell(value: object) -> Text:
 class JsonOutput(Output):
     """One JSON object a row; a name that comes twice is written twice, as the row has it."""
 
-    def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:
+    def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]], *, first: bool = True) -> None:  # noqa: ARG002
         names = [json.dumps(name, ensure_ascii=False) for name in columns]
         for row in rows:
             pairs = (f"{n}: {_dumps(v)}" for n, v in zip(names, row, strict=True))
@@ -107,8 +113,8 @@ def _dumps(value: object) -> str:
 class CsvOutput(Output):
     """Comma-separated with a header (RFC 4180, lines end in a newline); null is empty, an empty string is quoted."""
 
-    def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:
-        for row in (columns, *rows):
+    def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]], *, first: bool = True) -> None:
+        for row in itertools.chain([columns] if first else [], rows):
             self._stdout.write(",".join("" if v is None else _csv_field(as_text(v)) for v in row) + "\n")
 
 

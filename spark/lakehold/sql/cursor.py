@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sqlglot import Token, TokenType
 
@@ -15,6 +15,7 @@ _WORD = re.compile(r"[^\W\d]\w*")
 _TEXTS = frozenset({TokenType.STRING, TokenType.RAW_STRING})
 NOT_A_NAME = frozenset({"AS", "ENVELOPE", "EXISTS", "FROM", "NOT", "ON", "SELECT", "TO", "USING", "WITH"})
 """Words that open a clause: where an object's name belongs they mean that the name was forgotten."""
+_NESTING = {"(": 1, "[": 1, ")": -1, "]": -1}
 _CLOSE = 0.75
 """How alike a close miss is: `SORCE` is SOURCE, `FUNCTIONS` is not CONNECTIONS."""
 
@@ -106,6 +107,19 @@ class Cursor:
             phrase = self.choose(*left)
             left.remove(phrase)
             yield phrase
+
+    def take_until(self, stop: Callable[[], bool]) -> tuple[Token, ...]:
+        """Step over the tokens before the place where `stop` holds, outside of brackets that open among them.
+
+        A bracket that closes what opened earlier ends them too, as does the end of the statement.
+        """
+        first, depth = self._at, 0
+        while not self.at_end:
+            depth += _NESTING.get(self.source_text(self.peek()), 0)
+            if depth < 0 or (depth == 0 and stop()):
+                break
+            self._at += 1
+        return self._tokens[first : self._at]
 
     def accept_symbol(self, symbol: str) -> bool:
         """Step over `symbol` if it comes next."""

@@ -80,9 +80,23 @@ def tokenize(sql: str) -> list[Token]:
         StatementError: A string, quoted name or comment is not closed.
     """
     try:
-        return LakeholdDialect().tokenize(sql)
+        return [word for token in LakeholdDialect().tokenize(sql) for word in _words(sql, token)]
     except TokenError as error:
         raise _unreadable(sql, error) from None
+
+
+_PHRASE = re.compile(r"[^\W\d]\w*(?:\s+\w+)+")
+_WORD = re.compile(r"\w+")
+
+
+def _words(sql: str, token: Token) -> list[Token]:
+    """`ORDER BY` and its like word by word: to sqlglot each is one token, unless a comment stands in it."""
+    if not _PHRASE.fullmatch(sql, token.start, token.end + 1):
+        return [token]
+    return [
+        Token(TokenType.VAR, word[0], start=word.start(), end=word.end() - 1)
+        for word in _WORD.finditer(sql, token.start, token.end + 1)
+    ]
 
 
 _CAUSE = re.compile(

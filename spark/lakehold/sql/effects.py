@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakehold.definitions import Definition
+from lakehold.subscribe.statement import Query, Subscribe
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,28 @@ class RunOnSpark:
 
 
 @dataclass(frozen=True)
+class ReadAsOf:
+    """Have Spark run a query over its tables as they were at `as_of_ms`."""
+
+    query: Query
+    as_of_ms: int
+
+
+@dataclass(frozen=True)
+class ReadChanges:
+    """Answer with what a SUBSCRIBE gives now."""
+
+    subscribe: Subscribe
+
+
+@dataclass(frozen=True)
+class ExplainChanges:
+    """Answer with how a SUBSCRIBE would be read."""
+
+    subscribe: Subscribe
+
+
+@dataclass(frozen=True)
 class Rows:
     """Answer with rows that the definitions alone give."""
 
@@ -55,7 +78,7 @@ class Notice:
 
 
 DefinitionEffect = PutDefinition | DropDefinitions
-Effect = DefinitionEffect | DropIcebergTable | RunOnSpark | Rows | Notice
+Effect = DefinitionEffect | DropIcebergTable | RunOnSpark | ReadAsOf | ReadChanges | ExplainChanges | Rows | Notice
 
 
 @dataclass(frozen=True)

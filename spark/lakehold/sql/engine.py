@@ -21,6 +21,7 @@ _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+")
 _JVM_CLASS = re.compile(r"^:?\s*(?:[a-z_][\w$]*\.)+[A-Z][\w$]*(?:Exception|Error):\s*")
 _WORD = re.compile(r"\w+")
 _STAGE_FAILED = re.compile(r"Job aborted due to stage failure: .*?\(TID \d+\) \(.*?\): ")
+_SPARKS_MODULES = frozenset({"pyspark", "py4j", "grpc"})
 _CALL_FAILED = "An error occurred while calling"
 
 
@@ -41,6 +42,18 @@ def run_on_spark(spark: SparkSession, statement: RunOnSpark) -> Result:
 
 
 @contextmanager
+def readable() -> Iterator[None]:
+    """What Spark throws inside becomes an error that a person can read, as far as it is Spark's."""
+    try:
+        with _without_pyspark_log():
+            yield
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in _SPARKS_MODULES:
+            raise
+        raise _explained(str(error)) from None
+
+
+@contextmanager
 def _without_pyspark_log() -> Iterator[None]:
     """PySpark logs an error with its JVM stack trace to stderr before it raises it: once, readably, is enough."""
     from pyspark.logger import PySparkLogger  # noqa: PLC0415 - loaded with the session, and only then
@@ -56,23 +69,28 @@ def _without_pyspark_log() -> Iterator[None]:
 def _readable(error: Exception, statement: RunOnSpark) -> LakeholdError:
     """Spark's first line without class names and SQLSTATE; its condition becomes the code, its advice the detail."""
     whole = str(error)
+    found = _explained(whole)
+    position = _POSITION.search(whole)
+    if position is None:
+        return found
+    start = _offset(statement, int(position["line"]), int(position["column"]))
+    word = _WORD.match(statement.sql, start)
+    end_exclusive = word.end() if word else start + 1
+    return StatementError(
+        found.message, sql=statement.sql, start=start, end_exclusive=end_exclusive, code=found.code, detail=found.detail
+    )
+
+
+def _explained(whole: str) -> LakeholdError:
     lines = [line.strip() for line in whole.splitlines() if line.strip() and _CALL_FAILED not in line]
-    line = _JVM_CLASS.sub("", lines[0] if lines else type(error).__name__)
+    line = _JVM_CLASS.sub("", lines[0] if lines else "Spark failed")
     line = _JVM_CLASS.sub("", _STAGE_FAILED.sub("", line))
     condition = _CONDITION.match(line)
     code = condition["condition"] if condition else "spark"
     sentences = _SQLSTATE.sub("", _POSITION.sub("", _CONDITION.sub("", line))).rstrip(" ;")
     first, *rest = _SENTENCE_END.split(sentences, maxsplit=1)
     message, detail = f"{first[:1].lower()}{first[1:]}".rstrip("."), " ".join(rest)
-    position = _POSITION.search(whole)
-    if position is None:
-        return LakeholdError(message, code=code, detail=detail)
-    start = _offset(statement, int(position["line"]), int(position["column"]))
-    word = _WORD.match(statement.sql, start)
-    end_exclusive = word.end() if word else start + 1
-    return StatementError(
-        message, sql=statement.sql, start=start, end_exclusive=end_exclusive, code=code, detail=detail
-    )
+    return LakeholdError(message, code=code, detail=detail)
 
 
 def _offset(statement: RunOnSpark, line: int, column: int) -> int:

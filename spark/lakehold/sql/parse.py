@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from lakehold.errors import StatementError
 from lakehold.sql.cursor import Cursor, did_you_mean
 from lakehold.sql.dialect import StatementText, split
 from lakehold.sql.names import object_reference
+from lakehold.sql.parse_as_of import parse_select_as_of
 from lakehold.sql.parse_create import parse_connection, parse_source, parse_table
 from lakehold.sql.parse_foreign import parse_foreign
-from lakehold.sql.statements import Drop, ObjectKind, Show, ShowCreate, Statement
+from lakehold.sql.parse_subscribe import parse_subscribe
+from lakehold.sql.statements import Drop, ExplainSubscribe, ObjectKind, Show, ShowCreate, Statement, SubscribeTo
+from lakehold.subscribe.statement import Subscribe
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,19 @@ def parse_statement(written: StatementText) -> Statement:
             cursor.rewind(0)
     _refuse_near_miss(cursor)
     return parse_foreign(cursor)
+
+
+def parse_subscription(sql: str) -> Subscribe:
+    """The one SUBSCRIBE that `sql` is.
+
+    Raises:
+        StatementError: It is something else, or more than one statement.
+    """
+    script = parse_script(sql)
+    if len(script) == 1 and isinstance(script[0].statement, SubscribeTo):
+        return script[0].statement.subscribe
+    start = script[1].written.start if len(script) > 1 and isinstance(script[0].statement, SubscribeTo) else 0
+    raise StatementError("expected one SUBSCRIBE", sql=sql, start=start, end_exclusive=len(sql))
 
 
 def _drop(cursor: Cursor, kind: ObjectKind) -> Statement | None:
@@ -86,6 +103,10 @@ _PRODUCTIONS: dict[tuple[str, ...], Callable[[Cursor], Statement | None]] = {
     ("SHOW", "CREATE", "CONNECTION"): lambda cursor: _show_create(cursor, ObjectKind.CONNECTION),
     ("SHOW", "CREATE", "SOURCE"): lambda cursor: _show_create(cursor, ObjectKind.SOURCE),
     ("SHOW", "CREATE", "TABLE"): lambda cursor: _show_create(cursor, ObjectKind.TABLE),
+    ("SUBSCRIBE",): lambda cursor: SubscribeTo(parse_subscribe(cursor)),
+    ("EXPLAIN", "SUBSCRIBE"): lambda cursor: ExplainSubscribe(parse_subscribe(cursor)),
+    ("SELECT",): parse_select_as_of,
+    ("WITH",): parse_select_as_of,
 }
 """Statements by their first words; a production that says None leaves the statement to Spark."""
 
@@ -95,7 +116,9 @@ _SPARK_NOUNS = frozenset({"TABLE", "TABLES", "CREATE"})
 def _refuse_near_miss(cursor: Cursor) -> None:
     """`CREATE SORCE` is ours misspelt: say so at once, not after Spark has started to say less."""
     first, second = cursor.word(), cursor.word(1)
-    nouns = [words[1] for words in _PRODUCTIONS if words[0] == first and words[1] not in _SPARK_NOUNS]
+    if did_you_mean(first, ["SUBSCRIBE"]):
+        raise cursor.error("SUBSCRIBE")
+    nouns = [words[1] for words in _PRODUCTIONS if words[0] == first and words[1:] and words[1] not in _SPARK_NOUNS]
     if second not in _SPARK_NOUNS and did_you_mean(second, nouns):
         cursor.advance()
         raise cursor.error(*dict.fromkeys(nouns))

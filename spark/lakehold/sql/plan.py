@@ -11,9 +11,12 @@ from lakehold.sql.effects import (
     DropDefinitions,
     DropIcebergTable,
     Effect,
+    ExplainChanges,
     Notice,
     Plan,
     PutDefinition,
+    ReadAsOf,
+    ReadChanges,
     RunOnSpark,
 )
 from lakehold.sql.parse import ParsedStatement
@@ -24,10 +27,13 @@ from lakehold.sql.statements import (
     CreateSource,
     CreateTable,
     Drop,
+    ExplainSubscribe,
     ForSpark,
     ObjectKind,
+    SelectAsOf,
     Show,
     ShowCreate,
+    SubscribeTo,
 )
 
 _RESERVED_NAMESPACES = frozenset({"information_schema", "mz_catalog", "mz_internal", "sys"})
@@ -56,6 +62,12 @@ def plan(parsed: ParsedStatement, definitions: Definitions) -> Plan:  # noqa: PL
             if kind is ObjectKind.TABLE and name not in definitions.tables:
                 return Plan((_on_spark(parsed),))
             return Plan((show_create(find(kind, name, definitions)),))
+        case SelectAsOf(query, as_of_ms):
+            return Plan((ReadAsOf(query, as_of_ms),))
+        case SubscribeTo(subscribe):
+            return Plan((ReadChanges(subscribe),))
+        case ExplainSubscribe(subscribe):
+            return Plan((ExplainChanges(subscribe),))
         case ForSpark(verb, target):
             _check_not_fed(verb, target, definitions)
             return Plan((_on_spark(parsed),))

@@ -16,17 +16,21 @@ from lakehold.sql.effects import (
     DefinitionEffect,
     DropDefinitions,
     DropIcebergTable,
+    ExplainChanges,
     Notice,
     Plan,
     PutDefinition,
+    ReadAsOf,
+    ReadChanges,
     Rows,
     RunOnSpark,
 )
-from lakehold.sql.engine import run_on_spark
+from lakehold.sql.engine import readable, run_on_spark
 from lakehold.sql.parse import ParsedStatement, parse_script
 from lakehold.sql.plan import plan
 from lakehold.sql.result import Result
 from lakehold.sql.statements import CreateTable
+from lakehold.subscribe.statement import Query, Subscribe
 from lakehold.times import now_ms
 
 if TYPE_CHECKING:
@@ -40,6 +44,19 @@ class FedTables(Protocol):
         """Drop the Iceberg table with its data; nothing when it was never made."""
 
 
+class Reads(Protocol):
+    """What reads tables at a time and over time."""
+
+    def read_as_of(self, query: Query, as_of_ms: int) -> Result:
+        """The result of a query over its tables as they were."""
+
+    def read_changes(self, subscribe: Subscribe) -> Result:
+        """What a SUBSCRIBE gives now."""
+
+    def explain_changes(self, subscribe: Subscribe) -> Result:
+        """How it would be read."""
+
+
 @dataclass(frozen=True)
 class Runner:
     """Runs scripts on one lake.
@@ -48,12 +65,14 @@ class Runner:
         store: The definitions.
         tables: What stands behind them.
         spark: Gives the session, made when a statement first needs it: starting one takes seconds.
+        reads: Reads the lake at a time and over time.
         schemas: Directory of the tables' contracts; None: there are none.
     """
 
     store: DefinitionStore
     tables: FedTables
     spark: Callable[[], SparkSession]
+    reads: Reads
     schemas: Path | None = None
 
     def run(self, sql: str) -> Result:
@@ -116,13 +135,22 @@ class Runner:
                     self.tables.drop_iceberg_table(full_name)
                 case RunOnSpark():
                     result = run_on_spark(self.spark(), effect)
+                case ReadAsOf(query, as_of_ms):
+                    with readable():
+                        result = self.reads.read_as_of(query, as_of_ms)
+                case ReadChanges(subscribe):
+                    with readable():
+                        result = self.reads.read_changes(subscribe)
+                case ExplainChanges(subscribe):
+                    with readable():
+                        result = self.reads.explain_changes(subscribe)
                 case Rows(columns, rows):
                     result = Result(columns, list(rows))
                 case Notice(text):
                     notices.append(text)
                 case other:
                     assert_never(other)
-        return replace(result, notices=tuple(notices))
+        return replace(result, notices=(*result.notices, *notices))
 
 
 def _changed(definitions: Definitions, effect: DefinitionEffect) -> Definitions:

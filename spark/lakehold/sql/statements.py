@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lakehold.definitions import Connection, Source, Table
+from lakehold.subscribe.statement import Query, Subscribe
 
 
 class ObjectKind(StrEnum):
@@ -66,6 +67,28 @@ class ShowCreate:
 
 
 @dataclass(frozen=True)
+class SelectAsOf:
+    """`SELECT … AS OF t`: all its tables as they were at `as_of_ms`."""
+
+    query: Query
+    as_of_ms: int
+
+
+@dataclass(frozen=True)
+class SubscribeTo:
+    """`SUBSCRIBE …`."""
+
+    subscribe: Subscribe
+
+
+@dataclass(frozen=True)
+class ExplainSubscribe:
+    """`EXPLAIN SUBSCRIBE …`: how it would be read; nothing is."""
+
+    subscribe: Subscribe
+
+
+@dataclass(frozen=True)
 class ForSpark:
     """Everything else, passed on as written.
 
@@ -78,4 +101,15 @@ class ForSpark:
     target: str = ""
 
 
-Statement = CreateConnection | CreateSource | CreateTable | Drop | Show | ShowCreate | ForSpark
+Statement = (
+    CreateConnection
+    | CreateSource
+    | CreateTable
+    | Drop
+    | Show
+    | ShowCreate
+    | SelectAsOf
+    | SubscribeTo
+    | ExplainSubscribe
+    | ForSpark
+)

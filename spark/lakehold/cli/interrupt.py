@@ -1,0 +1,20 @@
+"""Ctrl-C: the first one asks to stop at the next good moment, the second one interrupts."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+
+def stop_on_signal() -> threading.Event:
+    """An event that Ctrl-C and SIGTERM set; a second one interrupts at once."""
+    stop = threading.Event()
+
+    def stopping(_signal: int, _frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    signal.signal(signal.SIGINT, stopping)
+    signal.signal(signal.SIGTERM, stopping)
+    return stop

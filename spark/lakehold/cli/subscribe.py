@@ -1,0 +1,52 @@
+"""`lakehold subscribe`: rows as timestamps complete, Ctrl-C between them."""
+
+from __future__ import annotations
+
+import itertools
+
+from lakehold.cli.interrupt import stop_on_signal
+from lakehold.cli.output import Output
+from lakehold.lake import Lake
+from lakehold.progress import Progress
+from lakehold.sql.engine import readable
+from lakehold.subscribe.batches import Row, tuples
+
+_ROWS_TOGETHER = 1_000
+"""Rows that are written together as long as more are there at once."""
+
+
+def run_subscribe(lake: Lake, text: str, output: Output, progress: Progress, *, follow: bool) -> bool:
+    """Write what a SUBSCRIBE gives: now, or on and on until Ctrl-C.
+
+    Args:
+        lake: The lake.
+        text: A SUBSCRIBE, whose first word may be left out.
+        output: Where rows go.
+        progress: Shows how many there were.
+        follow: Whether to wait for more.
+
+    Returns:
+        Whether it came to its end: to follow has none, so Ctrl-C is one.
+    """
+    stop = stop_on_signal()
+    opened = lake.open_subscription(_as_statement(text))
+    if not follow:
+        for notice in opened.notices:
+            output.notice(notice)
+    pieces = opened.follow(stop) if follow else opened.pieces()
+    shown, waiting = 0, list[Row]()
+    with progress.task("subscribing", unit="rows") as task, readable():
+        for piece in itertools.chain(pieces, [None]):
+            waiting += tuples(piece.rows) if piece is not None else []
+            if len(waiting) >= _ROWS_TOGETHER or (waiting and piece is None):
+                output.part(opened.columns, waiting, first=shown == 0)
+                task.advance(len(waiting))
+                shown, waiting = shown + len(waiting), []
+            if stop.is_set():
+                return follow
+    return True
+
+
+def _as_statement(text: str) -> str:
+    words = text.split(maxsplit=1)
+    return text if words and words[0].upper() == "SUBSCRIBE" else f"SUBSCRIBE {text}"

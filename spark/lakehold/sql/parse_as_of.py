@@ -1,0 +1,77 @@
+"""Times in statements, and the SELECT that ends in one: `SELECT … AS OF t`."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from sqlglot import TokenType
+
+from lakehold.sql.cursor import Cursor
+from lakehold.sql.dialect import StatementText
+from lakehold.sql.queries import TIMES_OF_ONE_TABLE, parse_query
+from lakehold.sql.statements import SelectAsOf
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS = 2**63 - 1
+_ISO_8601 = re.compile(
+    r"(?P<date>\d{4}-\d\d-\d\d)"
+    r"([T ](?P<time>\d\d:\d\d(:\d\d)?)(\.(?P<fraction>\d{1,9}))? ?(?P<offset>Z|[+-]\d\d(:?\d\d)?)?)?",
+    re.ASCII,
+)
+_TIMESTAMP_DIGITS = 3
+
+
+def parse_select_as_of(cursor: Cursor) -> SelectAsOf | None:
+    """`SELECT … AS OF t`, `WITH … SELECT … AS OF t`; None when no time ends it: then the statement is Spark's."""
+    cursor.rewind(0)
+    tokens = cursor.take_until(lambda: _at_as_of(cursor))
+    if not cursor.accept("AS", "OF"):
+        return None
+    as_of_ms = parse_timestamp(cursor)
+    cursor.expect_end()
+    return SelectAsOf(parse_query(StatementText(cursor.sql, tokens), repeatable=False), as_of_ms)
+
+
+def _at_as_of(cursor: Cursor) -> bool:
+    """Whether a time of the whole query follows: `FROM t AS of` has an alias, `t VERSION AS OF 1` is one table's."""
+    if not cursor.at_words("AS", "OF") or cursor.source_text(cursor.last).upper() in TIMES_OF_ONE_TABLE:
+        return False
+    return cursor.peek(2).token_type is TokenType.NUMBER or cursor.is_text(2) or cursor.word(2) == "TIMESTAMP"
+
+
+def parse_timestamp(cursor: Cursor) -> int:
+    """Epoch milliseconds: a whole number of them, or text or `TIMESTAMP '…'` in ISO 8601, UTC unless it has an offset."""
+    token = cursor.peek()
+    if token.token_type is TokenType.NUMBER and cursor.source_text(token).isdecimal():
+        cursor.advance()
+        if int(token.text) > _LAST_MS:
+            raise cursor.error_at(token, f"expected epoch milliseconds up to {_LAST_MS}, found {token.text}")
+        return int(token.text)
+    if cursor.at_words("TIMESTAMP"):
+        cursor.advance()
+        return _iso_ms(cursor)
+    if not cursor.is_text():
+        raise cursor.error("epoch milliseconds", "a timestamp in single quotes")
+    return _iso_ms(cursor)
+
+
+def _iso_ms(cursor: Cursor) -> int:
+    token = cursor.peek()
+    text = cursor.text("a timestamp")
+    found = _ISO_8601.fullmatch(text.strip().upper())
+    instant = _instant(found) if found else None
+    if found is None or instant is None:
+        raise cursor.error_at(token, f"expected a timestamp such as '2024-05-31 12:00:00.000', found '{text}'")
+    fraction = (found["fraction"] or "").rstrip("0")
+    if len(fraction) > _TIMESTAMP_DIGITS:
+        raise cursor.error_at(token, "a timestamp is a whole number of milliseconds", hint="write three digits at most")
+    return (instant - _EPOCH) // timedelta(milliseconds=1) + int(fraction.ljust(_TIMESTAMP_DIGITS, "0"))
+
+
+def _instant(found: re.Match[str]) -> datetime | None:
+    """The instant to the second; None when there is no such day or time of day."""
+    try:
+        return datetime.fromisoformat(f"{found['date']}T{found['time'] or '00:00'}{found['offset'] or 'Z'}")
+    except ValueError:
+        return None

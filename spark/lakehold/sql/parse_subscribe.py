@@ -1,0 +1,165 @@
+"""`SUBSCRIBE`: what is read, in which shape, from when to when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import Token, TokenType
+
+from lakehold.sql.cursor import Cursor
+from lakehold.sql.dialect import StatementText
+from lakehold.sql.names import table_reference
+from lakehold.sql.parse_as_of import parse_timestamp
+from lakehold.sql.queries import one_part, parse_query
+from lakehold.subscribe.statement import (
+    DebeziumEnvelope,
+    OrderedWithin,
+    OrderItem,
+    OutputShape,
+    Query,
+    Raw,
+    Subscribe,
+    UpsertEnvelope,
+)
+
+_ORDER_BY = "WITHIN TIMESTAMP ORDER BY"
+_MODIFIERS = (_ORDER_BY, "ENVELOPE UPSERT", "ENVELOPE DEBEZIUM")
+_CLAUSES = (_ORDER_BY, "ENVELOPE", "WITH", "AS OF", "UP TO")
+_DIRECTIONS = ("ASC", "DESC")
+_NULLS = (["NULLS", "FIRST"], ["NULLS", "LAST"])
+_QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "VALUES"})
+
+
+def parse_subscribe(cursor: Cursor) -> Subscribe:
+    """`[TO] namespace.table | (query)`, then one modifier, WITH, AS OF and UP TO in any order."""
+    cursor.accept("TO")
+    relation = _relation(cursor)
+    modifier = ""
+    shape: OutputShape = Raw()
+    options: dict[str, bool] = {}
+    times_ms: dict[str, int] = {}
+    for clause in cursor.clauses(*_CLAUSES):
+        match clause:
+            case "AS OF" | "UP TO":
+                times_ms[clause] = parse_timestamp(cursor)
+            case "WITH":
+                options = _options(cursor)
+            case "ENVELOPE":
+                modifier = f"ENVELOPE {cursor.choose('UPSERT', 'DEBEZIUM')}"
+                key = _key(cursor)
+                shape = UpsertEnvelope(key) if modifier == "ENVELOPE UPSERT" else DebeziumEnvelope(key)
+            case _:
+                modifier = _ORDER_BY
+                shape = OrderedWithin(_order_items(cursor))
+        _refuse_second(cursor, modifier)
+    return Subscribe(
+        relation,
+        shape,
+        snapshot=options.get("SNAPSHOT", True),
+        progress=options.get("PROGRESS", False),
+        as_of_ms=times_ms.get("AS OF"),
+        up_to_ms=times_ms.get("UP TO"),
+    )
+
+
+def _relation(cursor: Cursor) -> str | Query:
+    first = cursor.peek()
+    if cursor.accept_symbol("("):
+        tokens = cursor.take_until(lambda: False)
+        if not tokens:
+            raise cursor.error("a query")
+        cursor.expect_symbol(")")
+        return parse_query(StatementText(cursor.sql, tokens), repeatable=True)
+    if cursor.word() in _QUERY_WORDS:
+        message = f"expected a table or a query in parentheses, found {cursor.word()}"
+        raise cursor.error_at(first, message, hint="write SUBSCRIBE (SELECT …)")
+    at = cursor.position
+    name = table_reference(cursor)
+    if cursor.position == at + 1:
+        raise one_part(cursor, first)
+    return name
+
+
+def _refuse_second(cursor: Cursor, modifier: str) -> None:
+    """Of the modifiers there is at most one (seed "Subscribe output")."""
+    second = next((m for m in _MODIFIERS if cursor.at_words(*m.split())), None)
+    if not modifier or second is None:
+        return
+    message = f"{modifier} is given twice" if second == modifier else f"{modifier} and {second} exclude each other"
+    last = cursor.peek(len(second.split()) - 1)
+    raise cursor.error_at(cursor.peek(), message, last=last, hint="keep one of them")
+
+
+def _key(cursor: Cursor) -> tuple[str, ...]:
+    """`(KEY (a, b))`."""
+    cursor.expect_symbol("(")
+    cursor.expect("KEY")
+    cursor.expect_symbol("(")
+    key: list[str] = []
+    more = True
+    while more:
+        token = cursor.peek()
+        name = cursor.column_name()
+        if name.lower() in {k.lower() for k in key}:
+            raise cursor.error_at(token, f'column "{name}" is given twice')
+        key.append(name)
+        more = cursor.more()
+    cursor.expect_symbol(")")
+    return tuple(key)
+
+
+def _options(cursor: Cursor) -> dict[str, bool]:
+    """`(SNAPSHOT [[=] true|false], PROGRESS [[=] true|false])`."""
+    cursor.expect_symbol("(")
+    found: dict[str, bool] = {}
+    more = True
+    while more:
+        token = cursor.peek()
+        name = cursor.choose("SNAPSHOT", "PROGRESS")
+        if name in found:
+            raise cursor.error_at(token, f"{name} is given twice")
+        if cursor.accept_symbol("=") or cursor.word():
+            found[name] = cursor.choose("TRUE", "FALSE") == "TRUE"
+        else:
+            found[name] = True
+        more = cursor.more()
+    return found
+
+
+def _order_items(cursor: Cursor) -> tuple[OrderItem, ...]:
+    items = [_order_item(cursor)]
+    while cursor.accept_symbol(","):
+        items.append(_order_item(cursor))
+    return tuple(items)
+
+
+def _order_item(cursor: Cursor) -> OrderItem:
+    """An expression or an ordinal, then `[ASC|DESC] [NULLS FIRST|LAST]`."""
+    tokens = cursor.take_until(lambda: _at_next_item(cursor))
+    if not tokens:
+        raise cursor.error("a column, an expression or an ordinal")
+    words = [cursor.source_text(token).upper() for token in tokens]
+    if words.count("(") > words.count(")"):
+        raise cursor.error('")"')
+    nulls = words[-2:] if words[:-2] and words[-2:] in _NULLS else []
+    words = words[: len(words) - len(nulls)]
+    direction = words[-1:] if words[:-1] and words[-1] in _DIRECTIONS else []
+    default = ["ASC"] if nulls else []
+    expression = tokens[: len(words) - len(direction)]
+    return _ordered(cursor, expression, " ".join([*(direction or default), *nulls]))
+
+
+def _ordered(cursor: Cursor, expression: Sequence[Token], direction: str) -> OrderItem:
+    first, last = expression[0], expression[-1]
+    text = cursor.sql[first.start : last.end + 1]
+    if len(expression) > 1 or first.token_type is not TokenType.NUMBER or not text.isdecimal():
+        return OrderItem(text, direction=direction)
+    if int(text) == 0:
+        raise cursor.error_at(first, "ordinals begin at 1", hint="1 is mz_diff, 2 the first column")
+    return OrderItem("", int(text), direction)
+
+
+def _at_next_item(cursor: Cursor) -> bool:
+    """Whether a comma or the next clause follows: its words are names only when they are quoted."""
+    at_comma = cursor.source_text(cursor.peek()) == ","
+    return at_comma or any(cursor.at_words(*clause.split()) for clause in _CLAUSES)

@@ -1,0 +1,117 @@
+"""A SELECT inside a statement -> `Query`: which tables it reads, and where in its text they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import Token, exp
+
+from lakehold.errors import StatementError
+from lakehold.sql.cursor import Cursor
+from lakehold.sql.dialect import StatementText
+from lakehold.sql.names import CATALOG
+from lakehold.sql.query_tree import QueryTree, read_tree
+from lakehold.sql.repeatable import refuse_unrepeatable
+from lakehold.sql.row_by_row import columns_at
+from lakehold.subscribe.statement import Query, TableReference
+
+_COMPUTED_TABLES = frozenset({"IDENTIFIER", "STREAM", "TABLE"})
+TIMES_OF_ONE_TABLE = frozenset({"TIMESTAMP", "VERSION", "SYSTEM_TIME", "SYSTEM_VERSION"})
+"""Words before `AS OF` that make it Spark's, about the table in front."""
+_AFTER_AN_ALIAS = frozenset({"", ",", ")", "FROM"})
+_THREE_PARTS = 3
+
+
+def parse_query(written: StatementText, *, repeatable: bool) -> Query:
+    """The query that `written` says.
+
+    Args:
+        written: The query alone.
+        repeatable: Whether it must mean the same whenever it is read, so that two readings can be compared.
+
+    Raises:
+        StatementError: It cannot be read, reads no table, names one without its namespace or at a time of its own, or
+            must be repeatable and is not.
+    """
+    query = read_tree(written)
+    cursor = Cursor(written)
+    while not cursor.at_end:
+        if cursor.peek().start not in query.named:
+            _refuse_computed_table(cursor)
+            _refuse_recursion(cursor)
+        _refuse_time_of_one_table(cursor)
+        cursor.advance()
+    if repeatable:
+        refuse_unrepeatable(query)
+    tables = tuple(sorted(_tables(query), key=lambda table: table.start))
+    if not tables:
+        cursor.rewind(0)
+        message = "expected a query that reads a table"
+        raise cursor.error_at(cursor.peek(), message, last=written.tokens[-1], hint="write FROM namespace.table")
+    return Query(written.text, tables, columns_at(query))
+
+
+def one_part(cursor: Cursor, token: Token) -> StatementError:
+    """The error about a table's name alone: no namespace is current in which to look for it."""
+    name = cursor.source_text(token)
+    hint = f"write shop.{name}, for example"
+    return cursor.error_at(token, f"expected namespace.table, found {name}", hint=hint)
+
+
+def _refuse_computed_table(cursor: Cursor) -> None:
+    """`IDENTIFIER('a.b')`, `f(TABLE(a.b))`: tables that are not seen to be tables."""
+    if cursor.word() in _COMPUTED_TABLES and cursor.source_text(cursor.peek(1)) == "(":
+        message = f"expected a table's own name, found {cursor.word()} (…)"
+        raise cursor.error_at(cursor.peek(), message, hint="write FROM namespace.table")
+
+
+def _refuse_recursion(cursor: Cursor) -> None:
+    if cursor.at_words("WITH", "RECURSIVE"):
+        cursor.advance()
+        hint = "write the steps as common table expressions of their own"
+        raise cursor.error_at(cursor.peek(), "recursive queries cannot be read at a time", hint=hint)
+
+
+def _refuse_time_of_one_table(cursor: Cursor) -> None:
+    """`FROM a.b VERSION AS OF 1`; in `SELECT version AS of FROM …` there is an alias."""
+    after = cursor.source_text(cursor.peek(3)).upper()
+    if (
+        cursor.word() in TIMES_OF_ONE_TABLE
+        and cursor.at_words(cursor.word(), "AS", "OF")
+        and after not in _AFTER_AN_ALIAS
+    ):
+        message = f"{cursor.word()} AS OF is about one table; here all are read at the same time"
+        hint = "write AS OF behind the whole statement"
+        raise cursor.error_at(cursor.peek(), message, last=cursor.peek(2), hint=hint)
+
+
+def _tables(query: QueryTree) -> Iterator[TableReference]:
+    """Every place that names a table; common table expressions and table functions are none."""
+    for table in query.tree.find_all(exp.Table):
+        if not isinstance(table.this, exp.Identifier | exp.Dot) or _is_common_table(table):
+            continue
+        parts = [part for part in table.parts if isinstance(part, exp.Identifier)]
+        names = [part.this if part.quoted else part.this.lower() for part in parts]
+        if len(names) == 1:
+            start = query.written.start + parts[0].meta["start"]
+            token = next(t for t in query.written.tokens if t.start == start)
+            raise one_part(Cursor(query.written), token)
+        if len(names) == _THREE_PARTS and names[0] == CATALOG:
+            del names[0]
+        implied_alias = "" if table.alias else parts[-1].this
+        yield TableReference(".".join(names), parts[0].meta["start"], parts[-1].meta["end"] + 1, implied_alias)
+
+
+def _is_common_table(table: exp.Table) -> bool:
+    """Whether a WITH around `table` defines its name; in a WITH only what stands before it counts."""
+    node: exp.Expr = table
+    while len(table.parts) == 1 and (parent := node.parent) is not None:
+        definitions: list[exp.Expr] = []
+        if isinstance(parent, exp.With):
+            definitions = parent.expressions[: parent.expressions.index(node)]
+        elif (common := parent.args.get("with_")) is not None and common is not node:
+            definitions = common.expressions
+        if table.name.lower() in {definition.alias.lower() for definition in definitions}:
+            return True
+        node = parent
+    return False

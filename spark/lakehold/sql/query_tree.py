@@ -1,0 +1,69 @@
+"""A query inside a statement as sqlglot reads it, with the way back from its tree to the text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+from sqlglot.errors import ParseError
+
+from lakehold.errors import StatementError
+from lakehold.sql.dialect import LakeholdDialect, StatementText
+
+
+@dataclass(frozen=True)
+class QueryTree:
+    """A query's text and its tree.
+
+    Attributes:
+        written: The query alone: without parentheses around it, and without `AS OF`.
+        tree: Its tree, without hints. Offsets of identifiers (`meta`) count from `written.start`, quotes included.
+        named: The node that each word belongs to which is a name in its place, whatever else it might mean; by the
+            word's offset in `written.sql`.
+    """
+
+    written: StatementText
+    tree: exp.Expr
+    named: Mapping[int, exp.Expr]
+
+
+def read_tree(written: StatementText) -> QueryTree:
+    """The tree of a query.
+
+    Raises:
+        StatementError: It cannot be read, or is no query.
+    """
+    try:
+        tree = LakeholdDialect().parse(written.text)[0]
+    except ParseError as error:
+        raise _unreadable(written, error) from None
+    except (RecursionError, ValueError):  # brackets without end, words where sqlglot counts on a number
+        raise _error(written, written.start, written.end_exclusive, "the query cannot be read") from None
+    if not isinstance(tree, exp.Query | exp.Values):
+        first = written.tokens[0]
+        text = written.sql[first.start : first.end + 1]
+        raise _error(written, first.start, first.end + 1, f"expected a query, found {text}")
+    for select in tree.find_all(exp.Select):
+        select.set("hint", None)
+    named = {
+        written.start + identifier.meta["start"]: node
+        for identifier in tree.find_all(exp.Identifier)
+        if "start" in identifier.meta and (node := identifier.parent) is not None
+    }
+    return QueryTree(written, tree, named)
+
+
+def _unreadable(written: StatementText, error: ParseError) -> StatementError:
+    """The place of the error: sqlglot names its line, the column behind a token and the token itself."""
+    place = error.errors[0]
+    token = place["highlight"] or ""
+    lines = written.text.splitlines(keepends=True)
+    line_start = written.start + sum(len(line) for line in lines[: place["line"] - 1])
+    start = min(line_start + place["col"] - len(token), written.end_exclusive - 1)
+    hint = f"write `{token}`" if place["start_context"].endswith(".") else ""
+    return _error(written, start, start + len(token), f"the query cannot be read from {token or 'its end'} on", hint)
+
+
+def _error(written: StatementText, start: int, end_exclusive: int, message: str, hint: str = "") -> StatementError:
+    return StatementError(message, sql=written.sql, start=start, end_exclusive=end_exclusive, hint=hint)

@@ -1,0 +1,58 @@
+"""Statements that read tables at a time and over time, as results."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from lakehold.session import quoted_table
+from lakehold.sql.result import Result
+from lakehold.subscribe.batches import batches
+from lakehold.subscribe.explain import explained
+from lakehold.subscribe.opening import Subscribing
+from lakehold.subscribe.query_relation import view
+from lakehold.subscribe.statement import Query, Subscribe
+from lakehold.timeline.timelines import check_readable
+
+
+@dataclass(frozen=True)
+class LakeReads:
+    """Reads one lake.
+
+    Args:
+        subscribing: Opens subscriptions on it.
+    """
+
+    subscribing: Subscribing
+
+    def read_as_of(self, query: Query, as_of_ms: int) -> Result:
+        """The result of a query over its tables as they were: each with the columns that it had then.
+
+        Raises:
+            NotReadable: Some table is not readable then.
+        """
+        timelines, reading = self.subscribing.timelines, self.subscribing.reading.spark
+        found = timelines.settled([table.full_name for table in query.tables], [as_of_ms])
+        lines = {name: timelines.reaching(line, as_of_ms) for name, line in found.items()}
+        check_readable(list(lines.values()), as_of_ms)
+        tables: dict[str, str] = {}
+        views: dict[str, str] = {}
+        with ExitStack() as opened:
+            for name, line in lines.items():
+                version = line.at(as_of_ms)
+                if version is None:
+                    views[name] = view(reading.state(line, None, line.table.schema()), opened)
+                else:
+                    tables[name] = f"{quoted_table(reading.catalog_name, name)} VERSION AS OF {version.snapshot_id}"
+            frame = reading.session().sql(query.over(tables, views))
+        return Result(tuple(frame.columns), [tuple(row) for row in frame.collect()])
+
+    def read_changes(self, subscribe: Subscribe) -> Result:
+        """The rows of a SUBSCRIBE up to UP TO, or to the least `upper` of its tables."""
+        opened = self.subscribing.open(subscribe)
+        rows = [row for batch in batches(opened.pieces(), opened.columns) for row in batch]
+        return Result(opened.columns, rows, opened.notices)
+
+    def explain_changes(self, subscribe: Subscribe) -> Result:
+        """How a SUBSCRIBE would be read: its window, then each timestamp with what changed."""
+        return Result(("plan",), [(line,) for line in explained(self.subscribing.open(subscribe))])

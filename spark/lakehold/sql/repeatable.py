@@ -1,0 +1,155 @@
+"""Whether a query means the same each time it is read: SUBSCRIBE compares two readings."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+
+from lakehold.errors import StatementError
+from lakehold.sql.cursor import Cursor
+from lakehold.sql.query_tree import QueryTree
+
+_RANDOM = "is random"
+_CLOCK = "depends on the clock"
+_SESSION = "depends on the session"
+_PLACE = "depends on where rows are stored and computed"
+_OUTSIDE = "runs code that may do anything"
+
+_REASONS = {
+    _RANDOM: """
+        rand randn randstr random shuffle uniform uuid
+        kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float
+        kll_sketch_merge_bigint kll_sketch_merge_double kll_sketch_merge_float
+    """,
+    _CLOCK: "curdate current_date current_time current_timestamp localtimestamp now",
+    _SESSION: """
+        current_catalog current_database current_schema current_timezone current_user session_user user version
+    """,
+    _PLACE: """
+        distributed_id distributed_sequence_id input_file_block_length input_file_block_start input_file_name
+        monotonically_increasing_id spark_partition_id
+    """,
+    _OUTSIDE: "java_method python_worker_logs reflect try_reflect",
+}
+_HINTS = {
+    _RANDOM: "leave it out",
+    _CLOCK: "write a time, or filter what the subscription gives",
+    _SESSION: "write the value itself",
+    _PLACE: "leave it out",
+    _OUTSIDE: "leave it out",
+}
+REFUSED = {name: reason for reason, names in _REASONS.items() for name in names.split()}
+"""Spark's functions whose results differ between readings of the same data, and why."""
+
+_WITHOUT_BRACKETS = frozenset(
+    {"current_date", "current_time", "current_timestamp", "current_user", "localtimestamp", "session_user", "user"}
+)
+_INITIALIZATION_VECTOR_AT = 5
+"""Place of the argument without which `aes_encrypt` draws one."""
+
+_OF_TODAY = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s.*)?", re.IGNORECASE | re.DOTALL)
+_TEMPORAL = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"})
+_TO_TEMPORAL = _TEMPORAL | {
+    "CAST",
+    "TO_DATE",
+    "TO_TIMESTAMP",
+    "TO_TIMESTAMP_LTZ",
+    "TO_TIMESTAMP_NTZ",
+    "TRY_CAST",
+    "TRY_TO_DATE",
+    "TRY_TO_TIMESTAMP",
+}
+
+
+def refuse_unrepeatable(query: QueryTree) -> None:
+    """Refuse what gives other rows though the tables have not changed.
+
+    Raises:
+        StatementError: At a function, TABLESAMPLE, or a LIMIT or OFFSET of rows in no order.
+    """
+    cursor = Cursor(query.written)
+    is_ordered = [False]
+    while not cursor.at_end:
+        named = query.named.get(cursor.peek().start)
+        if cursor.source_text(cursor.peek(1)) == "(":
+            if not isinstance(named, exp.TableAlias):
+                _refuse_call(cursor)
+        elif named is None or (isinstance(named, exp.Column) and not named.table):
+            _refuse_bare_function(cursor)
+        if named is None:
+            _refuse_selection(cursor, is_ordered=is_ordered[-1])
+        _refuse_today(cursor)
+        text = cursor.source_text(cursor.peek())
+        if text == "(":
+            is_ordered.append(False)
+        elif text == ")":
+            is_ordered.pop()
+        elif cursor.at_words("ORDER", "BY"):
+            is_ordered[-1] = True
+        cursor.advance()
+
+
+def _refuse_call(cursor: Cursor) -> None:
+    name = _name(cursor)
+    reason = REFUSED.get(name, "")
+    if name == "unix_timestamp" and cursor.source_text(cursor.peek(2)) == ")":
+        reason = _CLOCK
+    if name == "aes_encrypt" and _arguments(cursor) < _INITIALIZATION_VECTOR_AT:
+        reason = _RANDOM
+    if reason:
+        raise _not_the_same(cursor, reason, _HINTS[reason])
+
+
+def _refuse_bare_function(cursor: Cursor) -> None:
+    """Without brackets, where no column has the name: only Spark knows the columns, so it must not be in doubt."""
+    name = _name(cursor)
+    if name in _WITHOUT_BRACKETS and cursor.source_text(cursor.peek(1)) != ".":
+        hint = f"{_HINTS[REFUSED[name]]}; if {name} is a column, write its table in front: t.{name}"
+        raise _not_the_same(cursor, REFUSED[name], hint)
+
+
+def _name(cursor: Cursor) -> str:
+    """The word or quoted name that comes next, lowercase; empty when there is none."""
+    token = cursor.peek()
+    return token.text.lower() if cursor.word() or cursor.source_text(token)[0] == "`" else ""
+
+
+def _arguments(cursor: Cursor) -> int:
+    """How many arguments the call has whose name comes next."""
+    at = cursor.position
+    cursor.advance()
+    cursor.advance()
+    count = 1
+    cursor.take_until(lambda: cursor.source_text(cursor.peek()) == ",")
+    while cursor.accept_symbol(","):
+        count += 1
+        cursor.take_until(lambda: cursor.source_text(cursor.peek()) == ",")
+    cursor.rewind(at)
+    return count
+
+
+def _refuse_selection(cursor: Cursor, *, is_ordered: bool) -> None:
+    """Rows that are chosen by chance, or by the order they happen to come in."""
+    word = cursor.word()
+    if word == "TABLESAMPLE":
+        raise _not_the_same(cursor, _RANDOM, "choose rows by their values in WHERE")
+    if word in ("LIMIT", "OFFSET") and cursor.word(1) != "ALL" and not is_ordered:
+        message = f"{word} without ORDER BY takes any rows"
+        raise cursor.error_at(cursor.peek(), message, hint="add ORDER BY, by columns that tell all rows apart")
+
+
+def _refuse_today(cursor: Cursor) -> None:
+    """Spark reads `DATE 'today'` and `CAST('now' AS TIMESTAMP)` as the clock's."""
+    if not cursor.is_text() or not _OF_TODAY.fullmatch(cursor.peek().text):
+        return
+    before = [cursor.source_text(cursor.peek(-place)).upper() for place in (1, 2)]
+    is_converted = before[0] == "(" and before[1] in _TO_TEMPORAL
+    if before[0] in _TEMPORAL or is_converted or cursor.source_text(cursor.peek(1)) == "::":
+        raise _not_the_same(cursor, _CLOCK, _HINTS[_CLOCK])
+
+
+def _not_the_same(cursor: Cursor, reason: str, hint: str) -> StatementError:
+    text = cursor.source_text(cursor.peek())
+    message = f"{text} {reason}: a query to subscribe to must mean the same whenever it is read"
+    return cursor.error_at(cursor.peek(), message, hint=hint)

@@ -1,0 +1,66 @@
+"""Whether a query works row by row, so that it means the same over diffs of its table."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from lakehold.sql.cursor import Cursor
+from lakehold.sql.query_tree import QueryTree
+from lakehold.sql.row_functions import ROW_FUNCTIONS
+
+_CLAUSES = frozenset({"expressions", "from_", "where"})
+_OF_A_TABLE = frozenset({"this", "db", "catalog", "alias"})
+_SYNTAX = "ALL AND BETWEEN CASE DIV ELSE ESCAPE EXCEPT ILIKE IN INTERVAL IS LIKE NOT ON OR REGEXP RLIKE SELECT THEN WHEN WHERE"
+_TYPES = "CHAR CHARACTER DEC DECIMAL NUMERIC VARCHAR"
+_BEFORE_BRACKETS = frozenset([*_SYNTAX.split(), *_TYPES.split()])
+"""Words before a bracket that are no function's name: of syntax, and of types that have parameters."""
+
+
+def columns_at(query: QueryTree) -> int | None:
+    """Where columns can be put in front of the select list, counted from the query's start: behind SELECT, hints and ALL.
+
+    None unless the query filters and computes the rows of one table one by one, with functions that are known to do so.
+    """
+    select = query.tree
+    if not (isinstance(select, exp.Select) and _is_plain(select) and _calls_only_row_functions(query)):
+        return None
+    cursor = Cursor(query.written)
+    if not cursor.accept("SELECT"):
+        return None
+    while cursor.source_text(cursor.peek()).startswith("/*+"):
+        cursor.advance()
+    cursor.accept("ALL")
+    return cursor.last.end + 1 - query.written.start
+
+
+def _is_plain(select: exp.Select) -> bool:
+    """Whether there is nothing but a select list, one table that is only named, and a WHERE."""
+    clauses = {name for name, value in select.args.items() if value}
+    source = select.args["from_"].this if "from_" in clauses else None
+    return (
+        "expressions" in clauses
+        and clauses <= _CLAUSES
+        and isinstance(source, exp.Table)
+        and {name for name, value in source.args.items() if value} <= _OF_A_TABLE
+        and not source.alias_column_names
+        and not any(node is not select and isinstance(node, exp.Query | exp.QueryTransform) for node in select.walk())
+    )
+
+
+def _calls_only_row_functions(query: QueryTree) -> bool:
+    """Whether each name before a bracket is that of such a function: an unknown one might aggregate."""
+    cursor = Cursor(query.written)
+    while not cursor.at_end:
+        if cursor.source_text(cursor.peek(1)) == "(" and not _may_stand_before_brackets(cursor):
+            return False
+        if cursor.source_text(cursor.peek()) == "|>":
+            return False
+        cursor.advance()
+    return True
+
+
+def _may_stand_before_brackets(cursor: Cursor) -> bool:
+    text = cursor.source_text(cursor.peek())
+    is_name = text[0] == "`" or cursor.word()
+    name = cursor.peek().text
+    return not is_name or name.lower() in ROW_FUNCTIONS or cursor.word() in _BEFORE_BRACKETS

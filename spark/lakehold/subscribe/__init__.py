@@ -1,0 +1,1 @@
+"""Data out: snapshots -> diffs -> consolidated -> ordered or in an envelope."""

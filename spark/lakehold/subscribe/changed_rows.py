@@ -1,0 +1,202 @@
+"""Two snapshots of a table -> the rows in which they differ, as positions in data files, from metadata alone.
+
+What both snapshots share is never looked at, so the cost follows the change (design, law 4). The states are compared, not the
+snapshots between them: those may have been expired, and a rollback is a change like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent, ManifestFile
+from pyiceberg.table.snapshots import Operation
+from pyroaring import BitMap64
+
+from lakehold.subscribe.deleted_positions import DeletedPositions, FilesUnreadable
+from lakehold.subscribe.live_files import LiveFile, LiveFiles
+
+_NONE = BitMap64()
+
+
+@dataclass(frozen=True)
+class Pick:
+    """Rows of one data file that came or went.
+
+    Attributes:
+        file: The data file.
+        diff: +1: they came; -1: they went.
+        positions: Which rows; None: all but `hidden`.
+        hidden: Rows that deletes hide.
+    """
+
+    file: LiveFile
+    diff: int
+    positions: BitMap64 | None = None
+    hidden: BitMap64 = _NONE
+
+    @property
+    def rows(self) -> int:
+        """How many rows these are."""
+        return self.file.records - len(self.hidden) if self.positions is None else len(self.positions)
+
+
+@dataclass(frozen=True)
+class ChangedRows:
+    """Compares snapshots of one table.
+
+    Args:
+        files: Its files.
+        deleted: Reads its delete files.
+    """
+
+    files: LiveFiles
+    deleted: DeletedPositions
+
+    def between(self, before: int | None, after: int | None) -> list[Pick]:
+        """The rows of `after` that `before` has not (+1), and the other way round (-1); rows that were rewritten come as both.
+
+        Args:
+            before: A snapshot's id; None: no rows.
+            after: A snapshot's id; None: no rows.
+
+        Raises:
+            FilesUnreadable: Some file or delete cannot be read one by one.
+        """
+        if self._is_rewrite(before, after):
+            return []
+        old, new = self.files.manifests(before), self.files.manifests(after)
+        only_old = [manifest for path, manifest in old.items() if path not in new]
+        only_new = [manifest for path, manifest in new.items() if path not in old]
+        had, has = self._data(only_old), self._data(only_new)
+        gone = [file for path, file in had.items() if path not in has]
+        come = [file for path, file in has.items() if path not in had]
+        picks = [
+            *self._whole(gone, -1, old.values()),
+            *self._whole(come, +1, new.values()),
+            *self._hidden_or_shown(before, after, {*(file.path for file in (*gone, *come))}),
+        ]
+        for pick in picks:
+            _check(pick.file)
+        return [pick for pick in picks if pick.rows]
+
+    def all_of(self, snapshot_id: int | None) -> list[Pick]:
+        """All rows of a snapshot."""
+        return self.between(None, snapshot_id)
+
+    def _is_rewrite(self, before: int | None, after: int | None) -> bool:
+        """Whether `after` only rewrote what `before` has: compaction changes no row."""
+        if before == after:
+            return True
+        snapshot = self.files.table.snapshot_by_id(after) if after is not None else None
+        return (
+            snapshot is not None
+            and snapshot.parent_snapshot_id == before
+            and snapshot.summary is not None
+            and snapshot.summary.operation == Operation.REPLACE
+        )
+
+    def _data(self, manifests: Iterable[ManifestFile]) -> dict[str, LiveFile]:
+        return {file.path: file for file in self.files.of(manifests, ManifestContent.DATA)}
+
+    def _whole(self, files: Collection[LiveFile], diff: int, manifests: Iterable[ManifestFile]) -> list[Pick]:
+        hidden = self._hidden(files, manifests) if files else {}
+        return [Pick(file, diff, hidden=hidden.get(file.path, _NONE)) for file in files]
+
+    def _hidden(self, files: Collection[LiveFile], manifests: Iterable[ManifestFile]) -> dict[str, BitMap64]:
+        """What the deletes of a snapshot hide of its data `files`; deletes apply to files that are not newer than they."""
+        oldest = min(file.sequence_number for file in files)
+        recent = [manifest for manifest in manifests if (manifest.sequence_number or 0) >= oldest]
+        deletes = self.files.of(recent, ManifestContent.DELETES)
+        _refuse_equality_deletes(deletes, files)
+        paths = {file.path for file in files}
+        partitions = {(file.spec_id, file.partition) for file in files}
+        applying = [
+            delete
+            for delete in deletes
+            if delete.content == DataFileContent.POSITION_DELETES
+            and (
+                delete.referenced in paths
+                if delete.referenced is not None
+                else (delete.spec_id, delete.partition) in partitions
+            )
+        ]
+        return {path: positions for path, positions in self.deleted.of(applying).items() if path in paths}
+
+    def _hidden_or_shown(self, before: int | None, after: int | None, whole: Collection[str]) -> list[Pick]:
+        """Rows of data files that both snapshots have, which deletes of only one of them hide."""
+        old, new = self.files.manifests(before), self.files.manifests(after)
+        had = self._deletes(manifest for path, manifest in old.items() if path not in new)
+        has = self._deletes(manifest for path, manifest in new.items() if path not in old)
+        removed = [delete for place, delete in had.items() if place not in has]
+        added = [delete for place, delete in has.items() if place not in had]
+        changed = [*removed, *added]
+        if any(delete.content == DataFileContent.EQUALITY_DELETES for delete in changed):
+            raise FilesUnreadable("equality deletes")
+        hid, hides = self.deleted.of(removed), self.deleted.of(added)
+        if any(delete.format != FileFormat.PUFFIN for delete in changed):
+            # A data file has one deletion vector, but any number of position deletes: those that stay count, too.
+            kept = self._deletes(manifest for path, manifest in new.items() if path in old)
+            stays = self.deleted.of([d for d in kept.values() if d.content == DataFileContent.POSITION_DELETES])
+            hid = {path: positions | stays.get(path, _NONE) for path, positions in hid.items()}
+            hides = {path: positions | stays.get(path, _NONE) for path, positions in hides.items()}
+            hid |= {path: stays.get(path, _NONE) for path in hides if path not in hid}
+            hides |= {path: stays.get(path, _NONE) for path in hid if path not in hides}
+        described = self._described(changed, {*hid, *hides}, new)
+        picks = []
+        for path in sorted(described.keys() - {*whole}):
+            went = hides.get(path, _NONE) - hid.get(path, _NONE)
+            came = hid.get(path, _NONE) - hides.get(path, _NONE)
+            if went:
+                picks.append(Pick(described[path], -1, went))
+            if came and path in self._data(new.values()):
+                picks.append(Pick(described[path], +1, came))
+        return picks
+
+    def _described(
+        self, deletes: Collection[LiveFile], paths: Collection[str], manifests: Mapping[str, ManifestFile]
+    ) -> dict[str, LiveFile]:
+        """The data files at `paths`; deletes that are about one file tell enough of it."""
+        if any(delete.referenced is None for delete in deletes):
+            live = self._data(manifests.values())
+            return {path: live[path] for path in paths if path in live}
+        of_path = {delete.referenced: delete for delete in deletes}
+        return {path: _data_file(path, of_path[path]) for path in paths}
+
+    def _deletes(self, manifests: Iterable[ManifestFile]) -> dict[tuple[str, int | None], LiveFile]:
+        return {file.place: file for file in self.files.of(manifests, ManifestContent.DELETES)}
+
+
+def _data_file(path: str, delete: LiveFile) -> LiveFile:
+    """The data file that `delete` is about: it lies in the same partition."""
+    return LiveFile(
+        path=path,
+        format=_format(path),
+        content=DataFileContent.DATA,
+        spec_id=delete.spec_id,
+        partition=delete.partition,
+        records=0,
+        size_bytes=0,
+        sequence_number=0,
+    )
+
+
+def _format(path: str) -> FileFormat:
+    suffix = path.rpartition(".")[2].upper()
+    return FileFormat[suffix] if suffix in FileFormat.__members__ else FileFormat.PARQUET
+
+
+def _refuse_equality_deletes(deletes: Iterable[LiveFile], files: Iterable[LiveFile]) -> None:
+    """Equality deletes apply to older files of their partition, those of an unpartitioned spec to all (spec, "Scan Planning")."""
+    for delete in deletes:
+        if delete.content == DataFileContent.EQUALITY_DELETES and any(
+            file.sequence_number < delete.sequence_number
+            and (not delete.partition or (file.spec_id, file.partition) == (delete.spec_id, delete.partition))
+            for file in files
+        ):
+            raise FilesUnreadable("equality deletes")
+
+
+def _check(file: LiveFile) -> None:
+    if file.format != FileFormat.PARQUET or file.encrypted:
+        raise FilesUnreadable(f"data as {file.format.value} in {file.path}")

@@ -1,0 +1,53 @@
+"""Diffs consolidated: of each row and timestamp one diff, none that is zero."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from lakehold.subscribe.row_order import begins_run, order_keys, sorted_positions
+
+
+def consolidated(diffs: pa.Table, first: Sequence[int] = ()) -> pa.Table:
+    """The sums of the diffs of equal rows, per timestamp, in order.
+
+    Args:
+        diffs: `mz_timestamp` (int64, ms), `mz_diff` (int64), then the row's columns; by position, names may repeat. Less than
+            2 GiB of text or bytes in each column.
+        first: Zero-based positions among the row's columns that the rows of a timestamp are sorted by first (a key).
+
+    Returns:
+        The same columns, sorted by timestamp, the columns `first`, then all columns; `lakehold.subscribe.row_order` says what is
+        equal and what comes first. Of rows that are equal and not identical (-0.0 and 0.0) it is the first that stays.
+    """
+    row = range(diffs.num_columns - 2)
+    by = [0, *(2 + i for i in first), *(2 + i for i in row if i not in first)]
+    keys = [key for i in by for key in order_keys(diffs.column(i))]
+    positions = sorted_positions(keys)
+    begins = np.flatnonzero(begins_run([key.take(positions) for key in keys], diffs.num_rows))
+    counts = diffs.column(1).take(positions).to_numpy()
+    sums = np.add.reduceat(counts, begins) if len(begins) else counts
+    remain = sums != 0
+    result = diffs.take(positions.take(pa.array(begins[remain])))
+    return result.set_column(1, diffs.field(1), pa.array(sums[remain], pa.int64()))
+
+
+def merged(chunks: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The sums of the diffs of equal rows that follow each other, also from one table to the next; the order stays."""
+    waiting: pa.Table | None = None
+    for chunk in chunks:
+        rows = chunk if waiting is None else pa.concat_tables([waiting, chunk])
+        if not rows.num_rows:
+            continue
+        keys = [key for i in range(rows.num_columns) if i != 1 for key in order_keys(rows.column(i))]
+        begins = np.flatnonzero(begins_run(keys, rows.num_rows))
+        sums = np.add.reduceat(rows.column(1).to_numpy(), begins)
+        if len(begins) < rows.num_rows:
+            rows = rows.take(pa.array(begins)).set_column(1, rows.field(1), pa.array(sums, pa.int64()))
+        waiting = rows.slice(rows.num_rows - 1).combine_chunks()
+        if rows.num_rows > 1:
+            yield rows.slice(0, rows.num_rows - 1)
+    if waiting is not None:
+        yield waiting

@@ -1,0 +1,78 @@
+"""Which rows of a data file its deletes hide, as positions: from deletion vectors (v3) and position deletes (v2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from cachetools import LRUCache
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import FileFormat
+from pyroaring import BitMap64
+
+from lakehold.subscribe.live_files import LiveFile
+
+VECTORS_REMEMBERED = 4_000
+"""Delete files whose positions are kept: the vector that a snapshot replaces is the one that its predecessor wrote."""
+
+_FRAME_BYTES = 4
+_HEADER_BYTES = 8
+
+Positions = Mapping[str, BitMap64]
+"""Positions of rows by the path of their data file."""
+
+
+class FilesUnreadable(Exception):
+    """These files cannot be read one by one: the table has to be read by Spark, which knows how."""
+
+
+class DeletedPositions:
+    """Reads delete files.
+
+    Args:
+        io: Opens files.
+        remembered: Positions by the place of the delete file.
+    """
+
+    def __init__(self, io: FileIO, remembered: LRUCache[tuple[str, int | None], Positions]) -> None:
+        self._io = io
+        self._remembered = remembered
+
+    def of(self, deletes: Iterable[LiveFile]) -> dict[str, BitMap64]:
+        """The positions that `deletes` hide together."""
+        together: dict[str, BitMap64] = {}
+        for file in deletes:
+            for path, positions in self._read(file).items():
+                together[path] = together[path] | positions if path in together else positions
+        return together
+
+    def _read(self, file: LiveFile) -> Positions:
+        found = self._remembered.get(file.place)
+        if found is None:
+            found = self._vector(file) if file.format == FileFormat.PUFFIN else self._position_deletes(file)
+            self._remembered[file.place] = found
+        return found
+
+    def _vector(self, file: LiveFile) -> Positions:
+        """A `deletion-vector-v1` blob: length (big-endian), magic, a 64-bit Roaring bitmap, checksum (Puffin spec)."""
+        if file.referenced is None or file.offset is None or file.length_bytes is None:
+            raise FilesUnreadable(f"deletion vector without a place in {file.path}")
+        with self._io.new_input(file.path).open() as stream:
+            stream.seek(file.offset)
+            blob = stream.read(file.length_bytes)
+        length = int.from_bytes(blob[:_FRAME_BYTES], "big")
+        return {file.referenced: BitMap64.deserialize(blob[_HEADER_BYTES : _FRAME_BYTES + length])}
+
+    def _position_deletes(self, file: LiveFile) -> Positions:
+        if file.format != FileFormat.PARQUET or file.encrypted:
+            raise FilesUnreadable(f"position deletes as {file.format.value} in {file.path}")
+        with self._io.new_input(file.path).open() as stream:
+            rows = pq.read_table(stream, columns=["file_path", "pos"])
+        paths = pc.unique(rows.column("file_path"))
+        return {path.as_py(): _bitmap(rows, path) for path in paths}
+
+
+def _bitmap(rows: pa.Table, path: pa.Scalar) -> BitMap64:
+    return BitMap64(rows.filter(pc.equal(rows.column("file_path"), path)).column("pos").to_pylist())

@@ -1,0 +1,65 @@
+"""How a SUBSCRIBE would be read, told from metadata alone."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from lakehold.subscribe.metrics import output_name
+from lakehold.subscribe.opening import Opened
+from lakehold.subscribe.query_relation import RowByRow
+from lakehold.subscribe.relation import TableRelation, steps
+from lakehold.subscribe.table_diffs import DiffReading, TableDiffs
+from lakehold.timeline.timelines import Timeline
+from lakehold.times import iso
+
+_TIMESTAMPS_SHOWN = 100
+
+
+def explained(opened: Opened) -> Iterator[str]:
+    """The plan, a line at a time."""
+    subscription, window = opened.subscription, opened.window
+    relation, statement = subscription.relation, subscription.statement
+    yield f"output {output_name(statement.shape).replace('_', ' ')}: {', '.join(opened.columns)}"
+    yield (
+        f"from {window.as_of_ms} ({iso(window.as_of_ms)} UTC) "
+        f"to {window.until_ms} ({iso(window.until_ms)} UTC), exclusive"
+    )
+    reading: DiffReading | None = None
+    match relation:
+        case TableRelation():
+            reading = relation.reading
+            yield "diffs of the files that changed"
+        case RowByRow():
+            reading = relation.reading
+            yield "the query over the diffs of the files that changed"
+        case _:
+            yield "the query at both ends of each timestamp, subtracted"
+    for name, line in opened.lines.items():
+        yield f"table {name}: readable on [{line.since_ms}, {line.upper_ms})"
+        if statement.snapshot:
+            version = line.at(window.as_of_ms)
+            yield f"  snapshot {version.snapshot_id if version else 'none'}: {_rows(line, window.as_of_ms)} rows"
+        yield from _changes(line, opened, reading)
+
+
+def _rows(line: Timeline, at_ms: int) -> str:
+    version = line.at(at_ms)
+    snapshot = line.table.snapshot_by_id(version.snapshot_id) if version is not None else None
+    if snapshot is None or snapshot.summary is None:
+        return "0"
+    properties = snapshot.summary.additional_properties
+    total = int(properties.get("total-records") or 0) - int(properties.get("total-position-deletes") or 0)
+    return f"about {total}"
+
+
+def _changes(line: Timeline, opened: Opened, reading: DiffReading | None) -> Iterator[str]:
+    window = opened.window
+    found = list(steps(line, window.as_of_ms, window.until_ms))
+    for step in itertools.islice(found, _TIMESTAMPS_SHOWN):
+        told = f"  {step.mz_timestamp} ({iso(step.mz_timestamp)} UTC): snapshot {step.before or 'none'} to {step.after}"
+        if reading is not None:
+            told += f", {TableDiffs(line, line.table.schema(), reading).told(step)}"
+        yield told
+    if len(found) > _TIMESTAMPS_SHOWN:
+        yield f"  and {len(found) - _TIMESTAMPS_SHOWN} more timestamps"

@@ -1,0 +1,155 @@
+"""The rows of data files that came or went, as Arrow tables of diffs in the table's current schema.
+
+A table of diffs has the columns `mz_timestamp` (int64, epoch milliseconds), `mz_diff` (int64), then the row's. Columns count by
+their place: a table may have a column of the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import pyarrow_to_schema
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.name_mapping import NameMapping
+from pyiceberg.transforms import IdentityTransform
+from pyroaring import BitMap64
+
+from lakehold.subscribe.changed_rows import Pick
+from lakehold.subscribe.deleted_positions import FilesUnreadable
+from lakehold.subscribe.live_files import LiveFile
+from lakehold.subscribe.project import arrow_schema, project
+
+TIMESTAMP, DIFF = 0, 1
+"""Places of the first two columns of a table of diffs."""
+
+ROW = 2
+"""Where the row's columns begin."""
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class DatedPick:
+    """Rows that came or went at `mz_timestamp`."""
+
+    mz_timestamp: int
+    pick: Pick
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """Reads data files of one table; made of values only, so that Spark's workers can do it, too.
+
+    Args:
+        io: Opens files.
+        schema: The columns wanted.
+        specs: The table's partition specs: values of identity partitions need not be in the files.
+        names: Names for files that were written without field ids.
+        format_version: The table's.
+    """
+
+    io: FileIO
+    schema: Schema
+    specs: Mapping[int, PartitionSpec]
+    names: NameMapping | None
+    format_version: int
+
+    def read(self, file: LiveFile, picks: Sequence[DatedPick]) -> pa.Table:
+        """The rows of `picks`, which are all of `file`.
+
+        Raises:
+            FilesUnreadable: It has no field ids, and the table has no names to do without.
+        """
+        with self.io.new_input(file.path).open() as stream, pq.ParquetFile(stream) as parquet:
+            in_file = self._file_schema(parquet)
+            # Without any of the columns a file still tells how many rows it has.
+            fields = [field for field in in_file.fields if field.field_id in self._wanted] or in_file.fields[:1]
+            total = parquet.metadata.num_rows
+            positions = [_positions(dated.pick, total) for dated in picks]
+            together = _union(positions)
+            rows = _take(parquet, [field.name for field in fields], together)
+        shaped = project(rows, Schema(*fields), self.schema, self._constants(file))
+        return _dated(shaped, together, picks, positions)
+
+    @property
+    def _wanted(self) -> set[int]:
+        return {field.field_id for field in self.schema.fields}
+
+    def _file_schema(self, parquet: pq.ParquetFile) -> Schema:
+        try:
+            return pyarrow_to_schema(
+                parquet.schema_arrow,
+                self.names,
+                downcast_ns_timestamp_to_us=True,
+                format_version=self.format_version,  # type: ignore[arg-type]
+            )
+        except ValueError as error:
+            raise FilesUnreadable(str(error)) from error
+
+    def _constants(self, file: LiveFile) -> dict[int, Any]:
+        spec = self.specs.get(file.spec_id)
+        if spec is None:
+            return {}
+        values = zip(spec.fields, file.partition, strict=False)
+        return {field.source_id: value for field, value in values if isinstance(field.transform, IdentityTransform)}
+
+
+def file_rows(table: Table, schema: Schema) -> FileRows:
+    """A reader of the files of `table`, in the columns of `schema`."""
+    return FileRows(table.io, schema, table.specs(), table.name_mapping(), table.format_version)
+
+
+def diff_schema(schema: Schema) -> pa.Schema:
+    """The columns of diffs of rows that have `schema`."""
+    first = [pa.field("mz_timestamp", pa.int64()), pa.field("mz_diff", pa.int64())]
+    return pa.schema([*first, *arrow_schema(schema)])
+
+
+def _positions(pick: Pick, total: int) -> Indices:
+    if pick.positions is not None:
+        return _array(pick.positions)
+    every = np.arange(total, dtype=np.int64)
+    return np.delete(every, _array(pick.hidden)) if pick.hidden else every
+
+
+def _array(positions: BitMap64) -> Indices:
+    return np.fromiter(positions, dtype=np.int64, count=len(positions))
+
+
+def _union(positions: Sequence[Indices]) -> Indices:
+    return positions[0] if len(positions) == 1 else np.unique(np.concatenate(positions))
+
+
+def _take(parquet: pq.ParquetFile, columns: list[str], positions: Indices) -> pa.Table:
+    """The rows at `positions`, in their order; row groups without any are not read."""
+    found = [parquet.schema_arrow.empty_table().select(columns)]
+    first = 0
+    for group in range(parquet.metadata.num_row_groups):
+        end = first + parquet.metadata.row_group(group).num_rows
+        low, high = np.searchsorted(positions, (first, end))
+        if high > low:
+            rows = parquet.read_row_group(group, columns=columns)
+            whole = high - low == end - first
+            found.append(rows if whole else rows.take(pa.array(positions[low:high] - first)))
+        first = end
+    return pa.concat_tables(found)
+
+
+def _dated(rows: pa.Table, together: Indices, picks: Sequence[DatedPick], positions: Sequence[Indices]) -> pa.Table:
+    """The rows of each pick with its timestamp and diff; a row that came and went is there once for each."""
+    counts = [len(wanted) for wanted in positions]
+    timestamps = np.repeat([dated.mz_timestamp for dated in picks], counts)
+    diffs = np.repeat([dated.pick.diff for dated in picks], counts)
+    if len(picks) > 1:
+        rows = rows.take(pa.array(np.searchsorted(together, np.concatenate(positions))))
+    columns = [pa.array(timestamps, pa.int64()), pa.array(diffs, pa.int64()), *rows.columns]
+    return pa.Table.from_arrays(columns, names=["mz_timestamp", "mz_diff", *rows.column_names])

@@ -1,0 +1,42 @@
+"""How often subscriptions are asked for, by output option (Prometheus; seed "Testing and observability")."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter
+
+from lakehold.subscribe.statement import (
+    DebeziumEnvelope,
+    OrderedWithin,
+    OutputShape,
+    Raw,
+    Subscribe,
+    UpsertEnvelope,
+)
+
+SUBSCRIBES = Counter(
+    "lakehold_subscribes",
+    "SUBSCRIBE statements begun, by output option.",
+    labelnames=("output", "snapshot", "progress"),
+)
+"""Exported as `lakehold_subscribes_total`."""
+
+_OUTPUTS: dict[type[OutputShape], str] = {
+    Raw: "raw",
+    OrderedWithin: "within_timestamp_order_by",
+    UpsertEnvelope: "envelope_upsert",
+    DebeziumEnvelope: "envelope_debezium",
+}
+
+
+def output_name(shape: OutputShape) -> str:
+    """What an output option is called in labels and in the settings that switch it off."""
+    return _OUTPUTS[type(shape)]
+
+
+def count(statement: Subscribe) -> None:
+    """A subscription begins."""
+    SUBSCRIBES.labels(
+        output=output_name(statement.shape),
+        snapshot=str(statement.snapshot).lower(),
+        progress=str(statement.progress).lower(),
+    ).inc()

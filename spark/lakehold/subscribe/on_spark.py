@@ -1,0 +1,180 @@
+"""Diffs that are too many for one process: Spark reads, sums and sorts them, and they arrive piece by piece.
+
+Frames of diffs have the columns `t` (mz_timestamp), `d` (mz_diff), then `c0`, `c1`, … for the row's: a table may have any names.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import DataType, MapType, StructType
+
+from lakehold.session import quoted, quoted_table
+from lakehold.subscribe.file_rows import DatedPick, FileRows, diff_schema
+from lakehold.subscribe.project import arrow_schema
+from lakehold.subscribe.project_sql import projection
+from lakehold.timeline.timelines import Timeline
+
+_TIMESTAMP, _DIFF = "t", "d"
+_READ_TASKS = 8
+
+
+@dataclass(frozen=True)
+class OnSpark:
+    """What reading a lake's tables by Spark takes.
+
+    Args:
+        session: Gives the session.
+        catalog_name: Spark's name of the lake's catalog.
+    """
+
+    session: Callable[[], SparkSession]
+    catalog_name: str
+
+    def state(self, timeline: Timeline, snapshot_id: int | None, wanted: Schema) -> DataFrame:
+        """The rows of a snapshot in the columns of `wanted`, under their names; None: no rows."""
+        name = quoted_table(self.catalog_name, timeline.full_name)
+        if snapshot_id is None:
+            return self.session().createDataFrame([], frame_schema(arrow_schema(wanted)))
+        written = snapshot_schema(timeline, snapshot_id)
+        expressions = _columns(projection(written, wanted), wanted)
+        return self.session().sql(f"SELECT {expressions} FROM {name} VERSION AS OF {snapshot_id}")
+
+    def picked(self, reader: FileRows, picks: Iterable[DatedPick]) -> DataFrame:
+        """The rows of `picks` as diffs, read by the workers, which need the interpreter and the packages of this process."""
+        spark = self.session()
+        tasks = [(pickle.dumps(pick),) for pick in picks]
+        columns = diff_schema(reader.schema)
+        schema = frame_schema(renamed(columns, frame_names(len(columns) - 2)))
+
+        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for task in batch.column(0).to_pylist():
+                    pick: DatedPick = pickle.loads(task)
+                    rows = reader.read(pick.pick.file, [pick])
+                    yield from rows.rename_columns(schema.names).to_batches()
+
+        frame = spark.createDataFrame(tasks, "task binary").repartition(min(len(tasks), _READ_TASKS))
+        return frame.mapInArrow(read, schema)
+
+
+def snapshot_schema(timeline: Timeline, snapshot_id: int) -> Schema:
+    """The schema that a snapshot was written with."""
+    table = timeline.table
+    snapshot = table.snapshot_by_id(snapshot_id)
+    schema_id = snapshot.schema_id if snapshot is not None else None
+    return table.schemas().get(schema_id, table.schema()) if schema_id is not None else table.schema()
+
+
+def dated(rows: DataFrame, mz_timestamp: int, diff: int) -> DataFrame:
+    """`rows` as diffs."""
+    named = rows.toDF(*_names(len(rows.columns)))
+    return named.select(F.lit(mz_timestamp).alias(_TIMESTAMP), F.lit(diff).cast("bigint").alias(_DIFF), "*")
+
+
+def dated_between(rows: DataFrame, came_at: int | None, went_at: int | None) -> DataFrame:
+    """`rows` as diffs: +1 when they came, -1 when they went; None: that is not asked for."""
+    changes = [(came_at, 1), (went_at, -1)]
+    structs = [
+        F.struct(F.lit(at).alias(_TIMESTAMP), F.lit(d).cast("bigint").alias(_DIFF))
+        for at, d in changes
+        if at is not None
+    ]
+    named = rows.toDF(*_names(len(rows.columns)))
+    return named.select(F.inline(F.array(*structs)), *named.columns)
+
+
+def summed(diffs: DataFrame) -> DataFrame:
+    """Equal rows of one timestamp summed, zeros left out."""
+    keys = [name for name in diffs.columns if name != _DIFF]
+    total = diffs.groupBy(*keys).agg(F.sum(_DIFF).alias(_DIFF)).filter(F.col(_DIFF) != 0)
+    return total.select(_TIMESTAMP, _DIFF, *keys[1:])
+
+
+def ordered(diffs: DataFrame, first: Sequence[Column] = (), row_columns: int | None = None) -> DataFrame:
+    """Sorted by timestamp, then by `first`, then by row and diff, as `lakehold.subscribe.consolidate` sorts.
+
+    `row_columns` says how many columns the row has when the frame has others behind them.
+    """
+    fields = diffs.schema.fields[2:][:row_columns]
+    rows = [_sortable(F.col(field.name), field.dataType) for field in fields]
+    return diffs.orderBy(F.col(_TIMESTAMP), *first, *rows, F.col(_DIFF))
+
+
+def row_column(place: int, of: DataFrame) -> Column:
+    """What sorts by the row's column at `place`."""
+    field = of.schema.fields[2 + place]
+    return _sortable(F.col(field.name), field.dataType)
+
+
+def streamed(diffs: DataFrame, schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows in their order, a piece at a time: Spark hands over one partition after the other, as Arrow.
+
+    Args:
+        diffs: A frame of diffs.
+        schema: The names and types of the tables to be made.
+    """
+
+    def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as stream:
+                stream.write_batch(batch)
+            yield pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()], pa.binary())], ["batch"])
+
+    for row in diffs.mapInArrow(packed, "batch binary").toLocalIterator(prefetchPartitions=True):
+        with pa.ipc.open_stream(row[0]) as stream:
+            table = stream.read_all()
+        if table.num_rows:
+            yield pa.Table.from_arrays(
+                [column.cast(field.type) for column, field in zip(table.columns, schema, strict=True)], schema=schema
+            )
+
+
+def frame_of(diffs: pa.Table, spark: SparkSession) -> DataFrame:
+    """A table of diffs as a frame.
+
+    It is made one piece: Spark takes an empty chunk of an Arrow table for its end, and leaves out what is behind it.
+    """
+    columns = renamed(diffs.schema, frame_names(diffs.num_columns - 2))
+    return spark.createDataFrame(diffs.combine_chunks().rename_columns(columns.names), frame_schema(columns))
+
+
+def frame_names(count: int) -> list[str]:
+    """Names of the columns of a frame of diffs whose rows have `count` columns."""
+    return [_TIMESTAMP, _DIFF, *_names(count)]
+
+
+def _names(count: int) -> list[str]:
+    return [f"c{place}" for place in range(count)]
+
+
+def _columns(expressions: Sequence[str], schema: Schema) -> str:
+    pairs = zip(expressions, schema.fields, strict=True)
+    return ", ".join(f"{expression} AS {quoted(field.name)}" for expression, field in pairs)
+
+
+def frame_schema(columns: pa.Schema) -> StructType:
+    """Spark's schema for `columns`."""
+    return from_arrow_schema(columns, prefer_timestamp_ntz=True)
+
+
+def renamed(columns: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    """`columns` under other names."""
+    return pa.schema([field.with_name(name) for field, name in zip(columns, names, strict=True)])
+
+
+def _sortable(column: Column, data_type: DataType) -> Column:
+    """What Spark can sort by: it has no order for maps, sorted entries have."""
+    if isinstance(data_type, MapType):
+        return F.array_sort(F.map_entries(column))
+    if "map<" in data_type.simpleString():
+        return F.to_json(F.struct(column))
+    return column

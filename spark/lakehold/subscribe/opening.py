@@ -1,0 +1,165 @@
+"""Opens subscriptions on a lake: finds what a SUBSCRIBE reads, checks it, and waits until it can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from threading import Event
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from lakehold.errors import LakeholdError
+from lakehold.settings import Settings
+from lakehold.subscribe import metrics
+from lakehold.subscribe.batches import Piece
+from lakehold.subscribe.on_spark import frame_schema
+from lakehold.subscribe.output import Output
+from lakehold.subscribe.project import arrow_schema
+from lakehold.subscribe.query_relation import QueryRelation, RowByRow, view
+from lakehold.subscribe.relation import Lines, Relation, TableRelation
+from lakehold.subscribe.statement import Query, Raw, Subscribe
+from lakehold.subscribe.subscription import Subscription, Window, window
+from lakehold.subscribe.table_diffs import DiffReading
+from lakehold.timeline.timelines import Timelines
+
+_POLL_S = 0.5
+_IDLE_PROGRESS_MS = 1_000
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A subscription, and what of it can be read now."""
+
+    subscription: Subscription
+    lines: Lines
+    window: Window
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the output's columns."""
+        return self.subscription.columns
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a person should know beside the rows."""
+        statement, found = self.subscription.statement, []
+        up_to_ms = statement.up_to_ms
+        if up_to_ms == self.window.as_of_ms:
+            found.append(f"AS OF and UP TO are both {up_to_ms}: there is nothing between them")
+        elif up_to_ms is not None and self.window.until_ms < up_to_ms:
+            found.append(f"complete below {self.window.until_ms}; UP TO {up_to_ms} is not reached yet")
+        for line in self.lines.values():
+            found += line.rollbacks(self.window.as_of_ms, self.window.until_ms)
+        return tuple(found)
+
+    def pieces(self) -> Iterator[Piece]:
+        """The output of what can be read now."""
+        return self.subscription.pieces(self.lines, self.window)
+
+    def follow(self, stop: Event) -> Iterator[Piece | None]:
+        """The output, without end unless UP TO says one; None where a batch is complete and the next is not there yet.
+
+        Args:
+            stop: Ends it between two looks at the lake.
+        """
+        yield from self.pieces()
+        yield None
+        subscription, up_to_ms = self.subscription, self.subscription.statement.up_to_ms
+        until_ms = told_ms = self.window.until_ms
+        while (up_to_ms is None or until_ms < up_to_ms) and not stop.wait(_POLL_S):
+            seen = Window(until_ms - 1, until_ms)
+            lines = subscription.lines(seen)
+            upper_ms = min(line.upper_ms for line in lines.values())
+            upper_ms = upper_ms if up_to_ms is None else min(upper_ms, up_to_ms)
+            if upper_ms <= until_ms:
+                continue
+            for piece in subscription.changes(lines, until_ms - 1, upper_ms):
+                told_ms = upper_ms
+                yield piece
+            if upper_ms - told_ms >= _IDLE_PROGRESS_MS:
+                told_ms = upper_ms
+                yield from subscription.output.progressed(upper_ms, upper_ms)
+            until_ms = upper_ms
+            yield None
+
+
+@dataclass(frozen=True)
+class Subscribing:
+    """Opens subscriptions.
+
+    Args:
+        timelines: Tells how far tables are.
+        reading: How their diffs are read.
+        settings: Which output options are on.
+    """
+
+    timelines: Timelines
+    reading: DiffReading
+    settings: Settings
+
+    def open(self, statement: Subscribe) -> Opened:
+        """`statement` on the lake as it is now; tables that others write are waited for as long as a commit may take.
+
+        Raises:
+            DefinitionError: A table or column is not there.
+            NotReadable: AS OF is outside of what can be read.
+            StatementBounds: UP TO is before AS OF.
+        """
+        self._check_enabled(statement)
+        names = _tables(statement)
+        wanted = [ms for ms in (statement.as_of_ms, _before(statement.up_to_ms)) if ms is not None]
+        lines = self.timelines.settled(names, wanted)
+        if statement.as_of_ms is not None:
+            lines = {name: self.timelines.reaching(line, statement.as_of_ms) for name, line in lines.items()}
+        found = window(statement, lines)
+        relation = self._relation(statement, lines)
+        output = Output(statement.shape, relation.columns, statement.progress, statement.up_to_ms)
+        metrics.count(statement)
+        return Opened(Subscription(statement, names, self.timelines, relation, output), lines, found)
+
+    def _check_enabled(self, statement: Subscribe) -> None:
+        if isinstance(statement.shape, Raw):
+            return
+        name = metrics.output_name(statement.shape)
+        setting = f"enable_{name}_in_subscribe"
+        if not getattr(self.settings, setting):
+            raise LakeholdError(
+                f"SUBSCRIBE with {name.replace('_', ' ').upper()} is switched off",
+                code="feature-off",
+                detail=f"The setting {setting} is false.",
+                hint=f"Set LAKEHOLD_{setting.upper()}=true.",
+            )
+
+    def _relation(self, statement: Subscribe, lines: Lines) -> Relation:
+        if isinstance(statement.relation, str):
+            return TableRelation(statement.relation, lines[statement.relation].table.schema(), self.reading)
+        query = statement.relation
+        schemas = {name: line.table.schema() for name, line in lines.items()}
+        result = self._result(query, schemas)
+        if query.columns_at is not None:
+            (name,) = schemas
+            return RowByRow(query, name, schemas[name], self.reading, result)
+        return QueryRelation(query, schemas, self.reading, result)
+
+    def _result(self, query: Query, schemas: Mapping[str, Schema]) -> pa.Schema:
+        """The columns of a query's result, from its tables without their rows."""
+        spark = self.reading.spark.session()
+        with ExitStack() as views:
+            empty = {
+                name: view(spark.createDataFrame([], frame_schema(arrow_schema(schema))), views)
+                for name, schema in schemas.items()
+            }
+            return to_arrow_schema(spark.sql(query.over({}, empty)).schema)
+
+
+def _tables(statement: Subscribe) -> tuple[str, ...]:
+    if isinstance(statement.relation, str):
+        return (statement.relation,)
+    return tuple(dict.fromkeys(table.full_name for table in statement.relation.tables))
+
+
+def _before(time_ms: int | None) -> int | None:
+    return None if time_ms is None else time_ms - 1

@@ -1,0 +1,167 @@
+"""Diffs in the shape that a SUBSCRIBE asks for, with the rows that tell of progress."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+import numpy as np
+import pyarrow as pa
+
+from lakehold.errors import DefinitionError
+from lakehold.subscribe.batches import Piece
+from lakehold.subscribe.envelope import debezium, upsert
+from lakehold.subscribe.sorting import Sorting, SortItem
+from lakehold.subscribe.statement import (
+    DebeziumEnvelope,
+    OrderedWithin,
+    OrderItem,
+    OutputShape,
+    Raw,
+    UpsertEnvelope,
+)
+
+_PROGRESSED = pa.field("mz_progressed", pa.bool_())
+
+
+@dataclass(frozen=True)
+class Output:
+    """The rows that a reader sees.
+
+    Args:
+        shape: What was asked for.
+        row: The columns of the relation.
+        progress: Whether progress rows are wanted.
+        up_to_ms: No progress row reaches it; None: it has no end.
+    """
+
+    shape: OutputShape
+    row: pa.Schema
+    progress: bool
+    up_to_ms: int | None
+    key: tuple[int, ...] = field(init=False)
+    sorting: Sorting = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find what the shape names among the columns.
+
+        Raises:
+            DefinitionError: A column is not there.
+        """
+        names = self.row.names
+        key: tuple[int, ...] = ()
+        sorting = Sorting()
+        match self.shape:
+            case UpsertEnvelope(columns) | DebeziumEnvelope(columns):
+                key = tuple(_place(name, names) for name in columns)
+                sorting = Sorting(first=key)
+            case OrderedWithin(items):
+                sorting = Sorting(items=tuple(_sort_item(item, names) for item in items))
+        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "sorting", sorting)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the output."""
+        empty = pa.schema([pa.field("mz_timestamp", pa.int64()), pa.field("mz_diff", pa.int64()), *self.row])
+        return self._with_progressed(self._empty(empty)).schema
+
+    def _empty(self, diffs: pa.Schema) -> pa.Table:
+        none = diffs.empty_table()
+        if not self.key:
+            return none
+        values = [f for place, f in enumerate(self.row) if place not in self.key]
+        if isinstance(self.shape, DebeziumEnvelope):
+            values = [f.with_name(side + f.name) for side in ("before_", "after_") for f in values]
+        first = [pa.field("mz_timestamp", pa.int64()), pa.field("mz_state", pa.string())]
+        return pa.schema([*first, *(self.row.field(place) for place in self.key), *values]).empty_table()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the output's columns."""
+        return tuple(self.schema.names)
+
+    def of(self, diffs: Iterable[pa.Table]) -> Iterator[Piece]:
+        """The output's rows, a piece for each timestamp of each table; behind a timestamp's last one tells of progress."""
+        last: int | None = None
+        for table in self._shaped(diffs):
+            for timestamp, rows in _by_timestamp(table):
+                if last is not None and timestamp > last:
+                    yield from self.progressed(last, last + 1)
+                yield Piece(timestamp, self._with_progressed(rows))
+                last = timestamp
+        if last is not None:
+            yield from self.progressed(last, last + 1)
+
+    def nothing(self, mz_timestamp: int) -> Piece:
+        """A batch without rows."""
+        return Piece(mz_timestamp, self.schema.empty_table())
+
+    def progressed(self, batch_ms: int, mz_timestamp: int) -> Iterator[Piece]:
+        """A progress row at `mz_timestamp`, which says that nothing below it is to come."""
+        if self.progress and (self.up_to_ms is None or mz_timestamp < self.up_to_ms):
+            values = [pa.array([mz_timestamp], pa.int64()), pa.array([True])]
+            values += [pa.nulls(1, column.type) for column in list(self.schema)[2:]]
+            yield Piece(batch_ms, pa.Table.from_arrays(values, schema=self.schema))
+
+    def _shaped(self, diffs: Iterable[pa.Table]) -> Iterable[pa.Table]:
+        match self.shape:
+            case Raw() | OrderedWithin():
+                return diffs
+            case UpsertEnvelope():
+                return upsert(diffs, self.key)
+            case DebeziumEnvelope():
+                return debezium(diffs, self.key)
+            case other:
+                assert_never(other)
+
+    def _with_progressed(self, rows: pa.Table) -> pa.Table:
+        if not self.progress:
+            return rows
+        return rows.add_column(1, _PROGRESSED, pa.array(np.zeros(rows.num_rows, np.bool_)))
+
+
+def _by_timestamp(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each timestamp; `rows` are sorted by it."""
+    timestamps = rows.column(0).to_numpy()
+    begins = [*np.flatnonzero(np.diff(timestamps, prepend=-1)), len(timestamps)]
+    for begin, end in itertools.pairwise(begins):
+        yield int(timestamps[begin]), rows.slice(begin, end - begin)
+
+
+def _place(name: str, names: Sequence[str]) -> int:
+    """The column called `name`, whatever its case."""
+    exact = [place for place, known in enumerate(names) if known == name]
+    found = exact or [place for place, known in enumerate(names) if known.lower() == name.lower()]
+    if len(found) == 1:
+        return found[0]
+    raise DefinitionError(
+        f'there are {len(found)} columns "{name}"' if found else f'there is no column "{name}"',
+        code="column-ambiguous" if found else "column-missing",
+        detail=f"Columns: {', '.join(names)}.",
+    )
+
+
+def _sort_item(item: OrderItem, names: Sequence[str]) -> SortItem:
+    descending = item.direction.startswith("DESC")
+    nulls_first = item.direction.endswith("FIRST") or (not item.direction.endswith("LAST") and not descending)
+    place = item.ordinal - 1 if item.ordinal is not None else _plain_column(item.expression, names)
+    if place is not None and place > len(names):
+        raise DefinitionError(
+            f"ORDER BY position {item.ordinal} is not in the output",
+            code="column-missing",
+            detail=f"1 is mz_diff; the columns are 2 to {len(names) + 1}.",
+        )
+    return SortItem(place, item.expression, descending, nulls_first)
+
+
+def _plain_column(expression: str, names: Sequence[str]) -> int | None:
+    """The place of the column that an expression is, `mz_diff` at 0; None when it is more than a column."""
+    name = expression.strip()
+    if name[:1] == "`" == name[-1:]:
+        name = name[1:-1].replace("``", "`")
+    known = ["mz_diff", *names]
+    found = [place for place, column in enumerate(known) if column.lower() == name.lower()]
+    return found[0] if len(found) == 1 else None

@@ -1,0 +1,60 @@
+"""A snapshot's columns in the table's current schema, as Spark SQL: by field id, so that renaming changes no row.
+
+Spark shows `VERSION AS OF` with the schema that the snapshot was written with; diffs over time need one schema for all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+from lakehold.ingest.decode.types import spark_text
+from lakehold.session import quoted
+
+_Reference = Callable[[str], str]
+
+
+def projection(written: Schema, wanted: Schema) -> list[str]:
+    """An expression for each column of `wanted`, over a relation with the columns of `written`."""
+    return _fields(written.fields, wanted.fields, quoted)
+
+
+def _fields(written: Iterable[NestedField], wanted: Iterable[NestedField], reference: _Reference) -> list[str]:
+    by_id = {field.field_id: field for field in written}
+    found = []
+    for field in wanted:
+        source = by_id.get(field.field_id)
+        if source is None:
+            found.append(_absent(field))
+        else:
+            found.append(_value(reference(source.name), source.field_type, field.field_type))
+    return found
+
+
+def _absent(field: NestedField) -> str:
+    default = "NULL" if field.initial_default is None else "'" + str(field.initial_default).replace("'", "\\'") + "'"
+    return f"CAST({default} AS {spark_text(field.field_type)})"
+
+
+def _value(sql: str, written: IcebergType, wanted: IcebergType) -> str:
+    if written == wanted:
+        return sql
+    match written, wanted:
+        case StructType(), StructType():
+            values = _fields(written.fields, wanted.fields, lambda name: f"{sql}.{quoted(name)}")
+            named = ", ".join(f"'{_escaped(f.name)}', {value}" for f, value in zip(wanted.fields, values, strict=True))
+            return f"CASE WHEN {sql} IS NOT NULL THEN named_struct({named}) END"
+        case ListType(), ListType():
+            return f"transform({sql}, e -> {_value('e', written.element_type, wanted.element_type)})"
+        case MapType(), MapType():
+            key = _value("e.key", written.key_type, wanted.key_type)
+            value = _value("e.value", written.value_type, wanted.value_type)
+            return f"map_from_entries(transform(map_entries({sql}), e -> struct({key} AS key, {value} AS value)))"
+        case _:
+            return f"CAST({sql} AS {spark_text(wanted)})"
+
+
+def _escaped(name: str) -> str:
+    return name.replace("\\", "\\\\").replace("'", "\\'")

@@ -1,0 +1,115 @@
+"""What is subscribed to: a table, a query that works row by row, or any other query; each gives its rows and their changes.
+
+All give tables of diffs (`mz_timestamp, mz_diff, columns`) that are consolidated and in the order of a `Sorting`, timestamps
+ascending. Only what is too large for this process comes in pieces.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyspark.sql import DataFrame
+
+from lakehold.subscribe.consolidate import merged
+from lakehold.subscribe.file_rows import diff_schema
+from lakehold.subscribe.on_spark import dated, streamed, summed
+from lakehold.subscribe.sorting import Sorting
+from lakehold.subscribe.table_diffs import DiffReading, Step, TableDiffs
+from lakehold.timeline.timelines import Timeline
+
+Lines = Mapping[str, Timeline]
+"""The timelines of a relation's tables by full name."""
+
+
+class Relation(ABC):
+    """Rows that change over time."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> pa.Schema:
+        """The row's columns."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the row's columns, as Spark shows them."""
+        return tuple(self.columns.names)
+
+    @abstractmethod
+    def rows(self, lines: Lines, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
+        """All rows at a time, as diffs of that time."""
+
+    @abstractmethod
+    def changes(
+        self, lines: Lines, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
+    ) -> Iterator[pa.Table]:
+        """The diffs of every timestamp in the interval."""
+
+
+@dataclass(frozen=True)
+class TableRelation(Relation):
+    """A table.
+
+    Args:
+        name: Its full name.
+        schema: Its columns, for all of the output: those it had when the subscription began.
+        reading: How diffs are read.
+    """
+
+    name: str
+    schema: Schema
+    reading: DiffReading
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The table's columns."""
+        return pa.schema(list(diff_schema(self.schema))[2:])
+
+    def rows(self, lines: Lines, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
+        """All rows of the table at a time; a large table is sorted by Spark."""
+        for found in table_rows(lines[self.name], self.schema, at_ms, self.reading):
+            if isinstance(found, DataFrame):
+                yield from merged(self._streamed(found, sorting))
+            else:
+                yield sorting.here(found, self.reading.spark.session)
+
+    def changes(
+        self, lines: Lines, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
+    ) -> Iterator[pa.Table]:
+        """The table's diffs along its versions."""
+        line = lines[self.name]
+        for found in TableDiffs(line, self.schema, self.reading).along(
+            steps(line, after_exclusive_ms, until_exclusive_ms)
+        ):
+            if isinstance(found, DataFrame):
+                yield from self._streamed(summed(found), sorting)
+            else:
+                yield sorting.here(found, self.reading.spark.session)
+
+    def _streamed(self, frame: DataFrame, sorting: Sorting) -> Iterator[pa.Table]:
+        return streamed(sorting.on_spark(frame, self.names), diff_schema(self.schema))
+
+
+def steps(line: Timeline, after_exclusive_ms: int, until_exclusive_ms: int) -> Iterator[Step]:
+    """What a table went through in the interval."""
+    version = line.at(after_exclusive_ms)
+    before = version.snapshot_id if version is not None else None
+    for version in line.between(after_exclusive_ms, until_exclusive_ms):
+        yield Step(version.mz_timestamp, before, version.snapshot_id)
+        before = version.snapshot_id
+
+
+def table_rows(line: Timeline, schema: Schema, at_ms: int, reading: DiffReading) -> Iterator[pa.Table | DataFrame]:
+    """All rows of a table at a time, as diffs of that time: a table when they are few, a frame otherwise."""
+    version = line.at(at_ms)
+    snapshot = line.table.snapshot_by_id(version.snapshot_id) if version is not None else None
+    if snapshot is None:
+        return
+    total = snapshot.summary.additional_properties.get("total-records") if snapshot.summary is not None else None
+    if total is None or int(total) > reading.driver_rows:
+        yield dated(reading.spark.state(line, snapshot.snapshot_id, schema), at_ms, 1)
+    else:
+        yield from TableDiffs(line, schema, reading).along([Step(at_ms, None, snapshot.snapshot_id)])

@@ -1,0 +1,96 @@
+"""Spark's order and equality of values, as Arrow columns that Arrow can sort and compare.
+
+Ascending, nulls first. Strings by their UTF-8 bytes, binary by unsigned bytes; NaN equals itself and is above every number;
+-0.0 equals 0.0; structs field by field; arrays element by element, then the shorter one first. Spark has no order for maps: here
+a map is the array of its entries, sorted, so that equal maps are equal in whatever order they were written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehold.subscribe.project import as_list_of_entries, offsets
+
+Positions = npt.NDArray[np.int64]
+
+
+def order_keys(column: pa.ChunkedArray) -> list[pa.Array]:
+    """Flat columns that together order and compare like `column`; comparable within this column only.
+
+    The column has to fit one Arrow array: less than 2 GiB of text.
+    """
+    return _keys(column.combine_chunks())
+
+
+def _keys(array: pa.Array) -> list[pa.Array]:
+    kind = array.type
+    if pa.types.is_null(kind):
+        return []
+    if pa.types.is_floating(kind):
+        return [_float_image(array)]
+    if pa.types.is_struct(kind):
+        fields = [key for child in array.flatten() for key in _keys(child)]
+        return [array.is_valid(), *fields]  # a null struct is before a struct of nulls
+    if pa.types.is_map(kind):
+        return [_list_image(as_list_of_entries(array), sort_elements=True)]
+    if pa.types.is_list(kind):
+        return [_list_image(array, sort_elements=False)]
+    return [array]
+
+
+def _float_image(array: pa.Array) -> pa.Array:
+    """Integers in the order of floats: the bits of a double count up with it, and down where it is negative."""
+    values = pc.fill_null(array.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+    bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)  # one NaN; -0.0 + 0.0 is 0.0
+    image = np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)
+    return pa.array(image, mask=array.is_null().to_numpy(zero_copy_only=False))
+
+
+def _list_image(lists: pa.Array, *, sort_elements: bool) -> pa.Array:
+    """Bytes in the order of lists: the ranks of the elements, big-endian, one behind the other."""
+    elements = lists.flatten()
+    ranks = dense_ranks(_keys(elements), len(elements))
+    begins = offsets(lists).to_numpy().astype(np.int64)
+    if sort_elements:
+        list_of_element = np.repeat(np.arange(len(lists)), np.diff(begins))
+        ranks = ranks[np.lexsort((ranks, list_of_element))]
+    data = ranks.astype(">u4")
+    buffers = [lists.is_valid().buffers()[1], pa.py_buffer(begins * data.itemsize), pa.py_buffer(data.tobytes())]
+    return pa.Array.from_buffers(pa.large_binary(), len(lists), buffers)
+
+
+def dense_ranks(keys: Sequence[pa.Array], length: int) -> Positions:
+    """The place of each row among the different rows there are, zero-based."""
+    ranks = np.zeros(length, np.int64)
+    if keys:
+        rows = sorted_positions(keys)
+        ranks[rows] = np.cumsum(begins_run([key.take(rows) for key in keys], length)) - 1
+    return ranks
+
+
+def sorted_positions(keys: Sequence[pa.Array]) -> pa.Array:
+    """Positions of the rows in ascending order (uint64); equal rows stay in the order they were in."""
+    table = pa.Table.from_arrays(list(keys), names=[str(i) for i in range(len(keys))])
+    return pc.sort_indices(table, sort_keys=[(name, "ascending", "at_start") for name in table.column_names])
+
+
+def begins_run(keys: Sequence[pa.Array], length: int) -> npt.NDArray[np.bool_]:
+    """Whether each of `length` rows differs from the one before it; the first one does."""
+    begins = np.zeros(length, np.bool_)
+    begins[:1] = True
+    for key in keys:
+        begins[1:] |= _differs_from_previous(key).to_numpy(zero_copy_only=False)
+    return begins
+
+
+def _differs_from_previous(key: pa.Array) -> pa.Array:
+    differs = pc.not_equal(key[1:], key[:-1])
+    if not key.null_count:
+        return differs
+    there = key.is_valid()
+    return pc.coalesce(differs, pc.xor(there[1:], there[:-1]))

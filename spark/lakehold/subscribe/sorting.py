@@ -1,0 +1,97 @@
+"""In which order the rows of one timestamp come: by row, by key, or as WITHIN TIMESTAMP ORDER BY says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehold.session import quoted
+from lakehold.subscribe.consolidate import consolidated
+from lakehold.subscribe.on_spark import frame_of, ordered, row_column
+from lakehold.subscribe.row_order import dense_ranks, order_keys
+
+_DIFF = "mz_diff"
+
+
+@dataclass(frozen=True)
+class SortItem:
+    """One thing that rows are sorted by.
+
+    Attributes:
+        place: Among `mz_diff` (0) and the row's columns (from 1); None: `expression` is more than a column.
+        expression: SQL over `mz_diff` and the columns.
+        descending: Greatest first.
+        nulls_first: Where nulls stand.
+    """
+
+    place: int | None
+    expression: str
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True)
+class Sorting:
+    """The order within a timestamp; behind all of it rows come by their columns and `mz_diff`.
+
+    Attributes:
+        first: Places of key columns among the row's, for an envelope.
+        items: What ORDER BY names.
+    """
+
+    first: tuple[int, ...] = ()
+    items: tuple[SortItem, ...] = ()
+
+    def here(self, diffs: pa.Table, spark: Callable[[], SparkSession]) -> pa.Table:
+        """`diffs` consolidated and sorted in this process; expressions are computed by Spark."""
+        found = consolidated(diffs, self.first)
+        if not self.items:
+            return found
+        if all(item.place is not None for item in self.items):
+            return found.take(pa.array(_sorted_by_columns(found, self.items)))
+        return self._here_by_spark(found, spark())
+
+    def on_spark(self, frame: DataFrame, names: Sequence[str]) -> DataFrame:
+        """A frame of consolidated diffs, sorted; `names` are those of the row's columns."""
+        if not self.items:
+            return ordered(frame, [row_column(place, frame) for place in self.first])
+        keys = [f"o{place}" for place in range(len(self.items))]
+        expressions = [
+            quoted((_DIFF, *names)[item.place]) if item.place is not None else item.expression for item in self.items
+        ]
+        # Under their own names the columns can be part of an expression; two of one name would be ambiguous in it.
+        visible = frame.toDF("lakehold_timestamp", _DIFF, *names)
+        computed = [F.expr(expression).alias(key) for expression, key in zip(expressions, keys, strict=True)]
+        with_keys = visible.select("*", *computed).toDF(*frame.columns, *keys)
+        by = [_directed(F.col(key), item) for key, item in zip(keys, self.items, strict=True)]
+        return ordered(with_keys, by, row_columns=len(names)).select(*frame.columns)
+
+    def _here_by_spark(self, diffs: pa.Table, spark: SparkSession) -> pa.Table:
+        found = self.on_spark(frame_of(diffs, spark), diffs.column_names[2:]).toArrow()
+        return pa.Table.from_arrays(
+            [column.cast(field.type) for column, field in zip(found.columns, diffs.schema, strict=True)],
+            schema=diffs.schema,
+        )
+
+
+def _directed(column: Column, item: SortItem) -> Column:
+    if item.descending:
+        return column.desc_nulls_first() if item.nulls_first else column.desc_nulls_last()
+    return column.asc_nulls_first() if item.nulls_first else column.asc_nulls_last()
+
+
+def _sorted_by_columns(diffs: pa.Table, items: Sequence[SortItem]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Positions of the rows in order; rows that are alike stay as they are."""
+    keys = [diffs.column(0).to_numpy()]
+    for item in items:
+        assert item.place is not None
+        column = diffs.column(1 + item.place)
+        ranks = dense_ranks(order_keys(column), len(column))
+        nulls = column.is_null().to_numpy()
+        keys += [~nulls if item.nulls_first else nulls, -ranks if item.descending else ranks]
+    return np.lexsort(keys[::-1])

@@ -1,0 +1,98 @@
+"""One SUBSCRIBE: from what it says and what the lake has now to batches, and on from there as the lake goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lakehold.errors import StatementBounds
+from lakehold.subscribe.batches import Piece
+from lakehold.subscribe.output import Output
+from lakehold.subscribe.relation import Lines, Relation
+from lakehold.subscribe.statement import Subscribe
+from lakehold.timeline.timelines import Timelines, check_readable, common_window
+from lakehold.times import iso
+
+
+@dataclass(frozen=True)
+class Window:
+    """What is read: from `as_of_ms` (inclusive) to `until_ms` (exclusive)."""
+
+    as_of_ms: int
+    until_ms: int
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """A SUBSCRIBE with what it reads.
+
+    Args:
+        statement: What it says.
+        tables: Full names of the tables it reads.
+        timelines: Tells how far they are.
+        relation: Their rows.
+        output: The shape of its output.
+    """
+
+    statement: Subscribe
+    tables: tuple[str, ...]
+    timelines: Timelines
+    relation: Relation
+    output: Output
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the output's columns."""
+        return self.output.columns
+
+    def lines(self, window: Window) -> Lines:
+        """The timelines of the tables, reaching back to the window's beginning."""
+        found = self.timelines.of(self.tables)
+        return {name: self.timelines.reaching(line, window.as_of_ms) for name, line in found.items()}
+
+    def pieces(self, lines: Lines, window: Window) -> Iterator[Piece]:
+        """The output of a window."""
+        as_of_ms, until_ms = window.as_of_ms, window.until_ms
+        if until_ms <= as_of_ms:
+            return
+        yield from self.output.progressed(as_of_ms, as_of_ms)
+        found = 0
+        if self.statement.snapshot:
+            for piece in self.output.of(self.relation.rows(lines, as_of_ms, self.output.sorting)):
+                found += 1
+                yield piece
+            if not found:
+                yield self.output.nothing(as_of_ms)
+        for piece in self.changes(lines, as_of_ms, until_ms):
+            found += 1
+            yield piece
+        complete_ms = until_ms if until_ms != self.statement.up_to_ms else until_ms - 1
+        if not found and complete_ms > as_of_ms:
+            yield from self.output.progressed(as_of_ms, complete_ms)
+
+    def changes(self, lines: Lines, after_exclusive_ms: int, until_exclusive_ms: int) -> Iterator[Piece]:
+        """What changed in an interval."""
+        diffs = self.relation.changes(lines, after_exclusive_ms, until_exclusive_ms, self.output.sorting)
+        yield from self.output.of(diffs)
+
+
+def window(statement: Subscribe, lines: Lines) -> Window:
+    """What can be read now.
+
+    Raises:
+        StatementBounds: UP TO is before AS OF.
+        NotReadable: Some table is not readable at AS OF.
+    """
+    _, upper_ms = common_window(list(lines.values()))
+    as_of_ms = statement.as_of_ms if statement.as_of_ms is not None else upper_ms - 1
+    if statement.up_to_ms is not None:
+        if statement.up_to_ms < as_of_ms:
+            raise StatementBounds(
+                f"UP TO {statement.up_to_ms} is before AS OF {as_of_ms}",
+                detail=f"{iso(statement.up_to_ms)} UTC is before {iso(as_of_ms)} UTC.",
+                hint="UP TO is exclusive: it has to be later than AS OF.",
+            )
+        upper_ms = min(upper_ms, statement.up_to_ms)
+    if statement.up_to_ms != as_of_ms:
+        check_readable(list(lines.values()), as_of_ms)
+    return Window(as_of_ms, upper_ms)

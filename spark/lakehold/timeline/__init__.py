@@ -1,0 +1,1 @@
+"""Which times a table is readable at, and which snapshot each of them means."""

@@ -1,0 +1,213 @@
+"""Every table is readable on `[since, upper)`: where the bounds come from, and which version a time means."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyiceberg.table import Table
+
+from lakehold.catalog.batches import BatchStore
+from lakehold.catalog.data_tables import DataTables
+from lakehold.catalog.definitions import DefinitionReader, Definitions
+from lakehold.errors import DefinitionError, NotReadable
+from lakehold.timeline.versions import Version, begins_empty, earlier_versions, versions
+from lakehold.times import iso, now_ms
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """One table's history.
+
+    Attributes:
+        full_name: `namespace.table`.
+        table: Its Iceberg metadata, as it was when the timeline was made.
+        source: The source that feeds it; None for a table that others write.
+        versions: Oldest first.
+        since_ms: Read frontier, inclusive.
+        upper_ms: Write frontier, exclusive.
+        complete_ms: When the first snapshot of the connector was complete; `since_ms` is never earlier.
+    """
+
+    full_name: str
+    table: Table = field(repr=False, compare=False)
+    source: str | None
+    versions: tuple[Version, ...]
+    since_ms: int
+    upper_ms: int
+    complete_ms: int = 0
+
+    def at(self, time_ms: int) -> Version | None:
+        """The version at `time_ms`, the last one at or before it; None before the first: the table had no rows.
+
+        Raises:
+            NotReadable: The snapshot of that time has been expired.
+        """
+        place = bisect_right(self.versions, time_ms, key=lambda version: version.mz_timestamp)
+        found = self.versions[place - 1] if place else None
+        if found is not None and not found.remains:
+            following = next((v for v in self.versions[place:] if v.remains), None)
+            raise NotReadable(
+                f'"{self.full_name}" is no longer readable at {time_ms}',
+                detail=f"Snapshot {found.snapshot_id} of {iso(found.mz_timestamp)} UTC has been expired. "
+                + (
+                    f"The next one is of {following.mz_timestamp} ({iso(following.mz_timestamp)} UTC)."
+                    if following
+                    else ""
+                ),
+                hint="Read from the time of a snapshot that remains.",
+            )
+        return found
+
+    def between(self, after_exclusive_ms: int, until_exclusive_ms: int) -> tuple[Version, ...]:
+        """The versions in the interval that can still be read; a change over a gap is seen at the gap's end."""
+        return tuple(v for v in self.versions if after_exclusive_ms < v.mz_timestamp < until_exclusive_ms and v.remains)
+
+    def rollbacks(self, after_exclusive_ms: int, until_exclusive_ms: int) -> list[str]:
+        """What a person should know of the interval: the times at which the table was set back to an earlier snapshot."""
+        seen: set[int] = set()
+        found = []
+        for version in self.versions:
+            if version.snapshot_id in seen and after_exclusive_ms < version.mz_timestamp < until_exclusive_ms:
+                found.append(
+                    f'"{self.full_name}" was set back to snapshot {version.snapshot_id} at {version.mz_timestamp}: '
+                    "what it had gained since is taken away again"
+                )
+            seen.add(version.snapshot_id)
+        return found
+
+    @property
+    def window(self) -> str:
+        """The interval as a sentence's part."""
+        return (
+            f'"{self.full_name}" on [{self.since_ms}, {self.upper_ms}), '
+            f"{iso(self.since_ms)} to {iso(self.upper_ms)} UTC"
+        )
+
+
+@dataclass(frozen=True)
+class Timelines:
+    """Makes timelines.
+
+    Args:
+        tables: The lake's tables.
+        definitions: Which of them a source feeds.
+        batches: How far the sources are.
+        foreign_lag_ms: How far `upper` of other tables stays behind the clock: a writer's snapshot carries the time at which
+            it began to commit.
+        clock: Epoch milliseconds.
+    """
+
+    tables: DataTables
+    definitions: DefinitionReader
+    batches: BatchStore
+    foreign_lag_ms: int
+    clock: Callable[[], int] = now_ms
+
+    def of(self, names: Sequence[str]) -> dict[str, Timeline]:
+        """The timelines of `names` now.
+
+        Raises:
+            DefinitionError: A table is not there.
+            NotReadable: A table's first snapshot is not complete.
+        """
+        defined = self.definitions.definitions()
+        return {name: self._timeline(name, defined) for name in dict.fromkeys(names)}
+
+    def settled(self, names: Sequence[str], wanted_ms: Sequence[int] = ()) -> dict[str, Timeline]:
+        """The timelines of `names`; of tables that others write with all that was committed before the call.
+
+        It waits for their lag as far as it must: until `upper` has passed their newest snapshot and what of `wanted_ms` is not
+        in the future. It never waits for a source.
+        """
+        now = self.clock()
+        found = self.of(names)
+        foreign = [line for line in found.values() if line.source is None]
+        heads = [line.versions[-1].mz_timestamp if line.versions else line.since_ms for line in foreign]
+        needed_ms = max([*heads, *(min(ms, now) for ms in wanted_ms)], default=now)
+        late_ms = needed_ms + 1 - min((line.upper_ms for line in foreign), default=needed_ms + 1)
+        if late_ms <= 0:
+            return found
+        time.sleep(late_ms / 1000)
+        return self.of(names)
+
+    def reaching(self, timeline: Timeline, time_ms: int) -> Timeline:
+        """`timeline` with what earlier metadata files know, if `time_ms` lies before what it has."""
+        if timeline.versions and time_ms >= timeline.versions[0].mz_timestamp:
+            return timeline
+        found = earlier_versions(timeline.table, timeline.source)
+        first = next((v.mz_timestamp for v in found if v.remains), timeline.since_ms)
+        return replace(timeline, versions=found, since_ms=min(timeline.since_ms, max(first, timeline.complete_ms)))
+
+    def _timeline(self, name: str, defined: Definitions) -> Timeline:
+        # Before the metadata: what a batch committed below this `upper` is in metadata loaded afterwards.
+        frontier = self._fed_frontier(name, defined) if name in defined.tables else None
+        clock_ms = self.clock()
+        state = self.tables.table_state(name)
+        if state is None:
+            raise _missing(name, defined)
+        if frontier is None:
+            found = versions(state.table, None)
+            since_ms = found[0].mz_timestamp if found else state.table.metadata.last_updated_ms
+            return Timeline(name, state.table, None, found, since_ms, clock_ms - self.foreign_lag_ms)
+        source, complete_ms, upper_ms = frontier
+        found, since_ms = versions(state.table, source), complete_ms
+        if found and not begins_empty(state.table, found[0]):
+            since_ms = max(since_ms, found[0].mz_timestamp)
+        return Timeline(name, state.table, source, found, since_ms, upper_ms, complete_ms)
+
+    def _fed_frontier(self, name: str, defined: Definitions) -> tuple[str, int, int]:
+        entry = defined.tables[name]
+        source = entry.definition.source
+        for state in self.batches.readers(source).values():
+            progress = state.tables.get(name)
+            if progress is None or progress.object_id != entry.object_id or state.upper_ms is None:
+                continue
+            if progress.since_ms is not None:
+                return source, progress.since_ms, state.upper_ms
+        raise NotReadable(
+            f'"{name}" is not readable yet',
+            detail=f'Its first snapshot from source "{source}" is not complete.',
+            hint=f"lakehold ingest {source}",
+        )
+
+
+def common_window(timelines: Sequence[Timeline]) -> tuple[int, int]:
+    """`[since, upper)` in which all of `timelines` are readable: the latest `since`, the least `upper`."""
+    return max(t.since_ms for t in timelines), min(t.upper_ms for t in timelines)
+
+
+def check_readable(timelines: Sequence[Timeline], time_ms: int) -> None:
+    """All of `timelines` must be readable at `time_ms`.
+
+    Raises:
+        NotReadable: Some are not; it says what is readable.
+    """
+    failing = [t for t in timelines if not t.since_ms <= time_ms < t.upper_ms]
+    if not failing:
+        return
+    since_ms, upper_ms = common_window(timelines)
+    if since_ms < upper_ms:
+        hint = f"Choose a time from {since_ms} to {upper_ms - 1}."
+    else:
+        hint = "There is no time at which all of them are readable yet."
+    raise NotReadable(
+        f'"{failing[0].full_name}" is not readable at {time_ms}',
+        detail=f"Readable: {'; '.join(t.window for t in timelines)}.",
+        hint=hint,
+    )
+
+
+def _missing(name: str, defined: Definitions) -> DefinitionError:
+    if name in defined.tables:
+        source = defined.tables[name].definition.source
+        return NotReadable(
+            f'"{name}" has no rows and no columns yet',
+            detail=f'No message of its topic has been read from source "{source}".',
+            hint=f"lakehold ingest {source}",
+        )
+    return DefinitionError(
+        f'table "{name}" does not exist', code="table-missing", hint="SHOW TABLES IN a namespace lists what is there."
+    )
