@@ -50,7 +50,9 @@ def marked(sql: str) -> str:
         for written in split(sql):
             query = parse_query(written, repeatable=True)
             tables = tuple(shown(table) for table in query.tables)
-            lines.append(replace(query, tables=tables).over({t.full_name: f"«{t.full_name}»" for t in tables}, "«+»"))
+            lines.append(
+                replace(query, tables=tables).over({t.full_name: f"«{t.full_name}»" for t in tables}, columns="«+»")
+            )
     except StatementError as error:
         return f"error: {error}"
     return "\n".join(lines)

@@ -96,7 +96,7 @@ def test_every_table_is_found_and_replaced_where_it_stands(select: str, tables: 
 def test_columns_come_first_in_the_select_list(quantifier: str, columns: str, table: str) -> None:
     found = query(f"SELECT{quantifier}{columns} FROM {table}")
     (name,) = (t.full_name for t in found.tables)
-    assert found.over({name: "v"}, " mz_diff, ") == f"SELECT{quantifier} mz_diff, {columns} FROM v"
+    assert found.over({name: "v"}, columns=" mz_diff, ") == f"SELECT{quantifier} mz_diff, {columns} FROM v"
 
 
 @given(st.sampled_from(["SUBSCRIBE ", "SUBSCRIBE (SELECT ", "SELECT ", "WITH t AS "]), st.lists(PIECES, max_size=20))

@@ -150,7 +150,7 @@ class RowByRow(Relation):
     def _applied(self, diffs: DataFrame) -> DataFrame:
         """The query over a frame of diffs, which it carries along behind names that `*` may bring as well."""
         visible = diffs.toDF(_TIME, _DIFF, *(column.name for column in self.schema.fields))
-        carried = "".join(f"{quoted(name)} AS {quoted(kept)}, " for kept, name in _KEPT.items())
+        carried = "".join(f" {quoted(name)} AS {quoted(kept)}," for kept, name in _KEPT.items())
         with ExitStack() as views:
             over = self.query.over({}, {self.name: view(visible, views)}, carried)
             result = self.reading.spark.session().sql(over)

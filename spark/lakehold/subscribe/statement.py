@@ -48,7 +48,7 @@ class Query:
         Args:
             tables: SQL that reads the same table, by full name.
             views: SQL that reads a relation of another name, by full name.
-            columns: SQL put in front of the select list; needs `columns_at`.
+            columns: SQL put right behind SELECT, with the blanks it needs; takes `columns_at`.
         """
         parts = []
         for table in self.tables:
@@ -58,7 +58,7 @@ class Query:
                 replacement = (views or {})[table.full_name] + alias
             parts.append((table.start, table.end_exclusive, replacement))
         if columns and self.columns_at is not None:
-            parts.append((self.columns_at, self.columns_at, f" {columns}"))
+            parts.append((self.columns_at, self.columns_at, columns))
         text = self.text
         for start, end_exclusive, replacement in sorted(parts, reverse=True):
             text = text[:start] + replacement + text[end_exclusive:]
