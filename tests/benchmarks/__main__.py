@@ -12,7 +12,7 @@ from rich.console import Console
 
 from lakehold import artifacts
 from lakehold.lake import Lake, connect
-from tests.benchmarks import merges
+from tests.benchmarks import diffs, merges
 from tests.benchmarks.figures import Figure, as_json, as_table
 from tests.benchmarks.first_load import first_load
 
@@ -39,6 +39,10 @@ def main(
         "size": lambda lake, place: merges.by_size(
             lake, place, max(sized(1_000_000), 250_000), sized(50_000_000), runs
         ),
+        "diff": lambda lake, place: diffs.against_others(lake, place, sized(10_000_000), runs),
+        "diff-size": lambda lake, _: diffs.by_size(lake, max(sized(2_000_000), 100_000), runs),
+        "diff-many": lambda lake, place: diffs.many_timestamps(lake, place, sized(1_000_000), runs),
+        "snapshot": lambda lake, place: diffs.first_snapshot(lake, place, sized(10_000_000), min(runs, 3)),
         "delta": lambda lake, place: merges.against_delta(lake, place, sized(10_000_000), runs),
     }
     console = Console()

@@ -19,7 +19,7 @@ from lakehold.lake import Lake
 from tests import recorded_files
 from tests.benchmarks.figures import Figure, seconds
 
-_DELTA = "spark_catalog.delta.`{}`"
+DELTA = "spark_catalog.delta.`{}`"
 
 
 class Table:
@@ -68,7 +68,7 @@ def against_delta(lake: Lake, directory: Path, rows: int, runs: int) -> list[Fig
     """10,000 changes (8,000 updates, 1,000 deletes, 1,000 new keys, spread evenly) into `rows` rows."""
     spark = lake.spark
     ours = Table(lake, directory, "spread", rows)
-    path = _DELTA.format(directory / "delta")
+    path = DELTA.format(directory / "delta")
     spark.range(rows).selectExpr("id AS k", "concat('value ', id) AS v", "id % 97 AS n").write.format("delta").save(
         str(directory / "delta")
     )
@@ -78,12 +78,12 @@ def against_delta(lake: Lake, directory: Path, rows: int, runs: int) -> list[Fig
     )
     merges, batches, floors = [], [], []
     for run in range(runs + _WARM_UP):
-        changes = _spread(rows, run)
+        changes = spread(rows, run)
         ours.change(changes)
         with _merge_timed() as took:
             batches.append(ours.ingest())
         merges.append(sum(took))
-        floors.append(_bare_merge(spark, path, changes))
+        floors.append(bare_merge(spark, path, changes))
     name = f"10,000 changes into {rows:,} rows"
     delta = "Delta's MERGE with change data feed"
     warm = slice(_WARM_UP, None)
@@ -127,7 +127,7 @@ def small_batches(lake: Lake, directory: Path, rows: int, neighbours: int, runs:
         for table in (alone, among):
             table.change(changes)
             took[table.name].append(table.ingest())
-        took["bare"].append(_bare_merge(lake.spark, "bench.bare", changes))
+        took["bare"].append(bare_merge(lake.spark, "bench.bare", changes))
     assert bare.rows == rows
     floors = tuple(took["bare"][_WARM_UP:])
     return [
@@ -147,14 +147,15 @@ _WARM_UP = 5
 """Until Java has compiled what a merge runs: the fifth takes half of what the first does."""
 
 
-def _spread(rows: int, run: int) -> list[tuple[int, str | None, int]]:
+def spread(rows: int, run: int) -> list[tuple[int, str | None, int]]:
+    """8,000 updates, 1,000 deletes and 1,000 new keys, evenly over a table of `rows` rows."""
     chosen = random.Random(run).sample(range(rows), 9_000)
     updates = [(k, f"new {run}", run) for k in chosen[:8_000]]
     deletes = [(k, None, 0) for k in chosen[8_000:]]
     return [*updates, *deletes, *((rows + run * 1_000 + n, f"new {run}", run) for n in range(1_000))]
 
 
-def _bare_merge(spark: SparkSession, table: str, changes: Sequence[tuple[int, str | None, int]]) -> float:
+def bare_merge(spark: SparkSession, table: str, changes: Sequence[tuple[int, str | None, int]]) -> float:
     """One MERGE of changes that are rows already."""
     columns = [pa.array(column) for column in zip(*changes, strict=True)]
     source = pa.table(dict(zip(("k", "v", "n"), columns, strict=True)))

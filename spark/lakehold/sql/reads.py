@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
 
 from lakehold.session import quoted_table
 from lakehold.sql.result import Result
 from lakehold.subscribe.batches import batches
 from lakehold.subscribe.explain import explained
+from lakehold.subscribe.on_spark import view_name
 from lakehold.subscribe.opening import Subscribing
-from lakehold.subscribe.query_relation import view
 from lakehold.subscribe.statement import Query, Subscribe
 from lakehold.timeline.timelines import check_readable
 
@@ -37,14 +38,15 @@ class LakeReads:
         check_readable(list(lines.values()), as_of_ms)
         tables: dict[str, str] = {}
         views: dict[str, str] = {}
-        with ExitStack() as opened:
-            for name, line in lines.items():
-                version = line.at(as_of_ms)
-                if version is None:
-                    views[name] = view(reading.state(line, None, line.table.schema()), opened)
-                else:
-                    tables[name] = f"{quoted_table(reading.catalog_name, name)} VERSION AS OF {version.snapshot_id}"
-            frame = reading.session().sql(query.over(tables, views))
+        frames: dict[str, DataFrame] = {}
+        for name, line in lines.items():
+            version = line.at(as_of_ms)
+            if version is None:
+                views[name] = view_name()
+                frames[views[name]] = reading.empty(line.table.schema())
+            else:
+                tables[name] = f"{quoted_table(reading.catalog_name, name)} VERSION AS OF {version.snapshot_id}"
+        frame = reading.select(query.over(tables, views), frames)
         return Result(tuple(frame.columns), [tuple(row) for row in frame.collect()])
 
     def read_changes(self, subscribe: Subscribe) -> Result:

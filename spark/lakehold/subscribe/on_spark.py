@@ -6,8 +6,9 @@ Frames of diffs have the columns `t` (mz_timestamp), `d` (mz_diff), then `c0`, `
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from uuid import uuid4
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -42,10 +43,26 @@ class OnSpark:
         """The rows of a snapshot in the columns of `wanted`, under their names; None: no rows."""
         name = quoted_table(self.catalog_name, timeline.full_name)
         if snapshot_id is None:
-            return self.session().createDataFrame([], frame_schema(arrow_schema(wanted)))
+            return self.empty(wanted)
         written = snapshot_schema(timeline, snapshot_id)
         expressions = _columns(projection(written, wanted), wanted)
         return self.session().sql(f"SELECT {expressions} FROM {name} VERSION AS OF {snapshot_id}")
+
+    def select(self, text: str, views: Mapping[str, DataFrame]) -> DataFrame:
+        """A query that reads `views` by names that nothing else in it has.
+
+        Spark Connect looks names up when the query runs, so the frames go with it instead of standing in the session.
+        """
+        if not views:
+            return self.session().sql(text)
+        escaped = text.replace("{", "{{").replace("}", "}}")
+        for name in views:
+            escaped = escaped.replace(name, f"{{{name}}}")
+        return self.session().sql(escaped, None, **views)
+
+    def empty(self, columns: Schema) -> DataFrame:
+        """No rows of these columns."""
+        return self.session().createDataFrame([], frame_schema(arrow_schema(columns)))
 
     def picked(self, reader: FileRows, picks: Iterable[DatedPick]) -> DataFrame:
         """The rows of `picks` as diffs, read by the workers, which need the interpreter and the packages of this process."""
@@ -164,6 +181,11 @@ def _columns(expressions: Sequence[str], schema: Schema) -> str:
 def frame_schema(columns: pa.Schema) -> StructType:
     """Spark's schema for `columns`."""
     return from_arrow_schema(columns, prefer_timestamp_ntz=True)
+
+
+def view_name() -> str:
+    """A name for a frame that a query reads."""
+    return f"lakehold_{uuid4().hex}"
 
 
 def renamed(columns: pa.Schema, names: Sequence[str]) -> pa.Schema:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from threading import Event
 
@@ -15,10 +14,9 @@ from lakehold.errors import LakeholdError
 from lakehold.settings import Settings
 from lakehold.subscribe import metrics
 from lakehold.subscribe.batches import Piece
-from lakehold.subscribe.on_spark import frame_schema
+from lakehold.subscribe.on_spark import view_name
 from lakehold.subscribe.output import Output
-from lakehold.subscribe.project import arrow_schema
-from lakehold.subscribe.query_relation import QueryRelation, RowByRow, view
+from lakehold.subscribe.query_relation import QueryRelation, RowByRow
 from lakehold.subscribe.relation import Lines, Relation, TableRelation
 from lakehold.subscribe.statement import Query, Raw, Subscribe
 from lakehold.subscribe.subscription import Subscription, Window, window
@@ -146,13 +144,10 @@ class Subscribing:
 
     def _result(self, query: Query, schemas: Mapping[str, Schema]) -> pa.Schema:
         """The columns of a query's result, from its tables without their rows."""
-        spark = self.reading.spark.session()
-        with ExitStack() as views:
-            empty = {
-                name: view(spark.createDataFrame([], frame_schema(arrow_schema(schema))), views)
-                for name, schema in schemas.items()
-            }
-            return to_arrow_schema(spark.sql(query.over({}, empty)).schema)
+        spark = self.reading.spark
+        views = {name: view_name() for name in schemas}
+        frames = {views[name]: spark.empty(schema) for name, schema in schemas.items()}
+        return to_arrow_schema(spark.select(query.over({}, views), frames).schema)
 
 
 def _tables(statement: Subscribe) -> tuple[str, ...]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import reduce
-from uuid import uuid4
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyspark.sql import DataFrame
 
-from lakehold.session import quoted, quoted_table, temp_view
+from lakehold.session import quoted, quoted_table
 from lakehold.subscribe.consolidate import merged
 from lakehold.subscribe.on_spark import (
     dated,
@@ -23,6 +21,7 @@ from lakehold.subscribe.on_spark import (
     snapshot_schema,
     streamed,
     summed,
+    view_name,
 )
 from lakehold.subscribe.relation import Lines, Relation, steps, table_rows
 from lakehold.subscribe.sorting import Sorting
@@ -89,15 +88,16 @@ class QueryRelation(Relation):
         spark = self.reading.spark
         tables: dict[str, str] = {}
         views: dict[str, str] = {}
-        with ExitStack() as opened:
-            for name, line in lines.items():
-                version, schema = line.at(at_ms), self.schemas[name]
-                snapshot_id = version.snapshot_id if version is not None else None
-                if snapshot_id is not None and snapshot_schema(line, snapshot_id).as_struct() == schema.as_struct():
-                    tables[name] = f"{quoted_table(spark.catalog_name, name)} VERSION AS OF {snapshot_id}"
-                else:
-                    views[name] = view(spark.state(line, snapshot_id, schema), opened)
-            return spark.session().sql(self.query.over(tables, views))
+        frames: dict[str, DataFrame] = {}
+        for name, line in lines.items():
+            version, schema = line.at(at_ms), self.schemas[name]
+            snapshot_id = version.snapshot_id if version is not None else None
+            if snapshot_id is not None and snapshot_schema(line, snapshot_id).as_struct() == schema.as_struct():
+                tables[name] = f"{quoted_table(spark.catalog_name, name)} VERSION AS OF {snapshot_id}"
+            else:
+                views[name] = view_name()
+                frames[views[name]] = spark.state(line, snapshot_id, schema)
+        return spark.select(self.query.over(tables, views), frames)
 
     def _streamed(self, frame: DataFrame, sorting: Sorting) -> Iterator[pa.Table]:
         return streamed(sorting.on_spark(frame, self.names), with_diff(self.result))
@@ -151,9 +151,8 @@ class RowByRow(Relation):
         """The query over a frame of diffs, which it carries along behind names that `*` may bring as well."""
         visible = diffs.toDF(_TIME, _DIFF, *(column.name for column in self.schema.fields))
         carried = "".join(f" {quoted(name)} AS {quoted(kept)}," for kept, name in _KEPT.items())
-        with ExitStack() as views:
-            over = self.query.over({}, {self.name: view(visible, views)}, carried)
-            result = self.reading.spark.session().sql(over)
+        view = view_name()
+        result = self.reading.spark.select(self.query.over({}, {self.name: view}, carried), {view: visible})
         row = result.drop(_TIME, _DIFF)
         return row.toDF(*frame_names(len(row.columns) - len(_KEPT)))
 
@@ -168,10 +167,3 @@ def typed(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(
         [column.cast(field.type) for column, field in zip(table.columns, schema, strict=True)], schema=schema
     )
-
-
-def view(frame: DataFrame, views: ExitStack) -> str:
-    """SQL that reads `frame` while `views` is open."""
-    name = f"lakehold_{uuid4().hex}"
-    views.enter_context(temp_view(frame, name))
-    return quoted(name)

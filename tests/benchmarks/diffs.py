@@ -1,0 +1,188 @@
+"""Reading changes: one diff against Delta's and Iceberg's own, by the table's size, many timestamps, and a first snapshot."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from lakehold.cli.output import CsvOutput
+from lakehold.lake import Lake
+from lakehold.subscribe.batches import tuples
+from tests.benchmarks.figures import Figure, seconds
+from tests.benchmarks.merges import DELTA, Table, bare_merge, spread
+
+_WARM_UP = 5
+_DIFF = "SUBSCRIBE {} ENVELOPE DEBEZIUM (KEY (k)) WITH (SNAPSHOT = false) AS OF {} UP TO {}"
+
+
+def against_others(lake: Lake, directory: Path, rows: int, runs: int) -> list[Figure]:
+    """The diff of 10,000 changes, before and after images: ours, Delta's change feed, Iceberg's changelog view of a twin."""
+    spark = lake.spark
+    ours = Table(lake, directory, "changed", rows)
+    path = DELTA.format(directory / "changed_delta")
+    spark.range(rows).selectExpr(*_COLUMNS).write.format("delta").save(str(directory / "changed_delta"))
+    spark.sql(
+        f"ALTER TABLE {path} SET TBLPROPERTIES"
+        " ('delta.enableChangeDataFeed' = 'true', 'delta.enableDeletionVectors' = 'true')"
+    )
+    spark.sql(f"CREATE TABLE bench.twin USING iceberg AS SELECT {', '.join(_COLUMNS)} FROM range({rows})")
+    changes = spread(rows, 0)
+    ours.change(changes)
+    ours.ingest()
+    bare_merge(spark, path, changes)
+    bare_merge(spark, "bench.twin", changes)
+    before, after = _last_two(lake, ours.name)
+    version = spark.sql(f"DESCRIBE HISTORY {path} LIMIT 1").collect()[0]["version"]
+    found: dict[str, list[float]] = {"ours": [], "delta": [], "view": []}
+    for run in range(runs + _WARM_UP):
+        found["ours"].append(_answered(partial(_rows, lake, _DIFF.format("bench.changed", before, after + 1)), 10_000))
+        feed = f"SELECT * FROM table_changes('delta.`{directory / 'changed_delta'}`', {version}, {version})"
+        found["delta"].append(_answered(spark.sql(feed.replace("delta.`", "spark_catalog.delta.`")).collect, 18_000))
+        if run < 2:
+            found["view"].append(_answered(lambda: _changelog(spark), 18_000))
+    name = f"diff of 10,000 changes of {rows:,} rows"
+    warm = slice(_WARM_UP, None)
+    return [
+        Figure(name, "s", tuple(found["ours"][warm]), "Delta's table_changes", tuple(found["delta"][warm]), goal=1.0),
+        Figure(
+            name,
+            "s",
+            tuple(found["ours"][warm]),
+            "create_changelog_view, copy-on-write",
+            tuple(found["view"]),
+            goal=0.05,
+        ),
+    ]
+
+
+def by_size(lake: Lake, rows: int, runs: int) -> list[Figure]:
+    """The diff of 10,000 changes in the newest file of a table and of one ten times as large."""
+    found: dict[int, list[float]] = {}
+    times = {}
+    for size in (rows, rows * 10):
+        name = f"bench.sized_{size}"
+        lake.sql(
+            f"CREATE TABLE {name} (k BIGINT, v STRING, n BIGINT) USING iceberg"
+            " TBLPROPERTIES ('format-version' = '3', 'write.update.mode' = 'merge-on-read')"
+        )
+        for start in range(0, size, rows // 2):
+            part = lake.spark.range(start, start + rows // 2, 1, 1).selectExpr(*_COLUMNS)
+            part.writeTo(name).append()
+        step = rows // 2 // 10_000
+        lake.sql(f"UPDATE {name} SET v = 'new' WHERE k >= {size - rows // 2} AND k % {step} = 0")
+        times[size], found[size] = _versions(lake, name)[-2:], []
+    for _ in range(runs + _WARM_UP):
+        for size, (before, after) in times.items():
+            statement = _DIFF.format(f"bench.sized_{size}", before, after + 1)
+            found[size].append(_answered(partial(_rows, lake, statement), 10_000))
+    warm = slice(_WARM_UP, None)
+    return [
+        Figure(
+            f"diff of 10,000 changes in one file of {rows * 10:,} rows",
+            "s",
+            tuple(found[rows * 10][warm]),
+            f"the same of {rows:,} rows",
+            tuple(found[rows][warm]),
+            goal=1.3,
+        )
+    ]
+
+
+def many_timestamps(lake: Lake, directory: Path, rows: int, runs: int) -> list[Figure]:
+    """A hundred timestamps of 100 changes each in one SUBSCRIBE, against the last of them alone."""
+    table = Table(lake, directory, "ticking", rows)
+    for run in range(100):
+        table.change([(k, f"new {run}", run) for k in random.Random(run).sample(range(rows), 100)])
+        table.ingest()
+    times = _versions(lake, "bench.ticking")
+    found: dict[int, list[float]] = {1: [], 100: []}
+    for _ in range(runs + _WARM_UP):
+        for count, took in found.items():
+            statement = _DIFF.format("bench.ticking", times[-1 - count], times[-1] + 1)
+            took.append(_answered(partial(_rows, lake, statement), 100 * count))
+    warm = slice(_WARM_UP, None)
+    return [
+        Figure(
+            "100 timestamps in one SUBSCRIBE", "s", tuple(found[100][warm]), "one timestamp", tuple(found[1][warm]), 5.0
+        )
+    ]
+
+
+def first_snapshot(lake: Lake, directory: Path, rows: int, runs: int) -> list[Figure]:
+    """A first snapshot written as CSV, against a plain scan by Spark written by the same writer."""
+    lake.sql("CREATE TABLE bench.whole (k BIGINT, v STRING, n BIGINT) USING iceberg")
+    lake.spark.range(rows).selectExpr(*_COLUMNS).writeTo("bench.whole").append()
+    found: dict[str, list[float]] = {"ours": [], "spark": []}
+    for _ in range(runs):
+        found["ours"].append(rows / seconds(lambda: _write_snapshot(lake, directory / "ours.csv")))
+        found["spark"].append(rows / seconds(lambda: _write_scan(lake, directory / "spark.csv")))
+    return [
+        Figure(
+            f"first snapshot of {rows:,} rows to CSV",
+            "records/s",
+            tuple(found["ours"]),
+            "a plain Spark scan to CSV",
+            tuple(found["spark"]),
+            goal=0.5,
+        )
+    ]
+
+
+_COLUMNS = ("id AS k", "concat('value ', id) AS v", "id % 97 AS n")
+
+
+def _answered(answer: Callable[[], Sequence[object]], rows: int) -> float:
+    """How long an answer takes, which has at least so many rows."""
+    started = perf_counter()
+    found = answer()
+    took = perf_counter() - started
+    assert len(found) >= rows, f"{len(found)} rows"
+    return took
+
+
+def _rows(lake: Lake, statement: str) -> list[tuple[Any, ...]]:
+    return lake.sql(statement).rows
+
+
+def _changelog(spark: SparkSession) -> list[Any]:
+    first, last = (
+        row[0] for row in spark.sql("SELECT snapshot_id FROM bench.twin.snapshots ORDER BY committed_at").collect()
+    )
+    spark.sql(
+        "CALL lake.system.create_changelog_view(table => 'bench.twin', changelog_view => 'twin_changes', identifier_columns =>"
+        f" array('k'), options => map('start-snapshot-id', '{first}', 'end-snapshot-id', '{last}'))"
+    )
+    return spark.sql("SELECT * FROM twin_changes").collect()
+
+
+def _versions(lake: Lake, name: str) -> list[int]:
+    stamp = "coalesce(summary['lakehold.timestamp'], unix_millis(committed_at))"
+    return [int(row[0]) for row in lake.sql(f"SELECT {stamp} FROM {name}.snapshots ORDER BY committed_at").rows]
+
+
+def _last_two(lake: Lake, name: str) -> tuple[int, int]:
+    *_, before, after = _versions(lake, f"bench.{name}")
+    return before, after
+
+
+def _write_snapshot(lake: Lake, path: Path) -> None:
+    with path.open("w") as file:
+        output = CsvOutput(file, file)
+        opened = lake.open_subscription("SUBSCRIBE bench.whole")
+        for place, piece in enumerate(opened.pieces()):
+            output.part(opened.columns, tuples(piece.rows), first=place == 0)
+
+
+def _write_scan(lake: Lake, path: Path) -> None:
+    with path.open("w") as file:
+        output = CsvOutput(file, file)
+        rows: Iterable[tuple[Any, ...]] = map(
+            tuple, lake.spark.table("bench.whole").toLocalIterator(prefetchPartitions=True)
+        )
+        output.part(("k", "v", "n"), rows, first=True)
