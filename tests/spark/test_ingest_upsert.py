@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.types import IntegerType, LongType, StringType
 
 from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.evolve import creation
 from lakehold.lake import Lake
 from tests import recorded_files
 from tests.conftest import LakeFactory
@@ -18,6 +21,7 @@ from tests.debezium_messages import Topic
 pytestmark = pytest.mark.spark
 
 COLUMNS = "(id BIGINT, name STRING, n INT)"
+COLUMN_TYPES = [ColumnType("id", LongType()), ColumnType("name", StringType()), ColumnType("n", IntegerType())]
 KEY = struct("Key", {"id": {"type": "int64"}})
 ROW = struct(
     "Row",
@@ -292,6 +296,20 @@ def test_on_error_fail_stops_the_table_and_not_its_neighbour(feed: Feed) -> None
     assert "offset 1" in report.stopped["s.t"].detail
     assert feed.rows("neighbour") == [(1, "a", 1)]
     assert feed.lake.tables.table_state("s.t") is None
+
+
+def test_a_table_whose_making_was_cut_short_is_ordered_by_its_key_all_the_same(feed: Feed) -> None:
+    feed.table(COLUMNS)
+    made = [
+        "CREATE NAMESPACE IF NOT EXISTS s",
+        *creation(feed.lake.definitions.definitions().table("s.t"), "s.t", ["id"], COLUMN_TYPES, 4).statements[:1],
+    ]
+    for statement in made:
+        feed.lake.spark.sql(statement)
+    feed.ingest(({"id": 1}, {"id": 1, "name": "a", "n": 1}))
+    assert feed.rows() == [(1, "a", 1)]
+    (ordered,) = feed.lake.catalog.load_table("s.t").sort_order().fields
+    assert feed.lake.catalog.load_table("s.t").schema().find_column_name(ordered.source_id) == "id"
 
 
 def test_columns_must_be_known(feed: Feed) -> None:

@@ -248,6 +248,9 @@ def _evolve(
         plan = evolve.creation(entry, name, changes.key, changes.columns, buckets)
     else:
         plan = evolve.evolution(table, name, state.schema, changes.columns)
+        if state.current is None and state.table.sort_order().is_unsorted:
+            # The process that made the table was killed before it could say so: CREATE TABLE cannot.
+            plan = replace(plan, statements=(evolve.ordering(name, changes.key), *plan.statements))
     if plan.statements:
         writing.confirm_lease()
         evolve.run(writing.spark(), plan)

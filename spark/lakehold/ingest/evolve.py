@@ -97,15 +97,19 @@ def creation(
         OBJECT_ID: entry.object_id,
     }
     listed = ", ".join(f"'{k}' = '{_escaped(v)}'" for k, v in properties.items())
-    ordered = ", ".join(quoted(k) for k in key)
     return Evolution(
         (
             f"CREATE TABLE IF NOT EXISTS {name} ({definitions}) USING iceberg{partitioned} TBLPROPERTIES ({listed})",
-            f"ALTER TABLE {name} WRITE LOCALLY ORDERED BY {ordered}",
+            ordering(name, key),
         ),
         tuple(columns),
         name.rsplit(".", 1)[0],
     )
+
+
+def ordering(name: str, key: Sequence[str]) -> str:
+    """The statement that orders the table's files by its key, so that merges skip what cannot hold their keys."""
+    return f"ALTER TABLE {name} WRITE LOCALLY ORDERED BY {', '.join(quoted(k) for k in key)}"
 
 
 def stored_key(state: TableState | None) -> tuple[ColumnType, ...]:

@@ -180,5 +180,6 @@ def _columns_unknown(table: Table) -> TableStopped:
         table=table.full_name,
         code="columns-unknown",
         detail="The messages are JSON without a schema.",
-        hint=f"Name the columns: CREATE TABLE {table.full_name} (id BIGINT, …) FROM SOURCE {table.source} ….",
+        hint=f"Name the columns: CREATE TABLE {table.full_name} (id BIGINT, …) FROM SOURCE {table.source} …, or in a file"
+        f" {table.full_name}.json in the folder that the setting schemas names.",
     )
