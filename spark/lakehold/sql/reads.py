@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from lakehold.session import quoted_table
 from lakehold.sql.result import Result
-from lakehold.subscribe.batches import batches
+from lakehold.subscribe.batches import tuples
 from lakehold.subscribe.explain import explained
 from lakehold.subscribe.on_spark import view_name
 from lakehold.subscribe.opening import Subscribing
@@ -52,8 +53,8 @@ class LakeReads:
     def read_changes(self, subscribe: Subscribe) -> Result:
         """The rows of a SUBSCRIBE up to UP TO, or to the least `upper` of its tables."""
         opened = self.subscribing.open(subscribe)
-        rows = [row for batch in batches(opened.pieces(), opened.columns) for row in batch]
-        return Result(opened.columns, rows, opened.notices)
+        found = [piece.rows for piece in opened.pieces()]
+        return Result(opened.columns, tuples(pa.concat_tables(found)) if found else [], opened.notices)
 
     def explain_changes(self, subscribe: Subscribe) -> Result:
         """How a SUBSCRIBE would be read: its window, then each timestamp with what changed."""

@@ -6,15 +6,16 @@ snapshots between them: those may have been expired, and a rollback is a change 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent, ManifestFile
+from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
 from pyiceberg.table.snapshots import Operation
 from pyroaring import BitMap64
 
 from lakehold.subscribe.deleted_positions import DeletedPositions, FilesUnreadable
-from lakehold.subscribe.live_files import LiveFile, LiveFiles
+from lakehold.subscribe.live_files import LiveFile, LiveFiles, Manifest
 
 _NONE = BitMap64()
 
@@ -34,6 +35,11 @@ class Pick:
     diff: int
     positions: BitMap64 | None = None
     hidden: BitMap64 = _NONE
+
+    @property
+    def is_whole_file(self) -> bool:
+        """Whether these are all rows of the file."""
+        return self.positions is None and not self.hidden
 
     @property
     def rows(self) -> int:
@@ -96,17 +102,17 @@ class ChangedRows:
             and snapshot.summary.operation == Operation.REPLACE
         )
 
-    def _data(self, manifests: Iterable[ManifestFile]) -> dict[str, LiveFile]:
+    def _data(self, manifests: Iterable[Manifest]) -> dict[str, LiveFile]:
         return {file.path: file for file in self.files.of(manifests, ManifestContent.DATA)}
 
-    def _whole(self, files: Collection[LiveFile], diff: int, manifests: Iterable[ManifestFile]) -> list[Pick]:
+    def _whole(self, files: Collection[LiveFile], diff: int, manifests: Iterable[Manifest]) -> list[Pick]:
         hidden = self._hidden(files, manifests) if files else {}
         return [Pick(file, diff, hidden=hidden.get(file.path, _NONE)) for file in files]
 
-    def _hidden(self, files: Collection[LiveFile], manifests: Iterable[ManifestFile]) -> dict[str, BitMap64]:
+    def _hidden(self, files: Collection[LiveFile], manifests: Iterable[Manifest]) -> dict[str, BitMap64]:
         """What the deletes of a snapshot hide of its data `files`; deletes apply to files that are not newer than they."""
         oldest = min(file.sequence_number for file in files)
-        recent = [manifest for manifest in manifests if (manifest.sequence_number or 0) >= oldest]
+        recent = [manifest for manifest in manifests if manifest.sequence_number >= oldest]
         deletes = self.files.of(recent, ManifestContent.DELETES)
         _refuse_equality_deletes(deletes, files)
         paths = {file.path for file in files}
@@ -134,14 +140,12 @@ class ChangedRows:
         if any(delete.content == DataFileContent.EQUALITY_DELETES for delete in changed):
             raise FilesUnreadable("equality deletes")
         hid, hides = self.deleted.of(removed), self.deleted.of(added)
-        if any(delete.format != FileFormat.PUFFIN for delete in changed):
-            # A data file has one deletion vector, but any number of position deletes: those that stay count, too.
-            kept = self._deletes(manifest for path, manifest in new.items() if path in old)
-            stays = self.deleted.of([d for d in kept.values() if d.content == DataFileContent.POSITION_DELETES])
-            hid = {path: positions | stays.get(path, _NONE) for path, positions in hid.items()}
-            hides = {path: positions | stays.get(path, _NONE) for path, positions in hides.items()}
-            hid |= {path: stays.get(path, _NONE) for path in hides if path not in hid}
-            hides |= {path: stays.get(path, _NONE) for path in hid if path not in hides}
+        staying = [delete for place, delete in has.items() if place in had]
+        staying += self._kept([manifest for path, manifest in new.items() if path in old], changed)
+        stays = self.deleted.of(_applying_beside(staying, changed))
+        for path in (hid.keys() | hides.keys()) & stays.keys():
+            hid[path] = hid.get(path, _NONE) | stays[path]
+            hides[path] = hides.get(path, _NONE) | stays[path]
         described = self._described(changed, {*hid, *hides}, new)
         picks = []
         for path in sorted(described.keys() - {*whole}):
@@ -153,8 +157,24 @@ class ChangedRows:
                 picks.append(Pick(described[path], +1, came))
         return picks
 
+    def _kept(self, manifests: Collection[Manifest], changed: Collection[LiveFile]) -> Collection[LiveFile]:
+        """The deletes in manifests of both snapshots, as far as they may hide rows of the same files as `changed`.
+
+        A deletion vector says all that is hidden of its file. Beside it there are at most position deletes from before the table
+        was of format 3, which it has taken over: nothing newer has to be looked at.
+        """
+        if not changed:
+            return ()
+        if _are_vectors(changed):
+            with_row_ids = [
+                s.sequence_number or 0 for s in self.files.table.metadata.snapshots if s.first_row_id is not None
+            ]
+            first = min(with_row_ids, default=math.inf)
+            manifests = [manifest for manifest in manifests if (manifest.min_sequence_number or 0) < first]
+        return self._deletes(manifests).values()
+
     def _described(
-        self, deletes: Collection[LiveFile], paths: Collection[str], manifests: Mapping[str, ManifestFile]
+        self, deletes: Collection[LiveFile], paths: Collection[str], manifests: Mapping[str, Manifest]
     ) -> dict[str, LiveFile]:
         """The data files at `paths`; deletes that are about one file tell enough of it."""
         if any(delete.referenced is None for delete in deletes):
@@ -163,8 +183,23 @@ class ChangedRows:
         of_path = {delete.referenced: delete for delete in deletes}
         return {path: _data_file(path, of_path[path]) for path in paths}
 
-    def _deletes(self, manifests: Iterable[ManifestFile]) -> dict[tuple[str, int | None], LiveFile]:
+    def _deletes(self, manifests: Iterable[Manifest]) -> dict[tuple[str, int | None], LiveFile]:
         return {file.place: file for file in self.files.of(manifests, ManifestContent.DELETES)}
+
+
+def _are_vectors(deletes: Iterable[LiveFile]) -> bool:
+    return all(delete.format == FileFormat.PUFFIN for delete in deletes)
+
+
+def _applying_beside(staying: Iterable[LiveFile], changed: Collection[LiveFile]) -> list[LiveFile]:
+    """Those of `staying` that may hide rows of the same files as `changed`; a data file has one deletion vector only."""
+    are_vectors = _are_vectors(changed)
+    return [
+        delete
+        for delete in staying
+        if delete.content == DataFileContent.POSITION_DELETES
+        and not (are_vectors and delete.format == FileFormat.PUFFIN)
+    ]
 
 
 def _data_file(path: str, delete: LiveFile) -> LiveFile:

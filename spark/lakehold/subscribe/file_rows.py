@@ -6,8 +6,8 @@ their place: a table may have a column of the same name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,21 @@ class DatedPick:
 
 
 @dataclass(frozen=True)
+class FoundRows:
+    """Rows as they stand in a file, behind `mz_timestamp` and `mz_diff`.
+
+    Args:
+        written: Their columns.
+        constants: Values of columns that the file leaves out, by field id.
+        rows: The rows.
+    """
+
+    written: Schema
+    constants: Mapping[int, Any]
+    rows: pa.Table
+
+
+@dataclass(frozen=True)
 class FileRows:
     """Reads data files of one table; made of values only, so that Spark's workers can do it, too.
 
@@ -55,6 +70,7 @@ class FileRows:
         specs: The table's partition specs: values of identity partitions need not be in the files.
         names: Names for files that were written without field ids.
         format_version: The table's.
+        known: What is read of files, by how Arrow writes their columns.
     """
 
     io: FileIO
@@ -62,38 +78,64 @@ class FileRows:
     specs: Mapping[int, PartitionSpec]
     names: NameMapping | None
     format_version: int
+    known: dict[bytes, Schema] = field(default_factory=dict, compare=False)
 
-    def read(self, file: LiveFile, picks: Sequence[DatedPick]) -> pa.Table:
+    def read(self, file: LiveFile, picks: Sequence[DatedPick]) -> FoundRows:
         """The rows of `picks`, which are all of `file`.
 
         Raises:
             FilesUnreadable: It has no field ids, and the table has no names to do without.
         """
         with self.io.new_input(file.path).open() as stream, pq.ParquetFile(stream) as parquet:
-            in_file = self._file_schema(parquet)
+            written = self._written(parquet.schema_arrow)
+            columns = [field.name for field in written.fields]
+            if len(picks) == 1 and picks[0].pick.is_whole_file:
+                rows = _dated(parquet.read(columns, use_threads=False), picks, [parquet.metadata.num_rows])
+            else:
+                rows = _dated_positions(parquet, columns, picks)
+        return FoundRows(written, self._constants(file), rows)
+
+    def shaped(self, found: Iterable[FoundRows]) -> pa.Table:
+        """What was read of files as diffs in the columns wanted; files that were written alike are brought there together."""
+        alike: list[tuple[FoundRows, list[pa.Table]]] = []
+        for rows in found:
+            for first, tables in alike:
+                if first.written is rows.written and first.constants == rows.constants:
+                    tables.append(rows.rows)
+                    break
+            else:
+                alike.append((rows, [rows.rows]))
+        schema = diff_schema(self.schema)
+        return pa.concat_tables(
+            [schema.empty_table(), *(self._shaped(first, pa.concat_tables(tables), schema) for first, tables in alike)]
+        )
+
+    def _shaped(self, like: FoundRows, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+        rows = rows.combine_chunks()
+        row = project(rows.select(range(ROW, rows.num_columns)), like.written, self.schema, like.constants)
+        return pa.Table.from_arrays([*rows.columns[:ROW], *row.columns], schema=schema)
+
+    def _written(self, columns: pa.Schema) -> Schema:
+        """What is read of a file: those of its columns that are wanted.
+
+        Files of one writer have the same columns, and finding out which takes longer than reading a small one.
+        """
+        key = columns.remove_metadata().serialize().to_pybytes()
+        if key not in self.known:
+            try:
+                in_file = pyarrow_to_schema(
+                    columns,
+                    self.names,
+                    downcast_ns_timestamp_to_us=True,
+                    format_version=self.format_version,  # type: ignore[arg-type]
+                )
+            except ValueError as error:
+                raise FilesUnreadable(str(error)) from error
+            wanted = {field.field_id for field in self.schema.fields}
             # Without any of the columns a file still tells how many rows it has.
-            fields = [field for field in in_file.fields if field.field_id in self._wanted] or in_file.fields[:1]
-            total = parquet.metadata.num_rows
-            positions = [_positions(dated.pick, total) for dated in picks]
-            together = _union(positions)
-            rows = _take(parquet, [field.name for field in fields], together)
-        shaped = project(rows, Schema(*fields), self.schema, self._constants(file))
-        return _dated(shaped, together, picks, positions)
-
-    @property
-    def _wanted(self) -> set[int]:
-        return {field.field_id for field in self.schema.fields}
-
-    def _file_schema(self, parquet: pq.ParquetFile) -> Schema:
-        try:
-            return pyarrow_to_schema(
-                parquet.schema_arrow,
-                self.names,
-                downcast_ns_timestamp_to_us=True,
-                format_version=self.format_version,  # type: ignore[arg-type]
-            )
-        except ValueError as error:
-            raise FilesUnreadable(str(error)) from error
+            fields = [field for field in in_file.fields if field.field_id in wanted] or in_file.fields[:1]
+            self.known[key] = Schema(*fields)
+        return self.known[key]
 
     def _constants(self, file: LiveFile) -> dict[int, Any]:
         spec = self.specs.get(file.spec_id)
@@ -129,6 +171,16 @@ def _union(positions: Sequence[Indices]) -> Indices:
     return positions[0] if len(positions) == 1 else np.unique(np.concatenate(positions))
 
 
+def _dated_positions(parquet: pq.ParquetFile, columns: list[str], picks: Sequence[DatedPick]) -> pa.Table:
+    """The rows of several picks of one file, which is read once; a row that came and went is there once for each."""
+    positions = [_positions(dated.pick, parquet.metadata.num_rows) for dated in picks]
+    together = _union(positions)
+    rows = _take(parquet, columns, together)
+    if len(picks) > 1:
+        rows = rows.take(pa.array(np.searchsorted(together, np.concatenate(positions))))
+    return _dated(rows, picks, [len(wanted) for wanted in positions])
+
+
 def _take(parquet: pq.ParquetFile, columns: list[str], positions: Indices) -> pa.Table:
     """The rows at `positions`, in their order; row groups without any are not read."""
     found = [parquet.schema_arrow.empty_table().select(columns)]
@@ -144,12 +196,9 @@ def _take(parquet: pq.ParquetFile, columns: list[str], positions: Indices) -> pa
     return pa.concat_tables(found)
 
 
-def _dated(rows: pa.Table, together: Indices, picks: Sequence[DatedPick], positions: Sequence[Indices]) -> pa.Table:
-    """The rows of each pick with its timestamp and diff; a row that came and went is there once for each."""
-    counts = [len(wanted) for wanted in positions]
+def _dated(rows: pa.Table, picks: Sequence[DatedPick], counts: Sequence[int]) -> pa.Table:
+    """The rows of each pick, one behind the other, with its timestamp and diff."""
     timestamps = np.repeat([dated.mz_timestamp for dated in picks], counts)
     diffs = np.repeat([dated.pick.diff for dated in picks], counts)
-    if len(picks) > 1:
-        rows = rows.take(pa.array(np.searchsorted(together, np.concatenate(positions))))
     columns = [pa.array(timestamps, pa.int64()), pa.array(diffs, pa.int64()), *rows.columns]
     return pa.Table.from_arrays(columns, names=["mz_timestamp", "mz_diff", *rows.column_names])

@@ -1,36 +1,46 @@
 """Which files a snapshot consists of, from its manifests: data files, and the delete files that apply to them.
 
-PyIceberg reads manifests as of format 2, without what deletion vectors need (which file they refer to, where they lie in
-theirs), so entries are read here with its schema of format 3.
+PyIceberg reads manifests as of format 2, without what deletion vectors need (which file they are about, where they lie in
+theirs), and in Python; a hundred snapshots of a table have a hundred lists of hundreds of manifests, so fastavro reads them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
+import fastavro
 from cachetools import LRUCache
-from pyiceberg.avro.file import AvroFile
-from pyiceberg.manifest import (
-    MANIFEST_ENTRY_SCHEMAS,
-    DataFile,
-    DataFileContent,
-    FileFormat,
-    ManifestContent,
-    ManifestEntry,
-    ManifestEntryStatus,
-    ManifestFile,
-)
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
 from pyiceberg.table import Table
 
 MANIFESTS_REMEMBERED = 2_000
 """Manifests whose entries are kept: a manifest never changes, and successive snapshots share nearly all of theirs."""
 
 _PATH_FIELD_ID = 2147483546
-_REFERENCED_DATA_FILE, _CONTENT_OFFSET, _CONTENT_SIZE = 17, 18, 19
-_TYPES: dict[int, Any] = {-1: ManifestEntry, 2: DataFile}
-_ENUMS: dict[int, Any] = {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
+_DELETED = 2
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A manifest of a snapshot.
+
+    Attributes:
+        path: Where it is.
+        content: Data files or deletes.
+        spec_id: The partition spec of its files.
+        sequence_number: Of the commit that wrote it: no file in it is newer.
+        min_sequence_number: Of its oldest file.
+    """
+
+    path: str
+    content: ManifestContent
+    spec_id: int
+    sequence_number: int
+    min_sequence_number: int
 
 
 @dataclass(frozen=True)
@@ -82,60 +92,77 @@ class LiveFiles:
     def __init__(self, table: Table, remembered: LRUCache[str, tuple[LiveFile, ...]]) -> None:
         self.table = table
         self._remembered = remembered
-        self._lists: dict[int, dict[str, ManifestFile]] = {}
+        self._last: dict[int, dict[str, Manifest]] = {}
 
-    def manifests(self, snapshot_id: int | None) -> dict[str, ManifestFile]:
+    def manifests(self, snapshot_id: int | None) -> dict[str, Manifest]:
         """The manifests of a snapshot by path; none before the first snapshot."""
         if snapshot_id is None:
             return {}
-        if snapshot_id not in self._lists:
-            snapshot = self.table.snapshot_by_id(snapshot_id)
-            found = snapshot.manifests(self.table.io) if snapshot is not None else []
-            self._lists[snapshot_id] = {manifest.manifest_path: manifest for manifest in found}
-        return self._lists[snapshot_id]
+        if snapshot_id not in self._last:
+            # Of the snapshots of a table in order, one is looked at as the end of a step and the beginning of the next.
+            self._last = dict([*self._last.items(), (snapshot_id, self._read_list(snapshot_id))][-2:])
+        return self._last[snapshot_id]
 
-    def of(self, manifests: Iterable[ManifestFile], content: ManifestContent) -> list[LiveFile]:
+    def of(self, manifests: Iterable[Manifest], content: ManifestContent) -> list[LiveFile]:
         """The live files in those of `manifests` that list data files, or deletes."""
         return [file for manifest in manifests if manifest.content == content for file in self._entries(manifest)]
 
-    def _entries(self, manifest: ManifestFile) -> tuple[LiveFile, ...]:
-        path = manifest.manifest_path
-        found = self._remembered.get(path)
+    def _read_list(self, snapshot_id: int) -> dict[str, Manifest]:
+        snapshot = self.table.snapshot_by_id(snapshot_id)
+        if snapshot is None:
+            return {}
+        found = (
+            Manifest(
+                path=record["manifest_path"],
+                spec_id=record["partition_spec_id"],
+                # Format 1 has no deletes and no sequence numbers.
+                content=ManifestContent(record.get("content", 0)),
+                sequence_number=record.get("sequence_number", 0),
+                min_sequence_number=record.get("min_sequence_number", 0),
+            )
+            for record in _records(self.table.io, snapshot.manifest_list)
+        )
+        return {manifest.path: manifest for manifest in found}
+
+    def _entries(self, manifest: Manifest) -> tuple[LiveFile, ...]:
+        found = self._remembered.get(manifest.path)
         if found is None:
-            with AvroFile[ManifestEntry](
-                self.table.io.new_input(path), MANIFEST_ENTRY_SCHEMAS[3], read_types=_TYPES, read_enums=_ENUMS
-            ) as entries:
-                found = tuple(
-                    _live_file(entry, manifest) for entry in entries if entry.status != ManifestEntryStatus.DELETED
-                )
-            self._remembered[path] = found
+            entries = _records(self.table.io, manifest.path)
+            found = tuple(_live_file(entry, manifest) for entry in entries if entry["status"] != _DELETED)
+            self._remembered[manifest.path] = found
         return found
 
 
-def _live_file(entry: ManifestEntry, manifest: ManifestFile) -> LiveFile:
-    file = entry.data_file
-    partition = file.partition
+def _records(io: FileIO, path: str) -> Iterator[Any]:
+    with io.new_input(path).open() as file:
+        yield from fastavro.reader(BytesIO(file.read()))
+
+
+def _live_file(entry: dict[str, Any], manifest: Manifest) -> LiveFile:
+    file, sequence_number = entry["data_file"], entry.get("sequence_number")
     return LiveFile(
-        path=file.file_path,
-        format=file.file_format,
-        content=DataFileContent(file.content or 0),
-        spec_id=manifest.partition_spec_id,
-        partition=tuple(partition[place] for place in range(len(partition))),
-        records=file.record_count,
-        size_bytes=file.file_size_in_bytes,
+        path=file["file_path"],
+        format=FileFormat[file["file_format"].upper()],
+        content=DataFileContent(file.get("content") or 0),
+        spec_id=manifest.spec_id,
+        partition=tuple(file["partition"].values()),
+        records=file["record_count"],
+        size_bytes=file["file_size_in_bytes"],
         # Added in the snapshot that wrote the manifest: inherited (spec, "Sequence Number Inheritance").
-        sequence_number=entry.sequence_number if entry.sequence_number is not None else manifest.sequence_number or 0,
-        encrypted=file.key_metadata is not None,
-        referenced=file[_REFERENCED_DATA_FILE] or _only_path(file),
-        offset=file[_CONTENT_OFFSET],
-        length_bytes=file[_CONTENT_SIZE],
+        sequence_number=manifest.sequence_number if sequence_number is None else sequence_number,
+        encrypted=file.get("key_metadata") is not None,
+        referenced=file.get("referenced_data_file") or _only_path(file),
+        offset=file.get("content_offset"),
+        length_bytes=file.get("content_size_in_bytes"),
     )
 
 
-def _only_path(file: DataFile) -> str | None:
+def _only_path(file: dict[str, Any]) -> str | None:
     """The data file of position deletes that are all about one: its path is the lower and the upper bound."""
-    if file.content != DataFileContent.POSITION_DELETES:
+    if file.get("content") != DataFileContent.POSITION_DELETES.value:
         return None
-    lowest = (file.lower_bounds or {}).get(_PATH_FIELD_ID)
-    highest = (file.upper_bounds or {}).get(_PATH_FIELD_ID)
+    lowest, highest = (
+        next((b["value"] for b in file.get(side) or () if b["key"] == _PATH_FIELD_ID), None)
+        for side in ("lower_bounds", "upper_bounds")
+    )
     return lowest.decode() if lowest is not None and lowest == highest else None

@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType
 
 from lakehold.session import quoted, quoted_table
 from lakehold.subscribe.file_rows import DatedPick, FileRows, diff_schema
@@ -25,6 +25,7 @@ from lakehold.timeline.timelines import Timeline
 
 _TIMESTAMP, _DIFF = "t", "d"
 _READ_TASKS = 8
+_NOT_KEPT_BY_GROUPING = (MapType, FloatType, DoubleType)
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class OnSpark:
             for batch in batches:
                 for task in batch.column(0).to_pylist():
                     pick: DatedPick = pickle.loads(task)
-                    rows = reader.read(pick.pick.file, [pick])
+                    rows = reader.shaped([reader.read(pick.pick.file, [pick])])
                     yield from rows.rename_columns(schema.names).to_batches()
 
         frame = spark.createDataFrame(tasks, "task binary").repartition(min(len(tasks), _READ_TASKS))
@@ -109,10 +110,19 @@ def dated_between(rows: DataFrame, came_at: int | None, went_at: int | None) -> 
 
 
 def summed(diffs: DataFrame) -> DataFrame:
-    """Equal rows of one timestamp summed, zeros left out."""
-    keys = [name for name in diffs.columns if name != _DIFF]
-    total = diffs.groupBy(*keys).agg(F.sum(_DIFF).alias(_DIFF)).filter(F.col(_DIFF) != 0)
-    return total.select(_TIMESTAMP, _DIFF, *keys[1:])
+    """Equal rows of one timestamp summed, zeros left out.
+
+    Maps and floats are grouped by an image: Spark takes a null value of a map for 0, and would give -0.0 back as 0.0.
+    """
+    fields = diffs.schema.fields[2:]
+    names = [field.name for field in fields]
+    images = {f.name: _sortable(F.col(f.name), f.dataType) for f in fields if _has(_NOT_KEPT_BY_GROUPING, f.dataType)}
+    total = (
+        diffs.select("*", *(image.alias(f"k{name}") for name, image in images.items()))
+        .groupBy(_TIMESTAMP, *(f"k{name}" if name in images else name for name in names))
+        .agg(F.sum(_DIFF).alias(_DIFF), *(F.first(name).alias(name) for name in images))
+    )
+    return total.filter(F.col(_DIFF) != 0).select(_TIMESTAMP, _DIFF, *names)
 
 
 def ordered(diffs: DataFrame, first: Sequence[Column] = (), row_columns: int | None = None) -> DataFrame:
@@ -193,10 +203,32 @@ def renamed(columns: pa.Schema, names: Sequence[str]) -> pa.Schema:
     return pa.schema([field.with_name(name) for field, name in zip(columns, names, strict=True)])
 
 
+def _has(kinds: tuple[type[DataType], ...], data_type: DataType) -> bool:
+    """Whether a value of `data_type` has some of `kinds` in it."""
+    match data_type:
+        case ArrayType():
+            return _has(kinds, data_type.elementType)
+        case StructType():
+            return any(_has(kinds, field.dataType) for field in data_type.fields)
+        case _:
+            return isinstance(data_type, kinds)
+
+
 def _sortable(column: Column, data_type: DataType) -> Column:
-    """What Spark can sort by: it has no order for maps, sorted entries have."""
-    if isinstance(data_type, MapType):
-        return F.array_sort(F.map_entries(column))
-    if "map<" in data_type.simpleString():
-        return F.to_json(F.struct(column))
-    return column
+    """What Spark can sort by: it has no order for maps, so that a map becomes the array of its entries, sorted."""
+    if not _has((MapType,), data_type):
+        return column
+    match data_type:
+        case MapType(keyType=key, valueType=value):
+            entries = F.transform(
+                F.map_entries(column),
+                lambda entry: F.struct(_sortable(entry["key"], key), _sortable(entry["value"], value)),
+            )
+            return F.array_sort(entries)
+        case ArrayType(elementType=element):
+            return F.transform(column, lambda inner: _sortable(inner, element))
+        case StructType(fields=fields):
+            image = F.struct(*(_sortable(column.getField(f.name), f.dataType) for f in fields))
+            return F.when(column.isNotNull(), image)
+        case _:
+            return column

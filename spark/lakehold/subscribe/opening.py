@@ -115,6 +115,7 @@ class Subscribing:
         found = window(statement, lines)
         relation = self._relation(statement, lines)
         output = Output(statement.shape, relation.columns, statement.progress, statement.up_to_ms)
+        output.sorting.check(output.diffs, self.reading.spark.session)
         metrics.count(statement)
         return Opened(Subscription(statement, names, self.timelines, relation, output), lines, found)
 

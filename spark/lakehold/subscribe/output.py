@@ -63,10 +63,14 @@ class Output:
         object.__setattr__(self, "sorting", sorting)
 
     @property
+    def diffs(self) -> pa.Schema:
+        """The columns of the relation's diffs."""
+        return pa.schema([pa.field("mz_timestamp", pa.int64()), pa.field("mz_diff", pa.int64()), *self.row])
+
+    @property
     def schema(self) -> pa.Schema:
         """The columns of the output."""
-        empty = pa.schema([pa.field("mz_timestamp", pa.int64()), pa.field("mz_diff", pa.int64()), *self.row])
-        return self._with_progressed(self._empty(empty)).schema
+        return self._with_progressed(self._empty(self.diffs)).schema
 
     def _empty(self, diffs: pa.Schema) -> pa.Table:
         none = diffs.empty_table()
@@ -164,4 +168,13 @@ def _plain_column(expression: str, names: Sequence[str]) -> int | None:
         name = name[1:-1].replace("``", "`")
     known = ["mz_diff", *names]
     found = [place for place, column in enumerate(known) if column.lower() == name.lower()]
-    return found[0] if len(found) == 1 else None
+    exact = [place for place in found if known[place] == name]
+    found = exact or found
+    if len(found) > 1:
+        raise DefinitionError(
+            f'there are {len(found)} columns "{name}"',
+            code="column-ambiguous",
+            detail=f"Columns: {', '.join(known)}.",
+            hint=f"Order by a place: {', '.join(str(place + 1) for place in found)}.",
+        )
+    return found[0] if found else None

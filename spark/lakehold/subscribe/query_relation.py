@@ -58,7 +58,8 @@ class QueryRelation(Relation):
 
     def rows(self, lines: Lines, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
         """The query's result at a time."""
-        yield from merged(self._streamed(dated(self._result_at(lines, at_ms), at_ms, 1), sorting))
+        found = dated(self._result_at(lines, at_ms), at_ms, 1)
+        yield from merged(self._streamed(summed(found) if sorting.reads_diff else found, sorting))
 
     def changes(
         self, lines: Lines, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting

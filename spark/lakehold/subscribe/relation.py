@@ -72,7 +72,7 @@ class TableRelation(Relation):
         """All rows of the table at a time; a large table is sorted by Spark."""
         for found in table_rows(lines[self.name], self.schema, at_ms, self.reading):
             if isinstance(found, DataFrame):
-                yield from merged(self._streamed(found, sorting))
+                yield from merged(self._streamed(summed(found) if sorting.reads_diff else found, sorting))
             else:
                 yield sorting.here(found, self.reading.spark.session)
 

@@ -10,9 +10,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehold.session import quoted
 from lakehold.subscribe.consolidate import consolidated
-from lakehold.subscribe.on_spark import frame_of, ordered, row_column
+from lakehold.subscribe.on_spark import frame_names, frame_of, frame_schema, ordered, renamed, row_column
 from lakehold.subscribe.row_order import dense_ranks, order_keys
 
 _DIFF = "mz_diff"
@@ -47,6 +46,18 @@ class Sorting:
     first: tuple[int, ...] = ()
     items: tuple[SortItem, ...] = ()
 
+    @property
+    def reads_diff(self) -> bool:
+        """Whether ORDER BY may look at `mz_diff`: equal rows have to be summed before they can be sorted."""
+        return any(not item.place for item in self.items)
+
+    def check(self, diffs: pa.Schema, spark: Callable[[], SparkSession]) -> None:
+        """Let Spark say what is wrong with an expression, also where there is nothing to sort."""
+        if any(item.place is None for item in self.items):
+            columns = renamed(diffs, frame_names(len(diffs) - 2))
+            empty = spark().createDataFrame([], frame_schema(columns))
+            _ = self.on_spark(empty, diffs.names[2:]).schema
+
     def here(self, diffs: pa.Table, spark: Callable[[], SparkSession]) -> pa.Table:
         """`diffs` consolidated and sorted in this process; expressions are computed by Spark."""
         found = consolidated(diffs, self.first)
@@ -60,15 +71,16 @@ class Sorting:
         """A frame of consolidated diffs, sorted; `names` are those of the row's columns."""
         if not self.items:
             return ordered(frame, [row_column(place, frame) for place in self.first])
-        keys = [f"o{place}" for place in range(len(self.items))]
-        expressions = [
-            quoted((_DIFF, *names)[item.place]) if item.place is not None else item.expression for item in self.items
-        ]
         # Under their own names the columns can be part of an expression; two of one name would be ambiguous in it.
-        visible = frame.toDF("lakehold_timestamp", _DIFF, *names)
-        computed = [F.expr(expression).alias(key) for expression, key in zip(expressions, keys, strict=True)]
-        with_keys = visible.select("*", *computed).toDF(*frame.columns, *keys)
-        by = [_directed(F.col(key), item) for key, item in zip(keys, self.items, strict=True)]
+        time = "mz_timestamp" if "mz_timestamp" not in map(str.lower, names) else "lakehold_timestamp"
+        visible = frame.toDF(time, _DIFF, *names)
+        computed = {f"o{n}": item.expression for n, item in enumerate(self.items) if item.place is None}
+        keys = [F.expr(expression).alias(key) for key, expression in computed.items()]
+        with_keys = visible.select("*", *keys).toDF(*frame.columns, *computed)
+        by = [
+            _directed(F.col(f"o{n}") if item.place is None else _column(item.place, frame), item)
+            for n, item in enumerate(self.items)
+        ]
         return ordered(with_keys, by, row_columns=len(names)).select(*frame.columns)
 
     def _here_by_spark(self, diffs: pa.Table, spark: SparkSession) -> pa.Table:
@@ -77,6 +89,11 @@ class Sorting:
             [column.cast(field.type) for column, field in zip(found.columns, diffs.schema, strict=True)],
             schema=diffs.schema,
         )
+
+
+def _column(place: int, of: DataFrame) -> Column:
+    """What sorts by `mz_diff` (0) or one of the row's columns (from 1)."""
+    return row_column(place - 1, of) if place else F.col(of.columns[1])
 
 
 def _directed(column: Column, item: SortItem) -> Column:

@@ -5,8 +5,8 @@ Small steps are read together: a data file whose rows went at several timestamps
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Executor
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 
 from lakehold.subscribe.changed_rows import ChangedRows
 from lakehold.subscribe.deleted_positions import VECTORS_REMEMBERED, DeletedPositions, FilesUnreadable, Positions
-from lakehold.subscribe.file_rows import DatedPick, FileRows, diff_schema, file_rows
+from lakehold.subscribe.file_rows import DatedPick, FileRows, FoundRows, diff_schema, file_rows
 from lakehold.subscribe.live_files import MANIFESTS_REMEMBERED, LiveFile, LiveFiles
 from lakehold.subscribe.on_spark import OnSpark, dated
 from lakehold.timeline.timelines import Timeline
@@ -78,25 +78,23 @@ class TableDiffs:
     def along(self, steps: Iterable[Step]) -> Iterator[pa.Table | DataFrame]:
         """The diffs of `steps`: tables of all rows of some timestamps, a frame for one timestamp that is too large."""
         changed, reader = self._changed(), file_rows(self.timeline.table, self.columns)
-        small: list[DatedPick] = []
-        pending: list[Step] = []
+        small = _SmallSteps(reader, self.reading.workers)
         for step in steps:
             try:
                 picks = [DatedPick(step.mz_timestamp, pick) for pick in changed.between(step.before, step.after)]
             except FilesUnreadable:
                 picks = None
             count = sum(dated.pick.rows for dated in picks or ())
-            if picks is None or count + sum(dated.pick.rows for dated in small) > self.reading.driver_rows:
-                yield from self._here(reader, small, pending)
-                small, pending = [], []
+            if picks is None or small.rows + count > self.reading.driver_rows:
+                yield from self._read(small)
+                small = _SmallSteps(reader, self.reading.workers)
             if picks is None:
                 yield self._from_states(step)
             elif count > self.reading.driver_rows:
                 yield self.reading.spark.picked(reader, picks)
             else:
-                small += picks
-                pending.append(step)
-        yield from self._here(reader, small, pending)
+                small.add(step, picks)
+        yield from self._read(small)
 
     def told(self, step: Step) -> str:
         """How a step would be read, for a person."""
@@ -116,19 +114,14 @@ class TableDiffs:
         table, remembered = self.timeline.table, self.reading.remembered
         return ChangedRows(LiveFiles(table, remembered.manifests), DeletedPositions(table.io, remembered.positions))
 
-    def _here(
-        self, reader: FileRows, picks: Sequence[DatedPick], steps: Sequence[Step]
-    ) -> Iterator[pa.Table | DataFrame]:
-        of_file: dict[str, tuple[LiveFile, list[DatedPick]]] = {}
-        for dated_pick in picks:
-            of_file.setdefault(dated_pick.pick.file.path, (dated_pick.pick.file, []))[1].append(dated_pick)
+    def _read(self, small: _SmallSteps) -> Iterator[pa.Table | DataFrame]:
         try:
-            found = list(self.reading.workers.map(lambda work: reader.read(*work), of_file.values()))
+            found = small.read()
         except FilesUnreadable:
-            yield from map(self._from_states, steps)
+            yield from map(self._from_states, small.steps)
             return
-        if found:
-            yield pa.concat_tables(found).cast(self.schema)
+        if found is not None:
+            yield found
 
     def _from_states(self, step: Step) -> DataFrame:
         """Both ends read whole: for deletes and files that only Spark can read."""
@@ -136,3 +129,31 @@ class TableDiffs:
         came = dated(spark.state(self.timeline, step.after, self.columns), step.mz_timestamp, 1)
         went = dated(spark.state(self.timeline, step.before, self.columns), step.mz_timestamp, -1)
         return came.unionAll(went)
+
+
+class _SmallSteps:
+    """Steps whose rows are read together: whole files while later steps are looked at, others when all picks are known."""
+
+    def __init__(self, reader: FileRows, workers: Executor) -> None:
+        self.steps: list[Step] = []
+        self.rows = 0
+        self._reader = reader
+        self._workers = workers
+        self._begun: list[Future[FoundRows]] = []
+        self._of_file: dict[str, tuple[LiveFile, list[DatedPick]]] = {}
+
+    def add(self, step: Step, picks: Iterable[DatedPick]) -> None:
+        self.steps.append(step)
+        for dated_pick in picks:
+            self.rows += dated_pick.pick.rows
+            file = dated_pick.pick.file
+            if dated_pick.pick.is_whole_file:
+                self._begun.append(self._workers.submit(self._reader.read, file, [dated_pick]))
+            else:
+                self._of_file.setdefault(file.path, (file, []))[1].append(dated_pick)
+
+    def read(self) -> pa.Table | None:
+        """The diffs of the steps; None: there are none."""
+        self._begun += [self._workers.submit(self._reader.read, *work) for work in self._of_file.values()]
+        found = [future.result() for future in self._begun]
+        return self._reader.shaped(found) if found else None

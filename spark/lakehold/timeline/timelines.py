@@ -78,6 +78,11 @@ class Timeline:
             seen.add(version.snapshot_id)
         return found
 
+    def knows(self, time_ms: int) -> bool:
+        """Whether `at` needs no earlier metadata for `time_ms`: it lies neither before all versions nor in front of a gap."""
+        place = bisect_right(self.versions, time_ms, key=lambda version: version.mz_timestamp)
+        return place > 0 and not any(version.behind_gap for version in self.versions[place : place + 1])
+
     @property
     def window(self) -> str:
         """The interval as a sentence's part."""
@@ -98,6 +103,7 @@ class Timelines:
         foreign_lag_ms: How far `upper` of other tables stays behind the clock: a writer's snapshot carries the time at which
             it began to commit.
         clock: Epoch milliseconds.
+        wait: Waits for so many seconds.
     """
 
     tables: DataTables
@@ -105,6 +111,7 @@ class Timelines:
     batches: BatchStore
     foreign_lag_ms: int
     clock: Callable[[], int] = now_ms
+    wait: Callable[[float], None] = time.sleep
 
     def of(self, names: Sequence[str]) -> dict[str, Timeline]:
         """The timelines of `names` now.
@@ -120,22 +127,22 @@ class Timelines:
         """The timelines of `names`; of tables that others write with all that was committed before the call.
 
         It waits for their lag as far as it must: until `upper` has passed their newest snapshot and what of `wanted_ms` is not
-        in the future. It never waits for a source.
+        in the future. It never waits for a source, nor for a writer whose clock is ahead.
         """
         now = self.clock()
         found = self.of(names)
         foreign = [line for line in found.values() if line.source is None]
         heads = [line.versions[-1].mz_timestamp if line.versions else line.since_ms for line in foreign]
-        needed_ms = max([*heads, *(min(ms, now) for ms in wanted_ms)], default=now)
+        needed_ms = max((min(ms, now) for ms in (*heads, *wanted_ms)), default=now)
         late_ms = needed_ms + 1 - min((line.upper_ms for line in foreign), default=needed_ms + 1)
         if late_ms <= 0:
             return found
-        time.sleep(late_ms / 1000)
+        self.wait(late_ms / 1000)
         return self.of(names)
 
     def reaching(self, timeline: Timeline, time_ms: int) -> Timeline:
-        """`timeline` with what earlier metadata files know, if `time_ms` lies before what it has."""
-        if timeline.versions and time_ms >= timeline.versions[0].mz_timestamp:
+        """`timeline` with what earlier metadata files know, if it does not know `time_ms`."""
+        if timeline.knows(time_ms):
             return timeline
         found = earlier_versions(timeline.table, timeline.source)
         first = next((v.mz_timestamp for v in found if v.remains), timeline.since_ms)
@@ -147,7 +154,7 @@ class Timelines:
         clock_ms = self.clock()
         state = self.tables.table_state(name)
         if state is None:
-            raise _missing(name, defined)
+            raise self._missing(name, defined)
         if frontier is None:
             found = versions(state.table, None)
             since_ms = found[0].mz_timestamp if found else state.table.metadata.last_updated_ms
@@ -157,6 +164,28 @@ class Timelines:
         if found and not begins_empty(state.table, found[0]):
             since_ms = max(since_ms, found[0].mz_timestamp)
         return Timeline(name, state.table, source, found, since_ms, upper_ms, complete_ms)
+
+    def _missing(self, name: str, defined: Definitions) -> DefinitionError:
+        if name in defined.tables:
+            source = defined.tables[name].definition.source
+            return NotReadable(
+                f'"{name}" has no rows and no columns yet',
+                detail=f'No message of its topic has been read from source "{source}".',
+                hint=f"lakehold ingest {source}",
+            )
+        table = name.rpartition(".")[0]
+        if "." in table and self.tables.table_state(table) is not None:
+            return DefinitionError(
+                f'"{name}" is a part of "{table}" and has no history of its own',
+                code="table-missing",
+                detail="What is read over time is a table's main branch, not other branches, tags or metadata.",
+                hint=f"Read {table}.",
+            )
+        return DefinitionError(
+            f'table "{name}" does not exist',
+            code="table-missing",
+            hint="SHOW TABLES IN a namespace lists what is there.",
+        )
 
     def _fed_frontier(self, name: str, defined: Definitions) -> tuple[str, int, int]:
         entry = defined.tables[name]
@@ -197,17 +226,4 @@ def check_readable(timelines: Sequence[Timeline], time_ms: int) -> None:
         f'"{failing[0].full_name}" is not readable at {time_ms}',
         detail=f"Readable: {'; '.join(t.window for t in timelines)}.",
         hint=hint,
-    )
-
-
-def _missing(name: str, defined: Definitions) -> DefinitionError:
-    if name in defined.tables:
-        source = defined.tables[name].definition.source
-        return NotReadable(
-            f'"{name}" has no rows and no columns yet',
-            detail=f'No message of its topic has been read from source "{source}".',
-            hint=f"lakehold ingest {source}",
-        )
-    return DefinitionError(
-        f'table "{name}" does not exist', code="table-missing", hint="SHOW TABLES IN a namespace lists what is there."
     )

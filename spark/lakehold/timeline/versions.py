@@ -7,8 +7,8 @@ ancestry: after a rollback the log knows what was current before it, so a rollba
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
@@ -25,11 +25,13 @@ class Version:
         mz_timestamp: Epoch milliseconds.
         snapshot_id: The snapshot that was current.
         remains: Whether the snapshot can still be read; one that was expired leaves a gap in the history.
+        behind_gap: Whether a snapshot before it was expired and forgotten: what is listed before it may have ended earlier.
     """
 
     mz_timestamp: int
     snapshot_id: int
     remains: bool = True
+    behind_gap: bool = False
 
 
 def versions(table: Table, source: str | None) -> tuple[Version, ...]:
@@ -56,46 +58,71 @@ def earlier_versions(table: Table, source: str | None) -> tuple[Version, ...]:
         if not file.exists():
             break
         before = FromInputFile.table_metadata(file)
-        log = [*_before(before.snapshot_log, log), *log]
-        snapshots = {**{s.snapshot_id: s for s in before.snapshots}, **snapshots}
+        log = _with_earlier(before.snapshot_log, log)
+        # As they were before others were expired: PyIceberg takes the parent away from the children.
+        snapshots |= {s.snapshot_id: s for s in before.snapshots}
     remaining = {s.snapshot_id for s in table.metadata.snapshots}
-    return tuple(
-        Version(v.mz_timestamp, v.snapshot_id, v.snapshot_id in remaining) for v in _dated(log, snapshots, source)
-    )
+    return tuple(replace(v, remains=v.snapshot_id in remaining) for v in _dated(log, snapshots, source))
 
 
 def begins_empty(table: Table, first: Version) -> bool:
-    """Whether the table had no rows before `first`, its first version: an expired snapshot is not before it."""
+    """Whether the table had no rows before `first`, its first version: no snapshot before it has been expired."""
     snapshot = table.snapshot_by_id(first.snapshot_id)
-    return snapshot is not None and snapshot.parent_snapshot_id is None
+    if snapshot is None or snapshot.parent_snapshot_id is not None or not snapshot.sequence_number:
+        return False
+    earlier = [s for s in table.metadata.snapshots if (s.sequence_number or 0) < snapshot.sequence_number]
+    return len(earlier) == snapshot.sequence_number - 1
 
 
 def _log(table: Table) -> list[SnapshotLogEntry]:
-    """What was current and since when, oldest first; ancestors that the log no longer has stand before it."""
+    """What was current and since when, oldest first.
+
+    A table without a log has shown the ancestors of its current snapshot, as far as is known. They say nothing of the time in
+    front of a log that was cut: there may have been rollbacks, and the snapshots of a branch that main was forwarded to.
+    """
     log = list(table.metadata.snapshot_log)
-    current = table.current_snapshot()
-    if not log and current is not None:
-        log = [SnapshotLogEntry(snapshot_id=current.snapshot_id, timestamp_ms=current.timestamp_ms)]
-    snapshots = {s.snapshot_id: s for s in table.metadata.snapshots}
-    first = snapshots.get(log[0].snapshot_id) if log else None
-    while first is not None and first.parent_snapshot_id is not None:
-        first = snapshots.get(first.parent_snapshot_id)
-        if first is not None:
-            log.insert(0, SnapshotLogEntry(snapshot_id=first.snapshot_id, timestamp_ms=first.timestamp_ms))
+    snapshot = None if log else table.current_snapshot()
+    while snapshot is not None:
+        log.insert(0, SnapshotLogEntry(snapshot_id=snapshot.snapshot_id, timestamp_ms=snapshot.timestamp_ms))
+        parent = snapshot.parent_snapshot_id
+        snapshot = table.snapshot_by_id(parent) if parent is not None else None
     return log
 
 
 def _is_cut(log: Sequence[SnapshotLogEntry], snapshots: Mapping[int, Snapshot]) -> bool:
     first = snapshots.get(log[0].snapshot_id) if log else None
-    return first is not None and first.parent_snapshot_id is not None
+    if first is None:
+        return False
+    return first.parent_snapshot_id is not None or any(_behind_gaps(log, snapshots)) or (first.sequence_number or 0) > 1
 
 
-def _before(earlier: Iterable[SnapshotLogEntry], log: Sequence[SnapshotLogEntry]) -> Iterator[SnapshotLogEntry]:
-    known = {(entry.snapshot_id, entry.timestamp_ms) for entry in log}
-    for entry in earlier:
-        if (entry.snapshot_id, entry.timestamp_ms) in known:
-            return
-        yield entry
+def _behind_gaps(log: Sequence[SnapshotLogEntry], snapshots: Mapping[int, Snapshot]) -> list[bool]:
+    """Of each entry, whether what was current before it may be missing.
+
+    A new snapshot without a parent is not built on the one before it, and going back to where one is means having left.
+    """
+    found, seen, last = [], set[int](), None
+    for entry in log:
+        snapshot = snapshots.get(entry.snapshot_id)
+        is_orphan = snapshot is not None and snapshot.parent_snapshot_id is None and entry.snapshot_id not in seen
+        found.append(last is not None and (is_orphan or entry.snapshot_id == last))
+        seen.add(entry.snapshot_id)
+        last = entry.snapshot_id
+    return found
+
+
+def _with_earlier(earlier: Sequence[SnapshotLogEntry], log: Sequence[SnapshotLogEntry]) -> list[SnapshotLogEntry]:
+    """`log` with what an earlier log has beside it; both are in order."""
+    found: list[SnapshotLogEntry] = []
+    rest = list(earlier)
+    common = max((place for place, entry in enumerate(log) if entry in rest), default=-1)
+    for entry in log[: common + 1]:
+        if entry in rest:
+            place = rest.index(entry)
+            found += rest[:place]
+            del rest[: place + 1]
+        found.append(entry)
+    return [*found, *rest, *log[common + 1 :]]
 
 
 def _dated(
@@ -103,7 +130,8 @@ def _dated(
 ) -> tuple[Version, ...]:
     """The log as versions. A snapshot of another writer never counts later than the batch behind it, whose time is given."""
     own = _own_timestamps(log, snapshots, source)
-    dated: dict[int, int] = {}
+    behind_gaps = _behind_gaps(log, snapshots)
+    dated: dict[int, tuple[int, bool]] = {}
     last = None
     for place, entry in enumerate(log):
         if own[place] is not None:
@@ -113,8 +141,10 @@ def _dated(
             timestamp = min([timestamp, *(o for o in own[place:] if o is not None)])
         assert timestamp is not None
         last = timestamp if last is None else max(timestamp, last)
-        dated[last] = entry.snapshot_id
-    return tuple(Version(timestamp, snapshot_id) for timestamp, snapshot_id in dated.items())
+        dated[last] = entry.snapshot_id, behind_gaps[place]
+    return tuple(
+        Version(timestamp, snapshot_id, behind_gap=behind_gap) for timestamp, (snapshot_id, behind_gap) in dated.items()
+    )
 
 
 def _own_timestamps(

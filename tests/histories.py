@@ -1,0 +1,153 @@
+"""Tables with a history made by hand, and what SUBSCRIBE says of it, held against what Spark shows of each snapshot."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Row
+
+from lakehold.lake import Lake
+from lakehold.sql.result import Result
+from tests.conftest import LakeFactory
+
+NAME = "shop.t"
+
+Diff = tuple[Any, ...]
+"""`mz_diff`, then the row's columns."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How a table's files are written."""
+
+    name: str
+    format_version: int
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def delete_format(self) -> str | None:
+        """Of the files that its deletes are in; None where data files are written anew."""
+        if not self.properties:
+            return None
+        return "PUFFIN" if self.format_version > 2 else "PARQUET"
+
+
+def exact(value: Any) -> str:
+    """Text that tells values and their types apart, NaN and -0.0 among them. The entries of a map have no order."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(sorted(f'{exact(key)}: {exact(of)}' for key, of in value.items()))}}}"
+    if isinstance(value, Row):
+        return f"Row({', '.join(f'{name}={exact(of)}' for name, of in value.asDict().items())})"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(exact, value))}]"
+    return f"{type(value).__name__} {value!r}"
+
+
+def _merge_on_read(**more: str) -> dict[str, str]:
+    return {f"write.{what}.mode": "merge-on-read" for what in ("delete", "update", "merge")} | more
+
+
+COPY_V1 = Mode("copy-on-write-v1", 1)
+COPY_V2 = Mode("copy-on-write-v2", 2)
+COPY_V3 = Mode("copy-on-write-v3", 3)
+FILE_V2 = Mode("deletes-of-files-v2", 2, _merge_on_read(**{"write.delete.granularity": "file"}))
+PARTITION_V2 = Mode("deletes-of-partitions-v2", 2, _merge_on_read(**{"write.delete.granularity": "partition"}))
+VECTORS_V3 = Mode("deletion-vectors-v3", 3, _merge_on_read())
+MODES = [COPY_V1, COPY_V2, COPY_V3, FILE_V2, PARTITION_V2, VECTORS_V3]
+
+
+@dataclass(frozen=True)
+class Version:
+    """What the table showed from `mz_timestamp` on."""
+
+    mz_timestamp: int
+    snapshot_id: int
+
+
+class WrittenTable:
+    """The table `shop.t` of a lake, written by statements; `{t}` in them is its name.
+
+    Args:
+        make_lake: Opens lakes.
+    """
+
+    def __init__(self, make_lake: LakeFactory) -> None:
+        self.lake = make_lake(foreign_lag_ms=50)
+        self._make_lake = make_lake
+        self.lake.sql("CREATE NAMESPACE IF NOT EXISTS shop")
+
+    @classmethod
+    def created(cls, make_lake: LakeFactory, mode: Mode, columns: str, partitioned_by: str = "") -> WrittenTable:
+        """A table without rows."""
+        table = cls(make_lake)
+        table.create(mode, columns, partitioned_by)
+        return table
+
+    def create(self, mode: Mode, columns: str, partitioned_by: str = "", **more: str) -> None:
+        properties = {"format-version": str(mode.format_version), **mode.properties, **more}
+        listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+        clause = f"PARTITIONED BY ({partitioned_by})" if partitioned_by else ""
+        self.run(f"CREATE TABLE {{t}} ({columns}) USING iceberg {clause} TBLPROPERTIES ({listed})")
+
+    def run(self, *statements: str) -> None:
+        for statement in statements:
+            self.lake.sql(statement.replace("{t}", NAME))
+
+    def call(self, procedure: str, arguments: str = "") -> None:
+        """One of Iceberg's procedures on the table."""
+        self.lake.sql(f"CALL system.{procedure}(table => '{NAME}'{arguments and ', '}{arguments})")
+
+    def reading_by_spark(self) -> Lake:
+        """The same lake, where even the smallest diff is read by Spark."""
+        settings = self.lake.settings
+        return self._make_lake(
+            Path(settings.warehouse), catalog_name=settings.catalog_name, foreign_lag_ms=50, driver_diff_max_rows=0
+        )
+
+    @property
+    def versions(self) -> list[Version]:
+        """What was current and since when, oldest first, timestamps strictly increasing."""
+        found: list[Version] = []
+        for entry in self.lake.catalog.load_table(NAME).history():
+            last_ms = found[-1].mz_timestamp if found else 0
+            found.append(Version(max(entry.timestamp_ms, last_ms + 1), entry.snapshot_id))
+        return found
+
+    @property
+    def delete_formats(self) -> set[str]:
+        """The formats of all delete files that the history has."""
+        return {row[0] for row in self.lake.sql(f"SELECT DISTINCT file_format FROM {NAME}.all_delete_files").rows}
+
+    def subscribe(self, clauses: str, lake: Lake | None = None) -> Result:
+        return (lake or self.lake).sql(f"SUBSCRIBE {NAME} {clauses}")
+
+    def changes(self, lake: Lake | None = None) -> list[list[Diff]]:
+        """The diffs of each version; replayed they are what Spark shows of every snapshot."""
+        versions = self.versions
+        diffs: dict[int, list[Diff]] = defaultdict(list)
+        for row in self.subscribe(f"AS OF {versions[0].mz_timestamp}", lake).rows:
+            diffs[row[0]].append(row[1:])
+        assert diffs.keys() <= {version.mz_timestamp for version in versions}
+        state: Counter[str] = Counter()
+        for version in versions:
+            for diff in diffs[version.mz_timestamp]:
+                state[exact(diff[1:])] += diff[0]
+            assert state == Counter(map(exact, self.rows(version.snapshot_id))), version
+        return [diffs[version.mz_timestamp] for version in versions]
+
+    def rows(self, snapshot_id: int) -> list[tuple[Any, ...]]:
+        """The rows of a snapshot in the table's current columns, which Iceberg gives to branches only."""
+        table = self.lake.catalog.load_table(NAME)
+        snapshot = table.snapshot_by_id(snapshot_id)
+        if snapshot is not None and snapshot.schema_id == table.metadata.current_schema_id:
+            return self.lake.sql(f"SELECT * FROM {NAME} VERSION AS OF {snapshot_id}").rows
+        branch = f"at_{snapshot_id}"
+        self.run(f"ALTER TABLE {{t}} CREATE BRANCH IF NOT EXISTS {branch} AS OF VERSION {snapshot_id}")
+        return self.lake.sql(f"SELECT * FROM {NAME} VERSION AS OF '{branch}'").rows

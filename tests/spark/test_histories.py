@@ -1,0 +1,321 @@
+"""Every kind of history, as rows that came and went: `WrittenTable.changes` also replays them against Spark's snapshots."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehold.errors import NotReadable
+from tests.conftest import LakeFactory
+from tests.histories import (
+    COPY_V1,
+    COPY_V2,
+    FILE_V2,
+    MODES,
+    NAME,
+    PARTITION_V2,
+    VECTORS_V3,
+    Mode,
+    WrittenTable,
+)
+
+pytestmark = pytest.mark.spark
+
+MERGES = [FILE_V2, PARTITION_V2, VECTORS_V3]
+REWRITE_ALL = "options => map('rewrite-all', 'true')"
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_rows_inserted_deleted_updated_and_merged(make_lake: LakeFactory, mode: Mode) -> None:
+    table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
+    table.run(
+        "INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd'), (5, 'e')",
+        "INSERT INTO {t} VALUES (6, 'f'), (7, 'g')",
+        "DELETE FROM {t} WHERE id IN (2, 6)",
+        "UPDATE {t} SET v = upper(v) WHERE id IN (1, 3, 7)",
+        "DELETE FROM {t} WHERE id IN (3, 4)",
+        """MERGE INTO {t} USING (SELECT * FROM VALUES (1, 'gone'), (5, 'new'), (9, 'i') AS v(id, v)) AS s ON t.id = s.id
+           WHEN MATCHED AND s.v = 'gone' THEN DELETE WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *""",
+    )
+    expected = [
+        [(1, 1, "a"), (1, 2, "b"), (1, 3, "c"), (1, 4, "d"), (1, 5, "e")],
+        [(1, 6, "f"), (1, 7, "g")],
+        [(-1, 2, "b"), (-1, 6, "f")],
+        [(1, 1, "A"), (-1, 1, "a"), (1, 3, "C"), (-1, 3, "c"), (1, 7, "G"), (-1, 7, "g")],
+        [(-1, 3, "C"), (-1, 4, "d")],
+        [(-1, 1, "A"), (-1, 5, "e"), (1, 5, "new"), (1, 9, "i")],
+    ]
+    assert table.changes() == expected
+    if mode in (COPY_V1, VECTORS_V3):
+        assert table.changes(table.reading_by_spark()) == expected
+    assert table.delete_formats == ({mode.delete_format} if mode.delete_format else set())
+
+
+@pytest.mark.parametrize("mode", [COPY_V1, PARTITION_V2, VECTORS_V3], ids=str)
+def test_overwritten_partitions(make_lake: LakeFactory, mode: Mode) -> None:
+    table = WrittenTable.created(make_lake, mode, "id INT, p INT", "p")
+    table.run(
+        "INSERT INTO {t} VALUES (1, 1), (2, 1), (3, 2), (4, 2), (5, 3)",
+        "DELETE FROM {t} WHERE id IN (1, 3)",
+        "INSERT OVERWRITE {t} PARTITION (p = 1) VALUES (6), (2)",
+    )
+    table.lake.spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        table.run("INSERT OVERWRITE {t} VALUES (7, 2), (8, 4)")
+    finally:
+        table.lake.spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    table.run("INSERT OVERWRITE {t} VALUES (5, 3), (9, 3)")
+    assert table.changes()[1:] == [
+        [(-1, 1, 1), (-1, 3, 2)],
+        [(1, 6, 1)],
+        [(-1, 4, 2), (1, 7, 2), (1, 8, 4)],
+        [(-1, 2, 1), (-1, 6, 1), (-1, 7, 2), (-1, 8, 4), (1, 9, 3)],
+    ]
+
+
+@pytest.mark.parametrize("mode", [COPY_V1, PARTITION_V2, VECTORS_V3], ids=str)
+def test_whole_partitions_and_tables_emptied(make_lake: LakeFactory, mode: Mode) -> None:
+    table = WrittenTable.created(make_lake, mode, "id INT, p STRING", "p")
+    table.run(
+        "INSERT INTO {t} VALUES (1, 'a'), (2, 'a'), (3, 'a'), (4, 'b'), (5, NULL), (6, NULL)",
+        "DELETE FROM {t} WHERE id IN (1, 6)",
+        "DELETE FROM {t} WHERE p = 'a'",
+        "TRUNCATE TABLE {t}",
+        "INSERT INTO {t} VALUES (1, 'a')",
+    )
+    assert table.changes()[1:] == [
+        [(-1, 1, "a"), (-1, 6, None)],
+        [(-1, 2, "a"), (-1, 3, "a")],
+        [(-1, 4, "b"), (-1, 5, None)],
+        [(1, 1, "a")],
+    ]
+
+
+@pytest.mark.parametrize("mode", [COPY_V1, *MERGES], ids=str)
+def test_compaction_changes_no_row(make_lake: LakeFactory, mode: Mode) -> None:
+    table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
+    table.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c')", "INSERT INTO {t} VALUES (4, 'd')")
+    table.run("DELETE FROM {t} WHERE id IN (1, 4)")
+    table.call("rewrite_data_files", REWRITE_ALL)
+    table.run("DELETE FROM {t} WHERE id = 2")
+    table.call("rewrite_manifests")
+    table.run("INSERT INTO {t} VALUES (5, 'e')")
+    table.call("rewrite_data_files", REWRITE_ALL)
+    changes = table.changes()
+    assert [diffs for diffs in changes if diffs][1:] == [
+        [(1, 4, "d")],
+        [(-1, 1, "a"), (-1, 4, "d")],
+        [(-1, 2, "b")],
+        [(1, 5, "e")],
+    ]
+    operations = [s.summary.operation.value for s in table.lake.catalog.load_table(NAME).snapshots() if s.summary]
+    assert [not diffs for diffs in changes] == [operation == "replace" for operation in operations]
+    assert operations.count("replace") >= 2
+
+
+@pytest.mark.parametrize("mode", [COPY_V1, *MERGES], ids=str)
+def test_compaction_seen_together_with_changes(make_lake: LakeFactory, mode: Mode) -> None:
+    """Where a snapshot between was expired, a rewritten row is in a file that goes and in one that comes."""
+    table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
+    table.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c')", "DELETE FROM {t} WHERE id = 1")
+    table.run("INSERT INTO {t} VALUES (4, 'd')")
+    table.call("rewrite_data_files", REWRITE_ALL)
+    table.run("DELETE FROM {t} WHERE id = 2")
+    first, *between, last = table.versions
+    ids = ", ".join(str(version.snapshot_id) for version in between)
+    table.call("expire_snapshots", f"snapshot_ids => array({ids})")
+    result = table.subscribe(f"WITH (SNAPSHOT = false) AS OF {first.mz_timestamp}")
+    at = last.mz_timestamp
+    assert result.rows == [(at, -1, 1, "a"), (at, -1, 2, "b"), (at, 1, 4, "d")]
+
+
+@pytest.mark.parametrize("mode", [FILE_V2, PARTITION_V2], ids=str)
+def test_rewritten_position_deletes_change_no_row(make_lake: LakeFactory, mode: Mode) -> None:
+    table = WrittenTable.created(make_lake, mode, "id INT, p INT", "p")
+    table.run("INSERT INTO {t} SELECT id, id % 2 FROM range(10)", "INSERT INTO {t} SELECT id, 0 FROM range(10, 14)")
+    table.run("DELETE FROM {t} WHERE id IN (0, 1, 10)", "DELETE FROM {t} WHERE id IN (2, 11)")
+    table.call("rewrite_position_delete_files", REWRITE_ALL)
+    table.run("DELETE FROM {t} WHERE id = 4")
+    changes = table.changes()
+    assert changes[2:] == [
+        [(-1, 0, 0), (-1, 1, 1), (-1, 10, 0)],
+        [(-1, 2, 0), (-1, 11, 0)],
+        [],
+        [(-1, 4, 0)],
+    ]
+
+
+@pytest.mark.parametrize("mode", [FILE_V2, PARTITION_V2], ids=str)
+def test_position_deletes_become_deletion_vectors(make_lake: LakeFactory, mode: Mode) -> None:
+    """A vector takes over what position deletes of its file hide, whether those stay or go."""
+    table = WrittenTable.created(make_lake, mode, "id INT, p INT", "p")
+    table.run("INSERT INTO {t} SELECT /*+ COALESCE(1) */ id, 0 FROM range(6)")
+    table.run("INSERT INTO {t} SELECT /*+ COALESCE(1) */ id, 0 FROM range(6, 9)")
+    table.run("DELETE FROM {t} WHERE id IN (1, 6)")
+    table.run("ALTER TABLE {t} SET TBLPROPERTIES ('format-version' = '3')")
+    table.run("DELETE FROM {t} WHERE id = 2", "DELETE FROM {t} WHERE id IN (3, 7)")
+    assert table.changes()[2:] == [
+        [(-1, 1, 0), (-1, 6, 0)],
+        [(-1, 2, 0)],
+        [(-1, 3, 0), (-1, 7, 0)],
+    ]
+    assert table.delete_formats == {"PARQUET", "PUFFIN"}
+
+
+@pytest.mark.parametrize("mode", [COPY_V2, PARTITION_V2, VECTORS_V3], ids=str)
+def test_set_back_and_forth(make_lake: LakeFactory, mode: Mode) -> None:
+    table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
+    table.run(
+        "INSERT INTO {t} VALUES (1, 'a'), (2, 'b')", "DELETE FROM {t} WHERE id = 1", "INSERT INTO {t} VALUES (3, 'c')"
+    )
+    first, _, last = table.versions
+    table.call("rollback_to_snapshot", f"snapshot_id => {first.snapshot_id}")
+    table.call("set_current_snapshot", f"snapshot_id => {last.snapshot_id}")
+    table.call("rollback_to_timestamp", f"timestamp => timestamp_millis({first.mz_timestamp + 1})")
+    table.run("UPDATE {t} SET v = 'd' WHERE id = 2")
+    assert table.changes() == [
+        [(1, 1, "a"), (1, 2, "b")],
+        [(-1, 1, "a")],
+        [(1, 3, "c")],
+        [(1, 1, "a"), (-1, 3, "c")],
+        [(-1, 1, "a"), (1, 3, "c")],
+        [(1, 1, "a"), (-1, 3, "c")],
+        [(-1, 2, "b"), (1, 2, "d")],
+    ]
+    back = table.versions[3]
+    notices = table.subscribe(f"AS OF {first.mz_timestamp} UP TO {back.mz_timestamp + 1}").notices
+    assert notices == (
+        f'"shop.t" was set back to snapshot {first.snapshot_id} at {back.mz_timestamp}: '
+        "what it had gained since is taken away again",
+    )
+
+
+@pytest.mark.parametrize("mode", [COPY_V2, VECTORS_V3], ids=str)
+def test_a_branch_shows_when_main_is_moved_to_it(make_lake: LakeFactory, mode: Mode) -> None:
+    table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
+    table.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b')", "ALTER TABLE {t} CREATE BRANCH audit")
+    table.run("INSERT INTO {t}.branch_audit VALUES (3, 'c')", "DELETE FROM {t}.branch_audit WHERE id = 1")
+    assert table.changes() == [[(1, 1, "a"), (1, 2, "b")]]
+    table.call("fast_forward", "branch => 'main', to => 'audit'")
+    table.run("DELETE FROM {t} WHERE id = 2", "DELETE FROM {t}.branch_audit WHERE id = 3")
+    assert table.changes()[1:] == [[(-1, 1, "a"), (1, 3, "c")], [(-1, 2, "b")]]
+
+
+def test_staged_writes_show_when_they_are_picked(make_lake: LakeFactory) -> None:
+    table = WrittenTable.created(make_lake, VECTORS_V3, "id INT, v STRING")
+    table.run("INSERT INTO {t} VALUES (1, 'a')", "ALTER TABLE {t} SET TBLPROPERTIES ('write.wap.enabled' = 'true')")
+    staged = []
+    for wap_id, statement in [("one", "INSERT INTO {t} VALUES (2, 'b')"), ("two", "INSERT INTO {t} VALUES (3, 'c')")]:
+        table.lake.spark.conf.set("spark.wap.id", wap_id)
+        try:
+            table.run(statement)
+        finally:
+            table.lake.spark.conf.unset("spark.wap.id")
+        staged.append(table.lake.catalog.load_table(NAME).snapshots()[-1].snapshot_id)
+    assert table.changes() == [[(1, 1, "a")]]
+    table.call("cherrypick_snapshot", f"snapshot_id => {staged[0]}")
+    table.run("INSERT INTO {t} VALUES (4, 'd')")
+    table.call("cherrypick_snapshot", f"snapshot_id => {staged[1]}")
+    assert table.changes()[1:] == [[(1, 2, "b")], [(1, 4, "d")], [(1, 3, "c")]]
+
+
+@pytest.mark.parametrize("mode", [COPY_V1, VECTORS_V3], ids=str)
+def test_rows_that_are_there_more_than_once(make_lake: LakeFactory, mode: Mode) -> None:
+    table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
+    table.run(
+        "INSERT INTO {t} VALUES (1, 'a'), (1, 'a'), (2, NULL), (2, NULL)",
+        "INSERT INTO {t} VALUES (1, 'a')",
+        "INSERT OVERWRITE {t} VALUES (1, 'a'), (2, NULL), (2, NULL), (2, NULL)",
+        "DELETE FROM {t} WHERE v IS NULL",
+    )
+    expected = [[(2, 1, "a"), (2, 2, None)], [(1, 1, "a")], [(-2, 1, "a"), (1, 2, None)], [(-3, 2, None)]]
+    assert table.changes() == expected
+    if mode == VECTORS_V3:
+        assert table.changes(table.reading_by_spark()) == expected
+
+
+@pytest.mark.parametrize("mode", [COPY_V1, PARTITION_V2, VECTORS_V3], ids=str)
+def test_the_partitioning_changes(make_lake: LakeFactory, mode: Mode) -> None:
+    table = WrittenTable.created(make_lake, mode, "id INT, p STRING, at TIMESTAMP", "p")
+
+    def rows(first: int, end_exclusive: int) -> str:
+        values = "id, IF(id % 2 = 0, 'even', 'odd'), TIMESTAMP '2024-01-01'"
+        return f"INSERT INTO {{t}} SELECT {values} FROM range({first}, {end_exclusive})"
+
+    table.run(rows(0, 4), "DELETE FROM {t} WHERE id = 0")
+    table.run("ALTER TABLE {t} REPLACE PARTITION FIELD p WITH bucket(2, id)", rows(4, 8))
+    table.run("DELETE FROM {t} WHERE id IN (1, 4, 5)")
+    table.run("ALTER TABLE {t} ADD PARTITION FIELD days(at)", rows(8, 10), "DELETE FROM {t} WHERE id IN (2, 6, 8)")
+    table.run("ALTER TABLE {t} DROP PARTITION FIELD bucket(2, id)", "DELETE FROM {t} WHERE p = 'odd'")
+    diffs = [[(diff, number) for diff, number, *_ in version] for version in table.changes()]
+    assert diffs == [
+        [(1, 0), (1, 1), (1, 2), (1, 3)],
+        [(-1, 0)],
+        [(1, 4), (1, 5), (1, 6), (1, 7)],
+        [(-1, 1), (-1, 4), (-1, 5)],
+        [(1, 8), (1, 9)],
+        [(-1, 2), (-1, 6), (-1, 8)],
+        [(-1, 3), (-1, 7), (-1, 9)],
+    ]
+
+
+@pytest.mark.parametrize("mode", [COPY_V1, PARTITION_V2, VECTORS_V3], ids=str)
+def test_a_snapshot_between_is_expired(make_lake: LakeFactory, mode: Mode) -> None:
+    table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
+    table.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b')", "UPDATE {t} SET v = 'c' WHERE id = 1")
+    table.run("UPDATE {t} SET v = 'd' WHERE id = 1", "DELETE FROM {t} WHERE id = 2")
+    first, gone, third, last = table.versions
+    table.call("expire_snapshots", f"snapshot_ids => array({gone.snapshot_id})")
+    rows = table.subscribe(f"AS OF {first.mz_timestamp}").rows
+    assert rows == [
+        (first.mz_timestamp, 1, 1, "a"),
+        (first.mz_timestamp, 1, 2, "b"),
+        (third.mz_timestamp, -1, 1, "a"),
+        (third.mz_timestamp, 1, 1, "d"),
+        (last.mz_timestamp, -1, 2, "b"),
+    ]
+    with pytest.raises(NotReadable, match="no longer readable") as refused:
+        table.subscribe(f"AS OF {gone.mz_timestamp}")
+    assert str(gone.snapshot_id) in refused.value.detail
+    assert str(third.mz_timestamp) in refused.value.detail
+    with pytest.raises(NotReadable, match="no longer readable"):
+        table.subscribe(f"WITH (SNAPSHOT = false) AS OF {third.mz_timestamp - 1}")
+    with pytest.raises(NotReadable, match="no longer readable"):
+        table.lake.sql(f"SELECT * FROM {NAME} AS OF {gone.mz_timestamp}")
+
+
+@pytest.mark.parametrize("mode", [COPY_V1, PARTITION_V2, VECTORS_V3], ids=str)
+def test_all_before_is_expired(make_lake: LakeFactory, mode: Mode) -> None:
+    table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
+    table.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b')", "DELETE FROM {t} WHERE id = 1")
+    table.run("UPDATE {t} SET v = 'c' WHERE id = 2")
+    first, second, last = table.versions
+    table.call("expire_snapshots", "older_than => TIMESTAMP '2100-01-01', retain_last => 1")
+    assert table.subscribe(f"AS OF {last.mz_timestamp}").rows == [(last.mz_timestamp, 1, 2, "c")]
+    for version in (first, second):
+        with pytest.raises(NotReadable) as refused:
+            table.subscribe(f"AS OF {version.mz_timestamp}")
+        assert str(last.mz_timestamp) in f"{refused.value.detail} {refused.value.hint}"
+    table.run("DELETE FROM {t} WHERE id = 2")
+    assert table.changes() == [[(1, 2, "c")], [(-1, 2, "c")]]
+
+
+def test_a_table_without_rows(make_lake: LakeFactory) -> None:
+    table = WrittenTable.created(make_lake, VECTORS_V3, "id INT")
+    result = table.subscribe("")
+    assert (result.columns, result.rows) == (("mz_timestamp", "mz_diff", "id"), [])
+    assert table.lake.sql(f"SUBSCRIBE (SELECT count(*) AS n FROM {NAME})").rows[0][1:] == (1, 0)
+    table.run("INSERT INTO {t} SELECT 1 WHERE false", "INSERT INTO {t} VALUES (1)", "DELETE FROM {t} WHERE id = 2")
+    assert [diffs for diffs in table.changes() if diffs] == [[(1, 1)]]
+
+
+def test_a_table_dropped_and_made_anew(make_lake: LakeFactory) -> None:
+    table = WrittenTable.created(make_lake, VECTORS_V3, "id INT, v STRING")
+    table.run("INSERT INTO {t} VALUES (1, 'a')", "DELETE FROM {t} WHERE id = 1")
+    before, _ = table.versions
+    table.changes()
+    table.run("DROP TABLE {t} PURGE")
+    table.create(VECTORS_V3, "v STRING, id BIGINT")
+    table.run("INSERT INTO {t} VALUES ('b', 2)", "DELETE FROM {t} WHERE id = 2")
+    assert table.changes() == [[(1, "b", 2)], [(-1, "b", 2)]]
+    with pytest.raises(NotReadable):
+        table.subscribe(f"AS OF {before.mz_timestamp}")

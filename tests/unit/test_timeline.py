@@ -1,0 +1,452 @@
+"""Which times a table is readable at, and what it showed at each: tables of sources and of other writers, without Spark.
+
+Tables are real ones, written by PyIceberg under a clock that the test moves; times in assertions count from `START_MS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+
+from lakehold.catalog.batches import Batch
+from lakehold.catalog.data_tables import DataTables
+from lakehold.catalog.definitions import Entry
+from lakehold.catalog.memory import MemoryBatches, MemoryDefinitions
+from lakehold.catalog.opening import open_catalog
+from lakehold.catalog.readers import Intent, Readers, TableProgress
+from lakehold.definitions import Envelope, Format, FormatType, Source, Table
+from lakehold.errors import DefinitionError, NotReadable
+from lakehold.ingest.offsets import TopicPartition
+from lakehold.settings import load_settings
+from lakehold.timeline.timelines import Timeline, Timelines, check_readable, common_window
+from lakehold.timeline.versions import versions
+
+START_MS = 1_700_000_000_000
+LAG_MS = 1_000
+FED, FOREIGN = "shop.orders", "shop.rates"
+P0 = TopicPartition("orders", 0)
+SCHEMA = pa.schema([("id", pa.int64())])
+
+
+@dataclass
+class Clock:
+    """The one clock of a test: what lakehold asks, and what PyIceberg takes for `time` and for `datetime`."""
+
+    ms: int = 0
+    waited_ms: list[int] = field(default_factory=list)
+
+    def __call__(self) -> int:
+        return START_MS + self.ms
+
+    def time(self) -> float:
+        return (self() + 0.5) / 1_000
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self() / 1_000, UTC)
+
+    def wait(self, seconds: float) -> None:
+        self.waited_ms.append(round(seconds * 1_000))
+        self.ms += self.waited_ms[-1]
+
+
+class Shop:
+    """A table that the source `feed` feeds, and others that somebody else writes."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog, self.clock = catalog, Clock()
+        self.definitions, self.batches = MemoryDefinitions(), MemoryBatches(self.clock)
+        tables = DataTables(catalog)
+        self.timelines = Timelines(tables, self.definitions, self.batches, LAG_MS, self.clock, self.clock.wait)
+
+    def write(self, name: str, at: int, **summary: object) -> int:
+        """Append a row at a time: the id of the snapshot."""
+        self.clock.ms = at
+        properties = {f"lakehold.{key}": str(value) for key, value in summary.items()}
+        table = self.catalog.create_table_if_not_exists(name, SCHEMA)
+        table.append(pa.table({"id": [at]}, SCHEMA), snapshot_properties=properties)
+        return self.head(name)
+
+    def head(self, name: str) -> int:
+        current = self.catalog.load_table(name).current_snapshot()
+        assert current is not None
+        return current.snapshot_id
+
+    def set_back(self, name: str, snapshot_id: int, at: int) -> None:
+        self.clock.ms = at
+        self.catalog.load_table(name).manage_snapshots().set_current_snapshot(snapshot_id).commit()
+
+    def expire(self, name: str, *snapshot_ids: int) -> None:
+        self.catalog.load_table(name).maintenance.expire_snapshots().by_ids(list(snapshot_ids)).commit()
+
+    def feed(self) -> None:
+        """Declare the source and its table."""
+        source = Source("feed", Format(FormatType.JSON), path="topics")
+        table = Table("shop", "orders", source="feed", topic="orders", envelope=Envelope.UPSERT)
+        self.definitions.change(lambda d: d.with_entry(Entry("s", source, "", 0)).with_entry(Entry("t", table, "", 0)))
+
+        def reading(readers: Readers) -> Readers:
+            return {"main": replace(readers["main"], tables={FED: TableProgress(object_id="t")}, position={P0: 0})}
+
+        self.batches.acquire("feed", "me", START_MS + 1_000_000)
+        self.batches.change_readers("feed", "me", reading)
+
+    def begin(self, at: int) -> Intent:
+        intent = Intent("feed", "main", START_MS + at, {P0: at}, {FED: None})
+        self.batches.begin(intent, "me")
+        return intent
+
+    def commit(self, intent: Intent, since: int | None) -> None:
+        self.clock.ms = max(self.clock.ms, intent.mz_timestamp - START_MS)
+        progress = TableProgress(None if since is None else START_MS + since, object_id="t")
+        row = Batch("feed", "main", intent.mz_timestamp, {P0: 0}, intent.end)
+        self.batches.commit(intent, "me", {FED: progress}, row)
+
+    def batch(self, at: int, *, steps: int = 1, since: int | None = 100) -> list[int]:
+        """A batch at a time, whose commits to the table come 10 ms later each: the snapshots."""
+        intent = self.begin(at)
+        made = [
+            self.write(FED, at + 10 * step, source="feed", timestamp=intent.mz_timestamp, step=step)
+            for step in range(1, steps + 1)
+        ]
+        self.commit(intent, since)
+        return made
+
+    def line(self, name: str) -> Timeline:
+        return self.timelines.of([name])[name]
+
+    def versions(self, name: str) -> list[tuple[int, int]]:
+        """Time and snapshot of each version."""
+        return shown(self.line(name))
+
+
+def shown(line: Timeline) -> list[tuple[int, int]]:
+    return [(v.mz_timestamp - START_MS, v.snapshot_id) for v in line.versions if v.remains]
+
+
+def window(line: Timeline) -> tuple[int, int]:
+    return line.since_ms - START_MS, line.upper_ms - START_MS
+
+
+def at(line: Timeline, ms: int) -> int | None:
+    version = line.at(START_MS + ms)
+    return version.snapshot_id if version is not None else None
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    catalog = open_catalog(load_settings(warehouse=str(tmp_path)))
+    catalog.create_namespace("shop")
+    shop = Shop(catalog)
+    monkeypatch.setattr("pyiceberg.table.snapshots.time", shop.clock)
+    monkeypatch.setattr("pyiceberg.table.update.datetime", shop.clock)
+    yield shop
+    catalog.close()
+
+
+def test_a_snapshot_of_another_writer_counts_at_its_commit(shop: Shop) -> None:
+    made = [shop.write(FOREIGN, 100), shop.write(FOREIGN, 250)]
+    assert shop.versions(FOREIGN) == [(100, made[0]), (250, made[1])]
+
+
+def test_times_increase_even_where_a_writers_clock_does_not(shop: Shop) -> None:
+    made = [shop.write(FOREIGN, ms) for ms in (100, 100, 90, 102, 103)]
+    assert shop.versions(FOREIGN) == list(zip((100, 101, 102, 103, 104), made, strict=True))
+
+
+def test_a_batch_counts_at_its_own_timestamp(shop: Shop) -> None:
+    shop.feed()
+    (first,), (second,) = shop.batch(100), shop.batch(200)
+    assert shop.versions(FED) == [(100, first), (200, second)]
+    table = shop.catalog.load_table(FED)
+    assert [v.mz_timestamp - START_MS for v in versions(table, None)] == [110, 210]
+
+
+def test_the_steps_of_a_batch_are_one_version(shop: Shop) -> None:
+    shop.feed()
+    shop.batch(100)
+    _, last = shop.batch(200, steps=2)
+    assert shop.versions(FED)[1:] == [(200, last)]
+
+
+def test_what_another_writes_into_a_fed_table_has_a_time_of_its_own_between_the_batches(shop: Shop) -> None:
+    shop.feed()
+    (first,) = shop.batch(100)
+    between = shop.write(FED, 150)
+    behind = shop.write(FED, 90)
+    (second,) = shop.batch(200)
+    assert shop.versions(FED) == [(100, first), (150, between), (151, behind), (200, second)]
+
+
+def test_what_another_writes_while_a_batch_is_open_counts_with_the_batch(shop: Shop) -> None:
+    shop.feed()
+    (first,) = shop.batch(100)
+    intent = shop.begin(200)
+    shop.write(FED, 250)
+    own = shop.write(FED, 300, source="feed", timestamp=intent.mz_timestamp)
+    shop.commit(intent, 100)
+    assert shop.versions(FED) == [(100, first), (200, own)]
+
+
+def test_a_batch_of_another_source_is_another_writers(shop: Shop) -> None:
+    shop.feed()
+    (first,) = shop.batch(100)
+    other = shop.write(FED, 150, source="other", timestamp=START_MS + 5)
+    assert shop.versions(FED) == [(100, first), (150, other)]
+
+
+def test_a_rollback_is_a_version_and_is_told(shop: Shop) -> None:
+    made = [shop.write(FOREIGN, 100), shop.write(FOREIGN, 200)]
+    shop.set_back(FOREIGN, made[0], 300)
+    shop.clock.ms = 5_000
+    line = shop.line(FOREIGN)
+    assert shown(line) == [(100, made[0]), (200, made[1]), (300, made[0])]
+    assert [at(line, ms) for ms in (199, 200, 300)] == [made[0], made[1], made[0]]
+    (told,) = line.rollbacks(START_MS, START_MS + 1_000)
+    assert f'"{FOREIGN}" was set back to snapshot {made[0]} at {START_MS + 300}' in told
+    assert line.rollbacks(START_MS + 300, START_MS + 1_000) == []
+    assert line.rollbacks(START_MS, START_MS + 300) == []
+
+
+def test_a_rollback_to_a_batch_does_not_count_at_the_time_of_the_batch(shop: Shop) -> None:
+    shop.feed()
+    (first,), (second,) = shop.batch(100), shop.batch(200)
+    shop.set_back(FED, first, 300)
+    assert shop.versions(FED) == [(100, first), (200, second), (300, first)]
+
+
+def test_a_branch_and_a_staged_snapshot_are_no_versions(shop: Shop) -> None:
+    made = shop.write(FOREIGN, 100)
+    table = shop.catalog.load_table(FOREIGN)
+    table.manage_snapshots().create_branch(made, "audit").commit()
+    shop.clock.ms = 200
+    shop.catalog.load_table(FOREIGN).append(pa.table({"id": [2]}, SCHEMA), branch="audit")
+    assert shop.versions(FOREIGN) == [(100, made)]
+
+
+def test_an_expired_middle_cannot_be_read_and_what_follows_can(shop: Shop) -> None:
+    made = [shop.write(FOREIGN, ms) for ms in (100, 200, 300)]
+    shop.expire(FOREIGN, made[1])
+    line = shop.timelines.reaching(shop.line(FOREIGN), START_MS + 150)
+    assert shown(line) == [(100, made[0]), (300, made[2])]
+    assert at(line, 199) == made[0]
+    assert at(line, 300) == made[2]
+    with pytest.raises(NotReadable) as error:
+        line.at(START_MS + 250)
+    assert error.value.message == f'"{FOREIGN}" is no longer readable at {START_MS + 250}'
+    assert f"Snapshot {made[1]} of 2023-11-14 22:13:20.200 UTC has been expired." in error.value.detail
+    assert f"The next one is of {START_MS + 300}" in error.value.detail
+    assert [v.snapshot_id for v in line.between(START_MS + 100, START_MS + 301)] == [made[2]]
+
+
+def test_what_was_expired_in_the_middle_is_known_whatever_time_is_asked_for(shop: Shop) -> None:
+    made = [shop.write(FOREIGN, ms) for ms in (100, 200, 300, 400)]
+    shop.expire(FOREIGN, made[1])
+    line = shop.timelines.reaching(shop.line(FOREIGN), START_MS + 250)
+    with pytest.raises(NotReadable):
+        line.at(START_MS + 250)
+
+
+def test_what_was_rolled_back_and_expired_cannot_be_read(shop: Shop) -> None:
+    made = [shop.write(FOREIGN, 100), shop.write(FOREIGN, 200)]
+    shop.set_back(FOREIGN, made[0], 300)
+    last = shop.write(FOREIGN, 400)
+    shop.expire(FOREIGN, made[1])
+    line = shop.timelines.reaching(shop.line(FOREIGN), START_MS + 250)
+    assert shown(line) == [(100, made[0]), (300, made[0]), (400, last)]
+    with pytest.raises(NotReadable):
+        line.at(START_MS + 250)
+
+
+def test_since_moves_when_the_beginning_is_expired(shop: Shop) -> None:
+    made = [shop.write(FOREIGN, ms) for ms in (100, 200, 300)]
+    shop.expire(FOREIGN, made[0])
+    assert shop.line(FOREIGN).since_ms == START_MS + 200
+    shop.expire(FOREIGN, made[1])
+    assert shop.line(FOREIGN).since_ms == START_MS + 300
+
+
+def test_since_of_a_fed_table_moves_when_its_beginning_is_expired(shop: Shop) -> None:
+    shop.feed()
+    (first,), (second,), _ = shop.batch(100), shop.batch(200), shop.batch(300)
+    shop.expire(FED, first)
+    assert window(shop.line(FED)) == (200, 301)
+    assert at(shop.line(FED), 200) == second
+
+
+def test_another_writers_table_is_readable_from_its_first_snapshot_to_the_lag_behind_the_clock(shop: Shop) -> None:
+    shop.write(FOREIGN, 100)
+    shop.clock.ms = 5_000
+    assert window(shop.line(FOREIGN)) == (100, 4_000)
+
+
+def test_a_table_without_snapshots_is_readable_from_when_it_was_made(shop: Shop) -> None:
+    table = shop.catalog.create_table(FOREIGN, SCHEMA)
+    line = shop.line(FOREIGN)
+    assert line.versions == ()
+    assert line.since_ms == table.metadata.last_updated_ms
+    assert line.at(line.since_ms) is None
+
+
+def test_a_fed_table_is_readable_as_its_source_says(shop: Shop) -> None:
+    """Since its first snapshot was complete; up to the last batch, whether that changed the table or not."""
+    shop.feed()
+    shop.batch(100, since=None)
+    shop.batch(200, since=200)
+    assert window(shop.line(FED)) == (200, 201)
+    shop.batch(300, steps=0, since=200)
+    assert window(shop.line(FED)) == (200, 301)
+    intent = shop.begin(400)
+    shop.write(FED, 410, source="feed", timestamp=intent.mz_timestamp)
+    assert window(shop.line(FED)) == (200, 301)
+    shop.commit(intent, 200)
+    assert window(shop.line(FED)) == (200, 401)
+
+
+def test_a_fed_table_without_rows_yet_is_readable_as_empty(shop: Shop) -> None:
+    shop.feed()
+    shop.catalog.create_table(FED, SCHEMA)
+    shop.batch(100, steps=0)
+    (first,) = shop.batch(200)
+    line = shop.line(FED)
+    assert window(line) == (100, 201)
+    assert [at(line, ms) for ms in (100, 199, 200)] == [None, None, first]
+
+
+def test_between_has_both_ends_open(shop: Shop) -> None:
+    for ms in (100, 200, 300):
+        shop.write(FOREIGN, ms)
+    line = shop.line(FOREIGN)
+
+    def times(after: int, until: int) -> list[int]:
+        return [v.mz_timestamp - START_MS for v in line.between(START_MS + after, START_MS + until)]
+
+    assert times(99, 301) == [100, 200, 300]
+    assert times(100, 300) == [200]
+    assert times(200, 201) == []
+
+
+def test_tables_are_readable_together_where_each_is(shop: Shop) -> None:
+    shop.feed()
+    shop.batch(100)
+    shop.batch(3_000)
+    shop.write(FOREIGN, 500)
+    shop.clock.ms = 3_500
+    lines = list(shop.timelines.of([FED, FOREIGN, FED]).values())
+    assert [line.full_name for line in lines] == [FED, FOREIGN]
+    assert common_window(lines) == (START_MS + 500, START_MS + 2_500)
+    check_readable(lines, START_MS + 500)
+    check_readable(lines, START_MS + 2_499)
+
+
+@pytest.mark.parametrize(("ms", "failing"), [(499, FOREIGN), (2_500, FOREIGN), (99, FED), (3_001, FED)])
+def test_outside_of_it_the_error_says_what_is_readable(shop: Shop, ms: int, failing: str) -> None:
+    shop.feed()
+    shop.batch(100)
+    shop.batch(3_000)
+    shop.write(FOREIGN, 500)
+    shop.clock.ms = 3_500
+    lines = list(shop.timelines.of([FED, FOREIGN]).values())
+    with pytest.raises(NotReadable) as error:
+        check_readable(lines, START_MS + ms)
+    assert error.value.message == f'"{failing}" is not readable at {START_MS + ms}'
+    assert f'"{FED}" on [{START_MS + 100}, {START_MS + 3_001})' in error.value.detail
+    assert f'"{FOREIGN}" on [{START_MS + 500}, {START_MS + 2_500})' in error.value.detail
+    assert "2023-11-14 22:13:20.500 to 2023-11-14 22:13:22.500 UTC" in error.value.detail
+    assert error.value.hint == f"Choose a time from {START_MS + 500} to {START_MS + 2_499}."
+
+
+def test_there_may_be_no_time_yet_at_which_all_are_readable(shop: Shop) -> None:
+    shop.feed()
+    shop.batch(100)
+    shop.write(FOREIGN, 500)
+    with pytest.raises(NotReadable) as error:
+        check_readable(list(shop.timelines.of([FED, FOREIGN]).values()), START_MS + 100)
+    assert error.value.hint == "There is no time at which all of them are readable yet."
+
+
+def test_settled_shows_what_was_committed_before(shop: Shop) -> None:
+    shop.write(FOREIGN, 100)
+    made = shop.write(FOREIGN, 5_000)
+    line = shop.timelines.settled([FOREIGN])[FOREIGN]
+    assert at(line, 5_000) == made
+    assert line.upper_ms == START_MS + 5_001
+    assert shop.clock.waited_ms == [LAG_MS + 1]
+    shop.timelines.settled([FOREIGN])
+    assert shop.clock.waited_ms == [LAG_MS + 1]
+
+
+def test_settled_waits_for_times_that_are_not_in_the_future_only(shop: Shop) -> None:
+    shop.write(FOREIGN, 100)
+    shop.clock.ms = 5_000
+    assert shop.timelines.settled([FOREIGN], [START_MS + 3_999])[FOREIGN].upper_ms == START_MS + 4_000
+    assert shop.clock.waited_ms == []
+    assert shop.timelines.settled([FOREIGN], [START_MS + 4_500])[FOREIGN].upper_ms == START_MS + 4_501
+    assert shop.clock.waited_ms == [501]
+    now_ms = shop.clock.ms
+    shop.timelines.settled([FOREIGN], [START_MS + 1_000_000])
+    assert shop.clock.ms - now_ms == LAG_MS + 1
+
+
+def test_settled_does_not_wait_for_a_writers_clock_that_is_ahead(shop: Shop) -> None:
+    shop.write(FOREIGN, 100)
+    shop.write(FOREIGN, 60_000)
+    shop.clock.ms = 200
+    shop.timelines.settled([FOREIGN])
+    assert sum(shop.clock.waited_ms) <= LAG_MS + 1
+
+
+def test_settled_never_waits_for_a_source(shop: Shop) -> None:
+    shop.feed()
+    shop.batch(100)
+    shop.timelines.settled([FED], [START_MS + 1_000_000])
+    assert shop.clock.waited_ms == []
+
+
+def test_a_fed_table_is_not_readable_before_its_first_snapshot_is_complete(shop: Shop) -> None:
+    shop.feed()
+    shop.batch(100, since=None)
+    with pytest.raises(NotReadable) as error:
+        shop.line(FED)
+    assert error.value.message == f'"{FED}" is not readable yet'
+    assert error.value.hint == "lakehold ingest feed"
+
+
+def test_a_fed_table_that_was_made_anew_is_not_readable_by_what_its_namesake_had(shop: Shop) -> None:
+    shop.feed()
+    shop.batch(100)
+    defined = shop.definitions.definitions().table(FED)
+    shop.definitions.change(lambda d: d.with_entry(replace(defined, object_id="another")))
+    with pytest.raises(NotReadable, match="not readable yet"):
+        shop.line(FED)
+
+
+def test_a_fed_table_that_no_message_has_reached_has_no_columns(shop: Shop) -> None:
+    shop.feed()
+    shop.batch(100, steps=0)
+    with pytest.raises(NotReadable) as error:
+        shop.line(FED)
+    assert error.value.message == f'"{FED}" has no rows and no columns yet'
+
+
+@pytest.mark.parametrize("name", ["shop.nothing", "nowhere.orders", "a.b.c"])
+def test_a_table_that_is_not_there(shop: Shop, name: str) -> None:
+    with pytest.raises(DefinitionError, match=f'table "{name}" does not exist') as error:
+        shop.line(name)
+    assert error.value.code == "table-missing"
+
+
+@pytest.mark.parametrize("part", ["branch_audit", "tag_v1", "snapshots"])
+def test_a_part_of_a_table_has_no_history(shop: Shop, part: str) -> None:
+    """Spark reads `shop.rates.branch_audit`; what is subscribed to is main."""
+    shop.write(FOREIGN, 100)
+    with pytest.raises(DefinitionError) as error:
+        shop.line(f"{FOREIGN}.{part}")
+    assert error.value.code == "table-missing"
+    assert "main" in error.value.detail
+    assert error.value.hint == f"Read {FOREIGN}."
