@@ -63,6 +63,7 @@ def against_others(lake: Lake, directory: Path, rows: int, runs: int) -> list[Fi
 
 def by_size(lake: Lake, rows: int, runs: int) -> list[Figure]:
     """The diff of 10,000 changes in the newest file of a table and of one ten times as large."""
+    lake.sql("CREATE NAMESPACE IF NOT EXISTS bench")
     found: dict[int, list[float]] = {}
     times = {}
     for size in (rows, rows * 10):
@@ -116,7 +117,8 @@ def many_timestamps(lake: Lake, directory: Path, rows: int, runs: int) -> list[F
 
 def first_snapshot(lake: Lake, directory: Path, rows: int, runs: int) -> list[Figure]:
     """A first snapshot written as CSV, against a plain scan by Spark written by the same writer."""
-    lake.sql("CREATE TABLE bench.whole (k BIGINT, v STRING, n BIGINT) USING iceberg")
+    directory.mkdir(parents=True)
+    lake.sql("CREATE NAMESPACE IF NOT EXISTS bench; CREATE TABLE bench.whole (k BIGINT, v STRING, n BIGINT) USING iceberg")
     lake.spark.range(rows).selectExpr(*_COLUMNS).writeTo("bench.whole").append()
     found: dict[str, list[float]] = {"ours": [], "spark": []}
     for _ in range(runs):
