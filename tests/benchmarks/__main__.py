@@ -42,7 +42,7 @@ def main(
         "diff": lambda lake, place: diffs.against_others(lake, place, sized(10_000_000), runs),
         "diff-size": lambda lake, _: diffs.by_size(lake, max(sized(2_000_000), 100_000), runs),
         "diff-many": lambda lake, place: diffs.many_timestamps(lake, place, sized(1_000_000), runs),
-        "snapshot": lambda lake, place: diffs.first_snapshot(lake, place, sized(10_000_000), min(runs, 3)),
+        "snapshot": lambda lake, place: diffs.first_snapshot(lake, place, sized(10_000_000), 1),
         "delta": lambda lake, place: merges.against_delta(lake, place, sized(10_000_000), runs),
     }
     console = Console()

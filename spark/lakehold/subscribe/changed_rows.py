@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
 from pyiceberg.table.snapshots import Operation
@@ -166,12 +167,14 @@ class ChangedRows:
         if not changed:
             return ()
         if _are_vectors(changed):
-            with_row_ids = [
-                s.sequence_number or 0 for s in self.files.table.metadata.snapshots if s.first_row_id is not None
-            ]
-            first = min(with_row_ids, default=math.inf)
-            manifests = [manifest for manifest in manifests if (manifest.min_sequence_number or 0) < first]
+            manifests = [m for m in manifests if m.min_sequence_number < self._first_with_vectors]
         return self._deletes(manifests).values()
+
+    @cached_property
+    def _first_with_vectors(self) -> float:
+        """The sequence number of the first known snapshot of format 3, the first that has row ids."""
+        snapshots = self.files.table.metadata.snapshots
+        return min((s.sequence_number or 0 for s in snapshots if s.first_row_id is not None), default=math.inf)
 
     def _described(
         self, deletes: Collection[LiveFile], paths: Collection[str], manifests: Mapping[str, Manifest]

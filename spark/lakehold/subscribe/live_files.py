@@ -7,7 +7,7 @@ theirs), and in Python; a hundred snapshots of a table have a hundred lists of h
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
@@ -19,6 +19,9 @@ from pyiceberg.table import Table
 
 MANIFESTS_REMEMBERED = 2_000
 """Manifests whose entries are kept: a manifest never changes, and successive snapshots share nearly all of theirs."""
+
+LISTS_REMEMBERED = 500
+"""Manifest lists that are kept: a history is often read again, and each of its snapshots has one."""
 
 _PATH_FIELD_ID = 2147483546
 _DELETED = 2
@@ -81,38 +84,44 @@ class LiveFile:
         return self.path, self.offset
 
 
+@dataclass(frozen=True)
+class RememberedFiles:
+    """Manifest lists and manifests by path, shared by those who read the same tables again: neither ever changes."""
+
+    lists: LRUCache[str, dict[str, Manifest]] = field(default_factory=lambda: LRUCache(LISTS_REMEMBERED))
+    manifests: LRUCache[str, tuple[LiveFile, ...]] = field(default_factory=lambda: LRUCache(MANIFESTS_REMEMBERED))
+
+
 class LiveFiles:
     """The files of one table's snapshots.
 
     Args:
         table: As loaded from the catalog.
-        remembered: Entries of manifests by path; shared by those who read the same tables again.
+        remembered: What is known of them.
     """
 
-    def __init__(self, table: Table, remembered: LRUCache[str, tuple[LiveFile, ...]]) -> None:
+    def __init__(self, table: Table, remembered: RememberedFiles) -> None:
         self.table = table
         self._remembered = remembered
-        self._last: dict[int, dict[str, Manifest]] = {}
 
     def manifests(self, snapshot_id: int | None) -> dict[str, Manifest]:
         """The manifests of a snapshot by path; none before the first snapshot."""
-        if snapshot_id is None:
+        snapshot = self.table.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
+        if snapshot is None:
             return {}
-        if snapshot_id not in self._last:
-            # Of the snapshots of a table in order, one is looked at as the end of a step and the beginning of the next.
-            self._last = dict([*self._last.items(), (snapshot_id, self._read_list(snapshot_id))][-2:])
-        return self._last[snapshot_id]
+        found = self._remembered.lists.get(snapshot.manifest_list)
+        if found is None:
+            found = {manifest.path: manifest for manifest in self._listed(snapshot.manifest_list)}
+            self._remembered.lists[snapshot.manifest_list] = found
+        return found
 
     def of(self, manifests: Iterable[Manifest], content: ManifestContent) -> list[LiveFile]:
         """The live files in those of `manifests` that list data files, or deletes."""
         return [file for manifest in manifests if manifest.content == content for file in self._entries(manifest)]
 
-    def _read_list(self, snapshot_id: int) -> dict[str, Manifest]:
-        snapshot = self.table.snapshot_by_id(snapshot_id)
-        if snapshot is None:
-            return {}
-        found = (
-            Manifest(
+    def _listed(self, path: str) -> Iterator[Manifest]:
+        for record in _records(self.table.io, path):
+            yield Manifest(
                 path=record["manifest_path"],
                 spec_id=record["partition_spec_id"],
                 # Format 1 has no deletes and no sequence numbers.
@@ -120,16 +129,13 @@ class LiveFiles:
                 sequence_number=record.get("sequence_number", 0),
                 min_sequence_number=record.get("min_sequence_number", 0),
             )
-            for record in _records(self.table.io, snapshot.manifest_list)
-        )
-        return {manifest.path: manifest for manifest in found}
 
     def _entries(self, manifest: Manifest) -> tuple[LiveFile, ...]:
-        found = self._remembered.get(manifest.path)
+        found = self._remembered.manifests.get(manifest.path)
         if found is None:
             entries = _records(self.table.io, manifest.path)
             found = tuple(_live_file(entry, manifest) for entry in entries if entry["status"] != _DELETED)
-            self._remembered[manifest.path] = found
+            self._remembered.manifests[manifest.path] = found
         return found
 
 

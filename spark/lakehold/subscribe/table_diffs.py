@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from lakehold.subscribe.changed_rows import ChangedRows
 from lakehold.subscribe.deleted_positions import VECTORS_REMEMBERED, DeletedPositions, FilesUnreadable, Positions
 from lakehold.subscribe.file_rows import DatedPick, FileRows, FoundRows, diff_schema, file_rows
-from lakehold.subscribe.live_files import MANIFESTS_REMEMBERED, LiveFile, LiveFiles
+from lakehold.subscribe.live_files import LiveFile, LiveFiles, RememberedFiles
 from lakehold.subscribe.on_spark import OnSpark, dated
 from lakehold.timeline.timelines import Timeline
 
@@ -35,7 +35,7 @@ class Step:
 class Remembered:
     """What never changes of tables' files, kept for those who read them again."""
 
-    manifests: LRUCache[str, tuple[LiveFile, ...]] = field(default_factory=lambda: LRUCache(MANIFESTS_REMEMBERED))
+    files: RememberedFiles = field(default_factory=RememberedFiles)
     positions: LRUCache[tuple[str, int | None], Positions] = field(default_factory=lambda: LRUCache(VECTORS_REMEMBERED))
 
 
@@ -112,7 +112,7 @@ class TableDiffs:
 
     def _changed(self) -> ChangedRows:
         table, remembered = self.timeline.table, self.reading.remembered
-        return ChangedRows(LiveFiles(table, remembered.manifests), DeletedPositions(table.io, remembered.positions))
+        return ChangedRows(LiveFiles(table, remembered.files), DeletedPositions(table.io, remembered.positions))
 
     def _read(self, small: _SmallSteps) -> Iterator[pa.Table | DataFrame]:
         try:
