@@ -118,7 +118,9 @@ def many_timestamps(lake: Lake, directory: Path, rows: int, runs: int) -> list[F
 def first_snapshot(lake: Lake, directory: Path, rows: int, runs: int) -> list[Figure]:
     """A first snapshot written as CSV, against a plain scan by Spark written by the same writer."""
     directory.mkdir(parents=True)
-    lake.sql("CREATE NAMESPACE IF NOT EXISTS bench; CREATE TABLE bench.whole (k BIGINT, v STRING, n BIGINT) USING iceberg")
+    lake.sql(
+        "CREATE NAMESPACE IF NOT EXISTS bench; CREATE TABLE bench.whole (k BIGINT, v STRING, n BIGINT) USING iceberg"
+    )
     lake.spark.range(rows).selectExpr(*_COLUMNS).writeTo("bench.whole").append()
     found: dict[str, list[float]] = {"ours": [], "spark": []}
     for _ in range(runs):
