@@ -90,7 +90,7 @@ def test_a_rollback_is_a_version_and_is_told(shop: Shop) -> None:
     assert shown(line) == [(100, made[0]), (200, made[1]), (300, made[0])]
     assert [at(line, ms) for ms in (199, 200, 300)] == [made[0], made[1], made[0]]
     (told,) = line.rollbacks(START_MS, START_MS + 1_000)
-    assert f'"{FOREIGN}" was set back to snapshot {made[0]} at {START_MS + 300}' in told
+    assert f'"{FOREIGN}" was set to snapshot {made[0]} at {START_MS + 300}' in told
     assert line.rollbacks(START_MS + 300, START_MS + 1_000) == []
     assert line.rollbacks(START_MS, START_MS + 300) == []
 

@@ -9,7 +9,8 @@ from lakehold.cli.output import Output
 from lakehold.lake import Lake
 from lakehold.progress import Progress
 from lakehold.sql.engine import readable
-from lakehold.subscribe.batches import Row, tuples
+from lakehold.subscribe.batches import Row
+from lakehold.subscribe.spark_types import tuples
 
 _ROWS_TOGETHER = 1_000
 """Rows that are written together as long as more are there at once."""

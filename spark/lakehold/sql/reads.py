@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame
 
 from lakehold.session import quoted_table
 from lakehold.sql.result import Result
-from lakehold.subscribe.batches import tuples
 from lakehold.subscribe.explain import explained
 from lakehold.subscribe.on_spark import view_name
 from lakehold.subscribe.opening import Subscribing
+from lakehold.subscribe.spark_types import tuples
 from lakehold.subscribe.statement import Query, Subscribe
 from lakehold.timeline.timelines import check_readable
 

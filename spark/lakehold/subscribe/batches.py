@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.conversion import ArrowTableToRowsConversion
-from pyspark.sql.pandas.types import from_arrow_schema
+
+from lakehold.subscribe.spark_types import tuples
 
 Row = tuple[Any, ...]
 
@@ -107,9 +107,3 @@ class _Coming:
         while self._next is not None and self._next.mz_timestamp == timestamp:
             yield self._next.rows
             self._next = next(self._pieces, None)
-
-
-def tuples(table: pa.Table) -> list[Row]:
-    """The rows as PySpark gives them: `Row` for structs, `dict` for maps, times in the time zone of this process."""
-    schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
-    return ArrowTableToRowsConversion.convert(table, schema, return_as_tuples=True)

@@ -14,13 +14,13 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType
 
 from lakehold.session import quoted, quoted_table
 from lakehold.subscribe.file_rows import DatedPick, FileRows, diff_schema
 from lakehold.subscribe.project import arrow_schema
 from lakehold.subscribe.project_sql import projection
+from lakehold.subscribe.spark_types import spark_schema
 from lakehold.timeline.timelines import Timeline
 
 _TIMESTAMP, _DIFF = "t", "d"
@@ -63,14 +63,14 @@ class OnSpark:
 
     def empty(self, columns: Schema) -> DataFrame:
         """No rows of these columns."""
-        return self.session().createDataFrame([], frame_schema(arrow_schema(columns)))
+        return self.session().createDataFrame([], spark_schema(arrow_schema(columns)))
 
     def picked(self, reader: FileRows, picks: Iterable[DatedPick]) -> DataFrame:
         """The rows of `picks` as diffs, read by the workers, which need the interpreter and the packages of this process."""
         spark = self.session()
         tasks = [(pickle.dumps(pick),) for pick in picks]
         columns = diff_schema(reader.schema)
-        schema = frame_schema(renamed(columns, frame_names(len(columns) - 2)))
+        schema = spark_schema(renamed(columns, frame_names(len(columns) - 2)))
 
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -171,7 +171,7 @@ def frame_of(diffs: pa.Table, spark: SparkSession) -> DataFrame:
     It is made one piece: Spark takes an empty chunk of an Arrow table for its end, and leaves out what is behind it.
     """
     columns = renamed(diffs.schema, frame_names(diffs.num_columns - 2))
-    return spark.createDataFrame(diffs.combine_chunks().rename_columns(columns.names), frame_schema(columns))
+    return spark.createDataFrame(diffs.combine_chunks().rename_columns(columns.names), spark_schema(columns))
 
 
 def frame_names(count: int) -> list[str]:
@@ -186,11 +186,6 @@ def _names(count: int) -> list[str]:
 def _columns(expressions: Sequence[str], schema: Schema) -> str:
     pairs = zip(expressions, schema.fields, strict=True)
     return ", ".join(f"{expression} AS {quoted(field.name)}" for expression, field in pairs)
-
-
-def frame_schema(columns: pa.Schema) -> StructType:
-    """Spark's schema for `columns`."""
-    return from_arrow_schema(columns, prefer_timestamp_ntz=True)
 
 
 def view_name() -> str:

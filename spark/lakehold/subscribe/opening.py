@@ -8,7 +8,6 @@ from threading import Event
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from lakehold.errors import LakeholdError
 from lakehold.settings import Settings
@@ -148,7 +147,7 @@ class Subscribing:
         spark = self.reading.spark
         views = {name: view_name() for name in schemas}
         frames = {views[name]: spark.empty(schema) for name, schema in schemas.items()}
-        return to_arrow_schema(spark.select(query.over({}, views), frames).schema)
+        return spark.select(query.over({}, views), frames).limit(0).toArrow().schema
 
 
 def _tables(statement: Subscribe) -> tuple[str, ...]:

@@ -11,8 +11,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehold.subscribe.consolidate import consolidated
-from lakehold.subscribe.on_spark import frame_names, frame_of, frame_schema, ordered, renamed, row_column
+from lakehold.subscribe.on_spark import frame_names, frame_of, ordered, renamed, row_column
 from lakehold.subscribe.row_order import dense_ranks, order_keys
+from lakehold.subscribe.spark_types import spark_schema
 
 _DIFF = "mz_diff"
 
@@ -55,7 +56,7 @@ class Sorting:
         """Let Spark say what is wrong with an expression, also where there is nothing to sort."""
         if any(item.place is None for item in self.items):
             columns = renamed(diffs, frame_names(len(diffs) - 2))
-            empty = spark().createDataFrame([], frame_schema(columns))
+            empty = spark().createDataFrame([], spark_schema(columns))
             _ = self.on_spark(empty, diffs.names[2:]).schema
 
     def here(self, diffs: pa.Table, spark: Callable[[], SparkSession]) -> pa.Table:

@@ -66,14 +66,14 @@ class Timeline:
         return tuple(v for v in self.versions if after_exclusive_ms < v.mz_timestamp < until_exclusive_ms and v.remains)
 
     def rollbacks(self, after_exclusive_ms: int, until_exclusive_ms: int) -> list[str]:
-        """What a person should know of the interval: the times at which the table was set back to an earlier snapshot."""
+        """What a person should know of the interval: the times at which the table was set to a snapshot it had shown before."""
         seen: set[int] = set()
         found = []
         for version in self.versions:
             if version.snapshot_id in seen and after_exclusive_ms < version.mz_timestamp < until_exclusive_ms:
                 found.append(
-                    f'"{self.full_name}" was set back to snapshot {version.snapshot_id} at {version.mz_timestamp}: '
-                    "what it had gained since is taken away again"
+                    f'"{self.full_name}" was set to snapshot {version.snapshot_id} at {version.mz_timestamp}, which it had '
+                    "shown before: its rows are again what they were then"
                 )
             seen.add(version.snapshot_id)
         return found
