@@ -161,8 +161,12 @@ def _array(array: pa.Array, source: IcebergType, target: IcebergType, constants:
 
 
 def as_list_of_entries(maps: pa.MapArray) -> pa.ListArray:
-    """Maps as lists of (key, value) structs: Arrow's functions of lists do not take maps."""
-    return maps.cast(pa.list_(pa.struct([maps.type.key_field, maps.type.item_field])))
+    """Maps as lists of (key, value) structs: Arrow's functions of lists do not take maps, and its cast cuts lists of nulls."""
+    fields = [maps.type.key_field, maps.type.item_field]
+    entries = pa.StructArray.from_arrays([maps.keys, maps.items], fields=fields)
+    return pa.Array.from_buffers(
+        pa.list_(entries.type), len(maps), maps.buffers()[:2], offset=maps.offset, children=[entries]
+    )
 
 
 def offsets(lists: pa.Array) -> pa.Array:
