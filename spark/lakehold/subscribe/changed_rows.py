@@ -87,10 +87,6 @@ class ChangedRows:
             _check(pick.file)
         return [pick for pick in picks if pick.rows]
 
-    def all_of(self, snapshot_id: int | None) -> list[Pick]:
-        """All rows of a snapshot."""
-        return self.between(None, snapshot_id)
-
     def _is_rewrite(self, before: int | None, after: int | None) -> bool:
         """Whether `after` only rewrote what `before` has: compaction changes no row."""
         if before == after:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 
 from lakehold.subscribe.changed_rows import ChangedRows
 from lakehold.subscribe.deleted_positions import VECTORS_REMEMBERED, DeletedPositions, FilesUnreadable, Positions
-from lakehold.subscribe.file_rows import DatedPick, FileRows, FoundRows, diff_schema, file_rows
+from lakehold.subscribe.file_rows import DatedPick, FileRows, FoundRows, file_rows
 from lakehold.subscribe.live_files import LiveFile, LiveFiles, RememberedFiles
 from lakehold.subscribe.on_spark import OnSpark, dated
 from lakehold.timeline.timelines import Timeline
@@ -69,11 +69,6 @@ class TableDiffs:
     timeline: Timeline
     columns: Schema
     reading: DiffReading
-
-    @property
-    def schema(self) -> pa.Schema:
-        """`mz_timestamp`, `mz_diff`, and the table's columns."""
-        return diff_schema(self.columns)
 
     def along(self, steps: Iterable[Step]) -> Iterator[pa.Table | DataFrame]:
         """The diffs of `steps`: tables of all rows of some timestamps, a frame for one timestamp that is too large."""
