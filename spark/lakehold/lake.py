@@ -42,8 +42,8 @@ from lakehold.subscribe.opening import Opened, Subscribing
 from lakehold.subscribe.table_diffs import DiffReading, Remembered
 from lakehold.timeline.timelines import Timelines
 
-_READ_TASKS = 8
-"""Tasks a large read is cut into at least, so that one large partition uses all cores."""
+_READ_TASKS = max(4, os.cpu_count() or 1)
+"""Tasks a large read is cut into at least, so that one large partition uses all cores; each writes a file per bucket."""
 
 
 class Lake:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from pyspark.sql import Column as SparkColumn
-from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from lakehold.definitions import Envelope, Table
@@ -36,6 +34,7 @@ from lakehold.ingest.decode.decoded import Decoded
 from lakehold.ingest.decode.types import ColumnType, from_spark, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
 from lakehold.ingest.position import is_ad_hoc, position_of
+from lakehold.session import quoted
 
 
 def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] = ()) -> Changes:
@@ -55,92 +54,79 @@ def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] 
 
 
 def _upsert(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) -> Changes:
-    value = F.col("value")
-    key = _key(decoded, table, stored_key, row=value)
-    op = (
-        F.when(F.col("error").isNotNull(), F.lit(None))
-        .when(value.isNull(), F.lit(Op.DELETE.value))
-        .otherwise(F.lit(Op.UPSERT.value))
-    )
+    key = _key(decoded, table, stored_key, row="value")
     # An undecodable value stands for its key all the same, so the key's absence is said only of messages without one.
-    null_key = F.col("error").isNull() & F.col("key_bytes").isNull() & _all_null(key)
-    cleared = null_key & value.isNull()
+    null_key = f"(error IS NULL AND key_bytes IS NULL AND {_all_null(key)})"
     return _assembled(
         decoded,
         table,
         key=key,
-        row=value,
-        op=F.when(cleared, F.lit(Op.NOTHING.value)).when(~null_key, op),
-        phase=F.lit(Phase.STREAM.value),
-        position=F.lit(None).cast(POSITION_TYPE),
-        kept=F.lit(None).cast("array<string>"),
-        connector=F.lit(None).cast("string"),
-        before_missing=F.lit(False),
-        error=F.when(null_key & ~cleared, F.lit("null-key")).otherwise(F.col("error")),
-        detail=F.when(null_key & ~cleared, F.lit("the message has a value but no key")).otherwise(
-            F.col("error_detail")
-        ),
+        row="value",
+        change={
+            OP: f"CASE WHEN {null_key} AND value IS NULL THEN '{Op.NOTHING}' WHEN {null_key} OR error IS NOT NULL THEN NULL"
+            f" WHEN value IS NULL THEN '{Op.DELETE}' ELSE '{Op.UPSERT}' END",
+            POSITION: f"CAST(NULL AS {POSITION_TYPE})",
+            PHASE: f"'{Phase.STREAM}'",
+            KEPT: "CAST(NULL AS array<string>)",
+            KEY_BYTES: "key_bytes",
+            CONNECTOR: "CAST(NULL AS string)",
+            BEFORE_MISSING: "false",
+            ERROR: f"CASE WHEN {null_key} AND value IS NOT NULL THEN 'null-key' ELSE error END",
+            DETAIL: f"CASE WHEN {null_key} AND value IS NOT NULL THEN 'the message has a value but no key'"
+            " ELSE error_detail END",
+        },
     )
 
 
 def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) -> Changes:
-    op, before, after = F.col("op"), F.col("before"), F.col("after")
-    row = F.coalesce(after, before)
-    key = _key(decoded, table, stored_key, row=row)
-    tombstone = op.isNull() & F.col("error").isNull()
-    writes = op.isin("c", "r", "u")
-    keyless = _all_null(key) & (writes | (op == "d"))
-    tombstone_op = F.lit(Op.DELETE.value) if table.envelope is Envelope.DEBEZIUM_UPSERT else F.lit(Op.NOTHING.value)
-    truncate_op = F.lit((Op.TRUNCATE if table.options.get("truncate") == "apply" else Op.NOTHING).value)
+    key = _key(decoded, table, stored_key, row="coalesce(after, before)")
+    writes = "op IN ('c', 'r', 'u')"
+    keyless = f"({_all_null(key)} AND op IN ('c', 'r', 'u', 'd'))"
+    tombstone_op = Op.DELETE if table.envelope is Envelope.DEBEZIUM_UPSERT else Op.NOTHING
+    truncate_op = Op.TRUNCATE if table.options.get("truncate") == "apply" else Op.NOTHING
     error = (
-        F.when(F.col("error").isNotNull(), F.col("error"))
-        .when(keyless, F.lit("null-key"))
-        .when(writes & after.isNull(), F.lit("after-missing"))
-        .when(op.isNotNull() & ~op.isin("c", "r", "u", "d", "t", "m"), F.lit("unknown-op"))
-    )
-    detail = (
-        F.when(F.col("error").isNotNull(), F.col("error_detail"))
-        .when(keyless, F.lit("neither the message key nor the row holds the key's columns"))
-        .when(error.isNotNull(), F.concat(F.lit("op is "), op))
+        f"CASE WHEN error IS NOT NULL THEN error WHEN {keyless} THEN 'null-key'"
+        f" WHEN {writes} AND after IS NULL THEN 'after-missing'"
+        " WHEN op NOT IN ('c', 'r', 'u', 'd', 't', 'm') THEN 'unknown-op' END"
     )
     change = (
-        F.when(writes, F.lit(Op.UPSERT.value))
-        .when(op == "d", F.lit(Op.DELETE.value))
-        .when(op == "t", truncate_op)
-        .when(tombstone & ~_all_null(key), tombstone_op)
-        .otherwise(F.lit(Op.NOTHING.value))
+        f"CASE WHEN {writes} THEN '{Op.UPSERT}' WHEN op = 'd' THEN '{Op.DELETE}' WHEN op = 't' THEN '{truncate_op}'"
+        f" WHEN op IS NULL AND error IS NULL AND NOT {_all_null(key)} THEN '{tombstone_op}' ELSE '{Op.NOTHING}' END"
     )
     return _assembled(
         decoded,
         table,
         key=key,
-        row=after,
-        op=F.when(error.isNull(), change),
-        phase=_phase(F.col("source"), op),
-        position=position_of(F.col("source"), F.col("transaction"), op),
-        kept=F.col("unavailable"),
-        connector=F.col("source.connector"),
-        before_missing=F.coalesce((op == "u") & before.isNull(), F.lit(False)),
-        error=error,
-        detail=detail,
+        row="after",
+        change={
+            OP: f"CASE WHEN ({error}) IS NULL THEN {change} END",
+            POSITION: position_of("source", "transaction", "op"),
+            PHASE: _phase("source", "op"),
+            KEPT: "unavailable",
+            KEY_BYTES: "key_bytes",
+            CONNECTOR: "source.connector",
+            BEFORE_MISSING: "coalesce(op = 'u' AND before IS NULL, false)",
+            ERROR: error,
+            DETAIL: "CASE WHEN error IS NOT NULL THEN error_detail"
+            f" WHEN {keyless} THEN 'neither the message key nor the row holds the key\\'s columns'"
+            f" WHEN ({error}) IS NOT NULL THEN concat('op is ', op) END",
+        },
     )
 
 
-def _phase(source: SparkColumn, op: SparkColumn) -> SparkColumn:
+def _phase(source: str, op: str) -> str:
     """`source.snapshot` as observed: true, first…, last… in a snapshot, incremental, false or null when streaming."""
-    snapshot = source.getField("snapshot")
     return (
-        F.when(is_ad_hoc(source, op), F.lit(Phase.AD_HOC.value))
-        .when((op == "r") & snapshot.isin("last", "last_in_data_collection"), F.lit(Phase.SNAPSHOT_END.value))
-        .when(op == "r", F.lit(Phase.SNAPSHOT.value))
-        .otherwise(F.lit(Phase.STREAM.value))
+        f"CASE WHEN {is_ad_hoc(source, op)} THEN '{Phase.AD_HOC}'"
+        f" WHEN {op} = 'r' AND {source}.snapshot IN ('last', 'last_in_data_collection') THEN '{Phase.SNAPSHOT_END}'"
+        f" WHEN {op} = 'r' THEN '{Phase.SNAPSHOT}' ELSE '{Phase.STREAM}' END"
     )
 
 
 def _key(
-    decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, row: SparkColumn
-) -> dict[str, tuple[SparkColumn, ColumnType]]:
-    """The key's columns by name: from the message key, and for names it lacks from the row."""
+    decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, row: str
+) -> dict[str, tuple[str, ColumnType]]:
+    """The key's columns by name, in SQL: from the message key, and for names it lacks from the row."""
     in_key = {c.name: c for c in decoded.key_columns}
     in_row = {c.name: c for c in decoded.columns}
     stored = {c.name: c for c in stored_key}
@@ -155,18 +141,18 @@ def _key(
         )
     if len(names) == 1 and len(in_key) == 1 and names[0] not in in_key and names[0] not in in_row:
         only = next(iter(in_key.values()))
-        return {names[0]: (F.col("key").getField(only.name), ColumnType(names[0], only.type))}
-    found: dict[str, tuple[SparkColumn, ColumnType]] = {}
+        return {names[0]: (f"key.{quoted(only.name)}", ColumnType(names[0], only.type))}
+    found: dict[str, tuple[str, ColumnType]] = {}
     for name in names:
         if name in in_key and name in in_row:
             column = in_row[name] if in_row[name].type != in_key[name].type else in_key[name]
-            found[name] = (F.coalesce(F.col("key").getField(name), row.getField(name)), column)
+            found[name] = (f"coalesce(key.{quoted(name)}, {row}.{quoted(name)})", column)
         elif name in in_key:
-            found[name] = (F.col("key").getField(name), in_key[name])
+            found[name] = (f"key.{quoted(name)}", in_key[name])
         elif name in in_row:
-            found[name] = (row.getField(name), in_row[name])
+            found[name] = (f"{row}.{quoted(name)}", in_row[name])
         elif name in stored:
-            found[name] = (F.lit(None).cast(stored[name].spark_type), stored[name])
+            found[name] = (f"CAST(NULL AS {spark_text(stored[name].type)})", stored[name])
         else:
             raise TableStopped(
                 f'key column "{name}" of table "{table.full_name}" is in no message',
@@ -179,17 +165,17 @@ def _key(
 
 
 def _contracted(
-    table: Table, key: Collection[str], found: Mapping[str, tuple[SparkColumn, ColumnType]]
-) -> tuple[dict[str, tuple[SparkColumn, ColumnType]], list[str]]:
+    table: Table, key: Collection[str], found: Mapping[str, tuple[str, ColumnType]]
+) -> tuple[dict[str, tuple[str, ColumnType]], list[str]]:
     """The declared columns, and those of the key: what the messages have besides is left out, what they lack is null.
 
     Raises:
         TableStopped: The messages have a column in a type that the declared one does not hold.
     """
-    contracted: dict[str, tuple[SparkColumn, ColumnType]] = {}
+    contracted: dict[str, tuple[str, ColumnType]] = {}
     for declared in table.columns:
         wanted = from_spark(DataType.fromDDL(declared.type))
-        value, incoming = found.get(declared.name, (F.lit(None), ColumnType(declared.name, wanted)))
+        value, incoming = found.get(declared.name, ("NULL", ColumnType(declared.name, wanted)))
         try:
             fits = same(unify(wanted, incoming.type, declared.name), wanted)
         except TypeConflict:
@@ -203,53 +189,32 @@ def _contracted(
                 detail="Not every value of the messages' type has an equal in the declared one.",
                 hint="Declare the messages' type, or change the column upstream.",
             )
-        contracted[declared.name] = (value.cast(spark_text(wanted)), ColumnType(declared.name, wanted))
+        contracted[declared.name] = (f"CAST({value} AS {spark_text(wanted)})", ColumnType(declared.name, wanted))
     missing = {name: found[name] for name in key if name not in contracted and name in found}
     return {**missing, **contracted}, [*missing, *contracted]
 
 
-def _all_null(key: Mapping[str, tuple[SparkColumn, ColumnType]]) -> SparkColumn:
+def _all_null(key: Mapping[str, tuple[str, ColumnType]]) -> str:
     """Whether no part of the key is there: a compound key with some null parts is a key (Materialize, KUP-11)."""
-    condition = F.col("key").isNull()
-    for value, _ in key.values():
-        condition = condition & value.isNull()
-    return condition
+    return f"({' AND '.join(f'{value} IS NULL' for value in ('key', *(value for value, _ in key.values())))})"
 
 
-def _assembled(  # noqa: PLR0913 - one argument for each column of a change
-    decoded: Decoded,
-    table: Table,
-    *,
-    key: Mapping[str, tuple[SparkColumn, ColumnType]],
-    row: SparkColumn,
-    op: SparkColumn,
-    phase: SparkColumn,
-    position: SparkColumn,
-    kept: SparkColumn,
-    connector: SparkColumn,
-    before_missing: SparkColumn,
-    error: SparkColumn,
-    detail: SparkColumn,
+def _assembled(
+    decoded: Decoded, table: Table, *, key: Mapping[str, tuple[str, ColumnType]], row: str, change: Mapping[str, str]
 ) -> Changes:
+    """The changes, with `change` for the internal columns that say what a message does, in SQL.
+
+    All is one text, because Spark parses a text in the time that it takes to put together a few columns.
+    """
     in_row = {c.name: c for c in decoded.columns}
-    found = {c.name: (row.getField(c.name), c) for c in decoded.columns} | dict(key)
+    found = {c.name: (f"{row}.{quoted(c.name)}", c) for c in decoded.columns} | dict(key)
     order = [*(name for name in key if name not in in_row), *in_row]
     if table.columns:
         found, order = _contracted(table, key, found)
-    columns = tuple(found[name][1] for name in order)
-    values = [found[name][0].alias(name) for name in order]
-    frame = decoded.frame.select(
-        F.col("partition").alias(PARTITION),
-        F.col("offset").alias(OFFSET),
-        op.alias(OP),
-        position.alias(POSITION),
-        phase.alias(PHASE),
-        kept.alias(KEPT),
-        F.col("key_bytes").alias(KEY_BYTES),
-        connector.alias(CONNECTOR),
-        before_missing.alias(BEFORE_MISSING),
-        error.alias(ERROR),
-        detail.alias(DETAIL),
-        *values,
+    frame = decoded.frame.selectExpr(
+        f"partition AS {PARTITION}",
+        f"offset AS {OFFSET}",
+        *(f"{value} AS {name}" for name, value in change.items()),
+        *(f"{found[name][0]} AS {quoted(name)}" for name in order),
     )
-    return Changes(frame, tuple(key), columns)
+    return Changes(frame, tuple(key), tuple(found[name][1] for name in order))

@@ -85,7 +85,7 @@ def append(
     writer = (
         rows.writeTo(how.table)
         .option("isolation-level", "serializable")
-        .option("fanout-enabled", "true")
+        .option("fanout-enabled", "false")
         .option("distribution-mode", "none")
     )
     if how.validate_from is not None:

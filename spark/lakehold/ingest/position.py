@@ -25,48 +25,53 @@ MYSQL = ("mysql", "mariadb")
 _BEFORE_ANY_STREAMED = -1
 
 
-def position_of(source: Column, transaction: Column, op: Column) -> Column:
-    """The position as `struct<a,b,c,d bigint>`; null for other connectors and for rows of an ad-hoc snapshot."""
-    connector, lsn, binlog_position = source.getField("connector"), source.getField("lsn"), source.getField("pos")
-    is_snapshot = op == "r"
-    last_commit = F.get_json_object(source.getField("sequence"), "$[0]").try_cast("bigint")
-    order = F.when(op == "d", 0).otherwise(1)
-    ad_hoc = is_ad_hoc(source, op)
-    postgres = _struct(
-        F.when(is_snapshot, lsn).otherwise(F.coalesce(last_commit, lsn)),
-        lsn,
-        F.when(is_snapshot, _BEFORE_ANY_STREAMED).otherwise(F.coalesce(transaction.getField("total_order"), F.lit(0))),
-        order,
+def position_of(source: str, transaction: str, op: str) -> str:
+    """The position as `struct<a,b,c,d bigint>`, in SQL; null for other connectors and for rows of an ad-hoc snapshot.
+
+    Args:
+        source: Name of the column with Debezium's `source`.
+        transaction: ... of that with `transaction`.
+        op: ... of that with `op`.
+    """
+    last_commit = f"try_cast(get_json_object({source}.sequence, '$[0]') AS bigint)"
+    file_number = f"try_cast(regexp_extract({source}.file, '(\\\\d+)$', 1) AS bigint)"
+
+    def position(a: str, b: str, order: str) -> str:
+        third = f"CASE WHEN {op} = 'r' THEN {_BEFORE_ANY_STREAMED} ELSE coalesce({order}, 0) END"
+        fourth = f"CASE WHEN {op} = 'd' THEN 0L ELSE 1L END"
+        return f"named_struct('a', {a}, 'b', {b}, 'c', CAST({third} AS bigint), 'd', {fourth})"
+
+    postgres = position(
+        f"CASE WHEN {op} = 'r' THEN {source}.lsn ELSE coalesce({last_commit}, {source}.lsn) END",
+        f"{source}.lsn",
+        f"{transaction}.total_order",
     )
-    file_number = F.regexp_extract(source.getField("file"), r"(\d+)$", 1).try_cast("bigint")
-    mysql = _struct(
-        file_number,
-        binlog_position,
-        F.when(is_snapshot, _BEFORE_ANY_STREAMED).otherwise(F.coalesce(source.getField("row"), F.lit(0))),
-        order,
-    )
-    return F.when(connector.isin(*POSTGRES) & lsn.isNotNull() & ~ad_hoc, postgres).when(
-        connector.isin(*MYSQL) & file_number.isNotNull() & binlog_position.isNotNull() & ~ad_hoc, mysql
+    mysql = position(file_number, f"{source}.pos", f"{source}.row")
+    # Cast, so that all four may be null: Arrow refuses a null structure whose fields may not be.
+    return (
+        f"CAST(CASE WHEN {is_ad_hoc(source, op)} THEN NULL"
+        f" WHEN {source}.connector IN {_listed(POSTGRES)} AND {source}.lsn IS NOT NULL THEN {postgres}"
+        f" WHEN {source}.connector IN {_listed(MYSQL)} AND {file_number} IS NOT NULL AND {source}.pos IS NOT NULL"
+        f" THEN {mysql} END AS {POSITION_TYPE})"
     )
 
 
-def is_ad_hoc(source: Column, op: Column) -> Column:
-    """Whether a row is of a snapshot that was asked for while the connector streams, of whatever it was asked for.
+def is_ad_hoc(source: str, op: str) -> str:
+    """Whether a row is of a snapshot that was asked for while the connector streams, of whatever it was asked for; in SQL.
 
     Such rows say what is there, not what is gone, and stand among streamed changes where the topic has them. An incremental
     one says that it is; a blocking one knows the last commit, which the connector's first snapshot cannot.
     """
-    incremental = source.getField("snapshot") == "incremental"
-    blocking = (op == "r") & ~source.getField("sequence").startswith("[null")
-    return F.coalesce(incremental, F.lit(False)) | F.coalesce(blocking, F.lit(False))
+    incremental = f"{source}.snapshot = 'incremental'"
+    blocking = f"{op} = 'r' AND NOT startswith({source}.sequence, '[null')"
+    return f"(coalesce({incremental}, false) OR coalesce({blocking}, false))"
+
+
+def _listed(texts: tuple[str, ...]) -> str:
+    return f"({', '.join(map(repr, texts))})"
 
 
 def literal(position: Position) -> Column:
     """`position` as a value of `POSITION_TYPE`."""
-    a, b, c, d = map(F.lit, position)
-    return _struct(a, b, c, d)
-
-
-def _struct(a: Column, b: Column, c: Column, d: Column) -> Column:
-    parts = [part.cast("bigint").alias(name) for part, name in zip((a, b, c, d), "abcd", strict=True)]
+    parts = [F.lit(part).cast("bigint").alias(name) for part, name in zip(position, "abcd", strict=True)]
     return F.struct(*parts).cast(POSITION_TYPE)

@@ -57,8 +57,10 @@ class Ingesting:
         A call that finds nothing to read runs one empty batch, which moves the source's write frontier, unless it moved less
         than `idle_ms` ago.
         """
-        self._change(lambda readers: with_tables(readers, self.source, self.running.tables))
         available = self.running.reader.look(sorted({e.definition.topic for e in self.running.tables.values()}))
+        self._change(
+            lambda readers: self._identified(with_tables(readers, self.source, self.running.tables), available)
+        )
         yield from self._recover(available)
         yield from self._stop_faulty(available)
         for name in [n for n in self._readers() if n != MAIN_READER]:
@@ -146,8 +148,9 @@ class Ingesting:
         main = self._readers()[MAIN_READER]
         if not main.tables:
             return
+        # Tables that caught up have joined since.
+        self._change(lambda readers: self._identified(readers, available))
         own = available.without(available.topics - {self._topic(t) for t in main.tables})
-        self._remember(own)
         ran = False
         while True:
             state = self._readers()[MAIN_READER]
@@ -167,14 +170,11 @@ class Ingesting:
     def _topics_of_main(self) -> set[str]:
         return {self._topic(t) for t in self._readers()[MAIN_READER].tables}
 
-    def _remember(self, available: Available) -> None:
-        """Keep what tells each topic from a later one of its name."""
-
-        def remembered(readers: Readers) -> Readers:
-            main = readers[MAIN_READER]
-            return {**readers, MAIN_READER: replace(main, topic_ids={**available.identities, **main.topic_ids})}
-
-        self._change(remembered)
+    def _identified(self, readers: Readers, available: Available) -> Readers:
+        """Keep what tells each topic of `main` from a later one of its name."""
+        main = readers[MAIN_READER]
+        own = available.without(available.topics - {self._topic(t) for t in main.tables})
+        return {**readers, MAIN_READER: replace(main, topic_ids={**own.identities, **main.topic_ids})}
 
     def _run(self, state: ReaderState, plan: ReadPlan, available: Available) -> BatchReport:
         timestamp_ms = next_timestamp(decide.last_timestamp(self._readers()))

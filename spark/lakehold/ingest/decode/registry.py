@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import TypeVar
 
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
@@ -94,7 +95,10 @@ class Registry:
 
 
 def registry_of(options: Mapping[str, str], *, timeout_s: float) -> Registry:
-    """The registry of a connection's options, secrets looked up: `URL`, `USERNAME`, `PASSWORD`, `TOKEN`, `SSL …`."""
+    """The registry of a connection's options, secrets looked up: `URL`, `USERNAME`, `PASSWORD`, `TOKEN`, `SSL …`.
+
+    The process has one for the same options: what it read is kept, and a client takes a while to make.
+    """
     given = {name.lower().replace("_", "."): value for name, value in options.items()}
     url = given.pop("url", None)
     if not url:
@@ -107,8 +111,14 @@ def registry_of(options: Mapping[str, str], *, timeout_s: float) -> Registry:
     if token is not None:
         given["bearer.auth.token"] = token
     try:
-        return Registry(url, {**given, "timeout": timeout_s})
+        return _shared(os.getpid(), url, frozenset({**given, "timeout": timeout_s}.items()))
     except ValueError as error:
         raise DefinitionError(
             "the options of a schema registry connection cannot be used", code="option-unknown", detail=f"{error}."
         ) from error
+
+
+@lru_cache(maxsize=16)
+def _shared(_process: int, url: str, options: frozenset[tuple[str, str | float]]) -> Registry:
+    """The registry of one process: connections do not survive a fork."""
+    return Registry(url, dict(options))

@@ -149,7 +149,7 @@ class KafkaClient:
             self._consumer.assign([KafkaPartition(*tp, r.start_inclusive) for tp, r in pending.items()])
             try:
                 while pending:
-                    for message in self._fetched():
+                    for message in self._fetched(sum(r.width for r in pending.values())):
                         yield from self._taken(message, pending)
             finally:
                 self._consumer.unassign()
@@ -159,13 +159,13 @@ class KafkaClient:
         with self._reading:
             self._consumer.close()
 
-    def _fetched(self) -> list[Message]:
-        """What has arrived, at least one message."""
+    def _fetched(self, wanted: int) -> list[Message]:
+        """What has arrived, at least one message and not many more than are `wanted`."""
         first = self._consumer.poll(self._timeout_s)
         if first is None:
             self._fail(None)
         # consume() waits until it has all that it may give, unless it may not wait.
-        return [first, *self._consumer.consume(_MESSAGES_PER_CALL, timeout=0)]
+        return [first, *self._consumer.consume(min(wanted, _MESSAGES_PER_CALL), timeout=0)]
 
     def _taken(self, message: Message, pending: dict[tuple[str, int], OffsetRange]) -> Iterator[Message]:
         """The message, if its range wants it; takes a range that is complete from `pending`."""
