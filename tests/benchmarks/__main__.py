@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -20,9 +21,22 @@ _SMALL = 0.01
 """What `--quick` leaves of each size: enough to see that everything runs."""
 
 
+class Benchmark(StrEnum):
+    """What can be measured; `docs/benchmarks.md` says what each is."""
+
+    SMALL = "small"
+    LOAD = "load"
+    SIZE = "size"
+    DIFF = "diff"
+    DIFF_SIZE = "diff-size"
+    DIFF_MANY = "diff-many"
+    SNAPSHOT = "snapshot"
+    DELTA = "delta"
+
+
 def main(
     *,
-    only: Annotated[list[str] | None, typer.Option(help="delta, size, small or load; all by default.")] = None,
+    only: Annotated[list[Benchmark] | None, typer.Option(help="All by default.")] = None,
     runs: Annotated[int, typer.Option(min=1, help="Measured runs of each, after those that warm up.")] = 5,
     quick: Annotated[bool, typer.Option("--quick", help="A hundredth of the sizes; the figures mean nothing.")] = False,
     output: Annotated[Path | None, typer.Option(help="Takes the figures as JSON as well.")] = None,
@@ -33,17 +47,17 @@ def main(
     def sized(count: int) -> int:
         return int(count * share)
 
-    benchmarks: dict[str, Callable[[Lake, Path], list[Figure]]] = {
-        "small": lambda lake, place: merges.small_batches(lake, place, sized(1_000_000), 20, runs * 2),
-        "load": lambda lake, _: first_load(lake, sized(1_000_000), min(runs, 3)),
-        "size": lambda lake, place: merges.by_size(
+    benchmarks: dict[Benchmark, Callable[[Lake, Path], list[Figure]]] = {
+        Benchmark.SMALL: lambda lake, place: merges.small_batches(lake, place, sized(1_000_000), 20, runs * 2),
+        Benchmark.LOAD: lambda lake, _: first_load(lake, sized(1_000_000), min(runs, 3)),
+        Benchmark.SIZE: lambda lake, place: merges.by_size(
             lake, place, max(sized(1_000_000), 250_000), sized(50_000_000), runs
         ),
-        "diff": lambda lake, place: diffs.against_others(lake, place, sized(10_000_000), runs),
-        "diff-size": lambda lake, _: diffs.by_size(lake, max(sized(2_000_000), 100_000), runs),
-        "diff-many": lambda lake, place: diffs.many_timestamps(lake, place, sized(1_000_000), runs),
-        "snapshot": lambda lake, place: diffs.first_snapshot(lake, place, sized(10_000_000), 1),
-        "delta": lambda lake, place: merges.against_delta(lake, place, sized(10_000_000), runs),
+        Benchmark.DIFF: lambda lake, place: diffs.against_others(lake, place, sized(10_000_000), runs),
+        Benchmark.DIFF_SIZE: lambda lake, _: diffs.by_size(lake, max(sized(2_000_000), 100_000), runs),
+        Benchmark.DIFF_MANY: lambda lake, place: diffs.many_timestamps(lake, place, sized(1_000_000), runs),
+        Benchmark.SNAPSHOT: lambda lake, place: diffs.first_snapshot(lake, place, sized(10_000_000), 1),
+        Benchmark.DELTA: lambda lake, place: merges.against_delta(lake, place, sized(10_000_000), runs),
     }
     console = Console()
     figures: list[Figure] = []
