@@ -23,8 +23,11 @@ from pyiceberg.types import (
 )
 from pyspark.sql import SparkSession
 
+from lakehold.subscribe.on_spark import Many, dated, streamed
+from lakehold.subscribe.output import Output
 from lakehold.subscribe.project import arrow_type
 from lakehold.subscribe.row_order import order_keys, sorted_positions
+from lakehold.subscribe.statement import OrderedWithin, OrderItem, OutputShape, Raw, UpsertEnvelope
 from tests.iceberg_values import FLAT_VALUES, struct_of
 
 pytestmark = pytest.mark.spark
@@ -67,3 +70,29 @@ def test_order_is_that_of_order_by(spark: SparkSession, of: IcebergType) -> None
     by_spark = spark.createDataFrame(rows).orderBy("c", "position").select("position").collect()
     by_keys = sorted_positions([*order_keys(rows.column("c")), position])
     assert position.take(by_keys).to_pylist() == [row.position for row in by_spark]
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Raw(),
+        UpsertEnvelope(("k",)),
+        OrderedWithin((OrderItem("k % 3", direction="DESC NULLS LAST"), OrderItem("", 2, "ASC NULLS LAST"))),
+    ],
+    ids=["row", "key", "order by"],
+)
+def test_rows_that_come_in_many_pieces_have_the_order_of_those_that_come_in_few(
+    spark: SparkSession, shape: OutputShape
+) -> None:
+    choices = random.Random(7)
+    columns = pa.schema([("v", pa.string()), ("k", pa.int64())])
+    rows = [(choices.choice([None, "", "a", "ä", "z"]), choices.choice([None, *range(9)])) for _ in range(500)]
+    frame = dated(spark.createDataFrame(rows, "v string, k bigint"), 7, 1)
+    output = Output(shape, columns, progress=False, up_to_ms=None)
+
+    def pieces(at_most: int) -> list[pa.Table]:
+        return list(streamed(output.sorting.on_spark(Many(frame, at_most), columns.names), output.diffs))
+
+    few, many = pieces(at_most=500), pieces(at_most=10_000_000)
+    assert len(many) > len(few)
+    assert pa.concat_tables(many).to_pylist() == pa.concat_tables(few).to_pylist()

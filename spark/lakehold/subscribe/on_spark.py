@@ -25,7 +25,25 @@ from lakehold.timeline.timelines import Timeline
 
 _TIMESTAMP, _DIFF = "t", "d"
 _READ_TASKS = 8
+_ROWS_A_PIECE = 250_000
+"""Rows of a large sorted frame that come here together: a piece is in the driver's memory as a whole."""
+_PIECES_BY_SPARK = 8
+"""Pieces up to which Spark's own number of partitions, and its joining of small ones, is good enough."""
+
 _NOT_KEPT_BY_GROUPING = (MapType, FloatType, DoubleType)
+
+
+@dataclass(frozen=True)
+class Many:
+    """Diffs that are too many for this process.
+
+    Attributes:
+        frame: The diffs.
+        rows: How many there are at most; 0 when that is not known.
+    """
+
+    frame: DataFrame
+    rows: int
 
 
 @dataclass(frozen=True)
@@ -65,7 +83,7 @@ class OnSpark:
         """No rows of these columns."""
         return self.session().createDataFrame([], spark_schema(arrow_schema(columns)))
 
-    def picked(self, reader: FileRows, picks: Iterable[DatedPick]) -> DataFrame:
+    def picked(self, reader: FileRows, picks: Sequence[DatedPick]) -> Many:
         """The rows of `picks` as diffs, read by the workers, which need the interpreter and the packages of this process."""
         spark = self.session()
         tasks = [(pickle.dumps(pick),) for pick in picks]
@@ -80,7 +98,7 @@ class OnSpark:
                     yield from rows.rename_columns(schema.names).to_batches()
 
         frame = spark.createDataFrame(tasks, "task binary").repartition(min(len(tasks), _READ_TASKS))
-        return frame.mapInArrow(read, schema)
+        return Many(frame.mapInArrow(read, schema), sum(pick.pick.rows for pick in picks))
 
 
 def snapshot_schema(timeline: Timeline, snapshot_id: int) -> Schema:
@@ -109,30 +127,34 @@ def dated_between(rows: DataFrame, came_at: int | None, went_at: int | None) -> 
     return named.select(F.inline(F.array(*structs)), *named.columns)
 
 
-def summed(diffs: DataFrame) -> DataFrame:
+def summed(diffs: Many) -> Many:
     """Equal rows of one timestamp summed, zeros left out.
 
     Maps and floats are grouped by an image: Spark takes a null value of a map for 0, and would give -0.0 back as 0.0.
     """
-    fields = diffs.schema.fields[2:]
+    fields = diffs.frame.schema.fields[2:]
     names = [field.name for field in fields]
     images = {f.name: _sortable(F.col(f.name), f.dataType) for f in fields if _has(_NOT_KEPT_BY_GROUPING, f.dataType)}
     total = (
-        diffs.select("*", *(image.alias(f"k{name}") for name, image in images.items()))
+        diffs.frame.select("*", *(image.alias(f"k{name}") for name, image in images.items()))
         .groupBy(_TIMESTAMP, *(f"k{name}" if name in images else name for name in names))
         .agg(F.sum(_DIFF).alias(_DIFF), *(F.first(name).alias(name) for name in images))
     )
-    return total.filter(F.col(_DIFF) != 0).select(_TIMESTAMP, _DIFF, *names)
+    return Many(total.filter(F.col(_DIFF) != 0).select(_TIMESTAMP, _DIFF, *names), diffs.rows)
 
 
-def ordered(diffs: DataFrame, first: Sequence[Column] = (), row_columns: int | None = None) -> DataFrame:
+def ordered(diffs: Many, first: Sequence[Column] = (), row_columns: int | None = None) -> DataFrame:
     """Sorted by timestamp, then by `first`, then by row and diff, as `lakehold.subscribe.consolidate` sorts.
 
     `row_columns` says how many columns the row has when the frame has others behind them.
     """
-    fields = diffs.schema.fields[2:][:row_columns]
-    rows = [_sortable(F.col(field.name), field.dataType) for field in fields]
-    return diffs.orderBy(F.col(_TIMESTAMP), *first, *rows, F.col(_DIFF))
+    fields = diffs.frame.schema.fields[2:][:row_columns]
+    row = [_sortable(F.col(field.name), field.dataType) for field in fields]
+    by = [F.col(_TIMESTAMP), *first, *row, F.col(_DIFF)]
+    pieces = -(-diffs.rows // _ROWS_A_PIECE)
+    if pieces <= _PIECES_BY_SPARK:
+        return diffs.frame.orderBy(*by)
+    return diffs.frame.repartitionByRange(pieces, *by).sortWithinPartitions(*by)
 
 
 def row_column(place: int, of: DataFrame) -> Column:

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from lakehold.session import quoted, quoted_table
 from lakehold.subscribe.consolidate import merged
 from lakehold.subscribe.on_spark import (
+    Many,
     dated,
     dated_between,
     frame_names,
@@ -23,7 +24,7 @@ from lakehold.subscribe.on_spark import (
     summed,
     view_name,
 )
-from lakehold.subscribe.relation import Lines, Relation, steps, table_rows
+from lakehold.subscribe.relation import Lines, Relation, steps
 from lakehold.subscribe.sorting import Sorting
 from lakehold.subscribe.statement import Query
 from lakehold.subscribe.table_diffs import DiffReading, TableDiffs
@@ -58,7 +59,7 @@ class QueryRelation(Relation):
 
     def rows(self, lines: Lines, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
         """The query's result at a time."""
-        found = dated(self._result_at(lines, at_ms), at_ms, 1)
+        found = Many(dated(self._result_at(lines, at_ms), at_ms, 1), rows=0)
         yield from merged(self._streamed(summed(found) if sorting.reads_diff else found, sorting))
 
     def changes(
@@ -78,11 +79,11 @@ class QueryRelation(Relation):
             yield from self._streamed(summed(self._differences(lines, before, some)), sorting)
             before = some[-1]
 
-    def _differences(self, lines: Lines, before_ms: int, times: Sequence[int]) -> DataFrame:
+    def _differences(self, lines: Lines, before_ms: int, times: Sequence[int]) -> Many:
         ends: list[tuple[int, int | None, int | None]] = [(before_ms, None, times[0])]
         ends += [(at, at, went) for at, went in itertools.zip_longest(times, times[1:])]
         frames = [dated_between(self._result_at(lines, at), came, went) for at, came, went in ends]
-        return reduce(DataFrame.unionAll, frames)
+        return Many(reduce(DataFrame.unionAll, frames), rows=0)
 
     def _result_at(self, lines: Lines, at_ms: int) -> DataFrame:
         """The query with each table at a time, in the columns of the output."""
@@ -100,8 +101,8 @@ class QueryRelation(Relation):
                 frames[views[name]] = spark.state(line, snapshot_id, schema)
         return spark.select(self.query.over(tables, views), frames)
 
-    def _streamed(self, frame: DataFrame, sorting: Sorting) -> Iterator[pa.Table]:
-        return streamed(sorting.on_spark(frame, self.names), with_diff(self.result))
+    def _streamed(self, diffs: Many, sorting: Sorting) -> Iterator[pa.Table]:
+        return streamed(sorting.on_spark(diffs, self.names), with_diff(self.result))
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class RowByRow(Relation):
 
     def rows(self, lines: Lines, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
         """The query over the table's rows at a time."""
-        return self._over(table_rows(lines[self.name], self.schema, at_ms, self.reading), sorting)
+        return self._over(TableDiffs(lines[self.name], self.schema, self.reading).rows_at(at_ms), sorting)
 
     def changes(
         self, lines: Lines, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
@@ -139,14 +140,15 @@ class RowByRow(Relation):
         diffs = TableDiffs(line, self.schema, self.reading)
         return self._over(diffs.along(steps(line, after_exclusive_ms, until_exclusive_ms)), sorting)
 
-    def _over(self, found: Iterable[pa.Table | DataFrame], sorting: Sorting) -> Iterator[pa.Table]:
+    def _over(self, found: Iterable[pa.Table | Many], sorting: Sorting) -> Iterator[pa.Table]:
         session = self.reading.spark.session
         for diffs in found:
-            if isinstance(diffs, DataFrame):
-                yield from streamed(sorting.on_spark(summed(self._applied(diffs)), self.names), with_diff(self.result))
+            if isinstance(diffs, Many):
+                result = summed(Many(self._applied(diffs.frame), diffs.rows))
+                yield from streamed(sorting.on_spark(result, self.names), with_diff(self.result))
                 continue
-            result = self._applied(frame_of(diffs, session())).toArrow()
-            yield sorting.here(typed(result, with_diff(self.result)), session)
+            rows = self._applied(frame_of(diffs, session())).toArrow()
+            yield sorting.here(typed(rows, with_diff(self.result)), session)
 
     def _applied(self, diffs: DataFrame) -> DataFrame:
         """The query over a frame of diffs, which it carries along behind names that `*` may bring as well."""

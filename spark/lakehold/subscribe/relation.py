@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from pyspark.sql import DataFrame
 
 from lakehold.subscribe.consolidate import merged
 from lakehold.subscribe.file_rows import diff_schema
-from lakehold.subscribe.on_spark import dated, streamed, summed
+from lakehold.subscribe.on_spark import Many, streamed, summed
 from lakehold.subscribe.sorting import Sorting
 from lakehold.subscribe.table_diffs import DiffReading, Step, TableDiffs
 from lakehold.timeline.timelines import Timeline
@@ -70,8 +69,8 @@ class TableRelation(Relation):
 
     def rows(self, lines: Lines, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
         """All rows of the table at a time; a large table is sorted by Spark."""
-        for found in table_rows(lines[self.name], self.schema, at_ms, self.reading):
-            if isinstance(found, DataFrame):
+        for found in TableDiffs(lines[self.name], self.schema, self.reading).rows_at(at_ms):
+            if isinstance(found, Many):
                 yield from merged(self._streamed(summed(found) if sorting.reads_diff else found, sorting))
             else:
                 yield sorting.here(found, self.reading.spark.session)
@@ -84,13 +83,13 @@ class TableRelation(Relation):
         for found in TableDiffs(line, self.schema, self.reading).along(
             steps(line, after_exclusive_ms, until_exclusive_ms)
         ):
-            if isinstance(found, DataFrame):
+            if isinstance(found, Many):
                 yield from self._streamed(summed(found), sorting)
             else:
                 yield sorting.here(found, self.reading.spark.session)
 
-    def _streamed(self, frame: DataFrame, sorting: Sorting) -> Iterator[pa.Table]:
-        return streamed(sorting.on_spark(frame, self.names), diff_schema(self.schema))
+    def _streamed(self, diffs: Many, sorting: Sorting) -> Iterator[pa.Table]:
+        return streamed(sorting.on_spark(diffs, self.names), diff_schema(self.schema))
 
 
 def steps(line: Timeline, after_exclusive_ms: int, until_exclusive_ms: int) -> Iterator[Step]:
@@ -100,16 +99,3 @@ def steps(line: Timeline, after_exclusive_ms: int, until_exclusive_ms: int) -> I
     for version in line.between(after_exclusive_ms, until_exclusive_ms):
         yield Step(version.mz_timestamp, before, version.snapshot_id)
         before = version.snapshot_id
-
-
-def table_rows(line: Timeline, schema: Schema, at_ms: int, reading: DiffReading) -> Iterator[pa.Table | DataFrame]:
-    """All rows of a table at a time, as diffs of that time: a table when they are few, a frame otherwise."""
-    version = line.at(at_ms)
-    snapshot = line.table.snapshot_by_id(version.snapshot_id) if version is not None else None
-    if snapshot is None:
-        return
-    total = snapshot.summary.additional_properties.get("total-records") if snapshot.summary is not None else None
-    if total is None or int(total) > reading.driver_rows:
-        yield dated(reading.spark.state(line, snapshot.snapshot_id, schema), at_ms, 1)
-    else:
-        yield from TableDiffs(line, schema, reading).along([Step(at_ms, None, snapshot.snapshot_id)])

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
+from functools import reduce
 
 import pyarrow as pa
 from cachetools import LRUCache
@@ -18,7 +19,7 @@ from lakehold.subscribe.changed_rows import ChangedRows
 from lakehold.subscribe.deleted_positions import VECTORS_REMEMBERED, DeletedPositions, FilesUnreadable, Positions
 from lakehold.subscribe.file_rows import DatedPick, FileRows, FoundRows, file_rows
 from lakehold.subscribe.live_files import LiveFile, LiveFiles, RememberedFiles
-from lakehold.subscribe.on_spark import OnSpark, dated
+from lakehold.subscribe.on_spark import Many, OnSpark, dated
 from lakehold.timeline.timelines import Timeline
 
 
@@ -70,8 +71,8 @@ class TableDiffs:
     columns: Schema
     reading: DiffReading
 
-    def along(self, steps: Iterable[Step]) -> Iterator[pa.Table | DataFrame]:
-        """The diffs of `steps`: tables of all rows of some timestamps, a frame for one timestamp that is too large."""
+    def along(self, steps: Iterable[Step]) -> Iterator[pa.Table | Many]:
+        """The diffs of `steps`: tables of all rows of some timestamps, `Many` for one timestamp that is too large."""
         changed, reader = self._changed(), file_rows(self.timeline.table, self.columns)
         small = _SmallSteps(reader, self.reading.workers)
         for step in steps:
@@ -109,7 +110,7 @@ class TableDiffs:
         table, remembered = self.timeline.table, self.reading.remembered
         return ChangedRows(LiveFiles(table, remembered.files), DeletedPositions(table.io, remembered.positions))
 
-    def _read(self, small: _SmallSteps) -> Iterator[pa.Table | DataFrame]:
+    def _read(self, small: _SmallSteps) -> Iterator[pa.Table | Many]:
         try:
             found = small.read()
         except FilesUnreadable:
@@ -118,12 +119,35 @@ class TableDiffs:
         if found is not None:
             yield found
 
-    def _from_states(self, step: Step) -> DataFrame:
+    def rows_at(self, at_ms: int) -> Iterator[pa.Table | Many]:
+        """All rows of the table at a time, as diffs of that time."""
+        version = self.timeline.at(at_ms)
+        if version is None:
+            return
+        step = Step(at_ms, None, version.snapshot_id)
+        count = self._row_count(version.snapshot_id)
+        if count is None or count > self.reading.driver_rows:
+            yield self._from_states(step)
+        else:
+            yield from self.along([step])
+
+    def _from_states(self, step: Step) -> Many:
         """Both ends read whole: for deletes and files that only Spark can read."""
-        spark = self.reading.spark
-        came = dated(spark.state(self.timeline, step.after, self.columns), step.mz_timestamp, 1)
-        went = dated(spark.state(self.timeline, step.before, self.columns), step.mz_timestamp, -1)
-        return came.unionAll(went)
+        ends = [
+            (snapshot_id, diff) for snapshot_id, diff in ((step.after, 1), (step.before, -1)) if snapshot_id is not None
+        ]
+        states = [
+            (self.reading.spark.state(self.timeline, snapshot_id, self.columns), diff) for snapshot_id, diff in ends
+        ]
+        counts = [self._row_count(snapshot_id) for snapshot_id, _ in ends]
+        frame = reduce(DataFrame.unionAll, (dated(rows, step.mz_timestamp, diff) for rows, diff in states))
+        return Many(frame, sum(count for count in counts if count is not None) if None not in counts else 0)
+
+    def _row_count(self, snapshot_id: int) -> int | None:
+        """Rows of a snapshot, deleted ones included; None where its writer did not count them."""
+        snapshot = self.timeline.table.snapshot_by_id(snapshot_id)
+        summary = snapshot.summary.additional_properties if snapshot is not None and snapshot.summary else {}
+        return int(summary["total-records"]) if "total-records" in summary else None
 
 
 class _SmallSteps:
