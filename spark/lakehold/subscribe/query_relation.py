@@ -59,8 +59,13 @@ class QueryRelation(Relation):
 
     def rows(self, lines: Lines, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
         """The query's result at a time."""
-        found = Many(dated(self._result_at(lines, at_ms), at_ms, 1), rows=0)
-        yield from merged(self._streamed(summed(found) if sorting.reads_diff else found, sorting))
+        found = dated(self._result_at(lines, at_ms), at_ms, 1)
+        here = self._here(lines, [at_ms], found, sorting)
+        if here is not None:
+            yield here
+            return
+        many = Many(found, rows=0)
+        yield from merged(self._streamed(summed(many) if sorting.reads_diff else many, sorting))
 
     def changes(
         self, lines: Lines, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
@@ -76,14 +81,34 @@ class QueryRelation(Relation):
         before = after_exclusive_ms
         for start in range(0, len(times), TIMESTAMPS_A_JOB):
             some = times[start : start + TIMESTAMPS_A_JOB]
-            yield from self._streamed(summed(self._differences(lines, before, some)), sorting)
+            found = self._differences(lines, before, some)
+            here = self._here(lines, [before, *some], found, sorting)
+            if here is not None:
+                yield here
+            else:
+                yield from self._streamed(summed(Many(found, rows=0)), sorting)
             before = some[-1]
 
-    def _differences(self, lines: Lines, before_ms: int, times: Sequence[int]) -> Many:
+    def _here(self, lines: Lines, times: Sequence[int], found: DataFrame, sorting: Sorting) -> pa.Table | None:
+        """Diffs of a query over small tables, in this process; None: they are, or may be, too many for that.
+
+        Summing and sorting them by Spark, and fetching them in pieces, takes a while however few there are.
+        """
+        at_most = self.reading.driver_rows
+        versions = [(line, line.at(at_ms)) for line in lines.values() for at_ms in times]
+        counts = [line.row_count(version.snapshot_id) for line, version in versions if version is not None]
+        if not all(count is not None and count <= at_most for count in counts):
+            return None
+        rows = found.limit(at_most + 1).toArrow()
+        if rows.num_rows > at_most:
+            return None
+        return sorting.here(typed(rows, with_diff(self.result)), self.reading.spark.session)
+
+    def _differences(self, lines: Lines, before_ms: int, times: Sequence[int]) -> DataFrame:
         ends: list[tuple[int, int | None, int | None]] = [(before_ms, None, times[0])]
         ends += [(at, at, went) for at, went in itertools.zip_longest(times, times[1:])]
         frames = [dated_between(self._result_at(lines, at), came, went) for at, came, went in ends]
-        return Many(reduce(DataFrame.unionAll, frames), rows=0)
+        return reduce(DataFrame.unionAll, frames)
 
     def _result_at(self, lines: Lines, at_ms: int) -> DataFrame:
         """The query with each table at a time, in the columns of the output."""

@@ -125,7 +125,7 @@ class TableDiffs:
         if version is None:
             return
         step = Step(at_ms, None, version.snapshot_id)
-        count = self._row_count(version.snapshot_id)
+        count = self.timeline.row_count(version.snapshot_id)
         if count is None or count > self.reading.driver_rows:
             yield self._from_states(step)
         else:
@@ -139,15 +139,9 @@ class TableDiffs:
         states = [
             (self.reading.spark.state(self.timeline, snapshot_id, self.columns), diff) for snapshot_id, diff in ends
         ]
-        counts = [self._row_count(snapshot_id) for snapshot_id, _ in ends]
+        counts = [self.timeline.row_count(snapshot_id) for snapshot_id, _ in ends]
         frame = reduce(DataFrame.unionAll, (dated(rows, step.mz_timestamp, diff) for rows, diff in states))
         return Many(frame, sum(count for count in counts if count is not None) if None not in counts else 0)
-
-    def _row_count(self, snapshot_id: int) -> int | None:
-        """Rows of a snapshot, deleted ones included; None where its writer did not count them."""
-        snapshot = self.timeline.table.snapshot_by_id(snapshot_id)
-        summary = snapshot.summary.additional_properties if snapshot is not None and snapshot.summary else {}
-        return int(summary["total-records"]) if "total-records" in summary else None
 
 
 class _SmallSteps:

@@ -83,6 +83,12 @@ class Timeline:
         place = bisect_right(self.versions, time_ms, key=lambda version: version.mz_timestamp)
         return place > 0 and not any(version.behind_gap for version in self.versions[place : place + 1])
 
+    def row_count(self, snapshot_id: int) -> int | None:
+        """Rows in the files of a snapshot, deleted ones included; None where its writer did not count them."""
+        snapshot = self.table.snapshot_by_id(snapshot_id)
+        summary = snapshot.summary.additional_properties if snapshot is not None and snapshot.summary else {}
+        return int(summary["total-records"]) if "total-records" in summary else None
+
     @property
     def window(self) -> str:
         """The interval as a sentence's part."""
