@@ -1,10 +1,28 @@
-"""What users declare: connections, sources and tables, as the SQL says them and `mz_catalog.mz_objects` keeps them."""
+"""What users declare: connections, sources, tables, subscriptions, as SQL says them and `mz_catalog.mz_objects` keeps them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+NOT_A_NAME = frozenset({"AS", "ENVELOPE", "EXISTS", "FROM", "NOT", "ON", "SELECT", "TO", "USING", "WITH"})
+"""Words that open a clause: where an object's name belongs they mean that the name was forgotten."""
+
+_OBJECT_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+
+
+def object_text(name: str) -> str:
+    """A name of an object as a statement says it: in backquotes where it must be."""
+    if _OBJECT_NAME.fullmatch(name) and name.upper() not in NOT_A_NAME:
+        return name
+    return f"`{name.replace('`', '``')}`"
+
+
+def full_name_text(full_name: str) -> str:
+    """`namespace.name` as a statement says it, part by part."""
+    return ".".join(object_text(part) for part in full_name.split("."))
 
 
 @dataclass(frozen=True)
@@ -104,4 +122,34 @@ class Table:
         return f"{self.namespace}.{self.name}"
 
 
-Definition = Connection | Source | Table
+class OnLapse(StrEnum):
+    """What happens to a subscriber whose hold was moved past what it had taken."""
+
+    STOP = "stop"
+    RESNAPSHOT = "resnapshot"
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """`CREATE SUBSCRIPTION name [INTO namespace.table] [WITH (…)] AS SUBSCRIBE …`.
+
+    Attributes:
+        name: Unique among subscriptions.
+        into: Full name of the output table.
+        subscribe: The SUBSCRIBE as written.
+        tables: Full names of the tables that it reads.
+        on_lapse: What happens when its hold was moved past what is published.
+        retain_output_ms: How long the output keeps a timestamp; None: for ever.
+        max_lag_ms: How far its hold may stay behind; None: the setting `default_max_lag_ms`.
+    """
+
+    name: str
+    into: str
+    subscribe: str
+    tables: tuple[str, ...]
+    on_lapse: OnLapse = OnLapse.STOP
+    retain_output_ms: int | None = None
+    max_lag_ms: int | None = None
+
+
+Definition = Connection | Source | Table | Subscription

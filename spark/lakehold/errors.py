@@ -4,6 +4,7 @@
     ├── StatementError               the SQL text is wrong: position, line and caret
     ├── DefinitionError              a connection, source or table is missing, taken or contradicts another
     │   └── NotReadable              ... or a table is not readable at a time; the error says when it is
+    ├── PermissionDenied             the role of this program lacks a privilege, or there is none
     ├── StatementBounds              UP TO lies before AS OF
     ├── SettingsError                the lake cannot be opened as configured
     ├── EnvironmentMissing           a program, library or file this machine lacks
@@ -11,10 +12,13 @@
     │   └── UpstreamUnavailable      ... or they do not answer: the same call may work later
     ├── TableStopped                 one table cannot go on; its neighbours do
     ├── SourceBusy                   somebody else runs the source now
+    ├── SubscriberBusy               somebody else runs the subscription or client now
+    ├── SubscriberLapsed             the changes since its position are not kept any more
     ├── LeaseLost                    this writer was taken for dead; what it holds must not be committed
     ├── CommitConflict               another writer moved the table first: read again and retry
-    └── StackError                   a part of the stack on this machine (`lakehold.stack.errors`)
-        └── ConnectorError           ... or a connector in its Kafka Connect
+    └── ServerError                  a server on this machine (`lakehold.servers.errors`)
+        └── StackError               ... of the stack (`lakehold.stack.errors`)
+            └── ConnectorError       ... or a connector in its Kafka Connect
 
 An error has three parts, after Materialize's style guide: a *message* (lowercase, no full stop, no internals), a *detail*
 (sentences: what was expected and what was found) and a *hint* (an action). `code` is stable and is what programs match.
@@ -22,7 +26,37 @@ An error has three parts, after Materialize's style guide: a *message* (lowercas
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class Place:
+    """A part of a script.
+
+    Attributes:
+        sql: The whole text handed in.
+        start: Zero-based offset of its first character.
+        end_exclusive: Offset behind its last character; at least one character counts.
+    """
+
+    sql: str
+    start: int
+    end_exclusive: int
+
+    @property
+    def line(self) -> int:
+        """One-based line on which it begins."""
+        return self.sql.count("\n", 0, self.start) + 1
+
+    def excerpt(self) -> str:
+        """The line with carets under the part."""
+        line_start = self.sql.rfind("\n", 0, self.start) + 1
+        line_end = self.sql.find("\n", self.start)
+        text = self.sql[line_start : line_end if line_end >= 0 else len(self.sql)]
+        column = self.start - line_start
+        width = max(1, min(self.end_exclusive - self.start, len(text) - column))
+        return f"{text}\n{' ' * column}{'^' * width}"
 
 
 class LakeholdError(Exception):
@@ -33,6 +67,9 @@ class LakeholdError(Exception):
         code: Stable kebab-case identifier; by default the class's own.
         detail: What was expected and what was found, in sentences.
         hint: What to do about it.
+
+    Attributes:
+        place: The part of a script that it is about, where it is known.
     """
 
     default_code: ClassVar[str] = "error"
@@ -44,9 +81,12 @@ class LakeholdError(Exception):
         self.code = code or self.default_code
         self.detail = detail
         self.hint = hint
+        self.place: Place | None = None
 
     def __str__(self) -> str:
-        lines = [self.message]
+        lines = (
+            [self.message] if self.place is None else [f"line {self.place.line}: {self.message}", self.place.excerpt()]
+        )
         if self.detail:
             lines.append(f"detail: {self.detail}")
         if self.hint:
@@ -78,27 +118,8 @@ class StatementError(LakeholdError):
         hint: str = "",
     ) -> None:
         super().__init__(message, code=code, detail=detail, hint=hint)
-        self.sql = sql
-        self.start = max(0, min(start, len(sql)))
-        self.end_exclusive = max(self.start + 1, end_exclusive)
-
-    @property
-    def line(self) -> int:
-        """One-based line of the offending text."""
-        return self.sql.count("\n", 0, self.start) + 1
-
-    def excerpt(self) -> str:
-        """The offending line with carets under the offending text."""
-        line_start = self.sql.rfind("\n", 0, self.start) + 1
-        line_end = self.sql.find("\n", self.start)
-        text = self.sql[line_start : line_end if line_end >= 0 else len(self.sql)]
-        column = self.start - line_start
-        width = max(1, min(self.end_exclusive - self.start, len(text) - column))
-        return f"{text}\n{' ' * column}{'^' * width}"
-
-    def __str__(self) -> str:
-        first, *rest = super().__str__().split("\n")
-        return "\n".join([f"line {self.line}: {first}", self.excerpt(), *rest])
+        start = max(0, min(start, len(sql)))
+        self.place: Place = Place(sql, start, max(start + 1, end_exclusive))
 
 
 class DefinitionError(LakeholdError):
@@ -111,6 +132,12 @@ class NotReadable(DefinitionError):
     """A table cannot be read at a time: before `since`, at or above `upper`, or its snapshot has been expired."""
 
     default_code = "not-readable"
+
+
+class PermissionDenied(LakeholdError):
+    """The role of this program lacks a privilege, or roles exist and it has none."""
+
+    default_code = "permission-denied"
 
 
 class StatementBounds(LakeholdError):
@@ -163,6 +190,25 @@ class SourceBusy(LakeholdError):
 
     default_code = "source-busy"
     retryable = True
+
+
+class SubscriberBusy(LakeholdError):
+    """Another process runs the subscription or the durable client."""
+
+    default_code = "subscriber-busy"
+    retryable = True
+
+
+class SubscriberLapsed(LakeholdError):
+    """Its hold was moved past its position, or dropped: what changed in between cannot be told."""
+
+    default_code = "subscriber-lapsed"
+
+
+class DataRefused(LakeholdError):
+    """A hold's tables are not as its suites expect, and it requires them to be."""
+
+    default_code = "data-refused"
 
 
 class LeaseLost(LakeholdError):

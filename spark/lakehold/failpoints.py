@@ -1,4 +1,4 @@
-"""Named points of the batch protocol at which a test can end or stop the process, to prove that nothing is lost or repeated.
+"""Named points of batches, holds and maintenance, where a test can end or stop the process: nothing is lost or repeated.
 
 `LAKEHOLD_KILL_AT=<point>` in the environment ends the process with SIGKILL where the point is first reached,
 `LAKEHOLD_SUSPEND_AT=<point>` stops it there with SIGSTOP until SIGCONT; `<point>:<n>` where it is reached for the n-th time.
@@ -21,6 +21,14 @@ Point = Literal[
     "after-merge",
     "before-commit",
     "after-commit",
+    "after-tags",
+    "after-untag",
+    "after-expiry",
+    "after-compaction",
+    "after-hold",
+    "before-publication",
+    "after-publication",
+    "after-acknowledgement",
 ]
 _SIGNALS = {"LAKEHOLD_KILL_AT": signal.SIGKILL, "LAKEHOLD_SUSPEND_AT": signal.SIGSTOP}
 

@@ -42,6 +42,18 @@ def _schemas_here() -> Path | None:
     return folder if folder.is_dir() else None
 
 
+def _as_uri(value: str) -> str:
+    if urlsplit(value).scheme not in ("", "file"):
+        return value.rstrip("/")
+    path = Path(urlsplit(value).path if value.startswith("file:") else value)
+    return f"file://{path.expanduser().resolve()}"
+
+
+def _expectations_here() -> Path | None:
+    folder = Path("expectations")
+    return folder if folder.is_dir() else None
+
+
 class Settings(BaseSettings):
     """Everything about a lake that is not in the lake.
 
@@ -67,14 +79,24 @@ class Settings(BaseSettings):
     """Directory of contracts of tables, `<namespace.table>.json`; empty: none. By default the folder `iceberg_schemas`
     of the working directory, if it is there."""
 
+    expectations: DirectoryPath | None = Field(default_factory=_expectations_here)
+    """Directory of suites of Great Expectations, `<namespace.table>.json`; empty: none. By default the folder `expectations`
+    of the working directory, if it is there."""
+
+    check_pages: str | None = None
+    """Directory or URI for the pages that checks write; by default the folder `_checks` of the warehouse."""
+
+    role: str | None = None
+    """Role whose privileges count for holds and subscriptions, once roles exist."""
+
     spark_remote: str | None = None
     """Spark Connect endpoint (`sc://host:port`); unset, Spark runs in this process."""
 
     spark_master: str = "local[*]"
-    """Spark master of a session in this process; unused with `spark_remote`."""
+    """Spark master of a session in this process, or of the server of `lakehold spark up`; unused with `spark_remote`."""
 
     spark_driver_memory: str = Field(default="2g", pattern=r"^[0-9]+[kmgt]$")
-    """Heap of the driver of a session in this process, as Spark writes it (`2g`)."""
+    """Heap of its driver, as Spark writes it (`2g`)."""
 
     spark_conf: dict[str, str] = Field(default_factory=dict)
     """Further Spark settings, which win over lakehold's own."""
@@ -106,8 +128,23 @@ class Settings(BaseSettings):
     foreign_lag_ms: int = Field(default=1_000, ge=0)
     """How far behind the clock tables that others write are read, in milliseconds: the time that a commit there may take."""
 
+    retain_history_ms: int = Field(default=24 * 60 * 60 * 1000, ge=0)
+    """How much history a table keeps that does not say RETAIN HISTORY, in milliseconds."""
+
+    expire_grace_ms: int = Field(default=10 * 60 * 1000, ge=0)
+    """How much longer than that it is kept, in milliseconds: the time that a read of the oldest history may take."""
+
+    orphan_age_ms: int = Field(default=3 * 24 * 60 * 60 * 1000, ge=24 * 60 * 60 * 1000)
+    """Age at which a file that no table refers to is deleted, in milliseconds: longer than any write takes."""
+
     driver_diff_max_rows: int = Field(default=200_000, ge=0)
     """Changed rows up to which diffs are read in the driver instead of by a Spark job; 0 reads all by Spark."""
+
+    default_max_lag_ms: int = Field(default=3 * 3_600_000, gt=0)
+    """MAX LAG of a hold that names none, in milliseconds."""
+
+    max_max_lag_ms: int = Field(default=30 * 86_400_000, gt=0)
+    """The longest MAX LAG that a hold may have, in milliseconds."""
 
     enable_within_timestamp_order_by_in_subscribe: bool = True
     """Whether SUBSCRIBE takes WITHIN TIMESTAMP ORDER BY."""
@@ -123,20 +160,17 @@ class Settings(BaseSettings):
 
     @field_validator("warehouse")
     @classmethod
-    def _as_uri(cls, value: str) -> str:
+    def _warehouse_as_uri(cls, value: str) -> str:
         if not value.strip():
             raise ValueError("must not be empty")
-        if urlsplit(value).scheme not in ("", "file"):
-            return value.rstrip("/")
-        path = Path(urlsplit(value).path if value.startswith("file:") else value)
-        return f"file://{path.expanduser().resolve()}"
+        return _as_uri(value)
 
-    @field_validator("schemas", mode="before")
+    @field_validator("schemas", "expectations", "role", mode="before")
     @classmethod
     def _none_when_empty(cls, value: object) -> object:
         return None if value == "" else value
 
-    @field_validator("schemas")
+    @field_validator("schemas", "expectations")
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:
         return None if value is None else value.resolve()
@@ -147,6 +181,11 @@ class Settings(BaseSettings):
         if value >= info.data.get("lease_ms", value + 1):
             raise ValueError(f"must be shorter than lease_ms ({info.data['lease_ms']})")
         return value
+
+    @property
+    def check_pages_uri(self) -> str:
+        """Where the pages of checks are, as a URI."""
+        return _as_uri(self.check_pages) if self.check_pages else f"{self.warehouse}/_checks"
 
     @property
     def warehouse_path(self) -> Path | None:

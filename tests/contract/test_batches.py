@@ -280,3 +280,25 @@ def test_of_two_owners_who_race_one_gets_the_source(store: BatchStore) -> None:
             assert lease is not None
             assert winners == [lease.owner]
             store.release("shop", winners[0])
+
+
+def test_old_batches_go_and_the_source_goes_on(store: BatchStore) -> None:
+    """Where a reader stands is its own row: a batch that is under way is committed whatever went from the history."""
+    reading(store, "shop.orders")
+    for number in (1, 2):
+        done = intent(START_MS + number, number * 10)
+        store.begin(done, "a")
+        store.commit(done, "a", {"shop.orders": TableProgress()}, replace(row(done), committed_at_ms=number))
+    under_way = intent(START_MS + 3, 30)
+    store.begin(under_way, "a")
+    assert store.forget(2, dry_run=True) == 1
+    assert len(store.history()) == 2
+    assert store.forget(2) == 1
+    assert [batch.committed_at_ms for batch in store.history()] == [2]
+    assert store.forget(2) == 0
+    before = store.readers("shop")
+    assert store.forget(99) == 1
+    assert store.readers("shop") == before
+    store.commit(under_way, "a", {"shop.orders": TableProgress()}, row(under_way))
+    assert store.history() == (row(under_way),)
+    assert store.reader("shop", "main").upper_ms == START_MS + 4

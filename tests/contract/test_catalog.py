@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,18 +55,6 @@ ORDERS = Entry(
     "CREATE TABLE …",
     4,
 )
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return load_settings(warehouse=str(tmp_path / "lake"))
-
-
-@pytest.fixture
-def catalog(settings: Settings) -> Iterator[Catalog]:
-    catalog = open_catalog(settings)
-    yield catalog
-    catalog.close()
 
 
 @pytest.fixture(params=["memory", "lake"])

@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog
 from lakehold.catalog.batches import Batch, BatchStore, TableChange
 from lakehold.catalog.log_table import LogTable
 from lakehold.catalog.readers import Intent, Lease, ReaderError, ReaderState, TableProgress
-from lakehold.catalog.state_table import Row, StateTable
+from lakehold.catalog.state_table import Row, StateValues
 from lakehold.ingest import offsets
 from lakehold.times import now_ms
 
@@ -28,21 +28,23 @@ class PyIcebergBatches(BatchStore):
 
     def __init__(self, catalog: Catalog, clock: Callable[[], int] = now_ms) -> None:
         super().__init__(clock)
-        self._readers = StateTable(catalog, READERS_TABLE)
+        self._readers = StateValues(catalog, READERS_TABLE, reader_from_row, reader_to_row)
         self._batches = LogTable(catalog, BATCHES_TABLE)
 
     def all_readers(self) -> tuple[ReaderState, ...]:
         """The readers of all sources now."""
-        return tuple(map(reader_from_row, self._readers.rows()))
+        return self._readers.values()
 
     def _change(self, apply: Callable[[tuple[ReaderState, ...]], Iterable[ReaderState]]) -> tuple[ReaderState, ...]:
-        def on_rows(rows: tuple[Row, ...]) -> list[Row]:
-            return [reader_to_row(state) for state in apply(tuple(map(reader_from_row, rows)))]
-
-        return tuple(map(reader_from_row, self._readers.change(on_rows)))
+        return self._readers.change(apply)
 
     def _append(self, batch: Batch) -> None:
         self._batches.append(batch_to_row(batch))
+
+    def forget(self, before_ms: int, *, dry_run: bool = False) -> int:
+        """Take the rows of the history away that were committed before a time."""
+        act = self._batches.count_old if dry_run else self._batches.forget
+        return act("committed_at_ms", before_ms)
 
     def _appended(self) -> tuple[Batch, ...]:
         return tuple(map(batch_from_row, self._batches.rows()))

@@ -68,6 +68,17 @@ class BatchStore(ABC):
         """Add a row to the history."""
 
     @abstractmethod
+    def forget(self, before_ms: int, *, dry_run: bool = False) -> int:
+        """Take the rows of the history away that were committed before a time (exclusive); returns how many.
+
+        Nothing needs them: where a source goes on, and what of a batch is done, the readers know.
+
+        Args:
+            before_ms: Epoch milliseconds.
+            dry_run: Only count them.
+        """
+
+    @abstractmethod
     def _appended(self) -> tuple[Batch, ...]:
         """All rows of the history, in the order in which they were added, committed or not."""
 

@@ -6,18 +6,13 @@ transaction copies the whole metadata some forty times a commit, and its overwri
 
 from __future__ import annotations
 
-import logging
-import random
-import time
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyiceberg.avro.codecs import AvroCompressionCodec
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.io.pyarrow import write_file
 from pyiceberg.manifest import (
     DataFile,
@@ -27,7 +22,6 @@ from pyiceberg.manifest import (
     write_manifest,
     write_manifest_list,
 )
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table, WriteTask
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import (
@@ -42,30 +36,13 @@ from pyiceberg.table.update import (
     AssertRefSnapshotId,
     AssertTableUUID,
     RemoveSnapshotsUpdate,
+    SetPropertiesUpdate,
     SetSnapshotRefUpdate,
     TableUpdate,
 )
-from sqlalchemy.exc import SQLAlchemyError
 
-from lakehold.catalog import expiry
-from lakehold.errors import CommitConflict, UpstreamUnavailable
-
-logger = logging.getLogger(__name__)
-
-COMMIT_ATTEMPTS = 100
-"""How often a change is tried while others commit first. Of eight writers that never rest, each wins one try in eight:
-all hundred are lost about once in a million changes."""
-
-OPEN_OUTCOMES_MOST = 5
-"""How many commits of one change may fail without saying whether they happened."""
-
-MAX_PAUSE_S = 0.25
-"""The longest pause between two tries; it is drawn at random, so that writers that met once do not meet again."""
-
-READ_ATTEMPTS = 5
-"""How often a read may meet files that the changes of others, some fifteen later, expired."""
-
-T = TypeVar("T")
+from lakehold.catalog import attempts, expiry
+from lakehold.catalog.attempts import Attempt
 
 _AVRO_COMPRESSION: AvroCompressionCodec = "deflate"
 
@@ -75,12 +52,22 @@ class Rewrite:
     """What a commit does to a table: `rows` are added as one file, `removed` files go.
 
     `kept` manifests stay as they are; `existing` files stay and their entries move into the new manifest.
+
+    Attributes:
+        files: Data files that are there already and are added; they stay when the commit fails.
+        summary: Further properties of the snapshot.
+        properties: Properties that the table gets in the same commit.
+        expires: Whether old snapshots may go in the same commit.
     """
 
-    rows: pa.Table
+    rows: pa.Table = field(default_factory=lambda: pa.table({}))
     removed: tuple[ManifestEntry, ...] = ()
     existing: tuple[ManifestEntry, ...] = ()
     kept: tuple[ManifestFile, ...] = ()
+    files: tuple[DataFile, ...] = ()
+    summary: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    expires: bool = True
 
 
 @dataclass(frozen=True)
@@ -90,7 +77,7 @@ class Written:
     snapshot: Snapshot
     rows: pa.Table
     added: tuple[ManifestEntry, ...]
-    manifest_path: str
+    paths: tuple[str, ...]
 
 
 def change(catalog: Catalog, table_name: str, plan: Callable[[Table], Rewrite | None]) -> Written | None:
@@ -107,59 +94,21 @@ def change(catalog: Catalog, table_name: str, plan: Callable[[Table], Rewrite | 
         CommitConflict: Others came first each time.
         UpstreamUnavailable: The catalog does not answer; a commit may or may not have happened.
     """
-    unsettled: list[Written] = []  # whose commit has an open outcome
-    for attempt in range(COMMIT_ATTEMPTS):
-        planned = read(catalog, table_name, lambda table: _settled(table, unsettled) or _planned(table, plan))
-        if planned is None or isinstance(planned, Written):
-            return planned
-        table, rewrite = planned
+
+    def attempt(table: Table) -> Attempt[Written] | None:
+        rewrite = plan(table)
+        if rewrite is None:
+            return None
         written = _write(table, rewrite)
-        try:
-            _commit(catalog, table, written.snapshot)
-        except CommitFailedException as error:
-            expiry.delete(table.io, _paths(written))
-            logger.debug("another commit to %s came first: %s", table_name, error)
-        except (SQLAlchemyError, CommitStateUnknownException, OSError) as error:
-            # The catalog may have committed before it failed: the next read of the table tells.
-            logger.warning("commit to %s has an open outcome: %s", table_name, error)
-            unsettled.append(written)
-            if len(unsettled) == OPEN_OUTCOMES_MOST:
-                raise _unavailable(table_name, error) from error
-        else:
-            return written
-        time.sleep(random.uniform(0, min(MAX_PAUSE_S, 0.01 * 2**attempt)))
-    raise CommitConflict(
-        f'others kept changing "{table_name}"',
-        detail=f"Each of {COMMIT_ATTEMPTS} tries to commit came after another's commit.",
-        hint="Try again.",
-    )
+        return Attempt(
+            table,
+            written,
+            written.paths,
+            commit=lambda: _commit(catalog, table, written.snapshot, rewrite),
+            is_in=lambda newest: newest.snapshot_by_id(written.snapshot.snapshot_id) is not None,
+        )
 
-
-def read(catalog: Catalog, table_name: str, of: Callable[[Table], T]) -> T:
-    """`of(table)` for the newest table, once more when the files it reads were expired meanwhile.
-
-    Raises:
-        UpstreamUnavailable: The catalog does not answer.
-    """
-    try:
-        for _ in range(READ_ATTEMPTS - 1):
-            try:
-                return of(catalog.load_table(table_name))
-            except FileNotFoundError:
-                logger.info("%s changed while it was read: reading it again", table_name)
-        return of(catalog.load_table(table_name))
-    except SQLAlchemyError as error:
-        raise _unavailable(table_name, error) from error
-
-
-def _unavailable(table_name: str, cause: Exception) -> UpstreamUnavailable:
-    reason = str(getattr(cause, "orig", None) or cause).strip().splitlines()[0]
-    return UpstreamUnavailable(
-        "the lake's catalog does not answer",
-        code="catalog-unavailable",
-        detail=f'Reading or changing "{table_name}" failed: {reason}.',
-        hint="Check the catalog and the warehouse, then run it again: nothing is done twice.",
-    )
+    return attempts.change(catalog, table_name, attempt)
 
 
 def live_entries(table: Table, manifests: Sequence[ManifestFile]) -> tuple[ManifestEntry, ...]:
@@ -167,24 +116,11 @@ def live_entries(table: Table, manifests: Sequence[ManifestFile]) -> tuple[Manif
     return tuple(entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io))
 
 
-def _settled(table: Table, unsettled: Sequence[Written]) -> Written | None:
-    return next((written for written in unsettled if table.snapshot_by_id(written.snapshot.snapshot_id)), None)
-
-
-def _planned(table: Table, plan: Callable[[Table], Rewrite | None]) -> tuple[Table, Rewrite] | None:
-    rewrite = plan(table)
-    return (table, rewrite) if rewrite else None
-
-
-def _paths(written: Written) -> tuple[str, ...]:
-    files = (entry.data_file.file_path for entry in written.added)
-    return (*files, written.manifest_path, written.snapshot.manifest_list)
-
-
 def _write(table: Table, rewrite: Rewrite) -> Written:
     metadata, io, locations = table.metadata, table.io, table.location_provider()
     snapshot_id, commit_uuid = metadata.new_snapshot_id(), uuid.uuid4()
     sequence_number = metadata.next_sequence_number()
+    files = _data_files(table, rewrite.rows, commit_uuid)
     added = tuple(
         ManifestEntry.from_args(
             status=ManifestEntryStatus.ADDED,
@@ -193,24 +129,11 @@ def _write(table: Table, rewrite: Rewrite) -> Written:
             file_sequence_number=sequence_number,
             data_file=file,
         )
-        for file in _data_files(table, rewrite.rows, commit_uuid)
+        for file in (*files, *rewrite.files)
     )
     manifest_path = locations.new_metadata_location(f"{commit_uuid}-m0.avro")
     manifest_list_path = locations.new_metadata_location(f"snap-{snapshot_id}-0-{commit_uuid}.avro")
-    with write_manifest(
-        format_version=metadata.format_version,
-        spec=metadata.spec(),
-        schema=metadata.schema(),
-        output_file=io.new_output(manifest_path),
-        snapshot_id=snapshot_id,
-        avro_compression=_AVRO_COMPRESSION,
-    ) as manifest:
-        for entry in added:
-            manifest.add(entry)
-        for entry in rewrite.removed:
-            manifest.delete(entry)
-        for entry in rewrite.existing:
-            manifest.existing(entry)
+    manifests = [*_manifest(table, snapshot_id, manifest_path, added, rewrite), *rewrite.kept]
     parent = metadata.current_snapshot()
     with write_manifest_list(
         format_version=metadata.format_version,
@@ -220,16 +143,41 @@ def _write(table: Table, rewrite: Rewrite) -> Written:
         sequence_number=sequence_number,
         avro_compression=_AVRO_COMPRESSION,
     ) as manifest_list:
-        manifest_list.add_manifests([manifest.to_manifest_file(), *rewrite.kept])
+        manifest_list.add_manifests(manifests)
     snapshot = Snapshot(
         snapshot_id=snapshot_id,
         parent_snapshot_id=parent.snapshot_id if parent else None,
         sequence_number=sequence_number,
         manifest_list=manifest_list_path,
-        summary=_summary(metadata.schema(), added, rewrite.removed, parent),
+        summary=_summary(table, added, rewrite),
         schema_id=metadata.current_schema_id,
     )
-    return Written(snapshot, rewrite.rows, added, manifest_path)
+    own_manifests = (manifest.manifest_path for manifest in manifests if manifest not in rewrite.kept)
+    paths = (*(file.file_path for file in files), *own_manifests, manifest_list_path)
+    return Written(snapshot, rewrite.rows, added, paths)
+
+
+def _manifest(
+    table: Table, snapshot_id: int, path: str, added: Sequence[ManifestEntry], rewrite: Rewrite
+) -> list[ManifestFile]:
+    """The manifest of what comes and goes; none when nothing does."""
+    if not (added or rewrite.removed or rewrite.existing):
+        return []
+    with write_manifest(
+        format_version=table.metadata.format_version,
+        spec=table.spec(),
+        schema=table.schema(),
+        output_file=table.io.new_output(path),
+        snapshot_id=snapshot_id,
+        avro_compression=_AVRO_COMPRESSION,
+    ) as manifest:
+        for entry in added:
+            manifest.add(entry)
+        for entry in rewrite.removed:
+            manifest.delete(entry)
+        for entry in rewrite.existing:
+            manifest.existing(entry)
+    return [manifest.to_manifest_file()]
 
 
 def _data_files(table: Table, rows: pa.Table, commit_uuid: uuid.UUID) -> tuple[DataFile, ...]:
@@ -239,26 +187,28 @@ def _data_files(table: Table, rows: pa.Table, commit_uuid: uuid.UUID) -> tuple[D
     return tuple(write_file(io=table.io, table_metadata=table.metadata, tasks=iter([task])))
 
 
-def _summary(
-    schema: Schema, added: Sequence[ManifestEntry], removed: Sequence[ManifestEntry], parent: Snapshot | None
-) -> Summary:
+def _summary(table: Table, added: Sequence[ManifestEntry], rewrite: Rewrite) -> Summary:
     collector = SnapshotSummaryCollector()
+    schema, spec, parent = table.schema(), table.spec(), table.current_snapshot()
     for entry in added:
-        collector.add_file(entry.data_file, schema=schema)
-    for entry in removed:
-        collector.remove_file(entry.data_file, schema=schema)
-    operation = Operation.OVERWRITE if removed else Operation.APPEND
-    return update_snapshot_summaries(Summary(operation, **collector.build()), parent.summary if parent else None)
+        collector.add_file(entry.data_file, schema=schema, partition_spec=spec)
+    for entry in rewrite.removed:
+        collector.remove_file(entry.data_file, schema=schema, partition_spec=spec)
+    operation = Operation.OVERWRITE if rewrite.removed else Operation.APPEND
+    counted = Summary(operation, **collector.build(), **rewrite.summary)
+    return update_snapshot_summaries(counted, parent.summary if parent else None)
 
 
-def _commit(catalog: Catalog, table: Table, snapshot: Snapshot) -> None:
-    expired = expiry.due(table.metadata)
+def _commit(catalog: Catalog, table: Table, snapshot: Snapshot, rewrite: Rewrite) -> None:
+    expired = expiry.due(table.metadata) if rewrite.expires else ()
     updates: list[TableUpdate] = [
         AddSnapshotUpdate(snapshot=snapshot),
         SetSnapshotRefUpdate(  # type: ignore[call-arg] # mypy does not see the defaults inside Annotated
             ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=snapshot.snapshot_id
         ),
     ]
+    if rewrite.properties:
+        updates.append(SetPropertiesUpdate(updates=dict(rewrite.properties)))
     if expired:
         updates.append(RemoveSnapshotsUpdate(snapshot_ids=[s.snapshot_id for s in expired]))
     requirements = (

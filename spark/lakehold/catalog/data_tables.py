@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from cachetools import LRUCache
@@ -17,6 +18,9 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField
 
 from lakehold.catalog.column_bounds import ColumnBounds, around_all, file_bounds
+from lakehold.catalog.refs import RefChanges, change_refs
+from lakehold.catalog.views import is_view
+from lakehold.errors import CommitConflict
 
 TIMESTAMP_PROPERTY = "lakehold.timestamp"
 """In a snapshot's summary: the `mz_timestamp` of the batch that made it."""
@@ -44,19 +48,24 @@ class SnapshotState:
 
 @dataclass(frozen=True)
 class TableState:
-    """A table as its current metadata says; `history` is main's ancestry as far as it remains, newest first."""
+    """A table as its current metadata says."""
 
     full_name: str
     format_version: int
     schema: Schema
     properties: Mapping[str, str]
-    history: tuple[SnapshotState, ...]
     table: Table = field(repr=False, compare=False)
 
-    @property
+    @cached_property
+    def history(self) -> tuple[SnapshotState, ...]:
+        """Main's ancestry as far as it remains, newest first: thousands where it is held."""
+        return tuple(self._newest_first())
+
+    @cached_property
     def current(self) -> SnapshotState | None:
         """The current snapshot; None before the first."""
-        return self.history[0] if self.history else None
+        snapshot = self.table.current_snapshot()
+        return _as_state(snapshot) if snapshot is not None else None
 
     @property
     def snapshot_id(self) -> int | None:
@@ -75,7 +84,17 @@ class TableState:
 
     def snapshot_at(self, source: str, mz_timestamp: int) -> SnapshotState | None:
         """The snapshot that the batch of `source` at `mz_timestamp` made here: with one, it need not run again."""
-        return next((s for s in self._of(source) if s.summary[TIMESTAMP_PROPERTY] == str(mz_timestamp)), None)
+        return next(self.of_batch(source, mz_timestamp), None)
+
+    def of_batch(self, source: str, mz_timestamp: int) -> Iterator[SnapshotState]:
+        """The snapshots that the batch of `source` at `mz_timestamp` made here, newest first."""
+        for snapshot in self._newest_first():
+            if snapshot.is_of(source):
+                # A source's timestamps only grow: what is before an earlier batch need not be looked at.
+                if int(snapshot.summary[TIMESTAMP_PROPERTY]) < mz_timestamp:
+                    return
+                if int(snapshot.summary[TIMESTAMP_PROPERTY]) == mz_timestamp:
+                    yield snapshot
 
     def staged(self, wap_id: str) -> SnapshotState | None:
         """The newest snapshot staged as `wap_id` on top of the current one; None when there is none."""
@@ -89,10 +108,26 @@ class TableState:
 
     def last_of(self, source: str) -> SnapshotState | None:
         """The newest snapshot that a batch of `source` made."""
-        return next(iter(self._of(source)), None)
+        return next((snapshot for snapshot in self._newest_first() if snapshot.is_of(source)), None)
 
-    def _of(self, source: str) -> Iterable[SnapshotState]:
-        return (s for s in self.history if s.is_of(source))
+    def _newest_first(self) -> Iterator[SnapshotState]:
+        snapshot = self.table.current_snapshot()
+        known = {snapshot.snapshot_id: snapshot for snapshot in self.table.metadata.snapshots}
+        while snapshot is not None:
+            yield _as_state(snapshot)
+            parent = snapshot.parent_snapshot_id
+            snapshot = known.get(parent) if parent is not None else None
+
+
+def state_of(full_name: str, table: Table) -> TableState:
+    """`table`, loaded as `full_name`, as its metadata says."""
+    return TableState(
+        full_name=full_name,
+        format_version=table.metadata.format_version,
+        schema=table.schema(),
+        properties=table.properties,
+        table=table,
+    )
 
 
 class DataTables:
@@ -113,14 +148,15 @@ class DataTables:
             table = self._catalog.load_table(full_name)
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
-        return TableState(
-            full_name=full_name,
-            format_version=table.metadata.format_version,
-            schema=table.schema(),
-            properties=table.properties,
-            history=_ancestry(table),
-            table=table,
-        )
+        return state_of(full_name, table)
+
+    def has_namespace(self, name: str) -> bool:
+        """Whether there is a namespace called `name`."""
+        return self._catalog.namespace_exists(name)
+
+    def is_view(self, full_name: str) -> bool:
+        """Whether `full_name` is a view."""
+        return is_view(self._catalog, full_name)
 
     def column_bounds(
         self, state: TableState, columns: Iterable[str], *, added_by: int | None = None
@@ -159,6 +195,29 @@ class DataTables:
         ]
         return None if None in counts else sum(count for count in counts if count is not None)
 
+    def fast_forward(self, state: TableState, snapshot_id: int, tag: str | None) -> None:
+        """Make `snapshot_id`, a snapshot on top of the current one of `state`, the table's current one.
+
+        Args:
+            state: The table.
+            snapshot_id: The snapshot.
+            tag: Put on it in the same commit; None for none.
+
+        Raises:
+            CommitConflict: The current one is another by now.
+        """
+
+        def plan(table: Table) -> RefChanges | None:
+            if table.metadata.current_snapshot_id == snapshot_id:
+                return None
+            if table.metadata.current_snapshot_id != state.snapshot_id:
+                raise CommitConflict(
+                    f'another writer moved "{state.full_name}" first', hint="Ingest again: nothing was published."
+                )
+            return RefChanges(main=snapshot_id, tags={} if tag is None else {tag: snapshot_id})
+
+        change_refs(self._catalog, state.full_name, plan)
+
     def drop_table(self, full_name: str, *, purge: bool = True) -> bool:
         """Drop the table and, with `purge`, its files; False when there is none."""
         try:
@@ -182,16 +241,6 @@ class DataTables:
         return {field.field_id: self._remembered[path, field.field_id] for field in fields}
 
 
-def _ancestry(table: Table) -> tuple[SnapshotState, ...]:
-    snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
-    ancestors: list[SnapshotState] = []
-    snapshot = table.current_snapshot()
-    while snapshot:
-        ancestors.append(_as_state(snapshot))
-        snapshot = snapshots.get(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id is not None else None
-    return tuple(ancestors)
-
-
 def _as_state(snapshot: Snapshot) -> SnapshotState:
     return SnapshotState(
         snapshot_id=snapshot.snapshot_id,
@@ -202,4 +251,4 @@ def _as_state(snapshot: Snapshot) -> SnapshotState:
 
 
 def _summary(summary: Any) -> dict[str, str]:
-    return {"operation": summary.operation.value, **summary.additional_properties} if summary else {}
+    return {"operation": summary.operation.value, **summary.additional_properties} if summary is not None else {}

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from lakehold.definitions import Connection, Definition, Source, Table
+from lakehold.definitions import Connection, Definition, Source, Subscription, Table
 from lakehold.errors import DefinitionError
 
-D = TypeVar("D", Connection, Source, Table)
+D = TypeVar("D", Connection, Source, Table, Subscription)
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,9 @@ class Entry(Generic[D]):
     created_at_ms: int
 
 
+AnyEntry = Entry[Connection] | Entry[Source] | Entry[Table] | Entry[Subscription]
+
+
 @dataclass(frozen=True)
 class Definitions:
     """Everything declared in a lake at one moment; tables by full name. Values only: changing means making another."""
@@ -30,6 +33,7 @@ class Definitions:
     connections: Mapping[str, Entry[Connection]] = field(default_factory=dict)
     sources: Mapping[str, Entry[Source]] = field(default_factory=dict)
     tables: Mapping[str, Entry[Table]] = field(default_factory=dict)
+    subscriptions: Mapping[str, Entry[Subscription]] = field(default_factory=dict)
 
     def connection(self, name: str) -> Connection:
         """The connection called `name`."""
@@ -43,6 +47,20 @@ class Definitions:
         """The table called `namespace.name`."""
         return _found(self.tables, full_name, "table")
 
+    def subscription(self, name: str) -> Entry[Subscription]:
+        """The subscription called `name`."""
+        return _found(self.subscriptions, name, "subscription")
+
+    def subscriptions_to(self, table: str) -> tuple[Subscription, ...]:
+        """The subscriptions that read the table `namespace.name`, in order of name."""
+        found = (entry.definition for _, entry in sorted(self.subscriptions.items()))
+        return tuple(subscription for subscription in found if table in subscription.tables)
+
+    def subscription_into(self, table: str) -> Subscription | None:
+        """The subscription that publishes to the table `namespace.name`."""
+        found = (entry.definition for entry in self.subscriptions.values())
+        return next((subscription for subscription in found if subscription.into == table), None)
+
     def tables_of(self, source: str) -> tuple[Entry[Table], ...]:
         """The tables fed by `source`, in order of creation."""
         entries = (e for e in self.tables.values() if e.definition.source == source)
@@ -53,7 +71,7 @@ class Definitions:
         sources = (e.definition for e in self.sources.values())
         return tuple(sorted(s.name for s in sources if name in (s.connection, s.format.registry)))
 
-    def with_entry(self, entry: Entry[Connection] | Entry[Source] | Entry[Table]) -> Definitions:
+    def with_entry(self, entry: AnyEntry) -> Definitions:
         """These definitions and `entry`, which replaces one of its kind and name."""
         match entry.definition:
             case Connection(name=name):
@@ -62,6 +80,8 @@ class Definitions:
                 return replace(self, sources={**self.sources, name: entry})
             case Table(full_name=name):
                 return replace(self, tables={**self.tables, name: entry})
+            case Subscription(name=name):
+                return replace(self, subscriptions={**self.subscriptions, name: entry})
 
     def without(self, definition: Definition) -> Definitions:
         """These definitions less one."""
@@ -72,6 +92,8 @@ class Definitions:
                 return replace(self, sources={n: e for n, e in self.sources.items() if n != name})
             case Table(full_name=name):
                 return replace(self, tables={n: e for n, e in self.tables.items() if n != name})
+            case Subscription(name=name):
+                return replace(self, subscriptions={n: e for n, e in self.subscriptions.items() if n != name})
 
 
 def _found(entries: Mapping[str, Entry[D]], name: str, kind: str) -> Entry[D]:

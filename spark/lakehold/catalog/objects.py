@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pydantic import TypeAdapter
 from pyiceberg.catalog import Catalog
 
-from lakehold.catalog.definitions import Definitions, DefinitionStore, Entry
+from lakehold.catalog.definitions import AnyEntry, Definitions, DefinitionStore, Entry
 from lakehold.catalog.state_table import Row, StateTable
-from lakehold.definitions import Connection, Source, Table
+from lakehold.definitions import Connection, Source, Subscription, Table
 from lakehold.errors import DefinitionError
 
 OBJECTS_TABLE = "mz_catalog.mz_objects"
@@ -17,8 +17,7 @@ OBJECTS_TABLE = "mz_catalog.mz_objects"
 _CONNECTION = TypeAdapter(Connection)
 _SOURCE = TypeAdapter(Source)
 _TABLE = TypeAdapter(Table)
-
-AnyEntry = Entry[Connection] | Entry[Source] | Entry[Table]
+_SUBSCRIPTION = TypeAdapter(Subscription)
 
 
 class PyIcebergDefinitions(DefinitionStore):
@@ -42,6 +41,7 @@ def to_rows(definitions: Definitions) -> tuple[Row, ...]:
         *definitions.connections.values(),
         *definitions.sources.values(),
         *definitions.tables.values(),
+        *definitions.subscriptions.values(),
     ]
     return tuple(_to_row(entry) for entry in sorted(entries, key=lambda e: (e.created_at_ms, e.object_id)))
 
@@ -63,6 +63,8 @@ def _to_row(entry: AnyEntry) -> Row:
             kind, namespace, text = "source", None, _SOURCE.dump_json(definition)
         case Table():
             kind, namespace, text = "table", definition.namespace, _TABLE.dump_json(definition)
+        case Subscription():
+            kind, namespace, text = "subscription", None, _SUBSCRIPTION.dump_json(definition)
     return {
         "id": entry.object_id,
         "type": kind,
@@ -83,6 +85,8 @@ def _from_row(row: Row) -> AnyEntry:
             return Entry(object_id, _SOURCE.validate_json(text), sql, created_at_ms)
         case "table":
             return Entry(object_id, _TABLE.validate_json(text), sql, created_at_ms)
+        case "subscription":
+            return Entry(object_id, _SUBSCRIPTION.validate_json(text), sql, created_at_ms)
         case other:
             raise DefinitionError(
                 f'"{row["name"]}" has the type "{other}", which this version does not know',

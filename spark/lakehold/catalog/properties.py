@@ -34,7 +34,7 @@ def pyiceberg_properties(settings: Settings) -> dict[str, str]:
     if is_sqlite(uri):
         url = url.update_query_dict({"timeout": str(BUSY_TIMEOUT_MS // 1000)})
     return {
-        "type": "sql",
+        "py-catalog-impl": "lakehold.catalog.sql_catalog.RememberingSqlCatalog",
         "uri": url.render_as_string(hide_password=False),
         "warehouse": settings.warehouse,
         "schema_version": "v1",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,10 +12,13 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestEntry
 from pyiceberg.table import Table
 
-from lakehold.catalog.compare_and_set import Rewrite, change, live_entries, read
+from lakehold.catalog.attempts import read
+from lakehold.catalog.compare_and_set import Rewrite, change, live_entries
 
 Row = Mapping[str, Any]
 """A row of a system table: column name to value; a column added later may be missing."""
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,40 @@ class StateTable:
             seen = _Snapshot(snapshot.snapshot_id if snapshot else None, entries, read_rows(table, entries))
             self._seen = seen
         return seen
+
+
+class StateValues(Generic[Value]):
+    """A `StateTable` whose rows are values of a program: holds, roles, readers.
+
+    Args:
+        catalog: The lake's catalog.
+        name: Full name of the table, which exists.
+        from_row: The value that a row keeps.
+        to_row: Its inverse.
+    """
+
+    def __init__(
+        self, catalog: Catalog, name: str, from_row: Callable[[Row], Value], to_row: Callable[[Value], Row]
+    ) -> None:
+        self._table = StateTable(catalog, name)
+        self._from_row = from_row
+        self._to_row = to_row
+        self._seen: tuple[tuple[Row, ...], tuple[Value, ...]] = (), ()
+
+    def values(self) -> tuple[Value, ...]:
+        """All of them now; the same objects as long as nobody changes the table."""
+        return self._of(self._table.rows())
+
+    def change(self, apply: Callable[[tuple[Value, ...]], Iterable[Value]]) -> tuple[Value, ...]:
+        """Replace them by `apply(values)` in one commit and return them, as `StateTable.change` does."""
+        return self._of(self._table.change(lambda rows: map(self._to_row, apply(self._of(rows)))))
+
+    def _of(self, rows: tuple[Row, ...]) -> tuple[Value, ...]:
+        known, values = self._seen
+        if rows is not known:
+            values = tuple(map(self._from_row, rows))
+            self._seen = rows, values
+        return values
 
 
 def current_entries(table: Table) -> tuple[ManifestEntry, ...]:

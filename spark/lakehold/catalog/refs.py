@@ -1,0 +1,181 @@
+"""Changing a table's branches and tags in one small commit that needs no Spark, whatever the table's format version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
+from pyiceberg.table.update import (
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemoveSnapshotRefUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+from pyiceberg.utils.properties import property_as_bool, property_as_int
+
+from lakehold.catalog import attempts, expiry, metadata_files
+from lakehold.catalog.attempts import Attempt
+from lakehold.catalog.metadata_files import MetadataJson
+from lakehold.catalog.sql_catalog import RememberingSqlCatalog
+from lakehold.times import now_ms
+
+FOREVER_MS = 2**63 - 1
+"""The `max-ref-age-ms` of a tag that no setting of its table takes away."""
+
+
+@dataclass(frozen=True)
+class RefChanges:
+    """What changes of a table's refs.
+
+    Attributes:
+        main: The snapshot that becomes the current one; None leaves it.
+        tags: Snapshot ids by the names of the tags that are to be on them, for ever; a tag that is elsewhere moves.
+        removed: Names of tags that go.
+    """
+
+    main: int | None = None
+    tags: Mapping[str, int] = field(default_factory=dict)
+    removed: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.main is not None or self.tags or self.removed)
+
+
+def change_refs(catalog: Catalog, full_name: str, plan: Callable[[Table], RefChanges | None]) -> RefChanges | None:
+    """Commit `plan(table)` if nobody commits between the plan and the commit; else plan again on the newest table.
+
+    Returns what was committed; None when there was nothing to change.
+
+    Args:
+        catalog: The lake's catalog.
+        full_name: The table's.
+        plan: What to change, decided from the table given; it raises to refuse.
+
+    Raises:
+        NoSuchTableError: There is no such table.
+        CommitConflict: Others came first each time.
+        UpstreamUnavailable: The catalog does not answer; a commit may or may not have happened.
+    """
+
+    def attempt(table: Table) -> Attempt[RefChanges] | None:
+        changes = plan(table)
+        if not changes:
+            return None
+        if isinstance(catalog, RememberingSqlCatalog):
+            return _in_file(catalog, table, changes)
+        return _by_catalog(catalog, table, changes)
+
+    return attempts.change(catalog, full_name, attempt)
+
+
+def _by_catalog(catalog: Catalog, table: Table, changes: RefChanges) -> Attempt[RefChanges]:
+    """The catalog writes the metadata: it is told of the refs, and what they were."""
+    before, after = table.metadata.refs, _changed(table.metadata.refs, changes)
+    touched = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+    requirements: list[TableRequirement] = [AssertTableUUID(uuid=table.metadata.table_uuid)]
+    updates: list[TableUpdate] = []
+    for name in sorted(touched):
+        requirements.append(
+            AssertRefSnapshotId(ref=name, snapshot_id=before[name].snapshot_id if name in before else None)
+        )
+        if name in after:
+            updates.append(
+                SetSnapshotRefUpdate.model_validate({"ref-name": name, **after[name].model_dump(by_alias=True)})
+            )
+        else:
+            updates.append(RemoveSnapshotRefUpdate(ref_name=name))
+
+    def commit() -> None:
+        catalog.commit_table(table, tuple(requirements), tuple(updates))
+
+    def is_in(newest: Table) -> bool:
+        return all(newest.metadata.refs.get(name) == after.get(name) for name in touched)
+
+    return Attempt(table, changes, (), commit, is_in)
+
+
+def _changed(refs: Mapping[str, SnapshotRef], changes: RefChanges) -> dict[str, SnapshotRef]:
+    changed = {name: ref for name, ref in refs.items() if name not in changes.removed}
+    if changes.main is not None:
+        main = refs.get(MAIN_BRANCH) or SnapshotRef.model_validate({**_BRANCH, "snapshot-id": changes.main})
+        changed[MAIN_BRANCH] = main.model_copy(update={"snapshot_id": changes.main})
+    for name, snapshot_id in changes.tags.items():
+        changed[name] = SnapshotRef.model_validate(_tag(snapshot_id))
+    return changed
+
+
+def _in_file(catalog: RememberingSqlCatalog, table: Table, changes: RefChanges) -> Attempt[RefChanges]:
+    """The next metadata file has the refs, and the catalog's row points at it if it has not moved since."""
+    before = catalog.file_of(table.name(), table.metadata_location)
+    after = before.followed_by(with_refs(before.fields, before.location, changes))
+    metadata_files.write(table.io, after)
+    deletes = property_as_bool(
+        table.properties,
+        TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED,
+        TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED_DEFAULT,
+    )
+
+    def commit() -> None:
+        catalog.replace(table, after)
+        if deletes:
+            expiry.delete(table.io, sorted(_logged(before.metadata) - _logged(after.metadata)))
+
+    return Attempt(
+        table,
+        changes,
+        (after.location,),
+        commit,
+        is_in=lambda newest: after.location in {newest.metadata_location, *_logged(newest.metadata)},
+    )
+
+
+def _logged(metadata: TableMetadata) -> set[str]:
+    return {entry.metadata_file for entry in metadata.metadata_log}
+
+
+def with_refs(fields: MetadataJson, location: str, changes: RefChanges) -> MetadataJson:
+    """The metadata that follows `fields`, which are at `location`: what is not about refs stays as it is."""
+    logged = {"metadata-file": location, "timestamp-ms": fields["last-updated-ms"]}
+    kept = property_as_int(
+        fields.get("properties", {}),
+        TableProperties.METADATA_PREVIOUS_VERSIONS_MAX,
+        TableProperties.METADATA_PREVIOUS_VERSIONS_MAX_DEFAULT,
+    )
+    updated_ms = max(fields["last-updated-ms"], now_ms())
+    refs = _refs(fields)
+    after = {
+        **fields,
+        "last-updated-ms": updated_ms,
+        "metadata-log": [*fields.get("metadata-log", ()), logged][-max(1, kept or 1) :],
+        "refs": {
+            **{name: ref for name, ref in refs.items() if name not in changes.removed},
+            **{name: _tag(snapshot_id) for name, snapshot_id in changes.tags.items()},
+        },
+    }
+    if changes.main is not None:
+        after["current-snapshot-id"] = changes.main
+        after["refs"][MAIN_BRANCH] = {**refs.get(MAIN_BRANCH, _BRANCH), "snapshot-id": changes.main}
+        current = {"timestamp-ms": updated_ms, "snapshot-id": changes.main}
+        after["snapshot-log"] = [*fields.get("snapshot-log", ()), current]
+    return after
+
+
+_BRANCH = {"type": SnapshotRefType.BRANCH.value}
+
+
+def _refs(fields: MetadataJson) -> dict[str, Any]:
+    """The refs as they stand; a table whose writer knew none has a main branch all the same."""
+    current = fields.get("current-snapshot-id")
+    main = {} if current in (None, -1) else {MAIN_BRANCH: {**_BRANCH, "snapshot-id": current}}
+    return {**main, **(fields.get("refs") or {})}
+
+
+def _tag(snapshot_id: int) -> dict[str, Any]:
+    return {"snapshot-id": snapshot_id, "type": SnapshotRefType.TAG.value, "max-ref-age-ms": FOREVER_MS}

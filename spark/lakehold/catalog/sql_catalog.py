@@ -1,0 +1,89 @@
+"""PyIceberg's SQL catalog, whose cost of loading a table hardly grows with the snapshots that the table keeps.
+
+A batch loads its table several times. Metadata files never change, so that each is read once.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from cachetools import LRUCache
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.io import load_file_io
+from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
+from sqlalchemy import ColumnElement, and_, or_, select, update
+
+from lakehold.catalog import metadata_files
+from lakehold.catalog.metadata_files import MetadataFile
+
+TABLES_REMEMBERED = 100
+"""Tables whose last metadata is kept."""
+
+
+class RememberingSqlCatalog(SqlCatalog):
+    """Loads and changes tables as `SqlCatalog` does."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        self._seen: LRUCache[Identifier, MetadataFile] = LRUCache(TABLES_REMEMBERED)
+        self._seeing = threading.Lock()
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """The table now.
+
+        Raises:
+            NoSuchTableError: There is none.
+        """
+        names = Catalog.identifier_to_tuple(identifier)
+        location = self._location(names)
+        metadata = self.file_of(names, location).metadata
+        io = load_file_io({**self.properties, **metadata.properties}, location)
+        return Table(names, metadata, location, io, self)
+
+    def file_of(self, names: Identifier, location: str) -> MetadataFile:
+        """The metadata file of a table at `location`."""
+        with self._seeing:
+            seen = self._seen.get(names)
+        if seen is None or seen.location != location:
+            seen = metadata_files.read(load_file_io(self.properties, location), location, seen)
+            self._remember(names, seen)
+        return seen
+
+    def replace(self, table: Table, file: MetadataFile) -> None:
+        """Make a written metadata file the table's, if the table is still as it was loaded.
+
+        Raises:
+            CommitFailedException: Somebody else committed since.
+        """
+        before, names = table.metadata_location, table.name()
+        statement = (
+            update(IcebergTables)
+            .where(self._is(names), IcebergTables.metadata_location == before)
+            .values(metadata_location=file.location, previous_metadata_location=before)
+        )
+        with self.engine.begin() as connection:
+            if connection.execute(statement).rowcount < 1:
+                raise CommitFailedException(f"{'.'.join(names)} is no longer at {before}")
+        self._remember(names, file)
+
+    def _remember(self, names: Identifier, file: MetadataFile) -> None:
+        with self._seeing:
+            self._seen[names] = file
+
+    def _location(self, names: Identifier) -> str:
+        with self.engine.connect() as connection:
+            location = connection.execute(select(IcebergTables.metadata_location).where(self._is(names))).scalar()
+        if location is None:
+            raise NoSuchTableError(f"Table does not exist: {'.'.join(names)}")
+        return location
+
+    def _is(self, names: Identifier) -> ColumnElement[bool]:
+        return and_(
+            IcebergTables.catalog_name == self.name,
+            IcebergTables.table_namespace == Catalog.namespace_to_string(Catalog.namespace_from(names)),
+            IcebergTables.table_name == Catalog.table_name_from(names),
+            or_(IcebergTables.iceberg_type.is_(None), IcebergTables.iceberg_type == "TABLE"),
+        )

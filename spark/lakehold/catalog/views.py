@@ -1,0 +1,24 @@
+"""Views: which names of the catalog are theirs. PyIceberg does not read them from a database."""
+
+from __future__ import annotations
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+_VIEW = "VIEW"
+
+
+def is_view(catalog: Catalog, full_name: str) -> bool:
+    """Whether `full_name` is a view."""
+    if not isinstance(catalog, SqlCatalog):
+        return catalog.view_exists(full_name)
+    namespace, _, name = full_name.rpartition(".")
+    found = select(IcebergTables.iceberg_type).where(
+        IcebergTables.catalog_name == catalog.name,
+        IcebergTables.table_namespace == namespace,
+        IcebergTables.table_name == name,
+    )
+    with Session(catalog.engine) as session:
+        return session.scalar(found) == _VIEW

@@ -1,0 +1,68 @@
+"""History in a lake: it stays in order and in few files, and what is old goes without reading what is not."""
+
+from __future__ import annotations
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from lakehold.catalog import log_table
+from lakehold.catalog.log_table import LogTable
+from lakehold.catalog.state_table import Row
+
+NAME = "mz_catalog.mz_hold_objects"
+"""A table of three texts; the second one stands for a time here."""
+
+
+@pytest.fixture
+def log(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> LogTable:
+    """Rows 0 to 29; files of at least 8 count as large: [0, 8) and [8, 22), and [22, 29) and [29, 30) are small."""
+    monkeypatch.setattr(log_table, "MANIFESTS_MOST", 7)
+    monkeypatch.setattr(log_table, "SMALL_FILE_RECORDS", 8)
+    made = LogTable(catalog, NAME)
+    for number in range(30):
+        made.append(row(number))
+    return made
+
+
+def row(number: int) -> Row:
+    return {"hold_id": f"h{number}", "on_id": f"{number:02}", "on_name": "t"}
+
+
+def numbers(log: LogTable) -> list[int]:
+    return [int(found["on_id"]) for found in log.rows()]
+
+
+def forget(log: LogTable, before: int, *kept: int) -> int:
+    return log.forget("on_id", f"{before:02}", lambda found: int(found["on_id"]) in kept)  # type: ignore[arg-type]
+
+
+def sizes(catalog: Catalog) -> list[int]:
+    return [task.file.record_count for task in catalog.load_table(NAME).scan().plan_files()]
+
+
+def test_it_is_kept_in_few_files(log: LogTable, catalog: Catalog) -> None:
+    assert numbers(log) == list(range(30))
+    assert sorted(sizes(catalog)) == [1, 7, 8, 14]
+
+
+def test_large_files_go_as_a_whole_and_small_ones_row_by_row(log: LogTable, catalog: Catalog) -> None:
+    assert forget(log, 12) == 8
+    assert numbers(log) == list(range(8, 30))
+    assert forget(log, 21) == 0
+    assert forget(log, 22) == 14
+    assert forget(log, 27, 25) == 4
+    assert numbers(log) == [25, 27, 28, 29]
+    assert sizes(catalog) == [4]
+    log.append(row(30))
+    assert numbers(log) == [25, 27, 28, 29, 30]
+
+
+def test_what_is_young_is_not_read(log: LogTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_table, "read_rows", lambda *_: pytest.fail("a file was read"))
+    assert forget(log, 0) == 0
+
+
+def test_all_may_go(log: LogTable) -> None:
+    assert forget(log, 99) == 30
+    assert numbers(log) == []
+    assert forget(log, 99) == 0

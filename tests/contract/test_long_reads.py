@@ -1,0 +1,49 @@
+"""Reads that take long say so in the lake, for as long as they last and need what is old."""
+
+from __future__ import annotations
+
+from pyiceberg.catalog import Catalog
+
+from lakehold.catalog.long_reads import LongRead, LongReadStore
+from lakehold.subscribe.noting import Noting
+from lakehold.times import now_ms
+from tests.lakehold_process import wait_until
+
+
+def test_a_read_is_there_until_it_is_removed_or_was_not_renewed(catalog: Catalog) -> None:
+    now = 1_000
+    store = LongReadStore(catalog, lambda: now)
+    one, two = LongRead("1", ("s.t", "s.u"), 5, 2_000), LongRead("2", ("s.t",), 6, 1_500)
+    store.put(one)
+    store.put(two)
+    assert store.reads() == (one, two)
+    renewed = LongRead("1", ("s.t", "s.u"), 7, 3_000)
+    store.put(renewed)
+    now = 1_500
+    assert store.reads() == (renewed,)
+    store.remove("1")
+    store.remove("1")
+    assert store.reads() == ()
+
+
+def test_a_read_is_noted_while_it_needs_what_is_old_and_not_after_it(catalog: Catalog) -> None:
+    store = LongReadStore(catalog)
+    noting, began_ms = Noting(store, grace_ms=0), now_ms()
+    with noting.noted(["s.t"], began_ms - 10_000) as note:
+        wait_until(lambda: len(store.reads()) == 1, within_s=20)
+        assert [(read.tables, read.from_ms) for read in store.reads()] == [(("s.t",), began_ms - 10_000)]
+        note.move(began_ms - 5_000)
+        wait_until(lambda: [read.from_ms for read in store.reads()] == [began_ms - 5_000], within_s=20)
+        note.move(now_ms() + 60_000)
+        wait_until(lambda: store.reads() == (), within_s=20)
+        note.move(began_ms)
+        wait_until(lambda: len(store.reads()) == 1, within_s=20)
+    assert store.reads() == ()
+
+
+def test_a_short_read_writes_nothing(catalog: Catalog) -> None:
+    store = LongReadStore(catalog)
+    before = catalog.load_table("mz_catalog.mz_reads").metadata_location
+    with Noting(store, grace_ms=600_000).noted(["s.t"], 0):
+        pass
+    assert catalog.load_table("mz_catalog.mz_reads").metadata_location == before
