@@ -70,6 +70,20 @@ LEFT_AND_EXPIRED: list[tuple[str, Change]] = [
 ]
 """Iceberg forgets what was current before the snapshot that is expired; what remains was not simply one after the other."""
 
+DELETES_LEFT_BEHIND: list[tuple[str, Change]] = [
+    ("s.t", ("insert", [(0, None)])),
+    ("s.t", ("insert", [(0, None)])),
+    ("s.t", ("update", (0, 1))),
+    ("s.t", ("expire", 13)),
+    ("s.t", ("rewrite", "rewrite_data_files")),
+    ("s.t", ("merge", [(2, 2), (4, 2), (1, None)])),
+    ("s.t", ("insert", [(3, 1)])),
+    ("s.t", ("merge", [(0, 2), (3, 0)])),
+    ("s.t", ("overwrite", [(1, 1), (3, None)])),
+    ("s.t", ("update", (2, None))),
+]
+"""Compaction leaves position deletes behind whose data files are gone."""
+
 _WIDER = {"INT": "BIGINT", "FLOAT": "DOUBLE"}
 
 

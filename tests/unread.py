@@ -5,6 +5,17 @@ from __future__ import annotations
 from typing import NoReturn
 
 import pytest
+from pyiceberg.catalog import load_catalog
+
+from lakehold.catalog.data_tables import DataTables
+from lakehold.catalog.definitions import DefinitionStore
+from lakehold.catalog.holds import HoldStore
+from lakehold.catalog.memory import MemoryBatches, MemoryHolds, MemoryRoles
+from lakehold.holds.commands import HoldCommands
+from lakehold.holds.guard import Guard
+from lakehold.holds.roles import RoleCommands
+from lakehold.settings import load_settings
+from lakehold.timeline.timelines import Timelines
 
 
 class NoReads:
@@ -14,3 +25,27 @@ class NoReads:
         pytest.fail("a statement over definitions read tables")
 
     read_changes = explain_changes = read_as_of
+
+
+class NoSubscriptions:
+    """Fails the test when a subscription begins, ends or is listed."""
+
+    def begun(self, *_: object, **__: object) -> NoReturn:
+        pytest.fail("a statement over other definitions reached subscriptions")
+
+    end = overview = begun
+
+
+def no_roles() -> RoleCommands:
+    """Commands over roles in memory; there are none, so that everything is allowed."""
+    return RoleCommands(Guard(MemoryRoles()))
+
+
+def holds_without_tags(
+    definitions: DefinitionStore, store: HoldStore | None = None, guard: Guard | None = None
+) -> HoldCommands:
+    """Commands over holds in memory, on the tables of `definitions`; none has any rows."""
+    tables = DataTables(load_catalog("lake", type="in-memory"))
+    timelines = Timelines(tables, definitions, MemoryBatches(), foreign_lag_ms=0)
+    store = store or MemoryHolds()
+    return HoldCommands(store, timelines, definitions, load_settings(), lambda _: None, lambda _: None, guard)

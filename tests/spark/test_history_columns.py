@@ -224,3 +224,14 @@ def test_nested_fields_added_renamed_widened_and_dropped(make_lake: LakeFactory,
     assert table.changes() == expected
     if mode in (COPY_V1, VECTORS_V3):
         assert table.changes(table.reading_by_spark()) == expected
+
+
+def test_a_renamed_column_is_filtered_before_the_next_commit(make_lake: LakeFactory) -> None:
+    """Iceberg itself looks for the old name in the new schema then, and fails."""
+    lake = make_lake(foreign_lag_ms=0)
+    lake.sql("CREATE NAMESPACE s; CREATE TABLE s.t (k INT, v INT) USING iceberg; INSERT INTO s.t VALUES (1, 1), (2, 2)")
+    at_ms = lake.catalog.load_table("s.t").metadata.snapshot_log[-1].timestamp_ms
+    lake.sql("ALTER TABLE s.t RENAME COLUMN k TO c")
+    (row,) = lake.sql("SUBSCRIBE (SELECT count(*) AS n FROM s.t WHERE c = 1)").rows
+    assert row[1:] == (1, 1)
+    assert lake.sql(f"SELECT v FROM s.t WHERE k > 1 AS OF {at_ms}").rows == [(2,)]

@@ -77,6 +77,7 @@ def test_position_deletes_that_are_not_parquet(make_lake: LakeFactory) -> None:
     assert table.changes() == [[(1, 1), (1, 2), (1, 3)], [(-1, 2)], [(1, 2)]]
 
 
+@pytest.mark.usefixtures("jvm")
 @pytest.mark.parametrize("mode", [FILE_V2, VECTORS_V3], ids=str)
 def test_equality_deletes(make_lake: LakeFactory, tmp_path: Path, mode: Mode) -> None:
     """They hide rows of older files by value, as streaming writers of other engines make them."""

@@ -19,7 +19,7 @@ from lakehold.lake import Lake
 from tests.conftest import LakeFactory
 from tests.random_histories import FORMATS, LEFT_AND_EXPIRED, PLACES, Bag, Change, Past, Row, histories, made, one_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.spark
 
 EXAMPLES = int(os.environ.get("REPLAY_EXAMPLES", "3"))
 READ_HERE = 200_000

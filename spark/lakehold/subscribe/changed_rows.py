@@ -128,6 +128,8 @@ class ChangedRows:
 
     def _hidden_or_shown(self, before: int | None, after: int | None, whole: Collection[str]) -> list[Pick]:
         """Rows of data files that both snapshots have, which deletes of only one of them hide."""
+        if before is None or after is None:
+            return []
         old, new = self.files.manifests(before), self.files.manifests(after)
         had = self._deletes(manifest for path, manifest in old.items() if path not in new)
         has = self._deletes(manifest for path, manifest in new.items() if path not in old)
@@ -144,6 +146,9 @@ class ChangedRows:
             hid[path] = hid.get(path, _NONE) | stays[path]
             hides[path] = hides.get(path, _NONE) | stays[path]
         described = self._described(changed, {*hid, *hides}, new)
+        if described and self._may_dangle(before, after):
+            live = self._data(new.values())
+            described = {path: file for path, file in described.items() if path in live}
         picks = []
         for path in sorted(described.keys() - {*whole}):
             went = hides.get(path, _NONE) - hid.get(path, _NONE)
@@ -153,6 +158,16 @@ class ChangedRows:
             if came and path in self._data(new.values()):
                 picks.append(Pick(described[path], +1, came))
         return picks
+
+    def _may_dangle(self, before: int, after: int) -> bool:
+        """Whether `after` may have deletes of data files that came and went since `before`: compaction leaves them behind."""
+        snapshot = self.files.table.snapshot_by_id(after)
+        while snapshot is not None and snapshot.snapshot_id != before:
+            if snapshot.summary is None or int(snapshot.summary["deleted-data-files"] or 0):
+                return True
+            parent = snapshot.parent_snapshot_id
+            snapshot = self.files.table.snapshot_by_id(parent) if parent is not None else None
+        return snapshot is None
 
     def _kept(self, manifests: Collection[Manifest], changed: Collection[LiveFile]) -> Collection[LiveFile]:
         """The deletes in manifests of both snapshots, as far as they may hide rows of the same files as `changed`.

@@ -13,6 +13,7 @@ from lakehold.errors import LakeholdError
 from lakehold.settings import Settings
 from lakehold.subscribe import metrics
 from lakehold.subscribe.batches import Piece
+from lakehold.subscribe.noting import Note, Noting
 from lakehold.subscribe.on_spark import view_name
 from lakehold.subscribe.output import Output
 from lakehold.subscribe.query_relation import QueryRelation, RowByRow
@@ -33,6 +34,7 @@ class Opened:
     subscription: Subscription
     lines: Lines
     window: Window
+    noting: Noting
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -54,7 +56,8 @@ class Opened:
 
     def pieces(self) -> Iterator[Piece]:
         """The output of what can be read now."""
-        return self.subscription.pieces(self.lines, self.window)
+        with self.noting.noted(tuple(self.lines), self.window.as_of_ms):
+            yield from self.subscription.pieces(self.lines, self.window)
 
     def follow(self, stop: Event) -> Iterator[Piece | None]:
         """The output, without end unless UP TO says one; None where a batch is complete and the next is not there yet.
@@ -62,7 +65,12 @@ class Opened:
         Args:
             stop: Ends it between two looks at the lake.
         """
-        yield from self.pieces()
+        with self.noting.noted(tuple(self.lines), self.window.as_of_ms) as note:
+            yield from self._followed(stop, note)
+
+    def _followed(self, stop: Event, note: Note) -> Iterator[Piece | None]:
+        yield from self.subscription.pieces(self.lines, self.window)
+        note.move(max(self.window.as_of_ms, self.window.until_ms - 1))
         yield None
         subscription, up_to_ms = self.subscription, self.subscription.statement.up_to_ms
         until_ms = told_ms = self.window.until_ms
@@ -80,6 +88,7 @@ class Opened:
                 told_ms = upper_ms
                 yield from subscription.output.progressed(upper_ms, upper_ms)
             until_ms = upper_ms
+            note.move(until_ms - 1)
             yield None
 
 
@@ -91,11 +100,13 @@ class Subscribing:
         timelines: Tells how far tables are.
         reading: How their diffs are read.
         settings: Which output options are on.
+        noting: Notes the reads that take long.
     """
 
     timelines: Timelines
     reading: DiffReading
     settings: Settings
+    noting: Noting
 
     def open(self, statement: Subscribe) -> Opened:
         """`statement` on the lake as it is now; tables that others write are waited for as long as a commit may take.
@@ -106,17 +117,17 @@ class Subscribing:
             StatementBounds: UP TO is before AS OF.
         """
         self._check_enabled(statement)
-        names = _tables(statement)
+        names = statement.tables
         wanted = [ms for ms in (statement.as_of_ms, _before(statement.up_to_ms)) if ms is not None]
         lines = self.timelines.settled(names, wanted)
         if statement.as_of_ms is not None:
             lines = {name: self.timelines.reaching(line, statement.as_of_ms) for name, line in lines.items()}
-        found = window(statement, lines)
+        found = window(statement, lines, self.timelines.holds)
         relation = self._relation(statement, lines)
         output = Output(statement.shape, relation.columns, statement.progress, statement.up_to_ms)
         output.sorting.check(output.diffs, self.reading.spark.session)
         metrics.count(statement)
-        return Opened(Subscription(statement, names, self.timelines, relation, output), lines, found)
+        return Opened(Subscription(statement, names, self.timelines, relation, output), lines, found, self.noting)
 
     def _check_enabled(self, statement: Subscribe) -> None:
         if isinstance(statement.shape, Raw):
@@ -148,12 +159,6 @@ class Subscribing:
         views = {name: view_name() for name in schemas}
         frames = {views[name]: spark.empty(schema) for name, schema in schemas.items()}
         return spark.select(query.over({}, views), frames).limit(0).toArrow().schema
-
-
-def _tables(statement: Subscribe) -> tuple[str, ...]:
-    if isinstance(statement.relation, str):
-        return (statement.relation,)
-    return tuple(dict.fromkeys(table.full_name for table in statement.relation.tables))
 
 
 def _before(time_ms: int | None) -> int | None:

@@ -128,3 +128,10 @@ class Subscribe:
     progress: bool = False
     as_of_ms: int | None = None
     up_to_ms: int | None = None
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Full names of the tables it reads, each once."""
+        if isinstance(self.relation, str):
+            return (self.relation,)
+        return tuple(dict.fromkeys(table.full_name for table in self.relation.tables))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from lakehold.catalog.holds import Holds
 from lakehold.errors import StatementBounds
 from lakehold.subscribe.batches import Piece
 from lakehold.subscribe.output import Output
@@ -76,8 +77,8 @@ class Subscription:
         yield from self.output.of(diffs)
 
 
-def window(statement: Subscribe, lines: Lines) -> Window:
-    """What can be read now.
+def window(statement: Subscribe, lines: Lines, holds: Callable[[], Holds]) -> Window:
+    """What can be read now; `holds` are asked for only by an error.
 
     Raises:
         StatementBounds: UP TO is before AS OF.
@@ -94,5 +95,5 @@ def window(statement: Subscribe, lines: Lines) -> Window:
             )
         upper_ms = min(upper_ms, statement.up_to_ms)
     if statement.up_to_ms != as_of_ms:
-        check_readable(list(lines.values()), as_of_ms)
+        check_readable(list(lines.values()), as_of_ms, holds)
     return Window(as_of_ms, upper_ms)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from pyiceberg.table import Table
 
 from lakehold.catalog.batches import BatchStore
 from lakehold.catalog.data_tables import DataTables
 from lakehold.catalog.definitions import DefinitionReader, Definitions
+from lakehold.catalog.holds import Holds
+from lakehold.catalog.readers import Readers
 from lakehold.errors import DefinitionError, NotReadable
 from lakehold.timeline.versions import Version, begins_empty, earlier_versions, versions
 from lakehold.times import iso, now_ms
@@ -39,16 +43,20 @@ class Timeline:
     upper_ms: int
     complete_ms: int = 0
 
+    def version_at(self, time_ms: int) -> Version | None:
+        """The last version at or before `time_ms`, expired or not; None before the first."""
+        place = bisect_right(self.versions, time_ms, key=lambda version: version.mz_timestamp)
+        return self.versions[place - 1] if place else None
+
     def at(self, time_ms: int) -> Version | None:
         """The version at `time_ms`, the last one at or before it; None before the first: the table had no rows.
 
         Raises:
             NotReadable: The snapshot of that time has been expired.
         """
-        place = bisect_right(self.versions, time_ms, key=lambda version: version.mz_timestamp)
-        found = self.versions[place - 1] if place else None
+        found = self.version_at(time_ms)
         if found is not None and not found.remains:
-            following = next((v for v in self.versions[place:] if v.remains), None)
+            following = next((v for v in self.versions if v.mz_timestamp > time_ms and v.remains), None)
             raise NotReadable(
                 f'"{self.full_name}" is no longer readable at {time_ms}',
                 detail=f"Snapshot {found.snapshot_id} of {iso(found.mz_timestamp)} UTC has been expired. "
@@ -98,6 +106,11 @@ class Timeline:
         )
 
 
+def no_holds() -> Holds:
+    """Of a lake without holds."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Timelines:
     """Makes timelines.
@@ -110,6 +123,7 @@ class Timelines:
             it began to commit.
         clock: Epoch milliseconds.
         wait: Waits for so many seconds.
+        holds: What keeps tables readable; asked for only to say more in an error.
     """
 
     tables: DataTables
@@ -118,6 +132,7 @@ class Timelines:
     foreign_lag_ms: int
     clock: Callable[[], int] = now_ms
     wait: Callable[[float], None] = time.sleep
+    holds: Callable[[], Holds] = no_holds
 
     def of(self, names: Sequence[str]) -> dict[str, Timeline]:
         """The timelines of `names` now.
@@ -126,8 +141,17 @@ class Timelines:
             DefinitionError: A table is not there.
             NotReadable: A table's first snapshot is not complete.
         """
-        defined = self.definitions.definitions()
-        return {name: self._timeline(name, defined) for name in dict.fromkeys(names)}
+        defined, readers = self.definitions.definitions(), cache(self.batches.readers)
+        return {name: self._timeline(name, defined, readers) for name in dict.fromkeys(names)}
+
+    def readable(self, names: Iterable[str]) -> dict[str, Timeline]:
+        """The timelines of those of `names` that are there and can be read now."""
+        defined, readers = self.definitions.definitions(), cache(self.batches.readers)
+        found: dict[str, Timeline] = {}
+        for name in dict.fromkeys(names):
+            with suppress(DefinitionError):
+                found[name] = self._timeline(name, defined, readers)
+        return found
 
     def settled(self, names: Sequence[str], wanted_ms: Sequence[int] = ()) -> dict[str, Timeline]:
         """The timelines of `names`; of tables that others write with all that was committed before the call.
@@ -154,9 +178,9 @@ class Timelines:
         first = next((v.mz_timestamp for v in found if v.remains), timeline.since_ms)
         return replace(timeline, versions=found, since_ms=min(timeline.since_ms, max(first, timeline.complete_ms)))
 
-    def _timeline(self, name: str, defined: Definitions) -> Timeline:
+    def _timeline(self, name: str, defined: Definitions, readers: Callable[[str], Readers]) -> Timeline:
         # Before the metadata: what a batch committed below this `upper` is in metadata loaded afterwards.
-        frontier = self._fed_frontier(name, defined) if name in defined.tables else None
+        frontier = _fed_frontier(name, defined, readers) if name in defined.tables else None
         clock_ms = self.clock()
         state = self.tables.table_state(name)
         if state is None:
@@ -193,20 +217,21 @@ class Timelines:
             hint="SHOW TABLES IN a namespace lists what is there.",
         )
 
-    def _fed_frontier(self, name: str, defined: Definitions) -> tuple[str, int, int]:
-        entry = defined.tables[name]
-        source = entry.definition.source
-        for state in self.batches.readers(source).values():
-            progress = state.tables.get(name)
-            if progress is None or progress.object_id != entry.object_id or state.upper_ms is None:
-                continue
-            if progress.since_ms is not None:
-                return source, progress.since_ms, state.upper_ms
-        raise NotReadable(
-            f'"{name}" is not readable yet',
-            detail=f'Its first snapshot from source "{source}" is not complete.',
-            hint=f"lakehold ingest {source}",
-        )
+
+def _fed_frontier(name: str, defined: Definitions, readers: Callable[[str], Readers]) -> tuple[str, int, int]:
+    entry = defined.tables[name]
+    source = entry.definition.source
+    for state in readers(source).values():
+        progress = state.tables.get(name)
+        if progress is None or progress.object_id != entry.object_id or state.upper_ms is None:
+            continue
+        if progress.since_ms is not None:
+            return source, progress.since_ms, state.upper_ms
+    raise NotReadable(
+        f'"{name}" is not readable yet',
+        detail=f'Its first snapshot from source "{source}" is not complete.',
+        hint=f"lakehold ingest {source}",
+    )
 
 
 def common_window(timelines: Sequence[Timeline]) -> tuple[int, int]:
@@ -214,11 +239,16 @@ def common_window(timelines: Sequence[Timeline]) -> tuple[int, int]:
     return max(t.since_ms for t in timelines), min(t.upper_ms for t in timelines)
 
 
-def check_readable(timelines: Sequence[Timeline], time_ms: int) -> None:
+def check_readable(timelines: Sequence[Timeline], time_ms: int, holds: Callable[[], Holds] = no_holds) -> None:
     """All of `timelines` must be readable at `time_ms`.
 
+    Args:
+        timelines: What is read.
+        time_ms: Epoch milliseconds.
+        holds: Those of the lake, asked for only by an error.
+
     Raises:
-        NotReadable: Some are not; it says what is readable.
+        NotReadable: Some are not; it says what is readable, and which holds on them begin later.
     """
     failing = [t for t in timelines if not t.since_ms <= time_ms < t.upper_ms]
     if not failing:
@@ -230,6 +260,16 @@ def check_readable(timelines: Sequence[Timeline], time_ms: int) -> None:
         hint = "There is no time at which all of them are readable yet."
     raise NotReadable(
         f'"{failing[0].full_name}" is not readable at {time_ms}',
-        detail=f"Readable: {'; '.join(t.window for t in timelines)}.",
+        detail=f"Readable: {'; '.join(t.window for t in timelines)}.{_later_holds(failing, time_ms, holds())}",
         hint=hint,
+    )
+
+
+def _later_holds(timelines: Sequence[Timeline], time_ms: int, holds: Holds) -> str:
+    """A sentence for each hold that keeps one of `timelines` readable, but only from later than `time_ms` on."""
+    return "".join(
+        f' Hold "{hold.name}" keeps "{line.full_name}" from {hold.at_ms} ({iso(hold.at_ms)} UTC) on.'
+        for line in timelines
+        for hold in holds
+        if hold.at_ms is not None and time_ms < hold.at_ms and time_ms < line.since_ms and hold.is_on(line.full_name)
     )

@@ -9,12 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
+from threading import Lock
 
+from cachetools import LRUCache, cached
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
 from lakehold.catalog.data_tables import SOURCE_PROPERTY, TIMESTAMP_PROPERTY
+
+BATCHES_REMEMBERED = 100_000
+"""Snapshots of which it is known which batch made them: a snapshot never changes, and PyIceberg is slow to say."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,7 @@ def _dated(
     """The log as versions. A snapshot of another writer never counts later than the batch behind it, whose time is given."""
     own = _own_timestamps(log, snapshots, source)
     behind_gaps = _behind_gaps(log, snapshots)
+    latest = _least_from_here(own)
     dated: dict[int, tuple[int, bool]] = {}
     last = None
     for place, entry in enumerate(log):
@@ -138,13 +145,19 @@ def _dated(
             timestamp = own[place]
         else:
             timestamp = entry.timestamp_ms if last is None else max(entry.timestamp_ms, last + 1)
-            timestamp = min([timestamp, *(o for o in own[place:] if o is not None)])
+            timestamp = min(timestamp, latest[place] or timestamp)
         assert timestamp is not None
         last = timestamp if last is None else max(timestamp, last)
         dated[last] = entry.snapshot_id, behind_gaps[place]
     return tuple(
         Version(timestamp, snapshot_id, behind_gap=behind_gap) for timestamp, (snapshot_id, behind_gap) in dated.items()
     )
+
+
+def _least_from_here(own: Sequence[int | None]) -> list[int | None]:
+    """Of each place, the least of what is there and behind it; None where nothing is."""
+    behind = accumulate(reversed(own), lambda least, here: here if least is None else min(least, here or least))
+    return list(behind)[::-1]
 
 
 def _own_timestamps(
@@ -155,8 +168,17 @@ def _own_timestamps(
     own: list[int | None] = []
     for entry in log:
         snapshot = snapshots.get(entry.snapshot_id)
-        summary = snapshot.summary.additional_properties if snapshot is not None and snapshot.summary else {}
-        is_own = source is not None and summary.get(SOURCE_PROPERTY) == source and entry.snapshot_id not in seen
-        own.append(int(summary[TIMESTAMP_PROPERTY]) if is_own and TIMESTAMP_PROPERTY in summary else None)
+        batch = _batch_of(snapshot) if source is not None and snapshot is not None else None
+        is_own = batch is not None and batch[0] == source and entry.snapshot_id not in seen
+        own.append(batch[1] if batch is not None and is_own else None)
         seen.add(entry.snapshot_id)
     return own
+
+
+@cached(LRUCache(BATCHES_REMEMBERED), key=lambda snapshot: snapshot.snapshot_id, lock=Lock())
+def _batch_of(snapshot: Snapshot) -> tuple[str, int] | None:
+    """The source and the timestamp of the batch that made a snapshot; None for one of another writer."""
+    summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+    if SOURCE_PROPERTY not in summary or TIMESTAMP_PROPERTY not in summary:
+        return None
+    return summary[SOURCE_PROPERTY], int(summary[TIMESTAMP_PROPERTY])
