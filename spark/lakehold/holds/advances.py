@@ -1,0 +1,95 @@
+"""Advances: those of many callers at once become few commits, and each caller is told how its own went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakehold.catalog.holds import HeldTable, Hold, Holds
+from lakehold.errors import LakeholdError, NotReadable
+from lakehold.holds import rules
+from lakehold.holds.changes import HoldChanges
+from lakehold.holds.frontiers import FrontierReading
+from lakehold.holds.group_commit import GroupCommit
+from lakehold.holds.rules import Frontiers
+
+
+@dataclass(frozen=True)
+class Advance:
+    """`ALTER HOLD name ADVANCE [TO to_ms]`."""
+
+    name: str
+    to_ms: int | None
+
+
+class Advances:
+    """The advances of one process.
+
+    Args:
+        changes: Changes the holds.
+        frontiers: Tells where their tables can be read.
+    """
+
+    def __init__(self, changes: HoldChanges, frontiers: FrontierReading) -> None:
+        self._changes = changes
+        self._frontiers = frontiers
+        self._together = GroupCommit(self._advance)
+
+    def submit(self, advance: Advance) -> Hold:
+        """The hold as it is afterwards.
+
+        Raises:
+            DefinitionError: There is no such hold.
+            NotReadable: It cannot go back so far.
+        """
+        return self._together.submit(advance)
+
+    def _advance(self, advances: Sequence[Advance]) -> list[Hold | Exception]:
+        frontiers = self._frontiers_for(advances)
+        outcomes: list[Hold | Exception] = []
+        began: Holds = ()
+
+        def advanced(holds: Holds) -> Holds:
+            nonlocal began
+            began = holds
+            outcomes.clear()
+            for advance in advances:
+                try:
+                    holds = rules.advanced(holds, advance.name, advance.to_ms, frontiers)
+                    outcomes.append(rules.find(holds, advance.name))
+                except LakeholdError as error:
+                    outcomes.append(error)
+            return holds
+
+        holds = self._changes.change(advanced, frontiers, {advance.name for advance in advances})
+        ended = {hold.hold_id: hold for hold in holds}
+        for before in began:
+            after = ended[before.hold_id]
+            if before.at_ms is not None and after.at_ms is not None and after.at_ms < before.at_ms:
+                self._confirm_way_back(before, after, outcomes)
+        return outcomes
+
+    def _confirm_way_back(self, before: Hold, after: Hold, outcomes: list[Hold | Exception]) -> None:
+        """What was expired before it was tagged is not held: the hold stands where it stood, and its callers are told."""
+        try:
+            self._frontiers.check_kept(after)
+        except NotReadable as error:
+            self._changes.change(lambda holds: tuple(before if hold == after else hold for hold in holds), {})
+            for place, outcome in enumerate(outcomes):
+                if isinstance(outcome, Hold) and outcome.hold_id == after.hold_id:
+                    outcomes[place] = error
+
+    def _frontiers_for(self, advances: Sequence[Advance]) -> Frontiers:
+        """Of the tables of holds that have not begun, and of those that do not simply go forward."""
+        holds = self._changes.all()
+        by_name = {name: hold for hold in holds for name in (hold.name, hold.full_name)}
+        wanted: list[HeldTable] = [table for hold in holds if hold.at_ms is None for table in hold.tables]
+        back_to_ms: list[int] = []
+        for advance in advances:
+            hold = by_name.get(advance.name)
+            if hold is None or hold.at_ms is None or (advance.to_ms is not None and advance.to_ms >= hold.at_ms):
+                continue
+            wanted += hold.tables
+            if advance.to_ms is not None:
+                back_to_ms.append(advance.to_ms)
+        return self._frontiers.of(wanted, back_to_ms=min(back_to_ms, default=None))

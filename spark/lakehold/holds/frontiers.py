@@ -1,0 +1,120 @@
+"""Where tables can be read, as the rules of holds need it: from their timelines and their retention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lakehold.catalog.holds import HeldTable, Hold
+from lakehold.errors import DefinitionError, NotReadable
+from lakehold.holds.retention import retention_ms
+from lakehold.holds.rules import Frontier, Frontiers
+from lakehold.settings import Settings
+from lakehold.timeline.timelines import Timeline, Timelines
+
+SUBSCRIPTION_PROPERTY = "lakehold.subscription"
+"""Of an Iceberg table: the subscription that publishes to it."""
+
+_SYSTEM_NAMESPACES = frozenset({"information_schema", "mz_catalog", "mz_internal", "sys"})
+
+
+@dataclass(frozen=True)
+class FrontierReading:
+    """Reads frontiers.
+
+    Args:
+        timelines: Tells how far tables are.
+        settings: How long history is retained where a table does not say.
+    """
+
+    timelines: Timelines
+    settings: Settings
+
+    def of(self, tables: Iterable[HeldTable], *, back_to_ms: int | None = None) -> Frontiers:
+        """The frontiers of those of `tables` that are still there and can be read.
+
+        Args:
+            tables: What holds are on.
+            back_to_ms: A time that may be older than what a table's metadata still knows of.
+        """
+        wanted = {table.full_name: table for table in tables}
+        found = {name: self._frontier(line, back_to_ms) for name, line in self.timelines.readable(wanted).items()}
+        return {name: frontier for name, frontier in found.items() if frontier.table == wanted[name]}
+
+    def holdable(self, full_name: str) -> HeldTable:
+        """The table `full_name`, which a new hold may be on.
+
+        Raises:
+            DefinitionError: It is not there, or none that can be held.
+        """
+        if full_name.partition(".")[0].lower() in _SYSTEM_NAMESPACES:
+            raise _not_holdable(full_name, "It is one of the lake's own tables, which keep no history.")
+        fed = self.timelines.definitions.definitions().tables.get(full_name)
+        if fed is not None:
+            return HeldTable(fed.object_id, full_name, is_fed=True)
+        if self.timelines.tables.is_view(full_name):
+            raise _not_holdable(full_name, "It is a view: nothing of it is stored.", hint="Hold the tables it reads.")
+        line = self.timelines.of([full_name])[full_name]
+        if SUBSCRIPTION_PROPERTY in line.table.properties:
+            detail = "A subscription publishes to it; what it reads has a hold of its own."
+            raise _not_holdable(full_name, detail, hint="Hold the tables that the subscription reads.")
+        return _held(line)
+
+    def check_namespace(self, name: str) -> None:
+        """A hold may stand in the namespace `name`.
+
+        Raises:
+            DefinitionError: It is not there, or the lake's own.
+        """
+        if name.lower() in _SYSTEM_NAMESPACES:
+            raise DefinitionError(
+                f'namespace "{name}" is reserved',
+                code="namespace-reserved",
+                detail="It holds the lake's own tables.",
+                hint="Choose another namespace for the hold.",
+            )
+        if not self.timelines.tables.has_namespace(name):
+            raise DefinitionError(
+                f'namespace "{name}" does not exist',
+                code="namespace-missing",
+                hint="Leave it out: the hold then stands in that of its first table.",
+            )
+
+    def check_kept(self, hold: Hold) -> None:
+        """The tables of a hold must be readable from where it stands, as far as that is not in the future.
+
+        Raises:
+            NotReadable: A snapshot was expired between the look at what can be read and the tags.
+        """
+        at_ms = hold.at_ms
+        if at_ms is None:
+            return
+        for line in self.timelines.readable(table.full_name for table in hold.tables).values():
+            reaching = self.timelines.reaching(line, at_ms)
+            if at_ms < reaching.since_ms:
+                raise NotReadable(
+                    f'"{line.full_name}" is no longer readable at {at_ms}',
+                    detail=f"Somebody else has just expired its snapshot. Readable: {reaching.window}.",
+                    hint=f"Choose {reaching.since_ms} or later.",
+                )
+            if at_ms < line.upper_ms:
+                reaching.at(at_ms)
+
+    def _frontier(self, line: Timeline, back_to_ms: int | None) -> Frontier:
+        if back_to_ms is not None:
+            line = self.timelines.reaching(line, back_to_ms)
+        definitions = self.timelines.definitions.definitions()
+        keeps_ms = retention_ms(definitions, line.table.properties, line.full_name, self.settings)
+        retained_ms = max(line.since_ms, line.upper_ms - 1 - keeps_ms)
+        held = _held(line)
+        if line.source is not None:
+            held = HeldTable(definitions.table(line.full_name).object_id, line.full_name, is_fed=True)
+        return Frontier(held, line.since_ms, line.upper_ms, retained_ms)
+
+
+def _held(line: Timeline) -> HeldTable:
+    return HeldTable(str(line.table.metadata.table_uuid), line.full_name)
+
+
+def _not_holdable(full_name: str, detail: str, hint: str = "") -> DefinitionError:
+    return DefinitionError(f'"{full_name}" cannot be held', code="not-holdable", detail=detail, hint=hint)

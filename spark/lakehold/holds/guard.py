@@ -1,0 +1,39 @@
+"""Asks for the privileges of the program's role, as roles are now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lakehold.catalog.holds import Hold
+from lakehold.catalog.roles import Grant, Role, RoleStore
+from lakehold.holds import privileges
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What stands before holds and subscriptions.
+
+    Args:
+        store: The lake's roles.
+        role: The setting `role`.
+    """
+
+    store: RoleStore
+    role: str | None = None
+
+    def check(self, what: str, needed: Iterable[Grant]) -> Role | None:
+        """The role that may do `what`, which takes `needed`; None: there are no roles.
+
+        Raises:
+            PermissionDenied: It may not.
+        """
+        return privileges.check(self.store.roles(), self.role, what, needed)
+
+    def check_change(self, what: str, hold: Hold) -> None:
+        """The role must be allowed to do `what` to `hold`.
+
+        Raises:
+            PermissionDenied: It is not.
+        """
+        privileges.check_change(self.store.roles(), self.role, what, hold)

@@ -1,0 +1,121 @@
+"""What can be done with roles: the calls behind their statements.
+
+There is always a superuser as long as there are roles: the first role is one, and the last one goes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+from lakehold.catalog.roles import Grant, Role, Roles
+from lakehold.errors import DefinitionError
+from lakehold.holds import privileges
+from lakehold.holds.guard import Guard
+from lakehold.times import now_ms
+
+
+@dataclass(frozen=True)
+class RoleCommands:
+    """The roles of one lake.
+
+    Args:
+        guard: Has them, and whose privileges count here. All changes are a superuser's, the first role anybody's.
+    """
+
+    guard: Guard
+
+    def all(self) -> Roles:
+        """The roles that are there now, in order of creation."""
+        return self.guard.store.roles()
+
+    def role(self, name: str) -> Role:
+        """The role called `name`.
+
+        Raises:
+            DefinitionError: There is none.
+        """
+        return _find(self.all(), name)
+
+    def create(self, name: str, *, is_superuser: bool = False, if_not_exists: bool = False) -> Role:
+        """Make a role, a superuser if it is the first; with `if_not_exists` one of its name stays as it is.
+
+        Raises:
+            DefinitionError: The name is taken.
+            PermissionDenied: The program's role is no superuser.
+        """
+        made = Role(uuid4().hex, name, is_superuser, (), now_ms())
+
+        def created(roles: Roles) -> Roles:
+            if any(role.name == name for role in roles):
+                if if_not_exists:
+                    return roles
+                raise DefinitionError(
+                    f'role "{name}" already exists',
+                    code="role-exists",
+                    hint="SHOW ROLES lists them. Choose another name.",
+                )
+            self._check_superuser(roles, f'create role "{name}"')
+            return (*roles, replace(made, is_superuser=is_superuser or not roles))
+
+        return _find(self.guard.store.change(created), name)
+
+    def drop(self, name: str) -> None:
+        """Take a role away with what is granted to it; its holds stay, and are nobody's.
+
+        Raises:
+            DefinitionError: There is none, or it is the last superuser of other roles.
+            PermissionDenied: The program's role is no superuser.
+        """
+
+        def dropped(roles: Roles) -> Roles:
+            gone = _find(roles, name)
+            self._check_superuser(roles, f'drop role "{name}"')
+            left = tuple(role for role in roles if role != gone)
+            if left and not any(role.is_superuser for role in left):
+                raise DefinitionError(
+                    f'role "{name}" is the last superuser',
+                    code="last-superuser",
+                    detail="Nobody could manage the other roles any more.",
+                    hint="Make another superuser first, or drop the other roles: without roles everything is allowed.",
+                )
+            return left
+
+        self.guard.store.change(dropped)
+
+    def grant(self, grants: Sequence[Grant], names: Sequence[str]) -> None:
+        """Give `grants` to the roles called `names`; what they have already they keep.
+
+        Raises:
+            DefinitionError: There is no such role.
+            PermissionDenied: The program's role is no superuser.
+        """
+        self._regrant(names, "grant privileges", lambda held: tuple(dict.fromkeys((*held, *grants))))
+
+    def revoke(self, grants: Sequence[Grant], names: Sequence[str]) -> None:
+        """Take `grants` from the roles called `names`, as far as they have them. Raises as `grant` does."""
+        self._regrant(names, "revoke privileges", lambda held: tuple(grant for grant in held if grant not in grants))
+
+    def _regrant(
+        self, names: Sequence[str], what: str, apply: Callable[[tuple[Grant, ...]], tuple[Grant, ...]]
+    ) -> None:
+        def regranted(roles: Roles) -> Roles:
+            ids = {_find(roles, name).role_id for name in names}
+            self._check_superuser(roles, what)
+            return tuple(replace(role, grants=apply(role.grants)) if role.role_id in ids else role for role in roles)
+
+        self.guard.store.change(regranted)
+
+    def _check_superuser(self, roles: Roles, what: str) -> None:
+        privileges.check_superuser(roles, self.guard.role, what)
+
+
+def _find(roles: Roles, name: str) -> Role:
+    for role in roles:
+        if role.name == name:
+            return role
+    known = ", ".join(f'"{role.name}"' for role in roles) or "none"
+    raise DefinitionError(
+        f'role "{name}" does not exist', code="role-missing", detail=f"Known: {known}.", hint="SHOW ROLES lists them."
+    )

@@ -1,0 +1,252 @@
+"""What holds may do: holds and frontiers -> holds. Pure; whatever is refused says what is readable and which hold stands where.
+
+The rules are those of the seed "Read holds": a hold begins where its tables can be read, goes forward as it likes, and back only
+as far as retention or another hold keeps its tables readable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lakehold.catalog.definitions import Definitions
+from lakehold.catalog.holds import HeldTable, Hold, Holds
+from lakehold.catalog.subscribers import SubscriberKind
+from lakehold.definitions import object_text
+from lakehold.errors import DefinitionError, NotReadable
+from lakehold.times import iso, now_ms
+
+ABANDONED_MS = 600_000
+"""How long a hold is kept whose table or subscription is not declared: that may be about to happen, in a commit behind it."""
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Where a table can be read.
+
+    Attributes:
+        table: Which it is.
+        since_ms: Read frontier, inclusive: what can still be read, whatever keeps it.
+        upper_ms: Write frontier, exclusive.
+        retained_ms: From when on retention alone keeps it readable, inclusive; never before `since_ms`.
+    """
+
+    table: HeldTable
+    since_ms: int
+    upper_ms: int
+    retained_ms: int
+
+    def __str__(self) -> str:
+        return f'"{self.table.full_name}" from {self.since_ms} ({iso(self.since_ms)} UTC) on'
+
+
+Frontiers = Mapping[str, Frontier]
+"""By full name; a table that is not readable yet has none."""
+
+
+def existing(holds: Holds, definitions: Definitions) -> Holds:
+    """The holds that are there: a fed table's or subscription's that is not declared (any more, or not yet) counts as none."""
+    tables = {(name, entry.object_id) for name, entry in definitions.tables.items()}
+    subscriptions = {entry.object_id for entry in definitions.subscriptions.values()}
+    return tuple(
+        hold
+        for hold in holds
+        if all((table.full_name, table.object_id) in tables for table in hold.tables if table.is_fed)
+        and (hold.keeper is not SubscriberKind.SUBSCRIPTION or hold.kept_by in subscriptions)
+    )
+
+
+def protecting(holds: Holds, definitions: Definitions) -> Holds:
+    """The holds whose history stays: those that are there, and those that somebody may be making now."""
+    there, oldest_ms = {hold.hold_id for hold in existing(holds, definitions)}, now_ms() - ABANDONED_MS
+    return tuple(hold for hold in holds if hold.hold_id in there or hold.created_at_ms >= oldest_ms)
+
+
+def keeper_name(hold: Hold, definitions: Definitions) -> str | None:
+    """Name of the subscription or client that advances `hold`."""
+    names = {entry.object_id: name for name, entry in definitions.subscriptions.items()}
+    return (
+        hold.kept_by if hold.keeper is not SubscriberKind.SUBSCRIPTION else names.get(hold.kept_by or "", hold.kept_by)
+    )
+
+
+def check_not_kept(hold: Hold, verb: str, definitions: Definitions) -> None:
+    """A hold that a subscriber advances is not anybody else's to move or drop: what it has not taken yet would be lost.
+
+    Raises:
+        DefinitionError: `hold` is one.
+    """
+    name = keeper_name(hold, definitions)
+    if name is None:
+        return
+    is_subscription = hold.keeper is SubscriberKind.SUBSCRIPTION
+    who = f'subscription "{name}"' if is_subscription else f'durable client "{name}"'
+    ends = f"DROP SUBSCRIPTION {object_text(name)}" if is_subscription else "its forget()"
+    raise DefinitionError(
+        f'hold "{hold.name}" cannot be {verb} by hand',
+        code="hold-kept",
+        detail=f"It belongs to {who}, which advances it behind what it has taken.",
+        hint=f"Run {who}, and the hold moves; {ends} drops the hold, too.",
+    )
+
+
+def find(holds: Holds, name: str) -> Hold:
+    """The hold called `name`, with or without its namespace."""
+    for hold in holds:
+        if name in (hold.name, hold.full_name):
+            return hold
+    known = ", ".join(f'"{hold.full_name}"' for hold in holds) or "none"
+    raise DefinitionError(
+        f'hold "{name}" does not exist', code="hold-missing", detail=f"Known: {known}.", hint="SHOW HOLDS lists them."
+    )
+
+
+def created(holds: Holds, hold: Hold, frontiers: Frontiers) -> Holds:
+    """`holds` and one more, whose `at_ms` is decided here.
+
+    Raises:
+        DefinitionError: Its name is taken.
+        NotReadable: Its time is before what can be read.
+    """
+    _check_name_is_free(holds, hold.name)
+    at_ms = hold.at_ms
+    if at_ms is None:
+        return (*holds, replace(hold, at_ms=first_time(hold, frontiers)))
+    for name in (table.full_name for table in hold.tables if table.full_name not in frontiers):
+        raise NotReadable(
+            f'hold "{hold.name}" cannot be at {at_ms}',
+            detail=f'"{name}" is not readable yet.',
+            hint="Leave out AT: the hold then begins where its tables do.",
+        )
+    failing = [f for f in _of(hold, frontiers) if at_ms < f.since_ms]
+    if failing:
+        raise NotReadable(
+            f'hold "{hold.name}" cannot be at {at_ms}',
+            detail=f"Readable: {'; '.join(map(str, _of(hold, frontiers)))}.{_standing(holds, hold, frontiers)}",
+            hint=f"Choose {max(f.since_ms for f in failing)} or later.",
+        )
+    return (*holds, hold)
+
+
+def advanced(holds: Holds, name: str, to_ms: int | None, frontiers: Frontiers) -> Holds:
+    """`holds`, the one called `name` at `to_ms`; by default where retention alone keeps its tables readable, never back.
+
+    Raises:
+        NotReadable: `to_ms` is back where nothing else keeps its tables readable.
+    """
+    hold = find(holds, name)
+    if to_ms is None:
+        _check_readable(hold, frontiers)
+        to_ms = max([f.retained_ms for f in _of(hold, frontiers)] + ([] if hold.at_ms is None else [hold.at_ms]))
+    elif hold.at_ms is None or to_ms < hold.at_ms:
+        _check_readable(hold, frontiers)
+        _check_way_back(holds, hold, to_ms, frontiers)
+    return _with(holds, replace(hold, at_ms=to_ms, forced_from_ms=None))
+
+
+def renamed(holds: Holds, name: str, new_name: str) -> Holds:
+    """`holds`, the one called `name` with another name."""
+    hold = find(holds, name)
+    if new_name != hold.name:
+        _check_name_is_free(holds, new_name)
+    return _with(holds, replace(hold, name=new_name))
+
+
+def dropped(holds: Holds, name: str) -> Holds:
+    """`holds` without the one called `name`."""
+    gone = find(holds, name)
+    return tuple(hold for hold in holds if hold.hold_id != gone.hold_id)
+
+
+def begun(holds: Holds, frontiers: Frontiers) -> Holds:
+    """`holds`; those that waited for the first readable time of their tables are there once all of them have one."""
+    return tuple(replace(hold, at_ms=first_time(hold, frontiers)) if hold.at_ms is None else hold for hold in holds)
+
+
+def forced(holds: Holds, frontiers: Frontiers) -> Holds:
+    """`holds`, those behind their MAX LAG moved to where it ends."""
+    return tuple(_forced(hold, frontiers) for hold in holds)
+
+
+def behind_ms(hold: Hold, frontiers: Frontiers) -> int:
+    """How far `hold` is behind the least `upper` of its tables; 0 when it is in the future or has not begun."""
+    uppers = [frontier.upper_ms for frontier in _of(hold, frontiers)]
+    return max(0, min(uppers) - hold.at_ms) if uppers and hold.at_ms is not None else 0
+
+
+def first_time(hold: Hold, frontiers: Frontiers) -> int | None:
+    """The first time at which all tables of `hold` are readable: the latest `since`; None while one is not readable."""
+    found = _of(hold, frontiers)
+    return max(f.since_ms for f in found) if len(found) == len(hold.tables) else None
+
+
+def _forced(hold: Hold, frontiers: Frontiers) -> Hold:
+    if len(_of(hold, frontiers)) < len(hold.tables):
+        return hold
+    excess_ms = behind_ms(hold, frontiers) - hold.max_lag_ms
+    if hold.at_ms is None or excess_ms <= 0:
+        return hold
+    return replace(hold, at_ms=hold.at_ms + excess_ms, forced_from_ms=hold.at_ms)
+
+
+def _check_way_back(holds: Holds, hold: Hold, to_ms: int, frontiers: Frontiers) -> None:
+    for frontier in _of(hold, frontiers):
+        name = frontier.table.full_name
+        others = [other.at_ms for other in _others_on(holds, hold, name) if other.at_ms is not None]
+        kept_from_ms = max(frontier.since_ms, min([frontier.retained_ms, *others]))
+        if to_ms < kept_from_ms:
+            raise NotReadable(
+                f'hold "{hold.name}" cannot go back to {to_ms}',
+                detail=f'Retention keeps "{name}" from {frontier.retained_ms} ({iso(frontier.retained_ms)} UTC) on.'
+                + _standing(holds, hold, frontiers),
+                hint=f"Choose {kept_from_ms} or later.",
+            )
+
+
+def _check_readable(hold: Hold, frontiers: Frontiers) -> None:
+    for name in (table.full_name for table in hold.tables if table.full_name not in frontiers):
+        raise NotReadable(
+            f'hold "{hold.name}" cannot be advanced yet',
+            detail=f'"{name}" has nothing that can be read.',
+            hint="It begins with the first rows.",
+        )
+
+
+def _check_name_is_free(holds: Holds, name: str) -> None:
+    for hold in holds:
+        if hold.name == name:
+            raise DefinitionError(
+                f'hold "{name}" already exists',
+                code="hold-exists",
+                detail=f'"{hold.full_name}" is on {tables_text(hold)}. Names of holds are unique in a lake.',
+                hint="Choose another name, or drop it first.",
+            )
+
+
+def tables_text(hold: Hold) -> str:
+    """The tables of `hold` for a sentence."""
+    return ", ".join(f'"{table.full_name}"' for table in hold.tables)
+
+
+def _standing(holds: Holds, hold: Hold, frontiers: Frontiers) -> str:
+    """A sentence for each table of `hold` that others hold: where."""
+    sentences = []
+    for frontier in _of(hold, frontiers):
+        others = _others_on(holds, hold, frontier.table.full_name)
+        if others:
+            places = ", ".join(f'"{other.name}" at {other.at_ms}' for other in others)
+            sentences.append(f' Others hold "{frontier.table.full_name}": {places}.')
+    return "".join(sentences)
+
+
+def _others_on(holds: Holds, hold: Hold, full_name: str) -> Sequence[Hold]:
+    found = [other for other in holds if other.hold_id != hold.hold_id and other.is_on(full_name)]
+    return sorted((other for other in found if other.at_ms is not None), key=lambda other: other.at_ms or 0)
+
+
+def _of(hold: Hold, frontiers: Frontiers) -> list[Frontier]:
+    return [frontiers[table.full_name] for table in hold.tables if table.full_name in frontiers]
+
+
+def _with(holds: Holds, changed: Hold) -> Holds:
+    return tuple(changed if hold.hold_id == changed.hold_id else hold for hold in holds)

@@ -1,0 +1,136 @@
+"""Which snapshots of a table nobody needs any more. Pure.
+
+What is kept is the end of the table's history, without a gap: from the version that its oldest need reads. Iceberg forgets all
+that was current before a snapshot that is expired, so a hole in the middle would cost the history before it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+
+from lakehold.timeline.timelines import Timeline
+from lakehold.timeline.versions import Version
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What keeps a table's history.
+
+    Attributes:
+        kept_from_ms: From when on the table stays readable, inclusive; None: all of its history stays.
+        settled_before_ms: A snapshot that was never the table's and was made before then (exclusive) belongs to no write that
+            is under way.
+        is_written: Whether a batch of the table is begun and not committed: it may stage a snapshot and publish it later.
+    """
+
+    kept_from_ms: int | None
+    settled_before_ms: int
+    is_written: bool
+
+
+def kept_from_ms(
+    upper_ms: int, now_ms: int, retention_ms: int, grace_ms: int, needed_ms: Iterable[int | None]
+) -> int | None:
+    """From when on a table must stay readable, inclusive; None: all of its history.
+
+    Args:
+        upper_ms: The table's write frontier.
+        now_ms: The clock: a table may be ahead of it.
+        retention_ms: How much history it promises.
+        grace_ms: How much longer a read may take that began with the oldest of that.
+        needed_ms: Where its holds stand and its reads began; None: at the beginning.
+    """
+    oldest = min(upper_ms - 1, now_ms) - retention_ms - grace_ms
+    for need in needed_ms:
+        if need is None:
+            return None
+        oldest = min(oldest, need)
+    return oldest
+
+
+def kept_versions(timeline: Timeline, from_ms: int | None) -> tuple[Version, ...]:
+    """The versions that reads at `from_ms` and later see."""
+    if from_ms is None:
+        return timeline.versions
+    place = bisect_right(timeline.versions, from_ms, key=lambda version: version.mz_timestamp)
+    return timeline.versions[max(0, place - 1) :]
+
+
+def unneeded_snapshots(timeline: Timeline, needs: Needs, unneeded_tags: Collection[str]) -> tuple[Snapshot, ...]:
+    """The snapshots that can be expired, oldest first.
+
+    Args:
+        timeline: The table, with all versions that its metadata files know.
+        needs: What keeps its history.
+        unneeded_tags: Tags that go before. What any other tag or branch refers to stays.
+    """
+    table = timeline.table
+    kept = {version.snapshot_id for version in kept_versions(timeline, needs.kept_from_ms)}
+    shown = {version.snapshot_id for version in timeline.versions}
+    referenced = _referenced(table, unneeded_tags) | (_on_branches(table) - shown)
+
+    def is_unneeded(snapshot: Snapshot) -> bool:
+        if snapshot.snapshot_id in kept or snapshot.snapshot_id in referenced:
+            return False
+        if snapshot.snapshot_id in shown:
+            return True
+        return not needs.is_written and snapshot.timestamp_ms < needs.settled_before_ms
+
+    found = (snapshot for snapshot in table.metadata.snapshots if is_unneeded(snapshot))
+    return tuple(sorted(found, key=lambda snapshot: (snapshot.sequence_number or 0, snapshot.timestamp_ms)))
+
+
+@dataclass(frozen=True)
+class Freed:
+    """About what goes with expired snapshots: data and delete files, as their writers counted them."""
+
+    files: int = 0
+    bytes: int = 0
+
+
+def freed(timeline: Timeline, expired: Collection[Snapshot]) -> Freed:
+    """About what goes with `expired` snapshots: what their successors removed, and all that a never published one added."""
+    gone = {snapshot.snapshot_id for snapshot in expired}
+    shown = [version.snapshot_id for version in timeline.versions]
+    successors = {after for before, after in pairwise(shown) if before in gone}
+    removed = [_summary(timeline.table, id_) for id_ in successors]
+    added = [_summary(timeline.table, id_) for id_ in gone.difference(shown)]
+    return Freed(
+        files=_total(removed, "deleted-data-files", "removed-delete-files")
+        + _total(added, "added-data-files", "added-delete-files"),
+        bytes=_total(removed, "removed-files-size") + _total(added, "added-files-size"),
+    )
+
+
+def _referenced(table: Table, unneeded_tags: Collection[str]) -> set[int]:
+    return {ref.snapshot_id for name, ref in table.metadata.refs.items() if name not in unneeded_tags}
+
+
+def _on_branches(table: Table) -> set[int]:
+    """The snapshots of branches other than main: how long those keep their history is up to whoever made them."""
+    found: set[int] = set()
+    for name, ref in table.metadata.refs.items():
+        if name == MAIN_BRANCH or ref.snapshot_ref_type is not SnapshotRefType.BRANCH:
+            continue
+        snapshot = table.snapshot_by_id(ref.snapshot_id)
+        while snapshot is not None and snapshot.snapshot_id not in found:
+            found.add(snapshot.snapshot_id)
+            parent = snapshot.parent_snapshot_id
+            snapshot = table.snapshot_by_id(parent) if parent is not None else None
+    return found
+
+
+def _summary(table: Table, snapshot_id: int) -> Mapping[str, str]:
+    snapshot = table.snapshot_by_id(snapshot_id)
+    return snapshot.summary.additional_properties if snapshot is not None and snapshot.summary else {}
+
+
+def _total(summaries: Iterable[Mapping[str, str]], *names: str) -> int:
+    return sum(int(summary.get(name, 0)) for summary in summaries for name in names)

@@ -1,0 +1,99 @@
+"""Which files of a table are worth writing anew. Pure.
+
+Writing files anew costs reading and writing them, and what they replace stays until no history needs it. So a file is written
+anew while it is small, together with others, and afterwards only when much of it is deleted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.manifest import DataFileContent
+
+from lakehold.subscribe.live_files import LiveFile
+
+SMALL_FILE_BYTES = 32 * 1024 * 1024
+"""Data files below this size are gathered. Two row groups of a fed table: what a merge skips in a larger one is as much."""
+
+SMALL_FILES_MOST = 8
+"""Small files of one partition at which they are gathered."""
+
+DELETED_SHARE = 0.3
+"""Share of deleted rows at which a file is written without them."""
+
+MANIFESTS_MOST = 40
+"""Manifests at which they are gathered: planning a read opens each of them."""
+
+_TARGET_PROPERTY = "write.target-file-size-bytes"
+_SMALL_SHARE_OF_TARGET = 0.75
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """What is written anew.
+
+    Attributes:
+        small_files: Data files that are gathered.
+        deleted_files: Larger data files of which much is deleted.
+        rewritten_bytes: Size of all of them.
+        small_below_bytes: A data file below this size is small.
+        delete_files: Files of position deletes that are gathered.
+        manifests: Manifests that are gathered.
+    """
+
+    small_files: int = 0
+    deleted_files: int = 0
+    rewritten_bytes: int = 0
+    small_below_bytes: int = SMALL_FILE_BYTES
+    delete_files: int = 0
+    manifests: int = 0
+
+    @property
+    def data_files(self) -> int:
+        """Data files that are written anew."""
+        return self.small_files + self.deleted_files
+
+
+def rewrite_of(
+    data: Sequence[LiveFile], deletes: Sequence[LiveFile], manifests: int, properties: Mapping[str, str]
+) -> Rewrite:
+    """What of a snapshot's files is worth writing anew.
+
+    Args:
+        data: Its data files.
+        deletes: Its delete files.
+        manifests: How many manifests it has.
+        properties: Of the table.
+    """
+    target = int(properties.get(_TARGET_PROPERTY, 2**63 - 1))
+    small_below = min(SMALL_FILE_BYTES, int(target * _SMALL_SHARE_OF_TARGET))
+    small = _gathered([file for file in data if file.size_bytes < small_below])
+    thinned = [file for file in _mostly_deleted(data, deletes) if file not in small]
+    vectors_apart = [
+        file for file in deletes if file.content is DataFileContent.POSITION_DELETES and not file.length_bytes
+    ]
+    return Rewrite(
+        small_files=len(small),
+        deleted_files=len(thinned),
+        rewritten_bytes=sum(file.size_bytes for file in (*small, *thinned)),
+        small_below_bytes=small_below,
+        delete_files=len(_gathered(vectors_apart)),
+        manifests=manifests if manifests >= MANIFESTS_MOST else 0,
+    )
+
+
+def _gathered(small: Sequence[LiveFile]) -> set[LiveFile]:
+    of_partition: dict[tuple[object, ...], list[LiveFile]] = defaultdict(list)
+    for file in small:
+        of_partition[file.spec_id, repr(file.partition)].append(file)
+    return {file for files in of_partition.values() if len(files) >= SMALL_FILES_MOST for file in files}
+
+
+def _mostly_deleted(data: Sequence[LiveFile], deletes: Sequence[LiveFile]) -> list[LiveFile]:
+    deleted: dict[str, int] = defaultdict(int)
+    for file in deletes:
+        if file.referenced is not None:
+            deleted[file.referenced] += file.records
+    return [file for file in data if deleted[file.path] and deleted[file.path] >= DELETED_SHARE * file.records]

@@ -1,0 +1,207 @@
+"""Looking after tables: tags, then what nobody needs any more, then files. Every step can be repeated, and cut short anywhere.
+
+Tags are put before anything is expired, and taken away before what they are on, so that what a hold needs is never without one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TypeVar
+
+from lakehold.catalog.holds import Hold
+from lakehold.errors import CommitConflict, DefinitionError, LakeholdError
+from lakehold.failpoints import reach
+from lakehold.maintenance.plan import TablePlan
+from lakehold.maintenance.procedures import Procedures, is_conflict, is_file_gone
+from lakehold.maintenance.records import KEPT_MS, Records
+from lakehold.maintenance.survey import Care, Survey
+from lakehold.progress import Progress
+
+log = logging.getLogger(__name__)
+
+Done = TypeVar("Done")
+
+_ATTEMPTS = 3
+"""How often files are rewritten while other writers come first."""
+
+
+@dataclass(frozen=True)
+class MaintenanceReport:
+    """What was done to one table; with `dry_run` what would be.
+
+    Attributes:
+        table: Its full name.
+        kept_from_ms: From when on it stays readable at least, inclusive; None: nothing of its history went.
+        tags: Tags of lakehold that no hold needed.
+        snapshots: Snapshots that were expired.
+        files: Files that were deleted with them; with `dry_run` about how many.
+        bytes: About the size of those.
+        rewritten: Data and delete files that were written anew; what they replace goes when no history needs it.
+        orphans: Files that the table did not refer to.
+        rows: Rows of a system table that were too old to be kept.
+        error: What kept it from being done; None: all was done.
+        skipped: Why nothing could be done to it yet: its first snapshot is not complete.
+    """
+
+    table: str
+    kept_from_ms: int | None = None
+    tags: int = 0
+    snapshots: int = 0
+    files: int = 0
+    bytes: int = 0
+    rewritten: int = 0
+    orphans: int = 0
+    rows: int = 0
+    error: LakeholdError | None = None
+    skipped: LakeholdError | None = None
+
+
+@dataclass(frozen=True)
+class Maintaining:
+    """Looks after the tables of one lake.
+
+    Args:
+        survey: Plans.
+        procedures: Acts on tables.
+        records: Forgets what is old in system tables.
+        let_go: Drops the holds of subscribers that are gone.
+        enforce_lag: Moves the holds that are behind their MAX LAG.
+    """
+
+    survey: Survey
+    procedures: Procedures
+    records: Records
+    let_go: Callable[[], None]
+    enforce_lag: Callable[[], Sequence[Hold]]
+
+    def run(
+        self, names: Sequence[str] | None, progress: Progress, *, dry_run: bool, orphans: bool = False
+    ) -> list[MaintenanceReport]:
+        """Look after the tables called `names`, or all; one that fails does not keep the others from it.
+
+        Args:
+            names: Full names; None: all.
+            progress: Shows which are done.
+            dry_run: Only tell what would be done.
+            orphans: Search orphans of all of them, not only where that was not done for long.
+        """
+        if not dry_run:
+            self.let_go()
+            self.enforce_lag()
+        reports = []
+        cares = self.survey.cares(names, orphans=orphans)
+        with progress.task("maintaining", unit="tables", total=len(cares)) as task:
+            for care in cares:
+                reports.append(self._reported(care, is_named=names is not None, dry_run=dry_run))
+                task.advance(1, care.full_name)
+        return reports
+
+    def _reported(self, care: Care, *, is_named: bool, dry_run: bool) -> MaintenanceReport:
+        report = MaintenanceReport(care.full_name)
+        try:
+            for so_far in self._foreseen(care) if dry_run else self._maintained(care):
+                report = so_far
+        except DefinitionError as error:
+            # Of all tables some may be gone meanwhile, or wait for their first snapshot to be complete.
+            report = replace(report, error=error) if is_named else replace(report, skipped=error)
+        except LakeholdError as error:
+            report = replace(report, error=error)
+        return report
+
+    def _foreseen(self, care: Care) -> Iterator[MaintenanceReport]:
+        plan = self.survey.plan(care)
+        report = replace(_planned(plan), rewritten=plan.rewrite.data_files + plan.rewrite.delete_files)
+        yield (report := self._without_old(report, dry_run=True))
+        yield replace(report, orphans=self._without_orphans(plan, dry_run=True))
+
+    def _maintained(self, care: Care) -> Iterator[MaintenanceReport]:
+        """What was done so far, after each step."""
+        self.survey.tags.put([care.full_name])
+        reach("after-tags")
+        plan = self.survey.plan(care)
+        yield (report := self._without_old(MaintenanceReport(care.full_name, plan.kept_from_ms), dry_run=False))
+        if plan.unneeded_tags:
+            self.survey.tags.remove(care.full_name, plan.unneeded_tags)
+            reach("after-untag")
+            yield (report := replace(report, tags=len(plan.unneeded_tags)))
+        plans = chain((plan,), iter(lambda: self.survey.plan(care), None))
+        plan, files = _while_others_write(care.full_name, lambda: self._expired(next(plans)))
+        if plan.expired:
+            reach("after-expiry")
+            yield (
+                report := replace(
+                    report, snapshots=len(plan.expired), files=report.files + files, bytes=plan.freed.bytes
+                )
+            )
+        yield (report := replace(report, rewritten=self._rewritten(plan)))
+        reach("after-compaction")
+        yield replace(report, orphans=self._without_orphans(plan, dry_run=False))
+
+    def _expired(self, plan: TablePlan) -> tuple[TablePlan, int]:
+        """The plan that was followed, and how many files were deleted with its snapshots."""
+        return plan, self.procedures.expire_snapshots(plan.full_name, plan.expired) if plan.expired else 0
+
+    def _rewritten(self, plan: TablePlan) -> int:
+        table = self.survey.catalog.load_table(plan.full_name)
+        rewrite, rewritten = plan.rewrite, 0
+        if rewrite.data_files:
+            in_order = not table.sort_order().is_unsorted
+            rewritten += _while_others_write(
+                plan.full_name,
+                lambda: self.procedures.rewrite_data_files(plan.full_name, rewrite, in_order=in_order),
+            )
+        if rewrite.delete_files:
+            rewritten += _while_others_write(
+                plan.full_name, lambda: self.procedures.rewrite_position_delete_files(plan.full_name)
+            )
+        if rewrite.manifests and self.procedures.rewrites_manifests_safely(table.format_version):
+            self.procedures.rewrite_manifests(plan.full_name)
+        return rewritten
+
+    def _without_old(self, report: MaintenanceReport, *, dry_run: bool) -> MaintenanceReport:
+        before_ms = self.survey.clock() - KEPT_MS
+        forgotten = _while_others_write(
+            report.table, lambda: self.records.forget(report.table, before_ms, dry_run=dry_run)
+        )
+        return replace(report, rows=forgotten.rows, files=report.files + forgotten.files)
+
+    def _without_orphans(self, plan: TablePlan, *, dry_run: bool) -> int:
+        if plan.orphans_before_ms is None:
+            return 0
+        found = self.procedures.remove_orphan_files(plan.full_name, plan.orphans_before_ms, dry_run=dry_run)
+        if not dry_run:
+            self.procedures.note_orphan_search(plan.full_name, self.survey.clock())
+        return found
+
+
+def _planned(plan: TablePlan) -> MaintenanceReport:
+    return MaintenanceReport(
+        plan.full_name,
+        plan.kept_from_ms,
+        tags=len(plan.unneeded_tags),
+        snapshots=len(plan.expired),
+        files=plan.freed.files,
+        bytes=plan.freed.bytes,
+    )
+
+
+def _while_others_write(full_name: str, rewrite: Callable[[], Done]) -> Done:
+    """Files are rewritten beside the batches of a table; whoever commits second begins again."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return rewrite()
+        except LakeholdError as error:
+            said, is_last = f"{error.message} {error.detail}", attempt == _ATTEMPTS - 1
+            if not is_conflict(said) and (is_last or not is_file_gone(said)):
+                raise
+            log.info("another writer moved %s first: %s", full_name, error.message)
+            if is_last:
+                raise CommitConflict(
+                    f'other writers kept moving "{full_name}"',
+                    detail="Its files are as they were; the rest of its maintenance was done.",
+                    hint="Maintain it again when fewer batches run.",
+                ) from error
+    raise AssertionError("unreachable")

@@ -1,0 +1,92 @@
+"""What lakehold writes down about its work goes when it is old: batches, errors that were healed, checks and their pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyiceberg.expressions import LessThan, Reference
+from pyiceberg.expressions.literals import literal
+
+from lakehold.catalog.batch_rows import BATCHES_TABLE
+from lakehold.catalog.batches import BatchStore
+from lakehold.catalog.data_tables import DataTables
+from lakehold.catalog.definitions import DefinitionReader
+from lakehold.catalog.hold_checks import HOLD_CHECKS_TABLE, HoldCheckStore
+from lakehold.catalog.holds import HoldStore
+from lakehold.catalog.schemas import SYSTEM_NAMESPACE
+from lakehold.holds.rules import protecting
+from lakehold.maintenance.procedures import Procedures
+from lakehold.quality.pages import Pages
+
+SOURCE_ERRORS = f"{SYSTEM_NAMESPACE}.mz_source_errors"
+
+KEPT_MS = 30 * 24 * 60 * 60 * 1000
+"""How long what nothing needs can still be looked up."""
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """What went: rows of a system table, and files beside it."""
+
+    rows: int = 0
+    files: int = 0
+
+
+@dataclass(frozen=True)
+class Records:
+    """What is written down in one lake.
+
+    Args:
+        batches: The history of batches.
+        checks: What checks of holds found.
+        pages: Their pages, and those of other checks.
+        tables: Has the errors.
+        holds: The holds: what was found on one that is there stays.
+        definitions: Tells which of them are there.
+        procedures: Deletes errors.
+    """
+
+    batches: BatchStore
+    checks: HoldCheckStore
+    pages: Pages
+    tables: DataTables
+    holds: HoldStore
+    definitions: DefinitionReader
+    procedures: Procedures
+
+    def forget(self, full_name: str, before_ms: int, *, dry_run: bool = False) -> Forgotten:
+        """Let the rows of a system table go that are older than a time (exclusive); nothing of other tables.
+
+        Args:
+            full_name: `namespace.table`.
+            before_ms: Epoch milliseconds.
+            dry_run: Only count them.
+        """
+        if full_name == BATCHES_TABLE:
+            return Forgotten(self.batches.forget(before_ms, dry_run=dry_run))
+        if full_name == HOLD_CHECKS_TABLE:
+            return self._forget_checks(before_ms, dry_run=dry_run)
+        if full_name == SOURCE_ERRORS:
+            return Forgotten(self._forget_healed(before_ms, dry_run=dry_run))
+        return Forgotten()
+
+    def _forget_checks(self, before_ms: int, *, dry_run: bool) -> Forgotten:
+        # The holds before the checks: one that is made later has no check that is old.
+        there = {hold.hold_id for hold in protecting(self.holds.holds(), self.definitions.definitions())}
+        rows = self.checks.forget(before_ms, there, dry_run=dry_run)
+        linked = {
+            check.html_path
+            for check in self.checks.checks()
+            if check.hold_id in there or check.checked_at_ms >= before_ms
+        }
+        return Forgotten(rows, self.pages.forget(before_ms, linked, dry_run=dry_run))
+
+    def _forget_healed(self, before_ms: int, *, dry_run: bool) -> int:
+        state = self.tables.table_state(SOURCE_ERRORS)
+        if state is None or state.snapshot_id is None:
+            return 0
+        is_old = LessThan(term=Reference("healed_at"), value=literal(before_ms))
+        healed = int(state.table.scan(is_old, selected_fields=("offset",)).to_arrow().num_rows)
+        if healed and not dry_run:
+            self.procedures.delete_rows(SOURCE_ERRORS, f"healed_at < {before_ms}")
+        return healed

@@ -1,0 +1,179 @@
+"""Surveying the lake: which tables are looked after, and what their plans are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import ManifestContent
+from pyiceberg.table import Table
+
+from lakehold.catalog.batches import BatchStore
+from lakehold.catalog.definitions import Definitions
+from lakehold.catalog.holds import Holds, HoldStore
+from lakehold.catalog.long_reads import LongRead, LongReadStore
+from lakehold.catalog.schemas import SYSTEM_NAMESPACE
+from lakehold.holds.retention import own_retention_ms, retention_ms
+from lakehold.holds.rules import protecting
+from lakehold.holds.tags import TableTags
+from lakehold.maintenance.history import Needs, kept_from_ms
+from lakehold.maintenance.layout import Rewrite, rewrite_of
+from lakehold.maintenance.plan import TablePlan, plan_table
+from lakehold.maintenance.procedures import ORPHANS_SEARCHED_PROPERTY
+from lakehold.maintenance.records import SOURCE_ERRORS
+from lakehold.settings import Settings
+from lakehold.subscribe.live_files import LiveFiles, RememberedFiles
+from lakehold.timeline.timelines import Timeline, Timelines
+from lakehold.times import now_ms
+
+ORPHANS_EVERY_MS = 24 * 60 * 60 * 1000
+"""How often orphans of a table are searched: that lists all of its files, and few are ever found."""
+
+SYSTEM_RETENTION_MS = 60 * 60 * 1000
+"""History that a system table keeps: nobody subscribes to one."""
+
+
+@dataclass(frozen=True)
+class Care:
+    """How far a table is looked after.
+
+    Attributes:
+        full_name: `namespace.table`.
+        retention_ms: How much of its history stays; None: its history is somebody else's to shorten.
+        rewrites: Whether its files are written anew.
+        orphans: Whether files that it does not refer to are deleted.
+    """
+
+    full_name: str
+    retention_ms: int | None
+    rewrites: bool
+    orphans: bool
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Looks at the lake; changes nothing.
+
+    Args:
+        catalog: The lake's catalog.
+        timelines: The tables' histories.
+        batches: Which batches are under way.
+        holds: The holds.
+        reads: The reads of history that take long.
+        tags: Which tags no hold needs.
+        settings: How much history is kept, and how old an orphan is.
+        clock: Epoch milliseconds.
+    """
+
+    catalog: Catalog
+    timelines: Timelines
+    batches: BatchStore
+    holds: HoldStore
+    reads: LongReadStore
+    tags: TableTags
+    settings: Settings
+    clock: Callable[[], int] = now_ms
+
+    def cares(self, names: Sequence[str] | None, *, orphans: bool = False) -> list[Care]:
+        """The tables to look after.
+
+        Without names all that are lakehold's own, those of others that say how much history they keep, and those that are held:
+        they get their tags, and nothing else is done to them. Orphans are searched once in `ORPHANS_EVERY_MS`, of tables that are
+        named or with `orphans` always.
+        """
+        definitions = self.timelines.definitions.definitions()
+        everything = {name: self.catalog.load_table(name) for name in self._all_names()}
+        locations = {name: table.location().rstrip("/") + "/" for name, table in everything.items()}
+        held = {t.full_name for hold in protecting(self.holds.holds(), definitions) for t in hold.tables}
+        found = []
+        for name in dict.fromkeys(names) if names is not None else everything:
+            is_alone = not any(
+                other.startswith(locations.get(name, "/")) for n, other in locations.items() if n != name
+            )
+            table = everything.get(name)
+            searches = is_alone and (orphans or names is not None or self._is_search_due(table))
+            care = self._care(name, table, definitions, named=names is not None, searches=searches)
+            if care.retention_ms is not None or _is_system(name) or name in held:
+                found.append(care)
+        return found
+
+    def plan(self, care: Care) -> TablePlan:
+        """What is to be done to a table now.
+
+        Raises:
+            DefinitionError: It is not there, or not readable yet.
+        """
+        # Holds, reads, intents and the clock before the table: what comes later needs nothing that is older than they are.
+        clock_ms = self.clock()
+        definitions = self.timelines.definitions.definitions()
+        holds = protecting(self.holds.holds(), definitions)
+        reads = self.reads.reads()
+        is_written = self._is_written(care.full_name)
+        timeline = self.timelines.of([care.full_name])[care.full_name]
+        needs = None
+        if care.retention_ms is not None:
+            from_ms = self._kept_from_ms(timeline, care.retention_ms, holds, reads, clock_ms)
+            needs = Needs(from_ms, clock_ms - self.settings.expire_grace_ms, is_written)
+            if from_ms is not None:
+                timeline = self.timelines.reaching(timeline, from_ms)
+        return plan_table(
+            timeline,
+            needs,
+            self.tags.unneeded(care.full_name),
+            _rewrite(timeline.table) if care.rewrites else Rewrite(),
+            clock_ms - self.settings.orphan_age_ms if care.orphans else None,
+        )
+
+    def _all_names(self) -> list[str]:
+        return sorted(
+            ".".join(identifier)
+            for namespace in self.catalog.list_namespaces()
+            for identifier in self.catalog.list_tables(namespace)
+        )
+
+    def _care(self, name: str, table: Table | None, definitions: Definitions, *, named: bool, searches: bool) -> Care:
+        properties = table.properties if table is not None else {}
+        if _is_system(name):
+            # The one that Spark writes: the others shorten their own history, commit by commit.
+            is_by_spark = name == SOURCE_ERRORS
+            return Care(name, SYSTEM_RETENTION_MS if is_by_spark else None, rewrites=is_by_spark, orphans=searches)
+        own_ms = own_retention_ms(definitions, properties, name)
+        if not named and name not in definitions.tables and own_ms is None:
+            return Care(name, None, rewrites=False, orphans=False)
+        retained_ms = retention_ms(definitions, properties, name, self.settings)
+        return Care(name, retained_ms, rewrites=True, orphans=searches)
+
+    def _is_search_due(self, table: Table | None) -> bool:
+        searched = table.properties.get(ORPHANS_SEARCHED_PROPERTY, "") if table is not None else ""
+        return not searched.isdecimal() or self.clock() - int(searched) >= ORPHANS_EVERY_MS
+
+    def _kept_from_ms(
+        self, timeline: Timeline, retained_ms: int, holds: Holds, reads: Iterable[LongRead], clock_ms: int
+    ) -> int | None:
+        needed_ms = [hold.at_ms for hold in holds if hold.is_on(timeline.full_name)]
+        needed_ms += [read.from_ms for read in reads if timeline.full_name in read.tables]
+        grace_ms = self.settings.expire_grace_ms
+        return kept_from_ms(timeline.upper_ms, clock_ms, retained_ms, grace_ms, needed_ms)
+
+    def _is_written(self, full_name: str) -> bool:
+        intents = (state.intent for state in self.batches.all_readers())
+        return any(intent is not None and full_name in intent.parents for intent in intents)
+
+
+def _is_system(full_name: str) -> bool:
+    return full_name.startswith(f"{SYSTEM_NAMESPACE}.")
+
+
+def _rewrite(table: Table) -> Rewrite:
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return Rewrite()
+    files = LiveFiles(table, RememberedFiles())
+    manifests = files.manifests(snapshot.snapshot_id).values()
+    return rewrite_of(
+        files.of(manifests, ManifestContent.DATA),
+        files.of(manifests, ManifestContent.DELETES),
+        len(manifests),
+        table.properties,
+    )

@@ -1,0 +1,1 @@
+"""Changes that somebody follows over restarts: to output tables, and to the callbacks of durable clients."""

@@ -1,0 +1,83 @@
+"""A SUBSCRIBE read from a position on, with what tells how far its output is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from threading import Event
+
+from lakehold.subscribe.batches import Piece
+from lakehold.subscribe.opening import Opened, Subscribing
+from lakehold.subscribe.relation import Lines
+from lakehold.subscribe.statement import Subscribe
+from lakehold.subscribe.subscription import Window
+
+POLL_S = 0.5
+"""How often a follower looks at the lake."""
+
+
+@dataclass(frozen=True)
+class Complete:
+    """All output below `until_ms` (exclusive) has come."""
+
+    until_ms: int
+
+
+@dataclass(frozen=True)
+class Following:
+    """Reads one SUBSCRIBE.
+
+    Args:
+        subscribing: Opens it.
+        statement: What it says, without an end and without PROGRESS.
+    """
+
+    subscribing: Subscribing
+    statement: Subscribe
+
+    def from_snapshot(self, as_of_ms: int) -> Opened:
+        """Begin at a time, with the rows of then if the statement wants them."""
+        return self.subscribing.open(replace(self.statement, as_of_ms=as_of_ms))
+
+    def anew(self, as_of_ms: int) -> Opened:
+        """Begin at a time with the rows of then, whatever the statement wants."""
+        return self.subscribing.open(replace(self.statement, snapshot=True, as_of_ms=as_of_ms))
+
+    def latest_ms(self) -> int:
+        """The latest time at which all of its tables are readable."""
+        lines = self.subscribing.timelines.settled(self.statement.tables, [])
+        return min(line.upper_ms for line in lines.values()) - 1
+
+    def from_position(self, position_ms: int) -> Opened:
+        """Go on with what changed from a time on (inclusive)."""
+        return self.subscribing.open(replace(self.statement, snapshot=False, as_of_ms=position_ms - 1))
+
+    def parts(self, opened: Opened, stop: Event | None) -> Iterator[Piece | Complete]:
+        """The output: the pieces of what can be read now, then `Complete`, and so on.
+
+        When columns of its tables change, the pieces that follow have the columns of the newest table.
+
+        Args:
+            opened: Where it begins.
+            stop: Ends it, between two looks at the lake, when set; None: it ends with what can be read now.
+        """
+        until_ms = opened.window.until_ms
+        yield from opened.pieces()
+        yield Complete(until_ms)
+        while stop is not None and not stop.wait(POLL_S):
+            lines = opened.subscription.lines(Window(until_ms - 1, until_ms))
+            upper_ms = min(line.upper_ms for line in lines.values())
+            if upper_ms <= until_ms:
+                continue
+            if _columns(lines) != _columns(opened.lines):
+                opened = self.from_position(until_ms)
+                upper_ms = opened.window.until_ms
+                yield from opened.pieces()
+            else:
+                yield from opened.subscription.changes(lines, until_ms - 1, upper_ms)
+            until_ms = upper_ms
+            yield Complete(until_ms)
+
+
+def _columns(lines: Lines) -> dict[str, object]:
+    return {name: line.table.schema().as_struct() for name, line in lines.items()}

@@ -1,0 +1,92 @@
+"""The columns of an output table: made from those of a subscription's output, and grown with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform, TruncateTransform
+
+TIME_COLUMN = "mz_timestamp"
+
+DAY_MS = 24 * 60 * 60 * 1000
+"""Partitions are days of `mz_timestamp` (UTC): Iceberg has no transform from a long to a day, but one that cuts numbers."""
+
+_PROPERTIES = {
+    "format-version": "2",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+    "write.parquet.compression-codec": "zstd",
+}
+"""Format 2, as every engine reads it: rows are only added, and go as whole files."""
+
+
+class ColumnsUnfit(Exception):
+    """What a table cannot have; the text is a sentence without its full stop."""
+
+
+def made(catalog: Catalog, full_name: str, columns: pa.Schema, properties: Mapping[str, str]) -> Table:
+    """A new table with `columns`, in days of its first one, sorted by it.
+
+    Raises:
+        ColumnsUnfit: A type has no counterpart in Iceberg, or a name comes twice.
+    """
+    _check_names(columns)
+    catalog.create_namespace_if_not_exists(full_name.rpartition(".")[0])
+    try:
+        creating = catalog.create_table_transaction(
+            full_name, schema=_nullable(columns), properties={**_PROPERTIES, **properties}
+        )
+    except (TypeError, ValueError, UnsupportedPyArrowTypeException) as error:
+        raise ColumnsUnfit(_first_line(error)) from error
+    with creating:
+        with creating.update_spec() as spec:
+            spec.add_field(TIME_COLUMN, TruncateTransform(DAY_MS), f"{TIME_COLUMN}_day")
+        with creating.update_sort_order() as order:
+            order.asc(TIME_COLUMN, IdentityTransform())
+    return catalog.load_table(full_name)
+
+
+def evolved(table: Table, columns: pa.Schema) -> Table:
+    """The table with `columns` that it lacked behind its own, and wider types where they are wider.
+
+    Raises:
+        ColumnsUnfit: A column cannot become what it is now.
+    """
+    _check_names(columns)
+    before = table.schema()
+    try:
+        with table.update_schema() as update:
+            update.union_by_name(_nullable(columns))
+    except (TypeError, ValueError, ValidationError, UnsupportedPyArrowTypeException) as error:
+        raise ColumnsUnfit(_first_line(error)) from error
+    return table if table.schema() == before else table.refresh()
+
+
+def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """`rows` under the columns of a table, which may have more and wider ones."""
+    columns = [
+        rows.column(field.name).cast(field.type) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _nullable(columns: pa.Schema) -> pa.Schema:
+    """Envelopes leave values out, and a column may go from the tables that are read."""
+    return pa.schema([field.with_nullable(True) for field in columns])
+
+
+def _check_names(columns: pa.Schema) -> None:
+    names = [name.lower() for name in columns.names]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ColumnsUnfit(f"There is more than one column {', '.join(repeated)}")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0].rstrip(".")

@@ -1,0 +1,80 @@
+"""Rows become data files of an output table, a file a partition, as soon as there are enough of them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import write_file
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
+from pyiceberg.table import Table, WriteTask
+from pyiceberg.types import LongType
+
+from lakehold.catalog import expiry
+from lakehold.publish.output_columns import fitted
+from lakehold.subscribe.batches import Piece
+
+FILE_BYTES = 128 * 1024 * 1024
+"""Bytes in memory at which rows become a file: however large a snapshot is, no more of it is kept."""
+
+
+class OutputFiles:
+    """Writes the data files of one commit.
+
+    Args:
+        table: With the columns of the rows.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._write_id = uuid.uuid4()
+        self._waiting: list[pa.Table] = []
+        self._waiting_bytes = 0
+        self._partition: PartitionKey | None = None
+        self._files: list[DataFile] = []
+
+    def add(self, piece: Piece) -> None:
+        """Take rows; timestamps never go back."""
+        partition = self._partition_of(piece.mz_timestamp)
+        if self._waiting and (self._partition != partition or self._waiting_bytes >= FILE_BYTES):
+            self._write()
+        self._partition = partition
+        self._waiting.append(piece.rows)
+        self._waiting_bytes += piece.rows.nbytes
+
+    def files(self) -> tuple[DataFile, ...]:
+        """All files; nothing can be added after that."""
+        if self._waiting:
+            self._write()
+        return tuple(self._files)
+
+    def delete(self) -> None:
+        """Take back what was written and will not be committed."""
+        expiry.delete(self._table.io, (file.file_path for file in self._files))
+
+    def _partition_of(self, mz_timestamp: int) -> PartitionKey:
+        """Of rows of that time; somebody may have partitioned the table in another way, but by time."""
+        values = [
+            PartitionFieldValue(field, field.transform.transform(LongType())(mz_timestamp))
+            for field in self._table.spec().fields
+        ]
+        return PartitionKey(values, self._table.spec(), self._table.schema())
+
+    def _write(self) -> None:
+        schema = self._table.schema()
+        rows = _together(self._waiting, schema.as_arrow())
+        task = WriteTask(
+            write_uuid=self._write_id,
+            task_id=len(self._files),
+            schema=schema,
+            record_batches=rows.to_batches(),
+            partition_key=self._partition,
+        )
+        self._files += write_file(self._table.io, self._table.metadata, iter([task]))
+        self._waiting, self._waiting_bytes = [], 0
+
+
+def _together(tables: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
+    return pa.concat_tables([fitted(table, schema) for table in tables]).combine_chunks()

@@ -1,0 +1,222 @@
+"""Publishes a subscription: what its SUBSCRIBE gives becomes a part of its output table, each timestamp exactly once."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from threading import Event
+
+from lakehold.catalog.definitions import Entry
+from lakehold.catalog.subscribers import Subscriber, SubscriberKind, SubscriberStore
+from lakehold.definitions import OnLapse, Subscription
+from lakehold.errors import SubscriberLapsed
+from lakehold.failpoints import reach
+from lakehold.ingest.lease import HeldLease, held
+from lakehold.publish.following import Complete, Following
+from lakehold.publish.held_input import HeldInput
+from lakehold.publish.output_files import OutputFiles
+from lakehold.publish.output_table import OutputTable, Publication, Published
+from lakehold.settings import Settings
+from lakehold.subscribe.batches import Piece
+from lakehold.subscribe.opening import Opened
+from lakehold.times import now_ms
+
+logger = logging.getLogger(__name__)
+
+COMMIT_ROWS = 200_000
+"""Rows after which a commit ends with the timestamp they belong to; fewer are committed when no more are there."""
+
+QUIET_S = 10.0
+"""How often it is kept, while following, that there was nothing to publish."""
+
+FORGET_S = 600.0
+"""How often, while following, rows older than RETAIN OUTPUT are looked for."""
+
+
+@dataclass(frozen=True)
+class PublishReport:
+    """What one commit added to an output table.
+
+    Attributes:
+        subscription: Its name.
+        table: Full name of the output table.
+        timestamps: How many timestamps have rows in it.
+        rows: How many rows.
+        position_ms: All output below it (exclusive) is published.
+        snapshot_id: Of the output table.
+        restarted: Whether it replaced everything that was there.
+    """
+
+    subscription: str
+    table: str
+    timestamps: int
+    rows: int
+    position_ms: int
+    snapshot_id: int
+    restarted: bool = False
+
+
+class _Waiting:
+    """Output that is not committed yet."""
+
+    def __init__(self, files: OutputFiles) -> None:
+        self.files = files
+        self.timestamps = self.rows = 0
+        self.last_ms = 0
+
+    def add(self, piece: Piece) -> None:
+        if piece.rows.num_rows:
+            self.timestamps += piece.mz_timestamp != self.last_ms
+            self.rows += piece.rows.num_rows
+            self.last_ms = piece.mz_timestamp
+            self.files.add(piece)
+
+    def ends_before(self, piece: Piece) -> bool:
+        """Whether these are enough rows, and all those of their last timestamp."""
+        return self.rows >= COMMIT_ROWS and piece.mz_timestamp > self.last_ms
+
+
+class Publisher:
+    """Publishes one subscription.
+
+    Args:
+        entry: The subscription.
+        following: Reads its SUBSCRIBE.
+        output: Its output table.
+        held_input: Its hold.
+        store: Keeps how far it is, and who runs it.
+        settings: How long a lease is.
+    """
+
+    def __init__(  # noqa: PLR0913 - its parts
+        self,
+        entry: Entry[Subscription],
+        following: Following,
+        output: OutputTable,
+        held_input: HeldInput,
+        store: SubscriberStore,
+        settings: Settings,
+    ) -> None:
+        self._entry = entry
+        self._following = following
+        self._output = output
+        self._input = held_input
+        self._store = store
+        self._settings = settings
+        self._published: Published | None = None
+        self._restarts_at_ms: int | None = None
+
+    def publish(self, stop: Event | None = None) -> Iterator[PublishReport]:
+        """Publish what can be read now; with `stop` go on with what changes until it is set.
+
+        Raises:
+            SubscriberBusy: Another process publishes it.
+            SubscriberLapsed: Its hold was moved past what is published.
+            LeaseLost: Another process took over; what it has published stands.
+            DefinitionError: Its tables cannot be read, or its output cannot be written.
+        """
+        self._store.register(subscriber_of(self._entry))
+        with held(self._store, self._entry.object_id, self._settings) as lease:
+            subscriber = self._store.register(subscriber_of(self._entry))
+            self._published, self._restarts_at_ms = self._output.published(), None
+            opened = self._opened(subscriber)
+            self._forget_old()
+            yield from self._commits(opened, stop, lease, subscriber.epoch)
+
+    def _opened(self, subscriber: Subscriber) -> Opened:
+        """The SUBSCRIBE, from where its output ends."""
+        position_ms = published_position_ms(subscriber, self._published)
+        try:
+            if position_ms is None:
+                start_ms = self._input.start(self._following.statement.as_of_ms, self._following.latest_ms)
+                return self._following.from_snapshot(start_ms)
+            self._input.resume(position_ms)
+        except SubscriberLapsed:
+            if self._entry.definition.on_lapse is OnLapse.STOP:
+                raise
+            logger.warning("subscription %s starts over from a snapshot", self._entry.definition.name)
+            self._restarts_at_ms = self._following.latest_ms()
+            self._input.restart(self._restarts_at_ms)
+            return self._following.anew(self._restarts_at_ms)
+        self._input.taken(position_ms, at_once=True)
+        return self._following.from_position(position_ms)
+
+    def _commits(self, opened: Opened, stop: Event | None, lease: HeldLease, epoch: int) -> Iterator[PublishReport]:
+        waiting: _Waiting | None = None
+        quiet_s = forgot_s = time.monotonic()
+        try:
+            for part in self._following.parts(opened, stop):
+                if isinstance(part, Piece):
+                    if waiting is not None and waiting.ends_before(part):
+                        full, waiting = waiting, None
+                        yield self._commit(full, full.last_ms + 1, lease, epoch)
+                    waiting = waiting or _Waiting(OutputFiles(self._output.prepared(part.rows.schema)))
+                    waiting.add(part)
+                    continue
+                ends = stop is None or stop.is_set()
+                if waiting is None and (self._published is None or self._restarts_at_ms is not None):
+                    waiting = _Waiting(OutputFiles(self._output.prepared(opened.subscription.output.schema)))
+                if waiting is not None:
+                    full, waiting = waiting, None
+                    yield self._commit(full, part.until_ms, lease, epoch)
+                elif ends or time.monotonic() - quiet_s >= QUIET_S:
+                    self._keep_quiet(part, lease)
+                    quiet_s = time.monotonic()
+                if ends:
+                    self._input.taken(part.until_ms, at_once=True)
+                elif time.monotonic() - forgot_s >= FORGET_S:
+                    self._forget_old()
+                    forgot_s = time.monotonic()
+        finally:
+            if waiting is not None:
+                waiting.files.delete()
+
+    def _commit(self, waiting: _Waiting, position_ms: int, lease: HeldLease, epoch: int) -> PublishReport:
+        files = waiting.files.files()
+        publication = Publication(files, self._published, position_ms, self._restarts_at_ms)
+        reach("before-publication")
+        lease.confirm()
+        snapshot_id = self._output.publish(publication, epoch, lease.owner)
+        reach("after-publication")
+        self._published, self._restarts_at_ms = Published(position_ms, epoch, lease.owner), None
+        self._input.taken(position_ms)
+        return PublishReport(
+            subscription=self._entry.definition.name,
+            table=self._output.full_name,
+            timestamps=waiting.timestamps,
+            rows=waiting.rows,
+            position_ms=position_ms,
+            snapshot_id=snapshot_id,
+            restarted=publication.restarted_at_ms is not None,
+        )
+
+    def _keep_quiet(self, complete: Complete, lease: HeldLease) -> None:
+        """Nothing is to publish below a time: what was held for it can go."""
+        output_ms = self._published.position_ms if self._published is not None else None
+        self._store.move(self._entry.object_id, lease.owner, complete.until_ms, output_ms)
+        self._input.taken(complete.until_ms)
+
+    def _forget_old(self) -> None:
+        """Take what is older than RETAIN OUTPUT from the output."""
+        retain_ms = self._entry.definition.retain_output_ms
+        if retain_ms is not None and not self._output.forget(now_ms() - retain_ms):
+            logger.info("%s changed while old rows were to go: later", self._output.full_name)
+
+
+def subscriber_of(entry: Entry[Subscription]) -> Subscriber:
+    """The subscriber that a subscription is before anything is published."""
+    definition = entry.definition
+    return Subscriber(entry.object_id, SubscriberKind.SUBSCRIPTION, definition.name, definition.subscribe)
+
+
+def published_position_ms(subscriber: Subscriber | None, published: Published | None) -> int | None:
+    """How far the output is complete: it says so, and the subscriber knows how long nothing came after that."""
+    if published is None:
+        return None
+    if subscriber is None or subscriber.position_ms is None:
+        return published.position_ms
+    if subscriber.output_ms == published.position_ms:
+        return max(subscriber.position_ms, published.position_ms)
+    return published.position_ms

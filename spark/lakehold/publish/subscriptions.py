@@ -1,0 +1,201 @@
+"""The subscriptions and durable clients of one lake: begun, run, listed and ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.catalog import Catalog
+
+from lakehold.catalog.definitions import DefinitionReader, Entry
+from lakehold.catalog.subscribers import Subscriber, SubscriberKind, SubscriberStore
+from lakehold.definitions import OnLapse, Subscription
+from lakehold.errors import NotReadable
+from lakehold.holds import privileges
+from lakehold.holds.commands import HoldCommands, NewHold
+from lakehold.holds.guard import Guard
+from lakehold.publish.durable import DurableClient
+from lakehold.publish.following import Following
+from lakehold.publish.held_input import HeldInput
+from lakehold.publish.output_table import OutputTable
+from lakehold.publish.publisher import Publisher, published_position_ms
+from lakehold.settings import Settings
+from lakehold.subscribe.opening import Subscribing
+from lakehold.subscribe.statement import Subscribe
+from lakehold.times import iso, now_ms
+
+COLUMNS = ("name", "into", "tables", "state", "published_below", "at", "held_from", "publisher")
+"""Of SHOW SUBSCRIPTIONS."""
+
+
+@dataclass(frozen=True)
+class Subscriptions:
+    """Everything that subscriptions and durable clients take.
+
+    Args:
+        catalog: The lake's.
+        definitions: Which subscriptions there are.
+        store: How far they are.
+        holds: Keep what they read.
+        subscribing: Opens their SUBSCRIBE.
+        parse: Understands its text.
+        settings: How long a lease is.
+        guard: Asks for the privileges of those who open durable clients.
+    """
+
+    catalog: Catalog
+    definitions: DefinitionReader
+    store: SubscriberStore
+    holds: HoldCommands
+    subscribing: Subscribing
+    parse: Callable[[str], Subscribe]
+    settings: Settings
+    guard: Guard
+
+    @contextmanager
+    def begun(self, entry: Entry[Subscription], tables: Mapping[str, str]) -> Iterator[None]:
+        """Hold what a subscription reads that the block declares, after checking that it can be read and published.
+
+        A table that has no rows yet is held from its first readable time on. If the block fails, nothing is held.
+
+        Args:
+            entry: The subscription.
+            tables: Object ids of tables that the block declares as well, by full name.
+
+        Raises:
+            DefinitionError: A table or column is not there, or the output table is somebody else's.
+            NotReadable: AS OF is outside of what can be read.
+        """
+        self._output(entry).table()
+        with self._held_input(entry).declared(self._begins_at_ms(entry.definition, tables), tables):
+            yield
+
+    def end(self, entry: Entry[Subscription], *, with_output: bool) -> None:
+        """Let go of what a dropped subscription holds, and with `with_output` of its table."""
+        self.store.forget(entry.object_id)
+        self._held_input(entry).drop()
+        output = self._output(entry)
+        if with_output and output.is_there():
+            output.drop()
+
+    def let_go(self) -> None:
+        """Let go of what subscribers have left whose `DROP SUBSCRIPTION` or `forget` died halfway.
+
+        The holds come first: a client is registered before it has one, a subscription that has begun is declared.
+        """
+        holds = self.holds.all()
+        subscribers = self.store.subscribers()
+        declared = {entry.object_id for entry in self.definitions.definitions().subscriptions.values()}
+        clients = {s.subscriber_id for s in subscribers if s.kind is SubscriberKind.CLIENT}
+        for subscriber in subscribers:
+            if subscriber.kind is SubscriberKind.SUBSCRIPTION and subscriber.subscriber_id not in declared:
+                self.store.forget(subscriber.subscriber_id)
+        # The hold of a subscription that is not declared is none, and goes with any change.
+        self.holds.drop_all(tuple(h for h in holds if h.keeper is SubscriberKind.CLIENT and h.kept_by not in clients))
+
+    def publisher(self, name: str) -> Publisher:
+        """What publishes the subscription `name`.
+
+        Raises:
+            DefinitionError: There is no such subscription.
+        """
+        entry = self._entry(name)
+        return Publisher(
+            entry,
+            self._following(entry.definition.subscribe),
+            self._output(entry),
+            self._held_input(entry),
+            self.store,
+            self.settings,
+        )
+
+    def client(self, name: str, text: str, on_lapse: OnLapse, max_lag_ms: int | None) -> DurableClient:
+        """The durable client `name`, which follows the SUBSCRIBE `text`.
+
+        Raises:
+            StatementError: The text is not one SUBSCRIBE, or one with an end.
+            PermissionDenied: The program's role lacks SELECT on a table that it reads.
+        """
+        following = self._following(text)
+        self.guard.check(f'open durable client "{name}"', privileges.selecting(following.statement.tables))
+        hold = NewHold(
+            name=f"client_{name}",
+            namespace=None,
+            tables=following.statement.tables,
+            max_lag_ms=max_lag_ms,
+            sql=text,
+            kept_by=name,
+            keeper=SubscriberKind.CLIENT,
+        )
+        hint = "Run it with on_lapse='resnapshot': its next rows are a snapshot; or forget() its place."
+        held_input = HeldInput(self.holds, hold, f'durable client "{name}"', hint)
+        return DurableClient(name, text, following, held_input, self.store, self.settings, on_lapse)
+
+    def overview(self) -> list[tuple[Any, ...]]:
+        """A row of `COLUMNS` for each subscription, by name."""
+        subscribers = {subscriber.subscriber_id: subscriber for subscriber in self.store.subscribers()}
+        entries = sorted(self.definitions.definitions().subscriptions.items())
+        return [self._row(entry, subscribers.get(entry.object_id)) for _, entry in entries]
+
+    def _begins_at_ms(self, definition: Subscription, new: Mapping[str, str]) -> int | None:
+        """The time of the first snapshot; None: the first readable one of its tables, of which some have no rows yet."""
+        following = self._following(definition.subscribe)
+        at_ms = following.statement.as_of_ms
+        if not new.keys().isdisjoint(definition.tables):
+            return at_ms
+        if at_ms is None:
+            try:
+                at_ms = following.latest_ms()
+            except NotReadable:
+                return None
+        following.from_snapshot(at_ms)
+        return at_ms
+
+    def _row(self, entry: Entry[Subscription], subscriber: Subscriber | None) -> tuple[Any, ...]:
+        definition = entry.definition
+        output, hold = self._output(entry), self._held_input(entry).hold()
+        published = output.published() if output.is_there() else None
+        position_ms = published_position_ms(subscriber, published)
+        lease = subscriber.lease if subscriber is not None else None
+        runs = lease is not None and now_ms() < lease.until_ms
+        held_ms = hold.at_ms if hold is not None else None
+        lapsed = position_ms is not None and (hold is None or (held_ms is not None and held_ms > position_ms - 1))
+        state = "running" if runs else "lapsed" if lapsed else "new" if position_ms is None else "idle"
+        return (
+            definition.name,
+            definition.into,
+            list(definition.tables),
+            state,
+            position_ms,
+            None if position_ms is None else iso(position_ms),
+            held_ms,
+            lease.owner if lease is not None and runs else None,
+        )
+
+    def _entry(self, name: str) -> Entry[Subscription]:
+        return self.definitions.definitions().subscription(name)
+
+    def _output(self, entry: Entry[Subscription]) -> OutputTable:
+        return OutputTable(self.catalog, entry.definition.into, entry.object_id)
+
+    def _following(self, text: str) -> Following:
+        return Following(self.subscribing, self.parse(text))
+
+    def _held_input(self, entry: Entry[Subscription]) -> HeldInput:
+        definition = entry.definition
+        hold = NewHold(
+            name=f"subscription_{definition.name}",
+            namespace=None,
+            tables=definition.tables,
+            max_lag_ms=definition.max_lag_ms,
+            sql=entry.sql,
+            kept_by=entry.object_id,
+            keeper=SubscriberKind.SUBSCRIPTION,
+        )
+        hint = (
+            f"DROP SUBSCRIPTION {definition.name} CASCADE and create it again, WITH (ON LAPSE = 'resnapshot') to start over "
+            "from a snapshot by itself the next time. Publish more often, or set a longer MAX LAG."
+        )
+        return HeldInput(self.holds, hold, f'subscription "{definition.name}"', hint)

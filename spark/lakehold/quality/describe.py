@@ -1,0 +1,100 @@
+"""Expectations and what they found as short texts for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+_ABOUT = ("column", "column_A", "column_B", "column_list", "key")
+"""Arguments that name columns."""
+
+_NOT_SHOWN = frozenset({*_ABOUT, "batch_id", "unexpected_rows_query"})
+
+
+def columns_of(kwargs: Mapping[str, Any]) -> tuple[str, ...]:
+    """The columns that an expectation needs."""
+    found: list[str] = []
+    for name in _ABOUT:
+        value = kwargs.get(name)
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += (part for part in value if isinstance(part, str))
+    return tuple(found)
+
+
+def expected_text(type_: str, kwargs: Mapping[str, Any]) -> str:
+    """What an expectation expects; of a type that is not known here, its name and arguments."""
+    describe = _DESCRIBED.get(type_)
+    if describe is not None:
+        return describe(kwargs)
+    shown = [f"{name}={_plain(v)}" for name, v in kwargs.items() if name not in _NOT_SHOWN and v is not None]
+    said = type_.removeprefix("expect_").replace("_", " ")
+    return f"{said} ({', '.join(shown)})" if shown else said
+
+
+def found_text(result: Mapping[str, Any]) -> str:
+    """What Great Expectations says it found, in a result of format SUMMARY."""
+    if "details" in result and "found" in result["details"]:
+        return str(result["details"]["found"])
+    if "unexpected_count" in result:
+        return f"{result['unexpected_count']} of {result.get('element_count', '?')} rows"
+    if "observed_value" in result:
+        return _plain(result["observed_value"])
+    return ""
+
+
+def examples_of(result: Mapping[str, Any], most: int) -> tuple[Any, ...]:
+    """Values or rows that are not as expected, without repeats. A null is no example: that it is one is known."""
+    found: list[Any] = []
+    for value in result.get("partial_unexpected_list") or ():
+        if value is not None and value not in found:
+            found.append(value)
+    return tuple(found[:most])
+
+
+def examples_text(examples: Sequence[Any]) -> str:
+    """Examples in one line."""
+    return ", ".join(_plain(example) for example in examples)
+
+
+def keys_text(keys: Iterable[Mapping[str, Any]]) -> str:
+    """Keys of rows in one line."""
+    return "; ".join(", ".join(f"{name} {_plain(value)}" for name, value in key.items()) for key in keys)
+
+
+def _between(kwargs: Mapping[str, Any]) -> str:
+    low, high = kwargs.get("min_value"), kwargs.get("max_value")
+    parts = []
+    if low is not None:
+        parts.append(f"{'above' if kwargs.get('strict_min') else 'at least'} {_plain(low)}")
+    if high is not None:
+        parts.append(f"{'below' if kwargs.get('strict_max') else 'at most'} {_plain(high)}")
+    return " and ".join(parts)
+
+
+def _listed(values: Sequence[Any]) -> str:
+    return ", ".join(_plain(value) for value in values)
+
+
+def _plain(value: Any) -> str:
+    match value:
+        case None | bool() | int() | float() | list() | tuple() | dict():
+            return json.dumps(value, default=_plain, ensure_ascii=False)
+        case bytes() | bytearray():
+            return f"X'{value.hex()}'"
+        case _:
+            return str(value)
+
+
+_DESCRIBED: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "expect_column_values_to_not_be_null": lambda _: "no null",
+    "expect_column_values_to_be_in_set": lambda kwargs: f"one of {_listed(kwargs['value_set'])}",
+    "expect_column_values_to_be_between": _between,
+    "expect_column_values_to_be_unique": lambda _: "unique",
+    "expect_compound_columns_to_be_unique": lambda _: "unique",
+    "expect_key_to_be_unique": lambda _: "unique",
+    "expect_columns_to_have_types": lambda kwargs: f"{len(kwargs['types'])} columns of their types",
+    "unexpected_rows_expectation": lambda kwargs: f"no rows of {kwargs['unexpected_rows_query']}",
+}

@@ -1,0 +1,45 @@
+"""What a hold's CHECK asks for: the suites of its tables run where it stands, and the verdicts are kept beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakehold.catalog.holds import Check, Hold
+from lakehold.errors import DataRefused
+from lakehold.quality.checks import Checks
+from lakehold.quality.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class HoldJudge:
+    """Judges the data that holds keep.
+
+    Args:
+        checks: Checks the tables of the lake.
+    """
+
+    checks: Checks
+
+    def __call__(self, hold: Hold) -> None:
+        """Check all tables of `hold` where it is to stand, and keep the verdicts.
+
+        Raises:
+            DataRefused: Some table is not as expected, and the hold requires it.
+        """
+        verdicts = [self.checks.check_at(table.full_name, hold=hold) for table in hold.tables]
+        failed = [verdict for verdict in verdicts if not verdict.success]
+        if failed and hold.check is Check.REQUIRE:
+            raise DataRefused(
+                f'hold "{hold.name}" cannot be at {hold.at_ms}: its tables are not as expected there',
+                detail=" ".join(_sentence(verdict) for verdict in failed),
+                hint=f"Correct the data or the suite and try again; see {failed[0].html_path}.",
+            )
+
+
+def _sentence(verdict: Verdict) -> str:
+    first, count = verdict.failed[0], len(verdict.failed)
+    column = f" ({first.column})" if first.column else ""
+    return (
+        f"{verdict.full_name}: {count} of {len(verdict.outcomes)} expectations are not met, the first is "
+        f"{first.expectation}{column}: expected {first.expected}, found {first.found}."
+    )

@@ -1,0 +1,47 @@
+"""A verdict as one HTML page that needs nothing else: no script, no style sheet, no network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from pyiceberg.io import FileIO
+
+from lakehold.quality.describe import examples_text, keys_text
+from lakehold.quality.verdict import Verdict
+from lakehold.times import iso
+
+
+def page_uri(directory: str, verdict: Verdict) -> str:
+    """Where the page of `verdict` belongs below `directory`: one a table and snapshot, so that a new check replaces it."""
+    return f"{directory.rstrip('/')}/{verdict.full_name}/{verdict.snapshot_id or 'no-rows'}.html"
+
+
+def shown_path(uri: str) -> str:
+    """`uri` for people: a path if it is on this machine."""
+    return urlsplit(uri).path if uri.startswith("file:") else uri
+
+
+def page_text(verdict: Verdict) -> str:
+    """The page."""
+    environment = Environment(
+        loader=PackageLoader("lakehold.quality", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    ordered = sorted(verdict.outcomes, key=lambda outcome: outcome.success)
+    return environment.get_template("page.html.j2").render(
+        verdict=verdict, outcomes=ordered, iso=iso, examples_text=examples_text, keys_text=keys_text
+    )
+
+
+def write_page(verdict: Verdict, io: FileIO, uri: str) -> None:
+    """Write the page of `verdict` to `uri`, where `io` can write."""
+    if uri.startswith("file:"):
+        Path(urlsplit(uri).path).parent.mkdir(parents=True, exist_ok=True)
+    with io.new_output(uri).create(overwrite=True) as file:
+        file.write(page_text(verdict).encode())

@@ -1,0 +1,229 @@
+"""Runs a suite on a DataFrame by Great Expectations' Spark engine: classic and Connect sessions alike."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import logging
+import threading
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame
+
+from lakehold.errors import EnvironmentMissing, LakeholdError
+from lakehold.quality.describe import columns_of, examples_of, expected_text, found_text
+from lakehold.quality.suites import GENERATED, Expectation, Suite, invalid, place_of
+from lakehold.quality.verdict import Outcome
+
+if TYPE_CHECKING:
+    from great_expectations import ExpectationSuite
+    from great_expectations.core.expectation_validation_result import ExpectationValidationResult
+    from great_expectations.datasource.fluent.interfaces import Batch
+
+EXAMPLES_MOST = 5
+"""Values that are shown of those that are not as expected."""
+
+_PLACE = "lakehold_place"
+"""In the meta data of an expectation: its place in the suite. Great Expectations returns them in another order."""
+
+_VIEW = "tmp_view"
+"""The view by which Great Expectations' queries see the batch; all queries of a session use this name."""
+
+_one_at_a_time = threading.Lock()
+
+
+def run_suite(
+    suite: Suite, frame: DataFrame, parameters: Mapping[str, Any], key: Sequence[str] = ()
+) -> tuple[Outcome, ...]:
+    """What `suite` finds in `frame`, in the suite's order.
+
+    An expectation about a column that is not there fails; it need not run.
+
+    Args:
+        suite: What to expect.
+        frame: A table at a time.
+        parameters: Values of the suite's `$PARAMETER`s.
+        key: Columns that tell which row is wrong.
+
+    Raises:
+        EnvironmentMissing: Great Expectations is not installed.
+        DefinitionError: The suite has an expectation that does not exist, or with wrong arguments.
+        LakeholdError: An expectation could not be evaluated.
+    """
+    outcomes = {
+        place: _without_column(expectation, missing)
+        for place, expectation in enumerate(suite.expectations)
+        if (missing := _missing(expectation, frame.columns))
+    }
+    with ExitStack() as quiet:
+        quiet.enter_context(_one_at_a_time)
+        quiet.enter_context(_silence())
+        loaded = _load(suite, skipped=outcomes.keys())
+        batch = _batch(suite.table, frame)
+        results = batch.validate(
+            loaded,
+            result_format={"result_format": "SUMMARY", "partial_unexpected_count": EXAMPLES_MOST},
+            expectation_parameters=dict(parameters),
+        ).results
+        failed = [_place(result) for result in results if not result.success and not _exception(result.exception_info)]
+        keys = _keys(batch, loaded, failed, key, parameters) if key and failed else {}
+        frame.sparkSession.catalog.dropTempView(_VIEW)
+    for result in results:
+        place = _place(result)
+        outcomes[place] = _outcome(suite, place, result, keys.get(place, ()))
+    return tuple(outcomes[place] for place in sorted(outcomes))
+
+
+def _load(suite: Suite, skipped: Collection[int]) -> ExpectationSuite:
+    import great_expectations as gx
+
+    import lakehold.quality.expectations  # noqa: F401, PLC0415 - makes ours known
+
+    loaded = gx.ExpectationSuite(name=suite.table)
+    for place, expectation in enumerate(suite.expectations):
+        # All of them are read, so that an error in one is found whatever columns the table has.
+        config = {
+            "type": expectation.type,
+            "kwargs": dict(expectation.kwargs),
+            "meta": {**(expectation.meta or {}), _PLACE: place},
+            "severity": expectation.severity,
+        }
+        try:
+            (read,) = gx.ExpectationSuite(name=suite.table, expectations=[config]).expectations
+        except Exception as error:
+            # Great Expectations raises what pydantic, its registry and each expectation raise.
+            raise _unusable(suite, place, error) from error
+        if place not in skipped:
+            loaded.expectations.append(read)
+    return loaded
+
+
+def _batch(name: str, frame: DataFrame) -> Batch:
+    import great_expectations as gx
+    from great_expectations.data_context.types.base import ProgressBarsConfig
+
+    # This one says more than the program's own settings of logging would let it.
+    logging.getLogger("great_expectations.data_context.types.base").setLevel(logging.NOTSET)
+    context = gx.get_context(mode="ephemeral")
+    context.enable_analytics(False)
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    # Persisting would keep the whole table in memory to save reading a few of its columns again.
+    asset = context.data_sources.add_spark("lake", persist=False).add_dataframe_asset(name)
+    return asset.add_batch_definition_whole_dataframe("snapshot").get_batch({"dataframe": frame})
+
+
+def _keys(
+    batch: Batch, suite: ExpectationSuite, places: Collection[int], key: Sequence[str], parameters: Mapping[str, Any]
+) -> dict[int, tuple[Mapping[str, Any], ...]]:
+    """Keys of some of the rows that are not as expected, by place: another job each, so only where something is wrong."""
+    import great_expectations as gx
+
+    again = gx.ExpectationSuite(name=suite.name)
+    again.expectations += [e for e in suite.expectations if e.meta is not None and e.meta[_PLACE] in places]
+    results = batch.validate(
+        again,
+        result_format={
+            "result_format": "BASIC",
+            "partial_unexpected_count": EXAMPLES_MOST,
+            "include_unexpected_rows": True,
+        },
+        expectation_parameters=dict(parameters),
+    ).results
+    rows = {_place(result): result.result.get("unexpected_rows") or () for result in results}
+    return {place: tuple({name: row[name] for name in key} for row in found) for place, found in rows.items()}
+
+
+def _place(result: ExpectationValidationResult) -> int:
+    assert result.expectation_config is not None, "what was evaluated has a configuration"
+    return int(result.expectation_config.meta[_PLACE])
+
+
+def _missing(expectation: Expectation, columns: Sequence[str]) -> list[str]:
+    known = {name.lower() for name in columns}
+    return [name for name in columns_of(expectation.kwargs) if name.lower() not in known]
+
+
+def _without_column(expectation: Expectation, missing: Sequence[str]) -> Outcome:
+    return Outcome(
+        expectation.type,
+        ", ".join(columns_of(expectation.kwargs)),
+        False,
+        expected_text(expectation.type, expectation.kwargs),
+        f"no column {', '.join(missing)}",
+    )
+
+
+def _outcome(
+    suite: Suite, place: int, result: ExpectationValidationResult, keys: tuple[Mapping[str, Any], ...]
+) -> Outcome:
+    assert result.expectation_config is not None, "what was evaluated has a configuration"
+    kwargs = result.expectation_config.kwargs
+    expectation = suite.expectations[place]
+    if message := _exception(result.exception_info):
+        raise LakeholdError(
+            f'the suite of table "{suite.table}" could not be evaluated',
+            code="check-failed",
+            detail=f"{_where(suite)}{place_of(place, expectation)}: {message}",
+            hint="Correct the expectation, or read what failed." if suite.origin != GENERATED else "",
+        )
+    return Outcome(
+        expectation.type,
+        ", ".join(columns_of(expectation.kwargs)),
+        bool(result.success),
+        expected_text(expectation.type, kwargs),
+        found_text(result.result),
+        () if result.success else examples_of(result.result, EXAMPLES_MOST),
+        keys,
+    )
+
+
+def _exception(info: Mapping[str, Any] | None) -> str:
+    """The first line of what was raised while an expectation was evaluated; empty when nothing was."""
+    for entry in (info or {}, *(v for v in (info or {}).values() if isinstance(v, Mapping))):
+        if entry.get("raised_exception"):
+            return str(entry.get("exception_message")).strip().split("\n")[0]
+    return ""
+
+
+def _unusable(suite: Suite, place: int, error: Exception) -> LakeholdError:
+    from great_expectations.expectations.registry import list_registered_expectation_implementations
+
+    expectation = suite.expectations[place]
+    known = list_registered_expectation_implementations()
+    if expectation.type not in known:
+        near = difflib.get_close_matches(expectation.type, known, n=1)
+        hint = f'Did you mean "{near[0]}"?' if near else ""
+        return invalid(suite.origin, f"{place_of(place, expectation)} is no expectation that is known.", hint)
+    errors = getattr(error, "errors", None)
+    if callable(errors) and (found := errors()):
+        argument = ".".join(str(part) for part in found[0]["loc"])
+        return invalid(suite.origin, f'{place_of(place, expectation)}, argument "{argument}": {found[0]["msg"]}.')
+    return invalid(suite.origin, f"{place_of(place, expectation)}: {str(error).strip().splitlines()[0]}")
+
+
+def _where(suite: Suite) -> str:
+    return "" if suite.origin == GENERATED else f'The file is "{suite.origin}". '
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """What Great Expectations warns of is its own affair, and what Spark raises in it is told once, by the error."""
+    if importlib.util.find_spec("great_expectations") is None:
+        raise EnvironmentMissing(
+            "Great Expectations is not installed",
+            code="great-expectations-missing",
+            detail="Checks run its suites.",
+            hint='Install lakehold with its extra: "lakehold[quality]".',
+        )
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    before, logger.disabled = logger.disabled, True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.disabled = before
