@@ -1,49 +1,38 @@
-"""A lake: the one object behind the command line, the DAGs and Python programs."""
+"""A lake: the one object behind the command line, the DAGs and Python programs.
+
+What only some of its methods need they import themselves: a short process pays for what it uses.
+"""
+# ruff: noqa: PLC0415
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cached_property
 from threading import Event
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from pyspark.sql import SparkSession
 
-from lakehold.catalog.batch_rows import PyIcebergBatches
-from lakehold.catalog.data_tables import DataTables
-from lakehold.catalog.definitions import Definitions
-from lakehold.catalog.objects import PyIcebergDefinitions
-from lakehold.catalog.opening import open_catalog
-from lakehold.definitions import Source
-from lakehold.errors import DefinitionError
-from lakehold.ingest.apply import Writing
-from lakehold.ingest.batch import BatchReport, Running
-from lakehold.ingest.decode.registry import Registry, registry_of
-from lakehold.ingest.error_records import ErrorRecords
-from lakehold.ingest.lease import HeldLease, held
-from lakehold.ingest.read.opening import open_reader
-from lakehold.ingest.read.reader import Limits, Reader
-from lakehold.ingest.run import Ingesting
-from lakehold.ingest.topic import TopicDecoder
-from lakehold.secrets import resolve
+from lakehold.definitions import OnLapse
+from lakehold.lake_parts import LakeParts
+from lakehold.progress import NoProgress, Progress
 from lakehold.session import open_session, prepared
 from lakehold.settings import Settings, load_settings
-from lakehold.sql.engine import readable
-from lakehold.sql.parse import parse_subscription
-from lakehold.sql.reads import LakeReads
-from lakehold.sql.result import Result
-from lakehold.sql.run import Runner
-from lakehold.subscribe.batches import Batch, batches
-from lakehold.subscribe.on_spark import OnSpark
-from lakehold.subscribe.opening import Opened, Subscribing
-from lakehold.subscribe.table_diffs import DiffReading, Remembered
-from lakehold.timeline.timelines import Timelines
 
-_READ_TASKS = max(4, os.cpu_count() or 1)
-"""Tasks a large read is cut into at least, so that one large partition uses all cores; each writes a file per bucket."""
+if TYPE_CHECKING:
+    from lakehold.holds.commands import HoldCommands
+    from lakehold.holds.roles import RoleCommands
+    from lakehold.ingest.batch import BatchReport
+    from lakehold.maintenance.maintain import MaintenanceReport
+    from lakehold.publish.durable import DurableClient
+    from lakehold.publish.publisher import PublishReport
+    from lakehold.publish.subscriptions import Subscriptions
+    from lakehold.quality import Checks, Verdict
+    from lakehold.sql.result import Result
+    from lakehold.subscribe.batches import Batch
+    from lakehold.subscribe.opening import Opened
+    from lakehold.timeline.timelines import Timelines
 
 
 class Lake:
@@ -57,22 +46,107 @@ class Lake:
     def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
         self.settings = settings
         self._given_spark = spark
-        self.catalog = open_catalog(settings)
-        self.definitions = PyIcebergDefinitions(self.catalog)
-        self.batches = PyIcebergBatches(self.catalog)
-        self.tables = DataTables(self.catalog)
+        self._closed = Event()
+        self._parts = LakeParts(settings, lambda: self.spark)
+        self.catalog = self._parts.catalog
+        self.definitions = self._parts.definitions
+        self.batches = self._parts.batches
+        self.tables = self._parts.tables
 
     @cached_property
     def spark(self) -> SparkSession:
         """The session; catalog `lake` is its default catalog. One made here takes seconds to start."""
         if self._given_spark is not None:
             return prepared(self._given_spark, self.settings)
-        return open_session(self.settings)
+        return open_session(self.settings, self._closed)
+
+    @property
+    def timelines(self) -> Timelines:
+        """From when to when tables are readable, and what they showed when."""
+        return self._parts.timelines
+
+    @property
+    def holds(self) -> HoldCommands:
+        """The holds: made, moved, renamed and dropped, as their statements do it."""
+        return self._parts.holds
+
+    @property
+    def roles(self) -> RoleCommands:
+        """The roles: made, dropped and granted to, as their statements do it."""
+        return self._parts.roles
+
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """The subscriptions and durable clients."""
+        return self._parts.subscriptions
+
+    @property
+    def checks(self) -> Checks:
+        """What runs suites on tables."""
+        return self._parts.checks
 
     def sql(self, text: str) -> Result:
         """Run `;`-separated statements and return the result of the last; what lakehold does not know goes to Spark."""
-        reads = LakeReads(self._subscribing)
-        return Runner(self.definitions, self, lambda: self.spark, reads, self.settings.schemas).run(text)
+        from lakehold.sql.reads import LakeReads
+        from lakehold.sql.run import Runner
+
+        reads = LakeReads(self._parts.subscribing)
+        runner = Runner(
+            self.definitions,
+            self,
+            lambda: self.spark,
+            reads,
+            self.holds,
+            self.subscriptions,
+            self.roles,
+            self.settings.schemas,
+        )
+        return runner.run(text)
+
+    def publish(self, name: str, on_commit: Callable[[PublishReport], None] | None = None) -> list[PublishReport]:
+        """Append what a subscription gives until now to its output table, each timestamp once.
+
+        Args:
+            name: Of the subscription.
+            on_commit: Called with each report as its commit is done.
+
+        Raises:
+            SubscriberBusy: Another process publishes it.
+            SubscriberLapsed: What changed since it was last published is not kept any more.
+            DefinitionError: There is no such subscription, its tables cannot be read, or its output cannot be written.
+        """
+        reports = []
+        for report in self.publications(name):
+            if on_commit is not None:
+                on_commit(report)
+            reports.append(report)
+        return reports
+
+    def publications(self, name: str, stop: Event | None = None) -> Generator[PublishReport, None, None]:
+        """`publish`, one report at a time; with `stop` it goes on with what changes until that is set."""
+        from lakehold.sql.engine import readable
+
+        publisher = self.subscriptions.publisher(name)
+        with readable():
+            yield from publisher.publish(stop)
+
+    def durable(
+        self, name: str, text: str, *, on_lapse: OnLapse | str = OnLapse.STOP, max_lag_ms: int | None = None
+    ) -> DurableClient:
+        """A client that goes on after a restart where it was: nothing that it acknowledged comes again, nothing is left out.
+
+        Args:
+            name: Of the client; its place is kept in the lake under it.
+            text: One SUBSCRIBE, without UP TO and PROGRESS; the same one each time.
+            on_lapse: What happens when its hold was moved past its place: an error, or a new snapshot.
+            max_lag_ms: How far it may stay behind; by default the setting `default_max_lag_ms`.
+
+        Raises:
+            StatementError: The text is not one SUBSCRIBE.
+            DefinitionError: The name is none.
+            PermissionDenied: The setting `role` names a role that lacks SELECT on a table, or there is none though others exist.
+        """
+        return self.subscriptions.client(name, text, OnLapse(on_lapse), max_lag_ms)
 
     def follow(self, text: str, stop: Event | None = None) -> Iterator[Batch]:
         """What a SUBSCRIBE gives, one batch a timestamp as each is complete: endless without UP TO.
@@ -88,15 +162,21 @@ class Lake:
             DefinitionError: A table or column is not there.
             NotReadable: AS OF is outside of what can be read.
         """
+        from lakehold.sql.engine import readable
+        from lakehold.subscribe.batches import batches
+
         opened = self.open_subscription(text)
         with readable():
             yield from batches(opened.follow(stop or Event()), opened.columns)
 
     def open_subscription(self, text: str) -> Opened:
         """A SUBSCRIBE on the lake as it is now, before anything of it is read. Raises as `follow` does."""
+        from lakehold.sql.engine import readable
+        from lakehold.sql.parse import parse_subscription
+
         statement = parse_subscription(text)
         with readable():
-            return self._subscribing.open(statement)
+            return self._parts.subscribing.open(statement)
 
     def ingest(self, source: str, on_batch: Callable[[BatchReport], None] | None = None) -> list[BatchReport]:
         """Bring all tables of `source` to what its topics hold now.
@@ -124,73 +204,52 @@ class Lake:
 
         `idle_ms` is for who calls again and again: empty batches are at least so far apart.
         """
-        ingesting = self._prepared_ingest(source, idle_ms)
+        from lakehold.ingest.lease import held
+
+        ingesting = self._parts.ingesting(source, idle_ms)
         with held(self.batches, source, self.settings) as lease:
             yield from ingesting(lease).drain()
 
-    def _prepared_ingest(self, name: str, idle_ms: int) -> Callable[[HeldLease], Ingesting]:
-        defined = self.definitions.definitions()
-        source = defined.source(name)
-        tables = {entry.definition.full_name: entry for entry in defined.tables_of(name)}
-        if not tables:
-            raise DefinitionError(
-                f'source "{name}" has no tables',
-                code="source-without-tables",
-                hint=f"Add one: CREATE TABLE namespace.name FROM SOURCE {name} (TOPIC '…') ENVELOPE …",
-            )
-        reader = self._reader(source, defined)
-        decoder = TopicDecoder(
-            source.format.type, self._registry(source, defined), lambda: self.spark, self.settings.max_record_bytes
-        )
-        writing_spark = lambda: self.spark  # noqa: E731 - a session is made only when there is something to write
+    def maintain(
+        self,
+        tables: Sequence[str] | None = None,
+        *,
+        dry_run: bool = False,
+        orphans: bool = False,
+        progress: Progress | None = None,
+    ) -> list[MaintenanceReport]:
+        """Let go of history that nobody needs any more, gather small files, delete what no table refers to.
 
-        def under(lease: HeldLease) -> Ingesting:
-            writing = Writing(
-                spark=writing_spark,
-                catalog_name=self.settings.catalog_name,
-                buckets=self.settings.buckets,
-                tables=self.tables,
-                confirm_lease=lease.confirm,
-                errors=ErrorRecords(writing_spark, self.settings.catalog_name, self.tables),
-            )
-            running = Running(
-                store=self.batches,
-                lease=lease,
-                reader=reader,
-                decoder=decoder,
-                writing=writing,
-                tables=tables,
-                driver_records=self.settings.driver_read_max_records,
-                driver_bytes=self.settings.driver_read_max_bytes,
-            )
-            limits = Limits(
-                int(str(source.options.get("max_records", self.settings.max_batch_records))),
-                int(str(source.options.get("max_bytes", self.settings.max_batch_bytes))),
-            )
-            return Ingesting(name, running, limits, idle_ms)
+        Args:
+            tables: Full names; by default all that are lakehold's own, those of others that say how much history they keep, and
+                those that are held.
+            dry_run: Only tell what would be done.
+            orphans: Search files that no table refers to also where that was done within a day; of `tables` it always is.
+            progress: Shows which tables are done.
 
-        return under
+        Returns:
+            A report for each table; `error` of one says what kept it from being done: the others were.
+        """
+        return self._parts.maintaining.run(tables, progress or NoProgress(), dry_run=dry_run, orphans=orphans)
 
-    @cached_property
-    def _subscribing(self) -> Subscribing:
-        timelines = Timelines(self.tables, self.definitions, self.batches, self.settings.foreign_lag_ms)
-        on_spark = OnSpark(lambda: self.spark, self.settings.catalog_name)
-        reading = DiffReading(on_spark, self._workers, Remembered(), self.settings.driver_diff_max_rows)
-        return Subscribing(timelines, reading, self.settings)
+    def check(self, table: str, at_ms: int | None = None, hold: str | None = None) -> Verdict:
+        """Run the suite of `table`: its file in the directory `expectations`, or one made from its schema and key.
 
-    @cached_property
-    def _workers(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="lakehold-files")
+        Args:
+            table: Full name.
+            at_ms: The time it is read at, epoch milliseconds; by default now.
+            hold: Name of a hold on it: it is read where the hold keeps it, and the verdict is kept beside the hold.
 
-    def _reader(self, source: Source, defined: Definitions) -> Reader:
-        options = resolve(defined.connection(source.connection).options) if source.connection is not None else {}
-        return open_reader(source, options, timeout_s=self.settings.upstream_timeout_ms / 1000, parallelism=_READ_TASKS)
+        Raises:
+            DefinitionError: The table or the hold is not there, or the suite cannot be used.
+            NotReadable: The table is not readable at `at_ms`.
+            EnvironmentMissing: Great Expectations is not installed.
+        """
+        from lakehold.sql.engine import readable
 
-    def _registry(self, source: Source, defined: Definitions) -> Registry | None:
-        if source.format.registry is None:
-            return None
-        connection = defined.connection(source.format.registry)
-        return registry_of(resolve(connection.options), timeout_s=self.settings.upstream_timeout_ms / 1000)
+        kept = self.holds.hold(hold) if hold is not None else None
+        with readable():
+            return self.checks.check_at(table, at_ms, kept)
 
     def drop_iceberg_table(self, full_name: str) -> None:
         """Drop a table's data; nothing when it was never made."""
@@ -199,10 +258,9 @@ class Lake:
     def close(self) -> None:
         """Let go of the catalog, and of the session if it was made here."""
         if self._given_spark is None and "spark" in self.__dict__:
+            self._closed.set()
             self.spark.stop()
-        if "_workers" in self.__dict__:
-            self._workers.shutdown()
-        self.catalog.close()
+        self._parts.close()
 
     def __enter__(self) -> Self:
         return self

@@ -67,8 +67,8 @@ def test_any_text_is_understood_or_refused_with_its_place(sql: str) -> None:
     else:
         return
     assert refused.message
-    assert 0 <= refused.start <= len(sql)
-    assert "^" in refused.excerpt()
+    assert 0 <= refused.place.start <= len(sql)
+    assert "^" in refused.place.excerpt()
 
 
 connections = st.one_of(

@@ -110,7 +110,7 @@ def test_any_text_is_understood_or_refused_with_its_place(head: str, pieces: lis
         assert all(is_in_order(statement, sql) for statement in statements)
         return
     assert refused.message
-    assert 0 <= refused.start <= len(sql)
+    assert 0 <= refused.place.start <= len(sql)
 
 
 def is_in_order(statement: Statement, sql: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -31,6 +32,16 @@ from lakehold.session import quoted_table
 log = logging.getLogger(__name__)
 
 
+class HeldHistory(Protocol):
+    """Keeps the snapshots that holds need from tools that expire what is old."""
+
+    def is_held(self, full_name: str) -> bool:
+        """Whether some hold is on a table."""
+
+    def keep(self, full_name: str) -> None:
+        """Tag what holds need of a table as it is now; nothing of one without holds."""
+
+
 @dataclass(frozen=True)
 class Writing:
     """What writing to a table takes.
@@ -41,6 +52,7 @@ class Writing:
         buckets: Buckets of a table made without `WITH (BUCKETS = n)`.
         tables: Reads a table's metadata.
         confirm_lease: Raises `LeaseLost` when somebody else owns the source; called before each commit.
+        held: Keeps what holds need of a table's history.
         errors: Where bad messages go.
     """
 
@@ -49,6 +61,7 @@ class Writing:
     buckets: int
     tables: DataTables
     confirm_lease: Callable[[], None]
+    held: HeldHistory
     errors: ErrorRecords
 
 
@@ -308,10 +321,13 @@ def _drop_stale(writing: Writing, batch: BatchIdentity, table: Table, marks: Mar
 
 
 def _publishing(writing: Writing) -> Publishing:
-    return Publishing(writing.spark(), writing.catalog_name, writing.tables, writing.confirm_lease)
+    return Publishing(writing.spark(), writing.tables, writing.confirm_lease, writing.held.is_held)
 
 
 def _committed(
     writing: Writing, batch: BatchIdentity, table: Table, step: int, commit: Callable[[TableState], None]
 ) -> TableState | None:
-    return committed(writing.tables, writing.confirm_lease, batch, table.full_name, step, commit)
+    writing.held.keep(table.full_name)
+    found = committed(writing.tables, writing.confirm_lease, batch, table.full_name, step, commit)
+    writing.held.keep(table.full_name)
+    return found

@@ -50,11 +50,8 @@ class TableReport:
 
 def effect_of(state: TableState, batch: BatchIdentity, step: int) -> Mapping[str, str] | None:
     """The summary of the snapshot that holds this batch's step, if there is one."""
-    for snapshot in state.history:
-        of_batch = snapshot.is_of(batch.source) and snapshot.summary["lakehold.timestamp"] == str(batch.timestamp_ms)
-        if of_batch and snapshot.summary.get("lakehold.step") == str(step):
-            return snapshot.summary
-    return None
+    of_batch = state.of_batch(batch.source, batch.timestamp_ms)
+    return next((s.summary for s in of_batch if s.summary.get("lakehold.step") == str(step)), None)
 
 
 def report_of(table: Table, arrived: Arrivals, written: TableState | None, batch: BatchIdentity) -> TableReport:

@@ -8,9 +8,9 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 from uuid import uuid4
 
-from lakehold.catalog.batches import BatchStore
 from lakehold.errors import LakeholdError, LeaseLost
 from lakehold.settings import Settings
 from lakehold.times import iso, now_ms
@@ -18,10 +18,23 @@ from lakehold.times import iso, now_ms
 log = logging.getLogger(__name__)
 
 
+class Leases(Protocol):
+    """Who owns what, by name."""
+
+    def acquire(self, name: str, owner: str, lease_until_ms: int, /) -> object:
+        """Take it; raises what says who has it."""
+
+    def renew(self, name: str, owner: str, lease_until_ms: int, /) -> None:
+        """Prolong the lease; raises `LeaseLost`."""
+
+    def release(self, name: str, owner: str, /) -> None:
+        """Let go of it."""
+
+
 class HeldLease:
     """A lease this process holds; `confirm` before every commit."""
 
-    def __init__(self, store: BatchStore, source: str, owner: str, settings: Settings) -> None:
+    def __init__(self, store: Leases, source: str, owner: str, settings: Settings) -> None:
         self._store = store
         self._source = source
         self.owner = owner
@@ -76,7 +89,7 @@ class HeldLease:
 
 
 @contextmanager
-def held(store: BatchStore, source: str, settings: Settings) -> Iterator[HeldLease]:
+def held(store: Leases, source: str, settings: Settings) -> Iterator[HeldLease]:
     """Hold `source` inside; raises `SourceBusy` when another does."""
     lease = HeldLease(store, source, f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}", settings)
     lease.acquire()

@@ -3,7 +3,7 @@
 A statement is planned on the table as it is when it runs. For a writer that was suspended that may be long after it looked,
 and its successor may have ended this batch and later ones: nothing would keep the old batch from being merged on top of them.
 So the statement is staged (Iceberg's write-audit-publish): its snapshot is in the table's metadata, on no branch, until main
-is fast-forwarded to it, which Iceberg refuses when main has moved. That is one small commit beside the statement's own.
+is fast-forwarded to it, which fails when main has moved. That is one small commit beside the statement's own.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from lakehold.catalog.data_tables import DataTables, SnapshotState, TableState
+from lakehold.catalog.data_tables import TIMESTAMP_PROPERTY, DataTables, SnapshotState, TableState
 from lakehold.errors import CommitConflict
 from lakehold.failpoints import reach
-from lakehold.session import configured, quoted, quoted_table
+from lakehold.session import configured
 
 TABLE_PROPERTIES = {"write.wap.enabled": "true"}
 """What a table needs so that statements can be staged."""
@@ -38,15 +38,15 @@ class Publishing:
 
     Args:
         spark: The session.
-        catalog_name: Spark's name of the lake's catalog.
-        tables: Reads the table's metadata.
+        tables: Reads the table's metadata, and moves it on.
         confirm_lease: Raises `LeaseLost` when somebody else owns the source.
+        is_held: Whether some hold is on the table of this name.
     """
 
     spark: SparkSession
-    catalog_name: str
     tables: DataTables
     confirm_lease: Callable[[], None]
+    is_held: Callable[[str], bool]
 
     def run(self, write: Callable[[], None], decided_on: TableState, wap_id: str) -> None:
         """Stage what `write` commits, and publish it; a statement that changed nothing leaves the table as it is.
@@ -80,9 +80,12 @@ class Publishing:
         return None if snapshot is None else Staged(now, snapshot)
 
     def publish(self, staged: Staged) -> None:
-        """Make what was staged the table's."""
+        """Make what was staged the table's, with the tag that a hold on the table needs on it.
+
+        Raises:
+            CommitConflict: Somebody else moved the table since.
+        """
         reach("before-publish")
         self.confirm_lease()
-        name = ".".join(quoted(part) for part in staged.table.full_name.split("."))
-        procedure = quoted_table(self.catalog_name, "system.cherrypick_snapshot")
-        self.spark.sql(f"CALL {procedure}('{name}', {staged.snapshot.snapshot_id})")
+        tag = f"mz_{staged.snapshot.summary[TIMESTAMP_PROPERTY]}" if self.is_held(staged.table.full_name) else None
+        self.tables.fast_forward(staged.table, staged.snapshot.snapshot_id, tag)

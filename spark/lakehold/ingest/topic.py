@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -20,11 +20,14 @@ from pyspark.sql import functions as F
 from lakehold.definitions import DeclaredColumn, Envelope, FormatType, Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.decode.decoded import Decoded, Shape, decode
-from lakehold.ingest.decode.registry import Registry
 from lakehold.ingest.decode.schema_ids import schema_ids, schema_ids_of
 from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, TopicSchemas
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.decode.unify import TypeConflict
+
+if TYPE_CHECKING:
+    # Its client of the registry is a second of imports, which a source without one does not need.
+    from lakehold.ingest.decode.registry import Registry
 
 _KEYS_SAMPLED = 100
 """Keys looked at to find out what a key is: the first ones may be broken."""

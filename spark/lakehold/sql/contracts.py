@@ -91,6 +91,15 @@ def contracted(table: Table, directory: Path | None) -> Table:
         ) from unfit
 
 
+def column_docs(full_name: str, directory: Path | None) -> dict[str, str]:
+    """What the contract of a table in `directory` says of each column; nothing without one, or of one that cannot be used."""
+    try:
+        file = _read(directory / f"{full_name}.json") if directory is not None else None
+    except _Unfit:
+        return {}
+    return {field.name: field.doc for field in file.iceberg_schema.fields if field.doc} if file is not None else {}
+
+
 def declared_type(of: IcebergType, path: str) -> str:
     """The type of a declared column as a column list says it; `path` names the column in the error."""
     match of:

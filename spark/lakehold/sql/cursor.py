@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sqlglot import Token, TokenType
 
+from lakehold.definitions import NOT_A_NAME
 from lakehold.errors import StatementError
 from lakehold.sql.dialect import StatementText
 
 _WORD = re.compile(r"[^\W\d]\w*")
 _TEXTS = frozenset({TokenType.STRING, TokenType.RAW_STRING})
-NOT_A_NAME = frozenset({"AS", "ENVELOPE", "EXISTS", "FROM", "NOT", "ON", "SELECT", "TO", "USING", "WITH"})
-"""Words that open a clause: where an object's name belongs they mean that the name was forgotten."""
 _NESTING = {"(": 1, "[": 1, ")": -1, "]": -1}
 _CLOSE = 0.75
 """How alike a close miss is: `SORCE` is SOURCE, `FUNCTIONS` is not CONNECTIONS."""
@@ -133,10 +132,13 @@ class Cursor:
         if not self.accept_symbol(symbol):
             raise self.error(f'"{symbol}"')
 
-    def more(self, closing: str = ")") -> bool:
-        """Inside a list: step over a comma and return true, or over `closing` and return false."""
+    def more(self, closing: str = ")", *, after_last: bool = False) -> bool:
+        """Inside a list: step over a comma and return true, or over `closing` and return false.
+
+        With `after_last` a comma may stand behind the last of the list, too.
+        """
         if self.accept_symbol(","):
-            return True
+            return not (after_last and self.accept_symbol(closing))
         if self.accept_symbol(closing):
             return False
         raise self.error('","', f'"{closing}"')

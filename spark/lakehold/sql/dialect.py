@@ -10,7 +10,7 @@ from sqlglot import Token, TokenType
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 
-from lakehold.errors import StatementError
+from lakehold.errors import Place, StatementError
 
 
 class LakeholdDialect(Spark):
@@ -34,6 +34,11 @@ class StatementText:
     tokens: tuple[Token, ...]
 
     @property
+    def place(self) -> Place:
+        """The whole of it, for errors."""
+        return Place(self.sql, self.start, self.end_exclusive)
+
+    @property
     def start(self) -> int:
         """Offset of its first character in `sql`."""
         return self.tokens[0].start
@@ -47,11 +52,6 @@ class StatementText:
     def text(self) -> str:
         """The statement as written, without its semicolon."""
         return self.sql[self.start : self.end_exclusive]
-
-    @property
-    def line(self) -> int:
-        """One-based line of its first character."""
-        return self.sql.count("\n", 0, self.start) + 1
 
 
 def split(sql: str) -> tuple[StatementText, ...]:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lakehold.definitions import Definition
+from lakehold.catalog.definitions import Entry
+from lakehold.catalog.holds import Holds
+from lakehold.definitions import Definition, Subscription, Table
+from lakehold.holds.commands import NewHold
+from lakehold.sql.statements import RoleStatement
 from lakehold.subscribe.statement import Query, Subscribe
 
 
@@ -15,6 +19,13 @@ class PutDefinition:
 
     definition: Definition
     sql: str
+
+
+@dataclass(frozen=True)
+class ChangeTable:
+    """Put `table` where the definition of its name is, which stays the same object."""
+
+    table: Table
 
 
 @dataclass(frozen=True)
@@ -29,6 +40,70 @@ class DropIcebergTable:
     """Drop the Iceberg table and its data, if it was ever made."""
 
     full_name: str
+
+
+@dataclass(frozen=True)
+class BeginSubscription:
+    """Hold what a new subscription reads: before it is declared, so that it is not there without its hold."""
+
+    subscription: Subscription
+
+
+@dataclass(frozen=True)
+class EndSubscription:
+    """Let go of what a dropped subscription holds, and of its output table if `with_output`."""
+
+    entry: Entry[Subscription]
+    with_output: bool
+
+
+@dataclass(frozen=True)
+class ListSubscriptions:
+    """Answer with how far every subscription is."""
+
+
+@dataclass(frozen=True)
+class PutHold:
+    """Make a hold."""
+
+    hold: NewHold
+
+
+@dataclass(frozen=True)
+class MoveHold:
+    """Advance a hold; None: to where retention keeps its tables."""
+
+    name: str
+    to_ms: int | None
+
+
+@dataclass(frozen=True)
+class NameHold:
+    """Give a hold another name."""
+
+    name: str
+    new_name: str
+
+
+@dataclass(frozen=True)
+class DropHolds:
+    """Let go of what holds keep; their tables may go, too."""
+
+    holds: Holds
+
+
+@dataclass(frozen=True)
+class ListHolds:
+    """Answer with the holds, and with the names of who keeps and who made them."""
+
+    holds: Holds
+
+
+@dataclass(frozen=True)
+class ManageRoles:
+    """Make, drop, grant to or show roles, as the statement says."""
+
+    statement: RoleStatement
 
 
 @dataclass(frozen=True)
@@ -77,8 +152,23 @@ class Notice:
     text: str
 
 
-DefinitionEffect = PutDefinition | DropDefinitions
-Effect = DefinitionEffect | DropIcebergTable | RunOnSpark | ReadAsOf | ReadChanges | ExplainChanges | Rows | Notice
+DefinitionEffect = PutDefinition | ChangeTable | DropDefinitions
+HoldEffect = PutHold | MoveHold | NameHold | DropHolds
+SubscriptionEffect = BeginSubscription | EndSubscription | ListSubscriptions
+Effect = (
+    DefinitionEffect
+    | HoldEffect
+    | SubscriptionEffect
+    | ListHolds
+    | ManageRoles
+    | DropIcebergTable
+    | RunOnSpark
+    | ReadAsOf
+    | ReadChanges
+    | ExplainChanges
+    | Rows
+    | Notice
+)
 
 
 @dataclass(frozen=True)

@@ -40,10 +40,16 @@ def new_table_name(cursor: Cursor) -> tuple[str, str]:
     return parts[0], parts[1]
 
 
-def _parts(cursor: Cursor) -> list[str]:
-    parts = [cursor.object_name("a table name")]
+def namespace_reference(cursor: Cursor) -> str:
+    """A namespace with as many parts as are written, without the session's own catalog."""
+    parts = _parts(cursor, "a namespace")
+    return ".".join(parts[1:] if len(parts) == _TWO_PARTS and parts[0] == CATALOG else parts)
+
+
+def _parts(cursor: Cursor, what: str = "a table name") -> list[str]:
+    parts = [cursor.object_name(what)]
     while cursor.accept_symbol("."):
-        parts.append(cursor.object_name("a table name"))
+        parts.append(cursor.object_name(what))
     return parts
 
 

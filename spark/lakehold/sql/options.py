@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from sqlglot import TokenType
 
-from lakehold.definitions import OptionValue, Secret
+from lakehold.definitions import OnLapse, OptionValue, Secret
 from lakehold.errors import StatementError
+from lakehold.holds.retention import RETAIN_HISTORY
 from lakehold.sql.cursor import Cursor, did_you_mean, one_of
+from lakehold.sql.durations import parse_duration
 
 _SECRET_NAME = re.compile(
     r"password|passphrase|secret|credential|jaas|keystore[._]key$|private[._]key|user[._]info|(^|[._])token$"
@@ -33,7 +35,12 @@ class NumberOption:
     maximum_inclusive: int
 
 
-OptionType = TextOption | NumberOption
+@dataclass(frozen=True)
+class DurationOption:
+    """Takes a duration; kept as a whole number of milliseconds."""
+
+
+OptionType = TextOption | NumberOption | DurationOption
 
 
 @dataclass(frozen=True)
@@ -84,8 +91,18 @@ TABLE = OptionSet(
         "on_error": TextOption(("fail", "record")),
         "truncate": TextOption(("apply", "ignore")),
         "buckets": NumberOption(1, 4096),
+        RETAIN_HISTORY: DurationOption(),
     },
 )
+SUBSCRIPTION = OptionSet(
+    known={
+        "on_lapse": TextOption(tuple(OnLapse)),
+        "retain_output": DurationOption(),
+        "max_lag": DurationOption(),
+    },
+)
+RETENTION = OptionSet(known={RETAIN_HISTORY: DurationOption()}, required=(RETAIN_HISTORY,))
+"""What ALTER TABLE sets."""
 
 
 def parse_options(cursor: Cursor, options: OptionSet) -> dict[str, OptionValue]:
@@ -105,7 +122,7 @@ def parse_options(cursor: Cursor, options: OptionSet) -> dict[str, OptionValue]:
             raise cursor.error_at(first, f"{spoken(name)} is given twice")
         cursor.accept_symbol("=")
         found[name] = _value(cursor, name, options.known[_plain(name)])
-        more = cursor.more()
+        more = cursor.more(after_last=True)
     for name in options.required:
         if name not in {_plain(n) for n in found}:
             raise cursor.error_at(opening, f"expected the option {spoken(name)}", hint=f"write {spoken(name)} '…'")
@@ -142,12 +159,18 @@ def _words(cursor: Cursor) -> str:
     while not cursor.at_end:
         if cursor.accept_symbol("."):
             name += f".{cursor.source_text(cursor.advance()).lower()}"
-        elif cursor.word() and not _at_secret(cursor):
+        elif cursor.word() and not _at_value(cursor):
             name += f"_{cursor.word().lower()}"
             cursor.advance()
         else:
             break
     return name
+
+
+def _at_value(cursor: Cursor) -> bool:
+    """Whether the next word begins the option's value, without `=` before it."""
+    is_interval = cursor.at_words("INTERVAL") and (cursor.is_text(1) or cursor.peek(1).token_type is TokenType.NUMBER)
+    return is_interval or _at_secret(cursor)
 
 
 def _at_secret(cursor: Cursor) -> bool:
@@ -157,6 +180,8 @@ def _at_secret(cursor: Cursor) -> bool:
 
 def _value(cursor: Cursor, name: str, option: OptionType) -> OptionValue:
     match option:
+        case DurationOption():
+            return parse_duration(cursor)
         case NumberOption(minimum, maximum_inclusive):
             return _number(cursor, name, minimum, maximum_inclusive)
         case TextOption(choices) if choices:

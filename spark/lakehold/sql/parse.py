@@ -3,26 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from lakehold.errors import StatementError
 from lakehold.sql.cursor import Cursor, did_you_mean
 from lakehold.sql.dialect import StatementText, split
 from lakehold.sql.names import object_reference
+from lakehold.sql.parse_alter import parse_alter_table
 from lakehold.sql.parse_as_of import parse_select_as_of
 from lakehold.sql.parse_create import parse_connection, parse_source, parse_table
 from lakehold.sql.parse_foreign import parse_foreign
+from lakehold.sql.parse_holds import (
+    parse_alter_hold,
+    parse_create_hold,
+    parse_drop_hold,
+    parse_show_create_hold,
+    parse_show_holds,
+)
+from lakehold.sql.parse_roles import (
+    parse_create_role,
+    parse_drop_role,
+    parse_grant,
+    parse_revoke,
+    parse_show_grants,
+    parse_show_roles,
+)
 from lakehold.sql.parse_subscribe import parse_subscribe
-from lakehold.sql.statements import Drop, ExplainSubscribe, ObjectKind, Show, ShowCreate, Statement, SubscribeTo
+from lakehold.sql.parse_subscription import check_endless, parse_create_subscription
+from lakehold.sql.statements import (
+    Begin,
+    Commit,
+    Drop,
+    ExplainSubscribe,
+    ObjectKind,
+    ParsedStatement,
+    Show,
+    ShowCreate,
+    Statement,
+    SubscribeTo,
+)
+from lakehold.sql.transactions import units
 from lakehold.subscribe.statement import Subscribe
-
-
-@dataclass(frozen=True)
-class ParsedStatement:
-    """A statement and where it was written."""
-
-    written: StatementText
-    statement: Statement
 
 
 def parse_script(sql: str) -> tuple[ParsedStatement, ...]:
@@ -31,7 +51,9 @@ def parse_script(sql: str) -> tuple[ParsedStatement, ...]:
     Raises:
         StatementError: With the place in `sql`.
     """
-    return tuple(ParsedStatement(written, parse_statement(written)) for written in split(sql))
+    script = tuple(ParsedStatement(written, parse_statement(written)) for written in split(sql))
+    units(script)
+    return script
 
 
 def parse_statement(written: StatementText) -> Statement:
@@ -64,6 +86,19 @@ def parse_subscription(sql: str) -> Subscribe:
     raise StatementError("expected one SUBSCRIBE", sql=sql, start=start, end_exclusive=len(sql))
 
 
+def parse_endless(sql: str) -> Subscribe:
+    """The one SUBSCRIBE that `sql` is, which can be followed over restarts.
+
+    Raises:
+        StatementError: It is something else, or has UP TO or PROGRESS.
+    """
+    subscribe = parse_subscription(sql)
+    unfit = check_endless(subscribe)
+    if unfit:
+        raise StatementError(f"expected a SUBSCRIBE without {unfit}", sql=sql, start=0, end_exclusive=len(sql))
+    return subscribe
+
+
 def _drop(cursor: Cursor, kind: ObjectKind) -> Statement | None:
     if_exists = cursor.accept("IF", "EXISTS")
     name = object_reference(cursor, kind)
@@ -90,19 +125,43 @@ def _show_create(cursor: Cursor, kind: ObjectKind) -> Statement | None:
     return ShowCreate(kind, name)
 
 
+def _of_transaction(cursor: Cursor, statement: Begin | Commit) -> Statement | None:
+    """BEGIN alone opens a transaction; `BEGIN SELECT …` is a script of Spark's."""
+    cursor.accept("TRANSACTION")
+    return statement if cursor.at_end else None
+
+
 _PRODUCTIONS: dict[tuple[str, ...], Callable[[Cursor], Statement | None]] = {
     ("CREATE", "CONNECTION"): parse_connection,
     ("CREATE", "SOURCE"): parse_source,
     ("CREATE", "TABLE"): parse_table,
+    ("CREATE", "SUBSCRIPTION"): parse_create_subscription,
+    ("ALTER", "TABLE"): parse_alter_table,
     ("DROP", "CONNECTION"): lambda cursor: _drop(cursor, ObjectKind.CONNECTION),
     ("DROP", "SOURCE"): lambda cursor: _drop(cursor, ObjectKind.SOURCE),
     ("DROP", "TABLE"): lambda cursor: _drop(cursor, ObjectKind.TABLE),
+    ("DROP", "SUBSCRIPTION"): lambda cursor: _drop(cursor, ObjectKind.SUBSCRIPTION),
     ("SHOW", "CONNECTIONS"): lambda cursor: _show(cursor, ObjectKind.CONNECTION),
     ("SHOW", "SOURCES"): lambda cursor: _show(cursor, ObjectKind.SOURCE),
     ("SHOW", "TABLES"): lambda cursor: _show(cursor, ObjectKind.TABLE),
+    ("SHOW", "SUBSCRIPTIONS"): lambda cursor: _show(cursor, ObjectKind.SUBSCRIPTION),
     ("SHOW", "CREATE", "CONNECTION"): lambda cursor: _show_create(cursor, ObjectKind.CONNECTION),
     ("SHOW", "CREATE", "SOURCE"): lambda cursor: _show_create(cursor, ObjectKind.SOURCE),
     ("SHOW", "CREATE", "TABLE"): lambda cursor: _show_create(cursor, ObjectKind.TABLE),
+    ("SHOW", "CREATE", "SUBSCRIPTION"): lambda cursor: _show_create(cursor, ObjectKind.SUBSCRIPTION),
+    ("CREATE", "HOLD"): parse_create_hold,
+    ("ALTER", "HOLD"): parse_alter_hold,
+    ("DROP", "HOLD"): parse_drop_hold,
+    ("SHOW", "HOLDS"): parse_show_holds,
+    ("SHOW", "CREATE", "HOLD"): parse_show_create_hold,
+    ("CREATE", "ROLE"): parse_create_role,
+    ("DROP", "ROLE"): parse_drop_role,
+    ("GRANT",): parse_grant,
+    ("REVOKE",): parse_revoke,
+    ("SHOW", "ROLES"): parse_show_roles,
+    ("SHOW", "GRANTS"): parse_show_grants,
+    ("BEGIN",): lambda cursor: _of_transaction(cursor, Begin()),
+    ("COMMIT",): lambda cursor: _of_transaction(cursor, Commit()),
     ("SUBSCRIBE",): lambda cursor: SubscribeTo(parse_subscribe(cursor)),
     ("EXPLAIN", "SUBSCRIBE"): lambda cursor: ExplainSubscribe(parse_subscribe(cursor)),
     ("SELECT",): parse_select_as_of,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from sqlglot import TokenType
 
 from lakehold.sql.cursor import Cursor
-from lakehold.sql.dialect import StatementText
+from lakehold.sql.dialect import StatementText, split
 from lakehold.sql.queries import TIMES_OF_ONE_TABLE, parse_query
 from lakehold.sql.statements import SelectAsOf
 
@@ -54,6 +54,20 @@ def parse_timestamp(cursor: Cursor) -> int:
     if not cursor.is_text():
         raise cursor.error("epoch milliseconds", "a timestamp in single quotes")
     return _iso_ms(cursor)
+
+
+def parse_time(text: str) -> int:
+    """A time that stands alone, without quotes: epoch milliseconds.
+
+    Raises:
+        StatementError: It is none.
+    """
+    written = text.strip() if text.strip().isdecimal() else f"'{text.replace(chr(39), chr(39) * 2)}'"
+    (statement,) = split(written)
+    cursor = Cursor(statement)
+    time_ms = parse_timestamp(cursor)
+    cursor.expect_end()
+    return time_ms
 
 
 def _iso_ms(cursor: Cursor) -> int:

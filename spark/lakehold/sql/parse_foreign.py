@@ -31,6 +31,8 @@ def parse_foreign(cursor: Cursor) -> ForSpark:
     """A statement passed on as written."""
     if cursor.word() in ("WITH", "FROM"):
         _skip_to_insert(cursor)
+    if cursor.accept("ALTER", "TABLE"):
+        return _altered(cursor)
     for words, verb in _TARGETS.items():
         if cursor.accept(*words):
             try:
@@ -38,6 +40,14 @@ def parse_foreign(cursor: Cursor) -> ForSpark:
             except StatementError:
                 return ForSpark()  # `INSERT OVERWRITE DIRECTORY '…'` and the like: not a table, or Spark's to refuse
     return ForSpark()
+
+
+def _altered(cursor: Cursor) -> ForSpark:
+    try:
+        target = table_reference(cursor)
+    except StatementError:
+        return ForSpark()
+    return ForSpark("RENAME", target) if cursor.at_words("RENAME", "TO") else ForSpark()
 
 
 def _skip_to_insert(cursor: Cursor) -> None:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import assert_never
 
 from lakehold.catalog.definitions import Definitions
-from lakehold.definitions import Connection, ConnectionType, Definition, Source, Table
+from lakehold.catalog.holds import Holds
+from lakehold.definitions import Connection, ConnectionType, Definition, Source, Subscription, Table
 from lakehold.errors import DefinitionError
+from lakehold.holds.rules import find as find_hold
 from lakehold.sql.effects import (
+    BeginSubscription,
     DropDefinitions,
     DropIcebergTable,
     Effect,
+    EndSubscription,
     ExplainChanges,
+    ListHolds,
+    ListSubscriptions,
+    ManageRoles,
+    MoveHold,
+    NameHold,
     Notice,
     Plan,
     PutDefinition,
@@ -19,28 +29,55 @@ from lakehold.sql.effects import (
     ReadChanges,
     RunOnSpark,
 )
-from lakehold.sql.parse import ParsedStatement
+from lakehold.sql.plan_holds import (
+    create_hold,
+    drop_hold,
+    drop_holds_on,
+    refuse_held,
+    show_create_hold,
+)
+from lakehold.sql.plan_retention import retain_history
 from lakehold.sql.plan_show import show, show_create
+from lakehold.sql.plan_subscriptions import check_no_output, check_subscription
 from lakehold.sql.render import differences
 from lakehold.sql.statements import (
+    AdvanceHold,
+    Begin,
+    Commit,
     CreateConnection,
+    CreateHold,
+    CreateRole,
     CreateSource,
+    CreateSubscription,
     CreateTable,
     Drop,
+    DropHold,
+    DropRole,
     ExplainSubscribe,
     ForSpark,
+    GrantPrivileges,
     ObjectKind,
+    ParsedStatement,
+    RenameHold,
+    RetainHistory,
+    RevokePrivileges,
     SelectAsOf,
     Show,
     ShowCreate,
+    ShowCreateHold,
+    ShowGrants,
+    ShowHolds,
+    ShowRoles,
     SubscribeTo,
 )
 
 _RESERVED_NAMESPACES = frozenset({"information_schema", "mz_catalog", "mz_internal", "sys"})
 
 
-def plan(parsed: ParsedStatement, definitions: Definitions) -> Plan:  # noqa: PLR0911 - one a statement
-    """What `parsed` does to a lake with these `definitions`.
+def plan(  # noqa: PLR0911, PLR0912 - one a statement
+    parsed: ParsedStatement, definitions: Definitions, holds: Holds = ()
+) -> Plan:
+    """What `parsed` does to a lake with these `definitions` and `holds`, which only some statements need.
 
     Raises:
         DefinitionError: An object is missing, exists already, is still used, or contradicts another.
@@ -54,8 +91,32 @@ def plan(parsed: ParsedStatement, definitions: Definitions) -> Plan:  # noqa: PL
         case CreateTable(table, if_not_exists):
             _check_table(table, definitions)
             return _put(parsed, table, if_not_exists, definitions)
+        case CreateSubscription(subscription, if_not_exists):
+            return _put_subscription(parsed, subscription, if_not_exists, definitions)
+        case RetainHistory(name, retained_ms):
+            return retain_history(name, retained_ms, definitions)
         case Drop() as drop:
-            return _drop(parsed, drop, definitions)
+            return _drop(parsed, drop, definitions, holds)
+        case CreateHold() as create:
+            return create_hold(create, parsed.written.text, holds)
+        case AdvanceHold(name, to_ms):
+            return Plan((MoveHold(name, to_ms),))
+        case RenameHold(name, new_name):
+            return Plan((NameHold(name, new_name),))
+        case DropHold() as dropping:
+            return drop_hold(dropping, holds, definitions)
+        case ShowHolds():
+            return Plan((ListHolds(holds),))
+        case ShowCreateHold(name):
+            return Plan((show_create_hold(find_hold(holds, name)),))
+        case (
+            CreateRole() | DropRole() | GrantPrivileges() | RevokePrivileges() | ShowRoles() | ShowGrants()
+        ) as statement:
+            return Plan((ManageRoles(statement),))
+        case Begin() | Commit():
+            return Plan()
+        case Show(ObjectKind.SUBSCRIPTION):
+            return Plan((ListSubscriptions(),))
         case Show(kind):
             return Plan((show(kind, definitions),))
         case ShowCreate(kind, name):
@@ -70,6 +131,8 @@ def plan(parsed: ParsedStatement, definitions: Definitions) -> Plan:  # noqa: PL
             return Plan((ExplainChanges(subscribe),))
         case ForSpark(verb, target):
             _check_not_fed(verb, target, definitions)
+            check_no_output(verb, target, definitions)
+            refuse_held(verb, target, holds)
             return Plan((_on_spark(parsed),))
         case other:
             assert_never(other)
@@ -84,6 +147,8 @@ def find(kind: ObjectKind, name: str, definitions: Definitions) -> Definition:
             return definitions.source(name)
         case ObjectKind.TABLE:
             return definitions.table(name).definition
+        case ObjectKind.SUBSCRIPTION:
+            return definitions.subscription(name).definition
         case other:
             assert_never(other)
 
@@ -97,6 +162,8 @@ def _existing(definition: Definition, definitions: Definitions) -> tuple[ObjectK
             kind, found = ObjectKind.SOURCE, name in definitions.sources
         case Table(full_name=name):
             kind, found = ObjectKind.TABLE, name in definitions.tables
+        case Subscription(name=name):
+            kind, found = ObjectKind.SUBSCRIPTION, name in definitions.subscriptions
         case other:
             assert_never(other)
     return kind, name, find(kind, name, definitions) if found else None
@@ -114,6 +181,17 @@ def _put(parsed: ParsedStatement, definition: Definition, if_not_exists: bool, d
         )
     differing = "; ".join(f"it has {old}, the statement says {new}" for old, new in differences(existing, definition))
     return Plan((Notice(f'{kind} "{name}" exists and stays as it is: {differing}'),) if differing else ())
+
+
+def _put_subscription(
+    parsed: ParsedStatement, subscription: Subscription, if_not_exists: bool, definitions: Definitions
+) -> Plan:
+    put = _put(parsed, subscription, if_not_exists, definitions)
+    if not put.definition_effects:
+        return put
+    _check_namespace(subscription.into.partition(".")[0])
+    check_subscription(subscription, definitions)
+    return Plan((*put.effects, BeginSubscription(subscription)))
 
 
 def _check_source(source: Source, definitions: Definitions) -> None:
@@ -137,14 +215,19 @@ def _system(connection_type: ConnectionType) -> str:
     return "Kafka" if connection_type is ConnectionType.KAFKA else "a schema registry"
 
 
-def _check_table(table: Table, definitions: Definitions) -> None:
-    if table.namespace.lower() in _RESERVED_NAMESPACES:
+def _check_namespace(namespace: str) -> None:
+    if namespace.lower() in _RESERVED_NAMESPACES:
         raise DefinitionError(
-            f'namespace "{table.namespace}" is reserved',
+            f'namespace "{namespace}" is reserved',
             code="namespace-reserved",
             detail="It holds the lake's own tables.",
             hint="Choose another namespace for the table.",
         )
+
+
+def _check_table(table: Table, definitions: Definitions) -> None:
+    _check_namespace(table.namespace)
+    check_no_output("CREATE TABLE", table.full_name, definitions)
     topics = definitions.source(table.source).topics
     if topics and table.topic not in topics:
         raise DefinitionError(
@@ -155,15 +238,17 @@ def _check_table(table: Table, definitions: Definitions) -> None:
         )
 
 
-def _drop(parsed: ParsedStatement, drop: Drop, definitions: Definitions) -> Plan:
+def _drop(parsed: ParsedStatement, drop: Drop, definitions: Definitions, holds: Holds) -> Plan:
     found = {
         ObjectKind.CONNECTION: definitions.connections,
         ObjectKind.SOURCE: definitions.sources,
         ObjectKind.TABLE: definitions.tables,
+        ObjectKind.SUBSCRIPTION: definitions.subscriptions,
     }[drop.kind]
     if drop.name not in found:
-        if drop.kind is ObjectKind.TABLE and not drop.cascade:
-            return Plan((_on_spark(parsed),))
+        if drop.kind is ObjectKind.TABLE:
+            check_no_output("DROP TABLE", drop.name, definitions)
+            return Plan((*drop_holds_on([drop.name], holds, cascade=drop.cascade), _on_spark(parsed, drop.cascade)))
         if drop.if_exists:
             return Plan((Notice(f'{drop.kind} "{drop.name}" does not exist: nothing to drop'),))
     target = find(drop.kind, drop.name, definitions)
@@ -176,8 +261,12 @@ def _drop(parsed: ParsedStatement, drop: Drop, definitions: Definitions) -> Plan
             hint="Drop these first, or add CASCADE to drop them as well, tables with their data.",
         )
     dropped = (*users, target)
+    tables = [definition.full_name for definition in dropped if isinstance(definition, Table)]
     effects: list[Effect] = [DropDefinitions(dropped)]
-    effects += [DropIcebergTable(definition.full_name) for definition in dropped if isinstance(definition, Table)]
+    ended = [definitions.subscription(s.name) for s in dropped if isinstance(s, Subscription)]
+    effects += [EndSubscription(entry, drop.cascade and isinstance(target, Subscription)) for entry in ended]
+    effects += drop_holds_on(tables, holds, cascade=drop.cascade)
+    effects += [DropIcebergTable(name) for name in tables]
     return Plan(tuple(effects))
 
 
@@ -186,11 +275,22 @@ def _users(definition: Definition, definitions: Definitions) -> tuple[Definition
     match definition:
         case Connection(name=name):
             sources = [definitions.source(s) for s in definitions.users_of_connection(name)]
-            return (*(t for s in sources for t in _users(s, definitions)), *sources)
-        case Source(name=name):
-            return tuple(e.definition for e in definitions.tables_of(name))
-        case Table():
+            return (*_with_users([t for s in sources for t in _tables_of(s, definitions)], definitions), *sources)
+        case Source():
+            return _with_users(_tables_of(definition, definitions), definitions)
+        case Table(full_name=name):
+            return definitions.subscriptions_to(name)
+        case Subscription():
             return ()
+
+
+def _tables_of(source: Source, definitions: Definitions) -> Sequence[Table]:
+    return [entry.definition for entry in definitions.tables_of(source.name)]
+
+
+def _with_users(tables: Sequence[Table], definitions: Definitions) -> tuple[Definition, ...]:
+    subscriptions = dict.fromkeys(s for table in tables for s in definitions.subscriptions_to(table.full_name))
+    return (*subscriptions, *tables)
 
 
 def _described(definition: Definition) -> str:
@@ -201,11 +301,13 @@ def _described(definition: Definition) -> str:
             return f'source "{name}"'
         case Table(full_name=name):
             return f'table "{name}"'
+        case Subscription(name=name):
+            return f'subscription "{name}"'
 
 
 def _check_not_fed(verb: str, target: str, definitions: Definitions) -> None:
     """Rows of a fed table come from its topic: what a hand writes there, the next batch would contradict unseen."""
-    if not verb or target not in definitions.tables:
+    if verb in ("", "RENAME") or target not in definitions.tables:
         return
     table = definitions.tables[target].definition
     raise DefinitionError(
@@ -216,6 +318,7 @@ def _check_not_fed(verb: str, target: str, definitions: Definitions) -> None:
     )
 
 
-def _on_spark(parsed: ParsedStatement) -> RunOnSpark:
-    written = parsed.written
-    return RunOnSpark(written.sql, written.start, written.end_exclusive)
+def _on_spark(parsed: ParsedStatement, less_last_word: bool = False) -> RunOnSpark:
+    """The statement as written; of `DROP TABLE … CASCADE` the last word is no word of Spark's."""
+    tokens = parsed.written.tokens[: -1 if less_last_word else None]
+    return RunOnSpark(parsed.written.sql, tokens[0].start, tokens[-1].end + 1)

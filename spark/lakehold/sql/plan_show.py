@@ -27,6 +27,8 @@ def show(kind: ObjectKind, definitions: Definitions) -> Rows:
         case ObjectKind.TABLE:
             tables = sorted(definitions.tables.items())
             return Rows(_TABLE_COLUMNS, tuple(_table_row(e.definition) for _, e in tables))
+        case ObjectKind.SUBSCRIPTION:
+            raise AssertionError("how far subscriptions are is not in the definitions")
         case other:
             assert_never(other)
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from lakehold.session import quoted_table
 from lakehold.sql.result import Result
 from lakehold.subscribe.explain import explained
-from lakehold.subscribe.on_spark import view_name
+from lakehold.subscribe.on_spark import misses_filtered_columns, snapshot_schema, view_name
 from lakehold.subscribe.opening import Subscribing
 from lakehold.subscribe.spark_types import tuples
 from lakehold.subscribe.statement import Query, Subscribe
@@ -36,7 +36,7 @@ class LakeReads:
         timelines, reading = self.subscribing.timelines, self.subscribing.reading.spark
         found = timelines.settled([table.full_name for table in query.tables], [as_of_ms])
         lines = {name: timelines.reaching(line, as_of_ms) for name, line in found.items()}
-        check_readable(list(lines.values()), as_of_ms)
+        check_readable(list(lines.values()), as_of_ms, timelines.holds)
         tables: dict[str, str] = {}
         views: dict[str, str] = {}
         frames: dict[str, DataFrame] = {}
@@ -45,10 +45,15 @@ class LakeReads:
             if version is None:
                 views[name] = view_name()
                 frames[views[name]] = reading.empty(line.table.schema())
+            elif misses_filtered_columns(line, version.snapshot_id):
+                views[name] = view_name()
+                schema = snapshot_schema(line, version.snapshot_id)
+                frames[views[name]] = reading.state(line, version.snapshot_id, schema)
             else:
                 tables[name] = f"{quoted_table(reading.catalog_name, name)} VERSION AS OF {version.snapshot_id}"
         frame = reading.select(query.over(tables, views), frames)
-        return Result(tuple(frame.columns), [tuple(row) for row in frame.collect()])
+        with self.subscribing.noting.noted(tuple(lines), as_of_ms):
+            return Result(tuple(frame.columns), [tuple(row) for row in frame.collect()])
 
     def read_changes(self, subscribe: Subscribe) -> Result:
         """The rows of a SUBSCRIBE up to UP TO, or to the least `upper` of its tables."""

@@ -12,12 +12,17 @@ from lakehold.definitions import (
     Envelope,
     Format,
     FormatType,
+    OnLapse,
     OptionValue,
     Secret,
     Source,
+    Subscription,
     Table,
+    full_name_text,
+    object_text,
 )
-from lakehold.sql.cursor import NOT_A_NAME
+from lakehold.holds.retention import RETAIN_HISTORY
+from lakehold.sql.durations import duration_text
 from lakehold.sql.options import spoken
 
 _ENVELOPES = {
@@ -25,7 +30,6 @@ _ENVELOPES = {
     Envelope.DEBEZIUM_UPSERT: "DEBEZIUM UPSERT",
     Envelope.DEBEZIUM: "DEBEZIUM",
 }
-_OBJECT_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _COLUMN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -33,11 +37,13 @@ def create_statement(definition: Definition) -> str:
     """The statement that makes `definition`, one clause a line; secrets appear by name."""
     match definition:
         case Connection(name=name):
-            head = f"CREATE CONNECTION {_object(name)}"
+            head = f"CREATE CONNECTION {object_text(name)}"
         case Source(name=name):
-            head = f"CREATE SOURCE {_object(name)}"
+            head = f"CREATE SOURCE {object_text(name)}"
         case Table(namespace=namespace, name=name):
-            head = f"CREATE TABLE {_object(namespace)}.{_object(name)}"
+            head = f"CREATE TABLE {object_text(namespace)}.{object_text(name)}"
+        case Subscription(name=name):
+            head = f"CREATE SUBSCRIPTION {object_text(name)}"
     return "\n  ".join([head, *clauses(definition).values()])
 
 
@@ -58,6 +64,8 @@ def clauses(definition: Definition) -> dict[str, str]:
             return _source_clauses(definition)
         case Table():
             return _table_clauses(definition)
+        case Subscription():
+            return _subscription_clauses(definition)
 
 
 def options_text(options: Mapping[str, OptionValue]) -> str:
@@ -69,7 +77,7 @@ def _source_clauses(source: Source) -> dict[str, str]:
     found = {"from": f"FROM FILES {_text(source.path or '')}"}
     if source.connection is not None:
         topics = ", ".join(_text(t) for t in source.topics)
-        found["from"] = f"FROM KAFKA CONNECTION {_object(source.connection)} (TOPICS ({topics}))"
+        found["from"] = f"FROM KAFKA CONNECTION {object_text(source.connection)} (TOPICS ({topics}))"
     found["format"] = _format(source.format)
     if source.transaction_topic is not None:
         found["transaction"] = f"TRANSACTION METADATA TOPIC {_text(source.transaction_topic)}"
@@ -82,19 +90,40 @@ def _table_clauses(table: Table) -> dict[str, str]:
     found: dict[str, str] = {}
     if table.columns:
         found["columns"] = f"({', '.join(f'{_column(c.name)} {c.type}' for c in table.columns)})"
-    found["from"] = f"FROM SOURCE {_object(table.source)} (TOPIC {_text(table.topic)})"
+    found["from"] = f"FROM SOURCE {object_text(table.source)} (TOPIC {_text(table.topic)})"
     if table.key:
         found["key"] = f"KEY ({', '.join(_column(k) for k in table.key)})"
     found["envelope"] = f"ENVELOPE {_ENVELOPES[table.envelope]}"
     if table.options:
-        found["with"] = f"WITH {options_text(table.options)}"
+        found["with"] = f"WITH {options_text(_with_durations(table.options))}"
     return found
+
+
+def _subscription_clauses(subscription: Subscription) -> dict[str, str]:
+    options: dict[str, OptionValue] = {}
+    if subscription.on_lapse is not OnLapse.STOP:
+        options["on_lapse"] = subscription.on_lapse.value
+    if subscription.retain_output_ms is not None:
+        options["retain_output"] = duration_text(subscription.retain_output_ms)
+    if subscription.max_lag_ms is not None:
+        options["max_lag"] = duration_text(subscription.max_lag_ms)
+    return {
+        "into": f"INTO {full_name_text(subscription.into)}",
+        **({"with": f"WITH {options_text(options)}"} if options else {}),
+        "as": f"AS {subscription.subscribe}",
+    }
+
+
+def _with_durations(options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
+    """The options of a table, durations as text."""
+    retained_ms = options.get(RETAIN_HISTORY)
+    return {**options, **({RETAIN_HISTORY: duration_text(retained_ms)} if isinstance(retained_ms, int) else {})}
 
 
 def _format(message_format: Format) -> str:
     if message_format.type is FormatType.JSON or message_format.registry is None:
         return "FORMAT JSON"
-    return f"FORMAT AVRO USING SCHEMA REGISTRY CONNECTION {_object(message_format.registry)}"
+    return f"FORMAT AVRO USING SCHEMA REGISTRY CONNECTION {object_text(message_format.registry)}"
 
 
 def _value(value: OptionValue) -> str:
@@ -112,10 +141,6 @@ def _value(value: OptionValue) -> str:
 def _text(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("'", "''")
     return f"'{escaped}'"
-
-
-def _object(name: str) -> str:
-    return name if _OBJECT_NAME.fullmatch(name) and name.upper() not in NOT_A_NAME else _quoted(name)
 
 
 def _column(name: str) -> str:

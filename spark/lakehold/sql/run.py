@@ -2,36 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, assert_never
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
-from lakehold.catalog.definitions import Definitions, DefinitionStore, Entry
-from lakehold.definitions import Connection, Source, Table
-from lakehold.errors import DefinitionError
+from lakehold.catalog.definitions import DefinitionStore, Entry
+from lakehold.definitions import Subscription
+from lakehold.holds.commands import HoldCommands
+from lakehold.holds.roles import RoleCommands
+from lakehold.publish.subscriptions import COLUMNS as SUBSCRIPTION_COLUMNS
 from lakehold.sql.contracts import contracted
+from lakehold.sql.definition_change import DefinitionChange, placed
 from lakehold.sql.effects import (
-    DefinitionEffect,
+    BeginSubscription,
+    ChangeTable,
     DropDefinitions,
+    DropHolds,
     DropIcebergTable,
+    EndSubscription,
     ExplainChanges,
+    HoldEffect,
+    ListHolds,
+    ListSubscriptions,
+    ManageRoles,
+    MoveHold,
+    NameHold,
     Notice,
     Plan,
     PutDefinition,
+    PutHold,
     ReadAsOf,
     ReadChanges,
     Rows,
     RunOnSpark,
 )
 from lakehold.sql.engine import readable, run_on_spark
-from lakehold.sql.parse import ParsedStatement, parse_script
-from lakehold.sql.plan import plan
+from lakehold.sql.list_holds import list_holds
+from lakehold.sql.parse import parse_script
 from lakehold.sql.result import Result
-from lakehold.sql.statements import CreateTable
+from lakehold.sql.run_roles import check_privileges, run_on_roles
+from lakehold.sql.statements import CreateTable, ParsedStatement
+from lakehold.sql.transactions import Transaction, units
 from lakehold.subscribe.statement import Query, Subscribe
-from lakehold.times import now_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +71,19 @@ class Reads(Protocol):
         """How it would be read."""
 
 
+class SubscriptionCommands(Protocol):
+    """What statements on subscriptions do outside of the definitions."""
+
+    def begun(self, entry: Entry[Subscription], tables: Mapping[str, str]) -> AbstractContextManager[None]:
+        """Hold what a subscription reads that the block declares; raises if it cannot be read or published."""
+
+    def end(self, entry: Entry[Subscription], *, with_output: bool) -> None:
+        """Let go of what a dropped subscription holds."""
+
+    def overview(self) -> list[tuple[Any, ...]]:
+        """How far each is: rows of `lakehold.publish.subscriptions.COLUMNS`."""
+
+
 @dataclass(frozen=True)
 class Runner:
     """Runs scripts on one lake.
@@ -66,6 +93,9 @@ class Runner:
         tables: What stands behind them.
         spark: Gives the session, made when a statement first needs it: starting one takes seconds.
         reads: Reads the lake at a time and over time.
+        holds: Keeps tables readable.
+        subscriptions: Begins and ends subscriptions.
+        roles: Who may do what to holds and subscriptions.
         schemas: Directory of the tables' contracts; None: there are none.
     """
 
@@ -73,6 +103,9 @@ class Runner:
     tables: FedTables
     spark: Callable[[], SparkSession]
     reads: Reads
+    holds: HoldCommands
+    subscriptions: SubscriptionCommands
+    roles: RoleCommands
     schemas: Path | None = None
 
     def run(self, sql: str) -> Result:
@@ -81,18 +114,18 @@ class Runner:
         Raises:
             StatementError: Some statement is not well formed; then none has run.
             DefinitionError: A statement contradicts the definitions; those before it have run.
+            PermissionDenied: The program's role may not run a statement; those before it have run.
             LakeholdError: Spark failed on a statement; those before it have run.
         """
-        script = parse_script(sql)
         result = Result()
         notices: list[str] = []
-        for parsed in script:
-            try:
-                result = self._run_statement(self._contracted(parsed))
-            except DefinitionError as error:
-                if len(script) > 1:
-                    error.detail = f"{error.detail} The statement is on line {parsed.written.line}.".strip()
-                raise
+        script = parse_script(sql)
+        for unit in units(script):
+            if isinstance(unit, Transaction):
+                result = self._run_together([self._contracted(parsed) for parsed in unit.statements])
+            else:
+                with placed(unit, alone=len(script) == 1):
+                    result = self._run_statement(self._contracted(unit))
             notices += result.notices
         return replace(result, notices=tuple(notices))
 
@@ -104,24 +137,32 @@ class Runner:
         return replace(parsed, statement=replace(parsed.statement, table=table))
 
     def _run_statement(self, parsed: ParsedStatement) -> Result:
-        decided = plan(parsed, self.store.definitions())
-        if decided.definition_effects:
-            decided = self._change_definitions(parsed)
-        return self._act(decided)
+        change = DefinitionChange([parsed], self.holds.all)
+        change.apply(self.store.definitions())
+        if any(isinstance(effect, BeginSubscription) for effect in change.plans[0].effects):
+            return self._run_together([parsed])
+        check_privileges(change.plans[0], self.roles.guard)
+        if change.plans[0].definition_effects:
+            self.store.change(change.apply)
+        return self._act(change.plans[0])
 
-    def _change_definitions(self, parsed: ParsedStatement) -> Plan:
-        """Commit what the statement does to the definitions, planned again on those it commits to."""
-        decided = Plan()
-
-        def apply(current: Definitions) -> Definitions:
-            nonlocal decided
-            decided = plan(parsed, current)
-            for effect in decided.definition_effects:
-                current = _changed(current, effect)
-            return current
-
-        self.store.change(apply)
-        return decided
+    def _run_together(self, statements: Sequence[ParsedStatement]) -> Result:
+        """One commit of definitions. Holds are written before it and there with it, or not at all."""
+        change = DefinitionChange(statements, self.holds.all)
+        after = change.apply(self.store.definitions())
+        with ExitStack() as made:
+            for parsed, decided in zip(statements, change.plans, strict=True):
+                with placed(parsed, alone=len(statements) == 1), readable():
+                    check_privileges(decided, self.roles.guard)
+                    for effect in decided.effects:
+                        if isinstance(effect, PutHold):
+                            made.enter_context(self.holds.created(effect.hold, change.declared))
+                        elif isinstance(effect, BeginSubscription):
+                            entry = after.subscription(effect.subscription.name)
+                            made.enter_context(self.subscriptions.begun(entry, change.declared))
+            self.store.change(change.apply)
+        notices = (e.text for decided in change.plans for e in decided.effects if isinstance(e, Notice))
+        return Result(notices=tuple(notices))
 
     def _act(self, decided: Plan) -> Result:
         """The effects behind the commit. A table's definition goes first, so that no batch makes the table again."""
@@ -129,21 +170,23 @@ class Runner:
         notices: list[str] = []
         for effect in decided.effects:
             match effect:
-                case PutDefinition() | DropDefinitions():
+                case PutDefinition() | ChangeTable() | DropDefinitions() | BeginSubscription():
                     pass  # committed already
                 case DropIcebergTable(full_name):
                     self.tables.drop_iceberg_table(full_name)
+                case PutHold() | MoveHold() | NameHold() | DropHolds():
+                    notices += self._change_holds(effect)
+                case EndSubscription() | ListSubscriptions():
+                    result = self._on_subscriptions(effect)
+                case ListHolds(holds):
+                    result = list_holds(holds, self.store.definitions(), self.roles.all())
+                case ManageRoles(statement):
+                    result = run_on_roles(statement, self.roles)
                 case RunOnSpark():
                     result = run_on_spark(self.spark(), effect)
-                case ReadAsOf(query, as_of_ms):
+                case ReadAsOf() | ReadChanges() | ExplainChanges():
                     with readable():
-                        result = self.reads.read_as_of(query, as_of_ms)
-                case ReadChanges(subscribe):
-                    with readable():
-                        result = self.reads.read_changes(subscribe)
-                case ExplainChanges(subscribe):
-                    with readable():
-                        result = self.reads.explain_changes(subscribe)
+                        result = self._read(effect)
                 case Rows(columns, rows):
                     result = Result(columns, list(rows))
                 case Notice(text):
@@ -152,25 +195,38 @@ class Runner:
                     assert_never(other)
         return replace(result, notices=(*result.notices, *notices))
 
+    def _read(self, effect: ReadAsOf | ReadChanges | ExplainChanges) -> Result:
+        match effect:
+            case ReadAsOf(query, as_of_ms):
+                return self.reads.read_as_of(query, as_of_ms)
+            case ReadChanges(subscribe):
+                return self.reads.read_changes(subscribe)
+            case ExplainChanges(subscribe):
+                return self.reads.explain_changes(subscribe)
+            case other:
+                assert_never(other)
 
-def _changed(definitions: Definitions, effect: DefinitionEffect) -> Definitions:
-    match effect:
-        case PutDefinition(definition, sql):
-            return definitions.with_entry(_entry(definition, sql))
-        case DropDefinitions(dropped):
-            for definition in dropped:
-                definitions = definitions.without(definition)
-            return definitions
-        case other:
-            assert_never(other)
+    def _change_holds(self, effect: HoldEffect) -> tuple[str, ...]:
+        """What a person should know of it."""
+        match effect:
+            case PutHold(hold):
+                return self.holds.notices(self.holds.create(hold))
+            case MoveHold(name, to_ms):
+                self.holds.advance(name, to_ms)
+            case NameHold(name, new_name):
+                self.holds.rename(name, new_name)
+            case DropHolds(holds):
+                self.holds.drop_all(holds)
+            case other:
+                assert_never(other)
+        return ()
 
-
-def _entry(definition: Connection | Source | Table, sql: str) -> Entry[Connection] | Entry[Source] | Entry[Table]:
-    object_id, created_at_ms = uuid4().hex, now_ms()
-    match definition:
-        case Connection():
-            return Entry(object_id, definition, sql, created_at_ms)
-        case Source():
-            return Entry(object_id, definition, sql, created_at_ms)
-        case Table():
-            return Entry(object_id, definition, sql, created_at_ms)
+    def _on_subscriptions(self, effect: EndSubscription | ListSubscriptions) -> Result:
+        match effect:
+            case EndSubscription(entry, with_output):
+                self.subscriptions.end(entry, with_output=with_output)
+            case ListSubscriptions():
+                return Result(SUBSCRIPTION_COLUMNS, self.subscriptions.overview())
+            case other:
+                assert_never(other)
+        return Result()

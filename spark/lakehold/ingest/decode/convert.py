@@ -10,8 +10,9 @@ from enum import StrEnum
 
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType, UnsupportedSchema
 from lakehold.ingest.decode.logical import decimal_parameters, logical_type
-from lakehold.ingest.decode.sql_text import identifier, struct_of
+from lakehold.ingest.decode.sql_text import struct_of
 from lakehold.ingest.decode.types import iceberg_type, spark_text
+from lakehold.session import quoted
 
 
 class Encoding(StrEnum):
@@ -41,7 +42,7 @@ def json_type(schema: ConnectSchema) -> str:
     if schema.type is SchemaType.MAP and schema.keys is not None and schema.values is not None:
         return f"map<string,{json_type(schema.values)}>" if _has_text_keys(schema) else "array<array<string>>"
     if schema.type is SchemaType.STRUCT:
-        return f"struct<{','.join(f'{identifier(f.name)}:{json_type(f.schema)}' for f in schema.fields)}>"
+        return f"struct<{','.join(f'{quoted(f.name)}:{json_type(f.schema)}' for f in schema.fields)}>"
     return _RAW_TEXT[schema.type]
 
 
@@ -58,7 +59,7 @@ def converted(raw: str, schema: ConnectSchema, encoding: Encoding) -> str:
         value = converted("v", schema.values, encoding)
         return raw if value == "v" else f"transform_values({raw}, (k, v) -> {value})"
     if schema.type is SchemaType.STRUCT:
-        places = {f.name: f"{raw}.{identifier(f.name)}" for f in schema.fields}
+        places = {f.name: f"{raw}.{quoted(f.name)}" for f in schema.fields}
         fields = {f.name: converted(places[f.name], f.schema, encoding) for f in schema.fields}
         return raw if fields == places else f"CASE WHEN {raw} IS NOT NULL THEN {struct_of(fields)} END"
     return raw
@@ -78,7 +79,7 @@ def undecodable(raw: str, value: str, schema: ConnectSchema, encoding: Encoding)
         inner = undecodable(f"{raw}[k]", f"{value}[k]", schema.values, encoding)
         return inner and f"exists(map_keys({raw}), k -> {inner})"
     if schema.type is SchemaType.STRUCT:
-        places = ((f"{raw}.{identifier(f.name)}", f"{value}.{identifier(f.name)}", f.schema) for f in schema.fields)
+        places = ((f"{raw}.{quoted(f.name)}", f"{value}.{quoted(f.name)}", f.schema) for f in schema.fields)
         return _any(undecodable(r, v, s, encoding) for r, v, s in places)
     return None
 
@@ -99,7 +100,7 @@ def _missing_inside(raw: str, schema: ConnectSchema) -> str | None:
         inner = missing("e", schema.values)
         return inner and f"coalesce(exists(map_values({raw}), e -> {inner}), false)"
     if schema.type is SchemaType.STRUCT:
-        inner = _any(missing(f"{raw}.{identifier(f.name)}", f.schema) for f in schema.fields)
+        inner = _any(missing(f"{raw}.{quoted(f.name)}", f.schema) for f in schema.fields)
         return inner and f"({raw} IS NOT NULL AND {inner})"
     return None
 

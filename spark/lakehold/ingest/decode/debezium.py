@@ -14,8 +14,9 @@ from dataclasses import replace
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
 from lakehold.ingest.decode.logical import decimal_parameters
 from lakehold.ingest.decode.parts import Part, Refused, Version
-from lakehold.ingest.decode.sql_text import identifier, literal, struct_of
+from lakehold.ingest.decode.sql_text import literal, struct_of
 from lakehold.ingest.decode.structures import Structure, parsed_column
+from lakehold.session import quoted
 
 PLACEHOLDER = "__debezium_unavailable_value"
 
@@ -69,7 +70,7 @@ def _is_envelope(schema: ConnectSchema) -> bool:
 
 
 def _text(version: Version, index: int, value: Part, field: str) -> str:
-    return f"{version.row(parsed_column(value, index))}.{identifier(field)}"
+    return f"{version.row(parsed_column(value, index))}.{quoted(field)}"
 
 
 def _meta(value: Part, block: str, wanted: dict[str, tuple[str, str]]) -> str:
@@ -80,11 +81,11 @@ def _meta(value: Part, block: str, wanted: dict[str, tuple[str, str]]) -> str:
         if schema is not None and schema.type is SchemaType.STRUCT:
             has = {f.name for f in schema.fields}
             inner = {
-                name: f"try_cast({place}.{identifier(field)} AS {kind})" if field in has else f"CAST(NULL AS {kind})"
+                name: f"try_cast({place}.{quoted(field)} AS {kind})" if field in has else f"CAST(NULL AS {kind})"
                 for name, (field, kind) in wanted.items()
             }
             found.append(f"CASE WHEN {place} IS NOT NULL THEN {struct_of(inner)} END")
-    empty = f"CAST(NULL AS struct<{','.join(f'{identifier(n)}:{kind}' for n, (_, kind) in wanted.items())}>)"
+    empty = f"CAST(NULL AS struct<{','.join(f'{quoted(n)}:{kind}' for n, (_, kind) in wanted.items())}>)"
     return f"coalesce({', '.join([*found, empty])})"
 
 
@@ -99,7 +100,7 @@ def _unavailable(after: Structure) -> str:
         for f in origin.schema.fields:
             mark = _placeholder(f.schema)
             if mark is not None:
-                marks.append((f"{origin.raw}.{identifier(f.name)} = {mark}", literal(f.name)))
+                marks.append((f"{origin.raw}.{quoted(f.name)} = {mark}", literal(f.name)))
     if not marks:
         return "CAST(NULL AS array<string>)"
     names = ", ".join(f"CASE WHEN {condition} THEN {name} END" for condition, name in marks)

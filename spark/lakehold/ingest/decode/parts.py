@@ -18,7 +18,8 @@ from lakehold.ingest.decode.convert import Encoding, json_type
 from lakehold.ingest.decode.json_fields import taken_for_text, wrongly_typed
 from lakehold.ingest.decode.logical import logical_type
 from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, declared_struct
-from lakehold.ingest.decode.sql_text import identifier, literal
+from lakehold.ingest.decode.sql_text import literal
+from lakehold.session import quoted
 
 CORRUPT = "_corrupt"
 _JSON_OPTIONS = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{CORRUPT}')"
@@ -166,12 +167,12 @@ def _declared_part(name: str, schemas: JsonDeclared, as_declared: Callable[[Conn
 def _bare_key(row: ConnectSchema, text: str, is_object: str) -> Version:
     """A key of one column that stands alone: as JSON, or as a text without quotes."""
     only = row.fields[0]
-    quoted = f"to_json(named_struct({literal(only.name)}, {text}))"
+    in_quotes = f"to_json(named_struct({literal(only.name)}, {text}))"
     opening = literal(json.dumps({only.name: None})[: -len("null}")])
     is_text = only.schema.type is SchemaType.STRING
     unquoted = f"NOT ({text} RLIKE '^\\\\s*(\"|null\\\\s*$)')" if is_text else "false"
     as_json = f"concat({opening}, {text}, '}}')"
-    body = f"concat('{{\"v\":', CASE WHEN {unquoted} THEN {quoted} ELSE {as_json} END, '}}')"
+    body = f"concat('{{\"v\":', CASE WHEN {unquoted} THEN {in_quotes} ELSE {as_json} END, '}}')"
     kind = f"v {json_type(row)}, {CORRUPT} string"
     return Version(
         f"NOT ({is_object})",
@@ -204,7 +205,7 @@ def _json_version(name: str, matches: str, payload: str, end: str, schema: Conne
 def _row(name: str, schema: ConnectSchema) -> Callable[[str], str]:
     if _is_record(schema):
         return lambda parsed: f"{parsed}.v"
-    return lambda parsed: f"CASE WHEN {parsed}.v.{identifier(name)} IS NOT NULL THEN {parsed}.v END"
+    return lambda parsed: f"CASE WHEN {parsed}.v.{quoted(name)} IS NOT NULL THEN {parsed}.v END"
 
 
 def _is_record(schema: ConnectSchema) -> bool:

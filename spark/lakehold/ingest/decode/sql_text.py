@@ -1,11 +1,6 @@
-"""Names and texts inside generated SQL."""
+"""Texts and structs inside generated SQL."""
 
 from __future__ import annotations
-
-
-def identifier(name: str) -> str:
-    """A name in backquotes."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def literal(text: str) -> str:

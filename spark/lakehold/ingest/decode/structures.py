@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from lakehold.ingest.decode.connect_schema import ConnectSchema
 from lakehold.ingest.decode.convert import Encoding, converted, missing, undecodable
 from lakehold.ingest.decode.parts import Part
-from lakehold.ingest.decode.sql_text import identifier, literal
+from lakehold.ingest.decode.sql_text import literal
 from lakehold.ingest.decode.types import ColumnType, column_types, iceberg_type, spark_text
 from lakehold.ingest.decode.unify import cast, unify_versions
+from lakehold.session import quoted
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Structure:
         """As Spark SQL writes it; `void` without columns."""
         if not self.columns:
             return "void"
-        return f"struct<{','.join(f'{identifier(c.name)}:{c.spark_type}' for c in self.columns)}>"
+        return f"struct<{','.join(f'{quoted(c.name)}:{c.spark_type}' for c in self.columns)}>"
 
     def conversions(self) -> list[str]:
         """For each version a column with the converted structure; null for records of other versions."""
@@ -50,7 +51,7 @@ class Structure:
         """(condition, column) for each column in which a value can get lost."""
         for i, origin in enumerate(self.origins):
             for f in origin.schema.fields:
-                place = identifier(f.name)
+                place = quoted(f.name)
                 lost = undecodable(f"{origin.raw}.{place}", f"{self._column(i)}.{place}", f.schema, origin.encoding)
                 if lost:
                     yield lost, f.name
@@ -60,7 +61,7 @@ class Structure:
         for origin in self.origins:
             if origin.encoding is Encoding.JSON:
                 for f in origin.schema.fields:
-                    lacks = missing(f"{origin.raw}.{identifier(f.name)}", f.schema)
+                    lacks = missing(f"{origin.raw}.{quoted(f.name)}", f.schema)
                     if lacks:
                         yield f"({origin.raw} IS NOT NULL AND {lacks})", f.name
 
@@ -74,7 +75,7 @@ class Structure:
             if (f := own.get(c.name)) is None:
                 fields += [literal(c.name), f"CAST(NULL AS {spark_text(c.type)})"]
                 continue
-            raw = f"{origin.raw}.{identifier(c.name)}"
+            raw = f"{origin.raw}.{quoted(c.name)}"
             value = cast(converted(raw, f.schema, origin.encoding), iceberg_type(f.schema), c.type)
             changed = changed or value != raw
             fields += [literal(c.name), value]
@@ -106,7 +107,7 @@ def structure(
     for i, version in enumerate(part.versions):
         raw, schema = version.row(parsed_column(part, i)), version.schema
         if field is not None:
-            raw, schema = f"{raw}.{identifier(field)}", schema.field_named(field) or schema
+            raw, schema = f"{raw}.{quoted(field)}", schema.field_named(field) or schema
         origins.append(Origin(raw, schema, version.encoding))
     found = unify_versions([column_types(o.schema) for o in origins]) if columns is None else columns
     return Structure(name, tuple(origins), found)

@@ -26,8 +26,9 @@ from pyiceberg.types import (
 )
 
 from lakehold.errors import UpstreamError
-from lakehold.ingest.decode.sql_text import identifier, struct_of
+from lakehold.ingest.decode.sql_text import struct_of
 from lakehold.ingest.decode.types import ColumnType, spark_text
+from lakehold.session import quoted
 
 _WHOLE_DIGITS: dict[type[IcebergType], int] = {IntegerType: 10, LongType: 19}
 
@@ -137,7 +138,7 @@ def cast(expression: str, source: IcebergType, target: IcebergType) -> str:
         case StructType(), StructType():
             present = {f.name: f.field_type for f in source.fields}
             fields = {
-                f.name: cast(f"{expression}.{identifier(f.name)}", present[f.name], f.field_type)
+                f.name: cast(f"{expression}.{quoted(f.name)}", present[f.name], f.field_type)
                 if f.name in present
                 else f"CAST(NULL AS {spark_text(f.field_type)})"
                 for f in target.fields

@@ -1,0 +1,107 @@
+"""`lakehold check`: what a suite found, for people and for programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lakehold.cli.output import Output, TableOutput
+from lakehold.errors import LakeholdError
+from lakehold.lake import Lake
+from lakehold.quality import Verdict
+from lakehold.quality.describe import examples_text, keys_text
+from lakehold.quality.page import page_text
+from lakehold.sql.engine import readable
+from lakehold.sql.parse_as_of import parse_time
+from lakehold.sql.result import Result
+from lakehold.times import iso
+
+FAILED_COLUMNS = ("expectation", "column", "expected", "found", "examples", "keys")
+"""Of the table for people: one row for each expectation that is not met."""
+
+VERDICT_COLUMNS = ("table", "at", "snapshot_id", "suite", "success", "statistics", "failed", "html", "checked_at")
+"""Of the one object for programs; `failed` is a list of objects with the columns for people."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The command's arguments, as given."""
+
+    table: str
+    at: str | None
+    hold: str | None
+    html: Path | None
+    writes_suite: bool
+
+
+def run_check(lake: Lake, asked: Asked, output: Output) -> bool:
+    """Check a table and write the verdict, or write its suite.
+
+    Returns:
+        Whether the table is as expected.
+    """
+    if asked.writes_suite:
+        with readable():
+            output.notice(f"the suite is in {lake.checks.write_suite(asked.table)}")
+        return True
+    if asked.at is not None and asked.hold is not None:
+        raise LakeholdError("expected --at or --hold, not both of them", code="usage")
+    verdict = lake.check(asked.table, None if asked.at is None else parse_time(asked.at), asked.hold)
+    if asked.html is not None:
+        _write(asked.html, page_text(verdict))
+    if not isinstance(output, TableOutput):
+        output.result(Result(VERDICT_COLUMNS, [_verdict_row(verdict)]))
+    elif verdict.failed:
+        output.result(Result(FAILED_COLUMNS, _failed_rows(verdict)))
+    output.notice(_summary(verdict, str(asked.html or verdict.html_path)))
+    return verdict.success
+
+
+def _summary(verdict: Verdict, page: str) -> str:
+    counted = verdict.statistics
+    said = (
+        f"passed: all {counted['evaluated']} expectations are met"
+        if verdict.success
+        else f"failed: {counted['failed']} of {counted['evaluated']} expectations are not met"
+    )
+    return f"{verdict.full_name} at {iso(verdict.at_ms)} UTC {said} (suite: {verdict.suite}), see {page}"
+
+
+def _failed_rows(verdict: Verdict) -> list[tuple[Any, ...]]:
+    return [
+        (o.expectation, o.column, o.expected, o.found, examples_text(o.examples), keys_text(o.keys))
+        for o in verdict.failed
+    ]
+
+
+def _verdict_row(verdict: Verdict) -> tuple[Any, ...]:
+    failed = [
+        dict(
+            zip(
+                FAILED_COLUMNS,
+                (o.expectation, o.column, o.expected, o.found, list(o.examples), list(o.keys)),
+                strict=True,
+            )
+        )
+        for o in verdict.failed
+    ]
+    return (
+        verdict.full_name,
+        verdict.at_ms,
+        verdict.snapshot_id,
+        verdict.suite,
+        verdict.success,
+        verdict.statistics,
+        failed,
+        verdict.html_path,
+        verdict.checked_at_ms,
+    )
+
+
+def _write(to: Path, text: str) -> None:
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise LakeholdError(f'file "{to}" cannot be written', code="usage", detail=f"{error.strerror}.") from error

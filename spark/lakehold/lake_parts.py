@@ -1,0 +1,288 @@
+"""What a lake is made of: every part is made when it is first needed, from the settings, the catalog and the session.
+
+What a part is made of is imported when it is made: a short process pays for what it uses.
+"""
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+
+from lakehold.catalog.batch_rows import PyIcebergBatches
+from lakehold.catalog.data_tables import DataTables
+from lakehold.catalog.holds import PyIcebergHolds
+from lakehold.catalog.objects import PyIcebergDefinitions
+from lakehold.catalog.opening import open_catalog
+from lakehold.errors import DefinitionError
+from lakehold.secrets import resolve
+from lakehold.settings import Settings
+
+if TYPE_CHECKING:
+    from lakehold.catalog.definitions import Definitions
+    from lakehold.catalog.holds import Hold, HoldStore
+    from lakehold.catalog.long_reads import LongReadStore
+    from lakehold.definitions import Source
+    from lakehold.holds.commands import HoldCommands
+    from lakehold.holds.guard import Guard
+    from lakehold.holds.roles import RoleCommands
+    from lakehold.holds.tags import TableTags
+    from lakehold.ingest.decode.registry import Registry
+    from lakehold.ingest.lease import HeldLease
+    from lakehold.ingest.read.reader import Reader
+    from lakehold.ingest.run import Ingesting
+    from lakehold.maintenance.maintain import Maintaining
+    from lakehold.publish.subscriptions import Subscriptions
+    from lakehold.quality import Checks
+    from lakehold.subscribe.opening import Subscribing
+    from lakehold.timeline.timelines import Timelines
+
+_READ_TASKS = max(4, os.cpu_count() or 1)
+"""Tasks a large read is cut into at least, so that one large partition uses all cores; each writes a file per bucket."""
+
+
+class LakeParts:
+    """The parts of one open lake.
+
+    Args:
+        settings: How it is opened.
+        spark: Gives the session, which takes seconds to start.
+    """
+
+    def __init__(self, settings: Settings, spark: Callable[[], SparkSession]) -> None:
+        self.settings = settings
+        self._spark = spark
+        self.catalog = open_catalog(settings)
+        self.definitions = PyIcebergDefinitions(self.catalog)
+        self.batches = PyIcebergBatches(self.catalog)
+        self.tables = DataTables(self.catalog)
+
+    def close(self) -> None:
+        """Let go of the catalog, and of the threads that read files."""
+        if "_workers" in self.__dict__:
+            self._workers.shutdown()
+        self.catalog.close()
+
+    @cached_property
+    def checks(self) -> Checks:
+        """What runs suites on tables."""
+        from lakehold.catalog.hold_checks import PyIcebergHoldChecks
+        from lakehold.quality import Checks
+        from lakehold.sql.contracts import column_docs
+
+        return Checks(
+            spark=self._spark,
+            catalog_name=self.settings.catalog_name,
+            tables=self.tables,
+            definitions=self.definitions,
+            timelines=self.timelines,
+            kept=PyIcebergHoldChecks(self.catalog),
+            suites=self.settings.expectations,
+            pages=self.settings.check_pages_uri,
+            docs_of=lambda table: column_docs(table, self.settings.schemas),
+        )
+
+    @cached_property
+    def holds(self) -> HoldCommands:
+        """The holds: made, moved, renamed and dropped, as their statements do it."""
+        return self._hold_commands(self._guard)
+
+    @cached_property
+    def _own_holds(self) -> HoldCommands:
+        """The same for subscribers and maintenance, which need no privileges."""
+        return self._hold_commands(None)
+
+    def _hold_commands(self, guard: Guard | None) -> HoldCommands:
+        from lakehold.holds.commands import HoldCommands
+
+        return HoldCommands(
+            self.hold_store, self.timelines, self.definitions, self.settings, self.tags.put, self._judge_hold, guard
+        )
+
+    @cached_property
+    def roles(self) -> RoleCommands:
+        """The roles: made, dropped and granted to, as their statements do it."""
+        from lakehold.holds.roles import RoleCommands
+
+        return RoleCommands(self._guard)
+
+    @cached_property
+    def _guard(self) -> Guard:
+        from lakehold.catalog.roles import PyIcebergRoles
+        from lakehold.holds.guard import Guard
+
+        return Guard(PyIcebergRoles(self.catalog), self.settings.role)
+
+    def _judge_hold(self, hold: Hold) -> None:
+        from lakehold.quality import HoldJudge
+        from lakehold.sql.engine import readable
+
+        with readable():
+            HoldJudge(self.checks)(hold)
+
+    @cached_property
+    def subscriptions(self) -> Subscriptions:
+        """The subscriptions and durable clients."""
+        from lakehold.catalog.subscribers import PyIcebergSubscribers
+        from lakehold.publish.subscriptions import Subscriptions
+        from lakehold.sql.parse import parse_endless
+
+        return Subscriptions(
+            self.catalog,
+            self.definitions,
+            PyIcebergSubscribers(self.catalog),
+            self._own_holds,
+            self.subscribing,
+            parse_endless,
+            self.settings,
+            self._guard,
+        )
+
+    @cached_property
+    def timelines(self) -> Timelines:
+        """Which snapshot a table shows at which time."""
+        from lakehold.holds.rules import existing
+        from lakehold.timeline.timelines import Timelines
+
+        return Timelines(
+            self.tables,
+            self.definitions,
+            self.batches,
+            self.settings.foreign_lag_ms,
+            holds=lambda: existing(self.hold_store.holds(), self.definitions.definitions()),
+        )
+
+    @cached_property
+    def hold_store(self) -> HoldStore:
+        """Where holds are kept."""
+        return PyIcebergHolds(self.catalog)
+
+    @cached_property
+    def tags(self) -> TableTags:
+        """The tags that holds need."""
+        from lakehold.holds.tags import TableTags
+
+        return TableTags(self.catalog, self.timelines, self.hold_store)
+
+    @cached_property
+    def long_reads(self) -> LongReadStore:
+        """Reads that maintenance must not cut off."""
+        from lakehold.catalog.long_reads import LongReadStore
+
+        return LongReadStore(self.catalog)
+
+    @cached_property
+    def maintaining(self) -> Maintaining:
+        """What `maintain` calls."""
+        from lakehold.catalog.hold_checks import HOLD_CHECKS_TABLE, PyIcebergHoldChecks
+        from lakehold.maintenance.maintain import Maintaining
+        from lakehold.maintenance.procedures import Procedures
+        from lakehold.maintenance.records import Records
+        from lakehold.maintenance.survey import Survey
+        from lakehold.quality.pages import Pages
+
+        holds, reads = self.hold_store, self.long_reads
+        survey = Survey(self.catalog, self.timelines, self.batches, holds, reads, self.tags, self.settings)
+        procedures = Procedures(self._call, self.settings.catalog_name)
+        pages = Pages(self.settings.check_pages_uri, self.catalog.load_table(HOLD_CHECKS_TABLE).io)
+        checks = PyIcebergHoldChecks(self.catalog)
+        records = Records(self.batches, checks, pages, self.tables, holds, self.definitions, procedures)
+        return Maintaining(survey, procedures, records, self.subscriptions.let_go, self._own_holds.enforce_lag)
+
+    def _call(self, statement: str) -> list[dict[str, Any]]:
+        from lakehold.sql.effects import RunOnSpark
+        from lakehold.sql.engine import run_on_spark
+
+        found = run_on_spark(self._spark(), RunOnSpark(statement, 0, len(statement)))
+        return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+
+    @cached_property
+    def subscribing(self) -> Subscribing:
+        """What opens SUBSCRIBEs."""
+        from lakehold.subscribe.noting import Noting
+        from lakehold.subscribe.on_spark import OnSpark
+        from lakehold.subscribe.opening import Subscribing
+        from lakehold.subscribe.table_diffs import DiffReading, Remembered
+
+        on_spark = OnSpark(self._spark, self.settings.catalog_name)
+        reading = DiffReading(on_spark, self._workers, Remembered(), self.settings.driver_diff_max_rows)
+        noting = Noting(self.long_reads, self.settings.expire_grace_ms)
+        return Subscribing(self.timelines, reading, self.settings, noting)
+
+    @cached_property
+    def _workers(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="lakehold-files")
+
+    def ingesting(self, name: str, idle_ms: int) -> Callable[[HeldLease], Ingesting]:
+        """What ingests the source `name` for who holds its lease; empty batches are at least `idle_ms` apart.
+
+        Raises:
+            DefinitionError: There is no such source, or it has no tables.
+        """
+        from lakehold.ingest.apply import Writing
+        from lakehold.ingest.batch import Running
+        from lakehold.ingest.error_records import ErrorRecords
+        from lakehold.ingest.read.reader import Limits
+        from lakehold.ingest.run import Ingesting
+        from lakehold.ingest.topic import TopicDecoder
+
+        defined = self.definitions.definitions()
+        source = defined.source(name)
+        tables = {entry.definition.full_name: entry for entry in defined.tables_of(name)}
+        if not tables:
+            raise DefinitionError(
+                f'source "{name}" has no tables',
+                code="source-without-tables",
+                hint=f"Add one: CREATE TABLE namespace.name FROM SOURCE {name} (TOPIC '…') ENVELOPE …",
+            )
+        reader = self._reader(source, defined)
+        decoder = TopicDecoder(
+            source.format.type, self._registry(source, defined), self._spark, self.settings.max_record_bytes
+        )
+
+        def under(lease: HeldLease) -> Ingesting:
+            writing = Writing(
+                spark=self._spark,
+                catalog_name=self.settings.catalog_name,
+                buckets=self.settings.buckets,
+                tables=self.tables,
+                confirm_lease=lease.confirm,
+                held=self.tags,
+                errors=ErrorRecords(self._spark, self.settings.catalog_name, self.tables),
+            )
+            running = Running(
+                store=self.batches,
+                lease=lease,
+                reader=reader,
+                decoder=decoder,
+                writing=writing,
+                tables=tables,
+                driver_records=self.settings.driver_read_max_records,
+                driver_bytes=self.settings.driver_read_max_bytes,
+            )
+            limits = Limits(
+                int(str(source.options.get("max_records", self.settings.max_batch_records))),
+                int(str(source.options.get("max_bytes", self.settings.max_batch_bytes))),
+            )
+            return Ingesting(name, running, limits, idle_ms)
+
+        return under
+
+    def _reader(self, source: Source, defined: Definitions) -> Reader:
+        from lakehold.ingest.read.opening import open_reader
+
+        options = resolve(defined.connection(source.connection).options) if source.connection is not None else {}
+        return open_reader(source, options, timeout_s=self.settings.upstream_timeout_ms / 1000, parallelism=_READ_TASKS)
+
+    def _registry(self, source: Source, defined: Definitions) -> Registry | None:
+        if source.format.registry is None:
+            return None
+        from lakehold.ingest.decode.registry import registry_of
+
+        connection = defined.connection(source.format.registry)
+        return registry_of(resolve(connection.options), timeout_s=self.settings.upstream_timeout_ms / 1000)

@@ -1,0 +1,96 @@
+"""Statements that change the definitions in one commit: planned on those it commits to, again if another came first."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import assert_never
+from uuid import uuid4
+
+from lakehold.catalog.definitions import AnyEntry, Definitions, Entry
+from lakehold.catalog.holds import Holds
+from lakehold.definitions import Connection, Definition, Source, Subscription, Table
+from lakehold.errors import LakeholdError
+from lakehold.sql.effects import ChangeTable, DefinitionEffect, DropDefinitions, Plan, PutDefinition
+from lakehold.sql.plan import plan
+from lakehold.sql.plan_holds import needs_holds
+from lakehold.sql.statements import ParsedStatement
+from lakehold.times import now_ms
+
+
+class DefinitionChange:
+    """What some statements do to the definitions, one after the other; a new object has the same id in each try.
+
+    Args:
+        statements: One, or those of a transaction.
+        holds: Reads the holds, for the statements that need them.
+    """
+
+    def __init__(self, statements: Sequence[ParsedStatement], holds: Callable[[], Holds]) -> None:
+        self._statements = statements
+        self._holds = holds
+        self._ids: defaultdict[tuple[type[Definition], str], str] = defaultdict(lambda: uuid4().hex)
+        self.plans: list[Plan] = []
+        """The plan of each statement, as of the last try."""
+
+    def apply(self, current: Definitions) -> Definitions:
+        """The definitions behind the statements."""
+        self.plans = []
+        for parsed in self._statements:
+            with placed(parsed, alone=len(self._statements) == 1):
+                holds = self._holds() if needs_holds(parsed.statement) else ()
+                decided = plan(parsed, current, holds)
+            for effect in decided.definition_effects:
+                current = self._changed(current, effect)
+            self.plans.append(decided)
+        return current
+
+    @property
+    def declared(self) -> Mapping[str, str]:
+        """The object ids of the tables that are new, by full name."""
+        puts = (effect for decided in self.plans for effect in decided.definition_effects)
+        definitions = (effect.definition for effect in puts if isinstance(effect, PutDefinition))
+        return {table.full_name: self._id(table) for table in definitions if isinstance(table, Table)}
+
+    def _changed(self, definitions: Definitions, effect: DefinitionEffect) -> Definitions:
+        match effect:
+            case PutDefinition(definition, sql):
+                return definitions.with_entry(_entry(self._id(definition), definition, sql))
+            case ChangeTable(table):
+                return definitions.with_entry(replace(definitions.table(table.full_name), definition=table))
+            case DropDefinitions(dropped):
+                for definition in dropped:
+                    definitions = definitions.without(definition)
+                return definitions
+            case other:
+                assert_never(other)
+
+    def _id(self, definition: Definition) -> str:
+        name = definition.full_name if isinstance(definition, Table) else definition.name
+        return self._ids[type(definition), name]
+
+
+def _entry(object_id: str, definition: Definition, sql: str) -> AnyEntry:
+    created_at_ms = now_ms()
+    match definition:
+        case Connection():
+            return Entry(object_id, definition, sql, created_at_ms)
+        case Source():
+            return Entry(object_id, definition, sql, created_at_ms)
+        case Table():
+            return Entry(object_id, definition, sql, created_at_ms)
+        case Subscription():
+            return Entry(object_id, definition, sql, created_at_ms)
+
+
+@contextmanager
+def placed(parsed: ParsedStatement, *, alone: bool) -> Iterator[None]:
+    """An error shows which statement it is about, unless there is only one."""
+    try:
+        yield
+    except LakeholdError as error:
+        if error.place is None and not alone:
+            error.place = parsed.written.place
+        raise

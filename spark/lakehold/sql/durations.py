@@ -1,0 +1,83 @@
+"""Durations in statements: `'3h'`, `'1 day 12 hours'`, `INTERVAL '3' HOUR`, `'3h'::INTERVAL`."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from sqlglot import TokenType
+
+from lakehold.sql.cursor import Cursor
+
+_UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+"""The units that `duration_text` writes, longest first."""
+
+_UNITS = {
+    "ms": ("ms", "millisecond", "milliseconds"),
+    "s": ("s", "sec", "secs", "second", "seconds"),
+    "m": ("m", "min", "mins", "minute", "minutes"),
+    "h": ("h", "hr", "hrs", "hour", "hours"),
+    "d": ("d", "day", "days"),
+    "w": ("w", "week", "weeks"),
+}
+_WEEK_MS = 7 * _UNITS_MS["d"]
+_MS = {word: _UNITS_MS.get(unit, _WEEK_MS) for unit, words in _UNITS.items() for word in words}
+
+_PART = re.compile(r"(?P<count>\d{1,18}(?:\.\d{1,18})?)\s*(?P<unit>[a-z]+)", re.ASCII)
+_COUNT = re.compile(r"\d{1,18}(?:\.\d{1,18})?", re.ASCII)
+_LAST_MS = 2**63 - 1
+_EXAMPLE = "such as '3h', '20s' or '1 day'"
+
+
+def parse_duration(cursor: Cursor) -> int:
+    """A duration above zero in milliseconds: text, `INTERVAL text`, `INTERVAL number unit` or `text::INTERVAL`.
+
+    Months and years are refused: how long they are depends on when they begin.
+    """
+    first = cursor.peek()
+    if cursor.accept("INTERVAL"):
+        duration_ms = _interval_ms(cursor)
+    else:
+        duration_ms = duration_of_text_ms(cursor.text("a duration"))
+        if cursor.accept_symbol("::"):
+            cursor.expect("INTERVAL")
+    if not duration_ms or duration_ms > _LAST_MS:
+        written = cursor.sql[first.start : cursor.last.end + 1]
+        raise cursor.error_at(first, f"expected a duration {_EXAMPLE}, found {written}", last=cursor.last)
+    return duration_ms
+
+
+def duration_of_text_ms(text: str) -> int | None:
+    """Milliseconds of `3h` or `1 day 12 hours`; None when it is none, or no whole number of milliseconds."""
+    rest, total = text.strip().lower(), Fraction(0)
+    while rest:
+        part = _PART.match(rest)
+        if part is None or part["unit"] not in _MS:
+            return None
+        total += Fraction(part["count"]) * _MS[part["unit"]]
+        rest = rest[part.end() :].lstrip(" ,")
+    return int(total) if total.denominator == 1 and text.strip() else None
+
+
+def duration_text(duration_ms: int) -> str:
+    """`duration_ms` as `parse_duration` takes it, without its quotes: `1d 12h`."""
+    parts = []
+    for unit, unit_ms in _UNITS_MS.items():
+        count, duration_ms = divmod(duration_ms, unit_ms)
+        if count:
+            parts.append(f"{count}{unit}")
+    return " ".join(parts) or "0s"
+
+
+def _interval_ms(cursor: Cursor) -> int | None:
+    """What follows INTERVAL: `'3h'`, `'3' HOUR` or `3 HOURS`."""
+    if not cursor.is_text() and cursor.peek().token_type is not TokenType.NUMBER:
+        raise cursor.error("a duration in single quotes", "a number")
+    text = cursor.advance().text
+    if not _COUNT.fullmatch(text.strip()):
+        return duration_of_text_ms(text)
+    unit = cursor.word()
+    if unit.lower() not in _MS:
+        raise cursor.error("DAY", "HOUR", "MINUTE", "SECOND")
+    cursor.advance()
+    return duration_of_text_ms(f"{text}{unit}")

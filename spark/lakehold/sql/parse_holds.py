@@ -1,0 +1,125 @@
+"""`CREATE HOLD`, `ALTER HOLD`, `DROP HOLD`: what is kept readable, from when on, and how far it may stay behind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lakehold.catalog.holds import Check
+from lakehold.holds.commands import NewHold
+from lakehold.sql.cursor import Cursor
+from lakehold.sql.durations import parse_duration
+from lakehold.sql.names import table_reference
+from lakehold.sql.parse_as_of import parse_timestamp
+from lakehold.sql.queries import one_part
+from lakehold.sql.statements import AdvanceHold, CreateHold, DropHold, RenameHold, ShowCreateHold, ShowHolds
+
+_A_HOLD = "a hold name"
+
+
+def parse_create_hold(cursor: Cursor) -> CreateHold:
+    """`[IF NOT EXISTS] [namespace.]name ON table, …`, then AT and WITH in any order."""
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    namespace, name = _new_name(cursor)
+    cursor.expect("ON")
+    hold = NewHold(name, namespace, table_list(cursor))
+    for clause in cursor.clauses("AT", "WITH"):
+        hold = replace(hold, at_ms=parse_timestamp(cursor)) if clause == "AT" else _with_options(cursor, hold)
+    return CreateHold(hold, if_not_exists)
+
+
+def parse_alter_hold(cursor: Cursor) -> AdvanceHold | RenameHold:
+    """`name ADVANCE [TO time]` or `name RENAME TO new`."""
+    name = hold_reference(cursor)
+    if cursor.choose("ADVANCE", "RENAME TO") == "ADVANCE":
+        to_ms = parse_timestamp(cursor) if cursor.accept("TO") else None
+        cursor.expect_end()
+        return AdvanceHold(name, to_ms)
+    first = cursor.peek()
+    namespace, new_name = _new_name(cursor)
+    if namespace is not None:
+        message = f"expected a name without a namespace, found {namespace}.{new_name}"
+        raise cursor.error_at(first, message, last=cursor.last, hint="a hold stays in its namespace")
+    cursor.expect_end()
+    return RenameHold(name, new_name)
+
+
+def parse_drop_hold(cursor: Cursor) -> DropHold:
+    """`[IF EXISTS] name`."""
+    if_exists = cursor.accept("IF", "EXISTS")
+    name = hold_reference(cursor)
+    cursor.expect_end()
+    return DropHold(name, if_exists)
+
+
+def parse_show_holds(cursor: Cursor) -> ShowHolds:
+    """Nothing follows."""
+    cursor.expect_end()
+    return ShowHolds()
+
+
+def parse_show_create_hold(cursor: Cursor) -> ShowCreateHold:
+    """`name`."""
+    name = hold_reference(cursor)
+    cursor.expect_end()
+    return ShowCreateHold(name)
+
+
+def hold_reference(cursor: Cursor) -> str:
+    """The name of a hold, with its namespace if that is written."""
+    namespace, name = _name(cursor)
+    return name if namespace is None else f"{namespace}.{name}"
+
+
+def table_list(cursor: Cursor) -> tuple[str, ...]:
+    """`namespace.table, …`, each once."""
+    tables: list[str] = []
+    more = True
+    while more:
+        first, at = cursor.peek(), cursor.position
+        name = table_reference(cursor)
+        if cursor.position == at + 1:
+            raise one_part(cursor, first)
+        if name in tables:
+            raise cursor.error_at(first, f'table "{name}" is given twice', last=cursor.last)
+        tables.append(name)
+        more = cursor.accept_symbol(",")
+    return tuple(tables)
+
+
+def _name(cursor: Cursor) -> tuple[str | None, str]:
+    first = cursor.object_name(_A_HOLD)
+    return (first, cursor.object_name(_A_HOLD)) if cursor.accept_symbol(".") else (None, first)
+
+
+def _new_name(cursor: Cursor) -> tuple[str | None, str]:
+    first = cursor.peek()
+    namespace, name = _name(cursor)
+    if "." in name or not name:
+        raise cursor.error_at(first, "the name of a hold has a dot in it or is empty", last=cursor.last)
+    return namespace, name
+
+
+def _with_options(cursor: Cursor, hold: NewHold) -> NewHold:
+    """`(MAX LAG [=] duration, CHECK [=] 'require' | 'record' | 'off')`."""
+    cursor.expect_symbol("(")
+    given: set[str] = set()
+    more = True
+    while more:
+        first = cursor.peek()
+        option = cursor.choose("MAX LAG", "CHECK")
+        if option in given:
+            raise cursor.error_at(first, f"{option} is given twice", last=cursor.last)
+        given.add(option)
+        cursor.accept_symbol("=")
+        hold = replace(hold, max_lag_ms=parse_duration(cursor)) if option == "MAX LAG" else _checked(cursor, hold)
+        more = cursor.more(after_last=True)
+    return hold
+
+
+def _checked(cursor: Cursor, hold: NewHold) -> NewHold:
+    token = cursor.peek()
+    value = cursor.text("'require', 'record' or 'off'")
+    try:
+        return replace(hold, check=Check(value.lower()))
+    except ValueError:
+        raise cursor.error_at(token, f"CHECK takes 'require', 'record' or 'off', found '{value}'") from None

@@ -1,0 +1,80 @@
+"""`CREATE SUBSCRIPTION`: a SUBSCRIBE whose output is kept in a table."""
+
+from __future__ import annotations
+
+from lakehold.definitions import OnLapse, OptionValue, Subscription
+from lakehold.errors import StatementError
+from lakehold.sql.cursor import Cursor
+from lakehold.sql.names import new_table_name
+from lakehold.sql.options import SUBSCRIPTION, parse_options
+from lakehold.sql.parse_subscribe import parse_subscribe
+from lakehold.sql.statements import CreateSubscription
+from lakehold.subscribe.statement import Subscribe
+
+
+def parse_create_subscription(cursor: Cursor) -> CreateSubscription:
+    """`[IF NOT EXISTS] name`, then INTO and WITH in any order, then `AS SUBSCRIBE …`."""
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    name = cursor.object_name("a subscription name")
+    into: tuple[str, str] | None = None
+    options: dict[str, OptionValue] = {}
+    written: tuple[str, Subscribe] | None = None
+    for clause in cursor.clauses("INTO", "WITH", "AS SUBSCRIBE"):
+        match clause:
+            case "INTO":
+                into = new_table_name(cursor)
+            case "WITH":
+                options = parse_options(cursor, SUBSCRIPTION)
+            case _:
+                written = _subscribe(cursor)
+    if written is None:
+        raise cursor.error("AS SUBSCRIBE")
+    text, subscribe = written
+    namespace = subscribe.tables[0].rpartition(".")[0]
+    subscription = Subscription(
+        name=name,
+        into=".".join(into) if into is not None else f"{namespace}.{name}",
+        subscribe=text,
+        tables=subscribe.tables,
+        on_lapse=OnLapse(str(options.get("on_lapse", OnLapse.STOP.value))),
+        retain_output_ms=_duration_ms(options, "retain_output"),
+        max_lag_ms=_duration_ms(options, "max_lag"),
+    )
+    return CreateSubscription(subscription, if_not_exists)
+
+
+def check_endless(subscribe: Subscribe) -> str:
+    """What keeps a SUBSCRIBE from being followed over restarts; empty when nothing does."""
+    if subscribe.up_to_ms is not None:
+        return "UP TO"
+    return "PROGRESS" if subscribe.progress else ""
+
+
+def _subscribe(cursor: Cursor) -> tuple[str, Subscribe]:
+    """Behind `SUBSCRIBE`, to the end: the whole as written, and what it says."""
+    first = cursor.last
+    subscribe = parse_subscribe(cursor)
+    unfit = check_endless(subscribe)
+    if unfit:
+        raise _refused(cursor, unfit)
+    return cursor.sql[first.start : cursor.last.end + 1], subscribe
+
+
+def _refused(cursor: Cursor, clause: str) -> StatementError:
+    """An error at the clause, which was parsed, so it is there; in a query before it the same words may stand."""
+    words = clause.split()
+    place = cursor.position
+    while not cursor.at_words(*words):
+        place -= 1
+        cursor.rewind(place)
+    first, last = cursor.peek(), cursor.peek(len(words) - 1)
+    hint = {
+        "UP TO": "it goes on until it is dropped",
+        "PROGRESS": "the output table tells how far it is complete: its property lakehold.position",
+    }[clause]
+    return cursor.error_at(first, f"a subscription does not take {clause}", last=last, hint=hint)
+
+
+def _duration_ms(options: dict[str, OptionValue], name: str) -> int | None:
+    value = options.get(name)
+    return value if isinstance(value, int) else None

@@ -1,0 +1,30 @@
+"""How long history is kept: a part of a fed table's definition, a property of any other table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lakehold.catalog.definitions import Definitions
+from lakehold.holds.retention import RETAIN_HISTORY, RETAIN_HISTORY_PROPERTY
+from lakehold.session import quoted
+from lakehold.sql.effects import ChangeTable, Plan, RunOnSpark
+
+
+def retain_history(name: str, retained_ms: int | None, definitions: Definitions) -> Plan:
+    """What sets the history that the table `name` keeps; None: takes its own setting away."""
+    if name not in definitions.tables:
+        return Plan((_property(name, retained_ms),))
+    table = definitions.tables[name].definition
+    options = {option: value for option, value in table.options.items() if option != RETAIN_HISTORY}
+    if retained_ms is not None:
+        options[RETAIN_HISTORY] = retained_ms
+    return Plan((ChangeTable(replace(table, options=options)),) if options != table.options else ())
+
+
+def _property(name: str, retained_ms: int | None) -> RunOnSpark:
+    table = ".".join(quoted(part) for part in name.split("."))
+    if retained_ms is None:
+        statement = f"ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ('{RETAIN_HISTORY_PROPERTY}')"
+    else:
+        statement = f"ALTER TABLE {table} SET TBLPROPERTIES ('{RETAIN_HISTORY_PROPERTY}' = '{retained_ms}')"
+    return RunOnSpark(statement, 0, len(statement))

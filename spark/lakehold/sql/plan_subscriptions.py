@@ -1,0 +1,50 @@
+"""What the definitions say against a subscription."""
+
+from __future__ import annotations
+
+from lakehold.catalog.definitions import Definitions
+from lakehold.definitions import Subscription
+from lakehold.errors import DefinitionError
+
+
+def check_subscription(subscription: Subscription, definitions: Definitions) -> None:
+    """Its output table must be its own, and what it reads no output.
+
+    Raises:
+        DefinitionError: It is not so.
+    """
+    into = subscription.into
+    other = definitions.subscription_into(into)
+    if into in definitions.tables or into in subscription.tables or (other and other.name != subscription.name):
+        owner = f'subscription "{other.name}" publishes to it' if other else "it is read, or fed by a source"
+        raise DefinitionError(
+            f'table "{into}" cannot take the output of subscription "{subscription.name}"',
+            code="output-exists",
+            detail=f"Its output needs a table of its own; {owner}.",
+            hint="Choose another one: CREATE SUBSCRIPTION … INTO namespace.table.",
+        )
+    for name in subscription.tables:
+        read = definitions.subscription_into(name)
+        if read is not None:
+            raise DefinitionError(
+                f'table "{name}" is the output of subscription "{read.name}"',
+                code="output-read",
+                detail="An output cannot be held, so what is read from it could not be kept.",
+                hint=f"Subscribe to what it is made from: SHOW CREATE SUBSCRIPTION {read.name}.",
+            )
+
+
+def check_no_output(verb: str, target: str, definitions: Definitions) -> None:
+    """What stands in an output table is what was published, and nothing else.
+
+    Raises:
+        DefinitionError: A statement by hand would change it.
+    """
+    subscription = definitions.subscription_into(target) if verb else None
+    if subscription is not None:
+        raise DefinitionError(
+            f'subscription "{subscription.name}" publishes to table "{target}"',
+            code="table-published",
+            detail=f"{verb} by hand would make it differ from what was published.",
+            hint=f"DROP SUBSCRIPTION {subscription.name} leaves you the table, with CASCADE it drops the table, too.",
+        )

@@ -1,0 +1,195 @@
+"""Holds against a model: tables that lose what neither retention nor a hold keeps, and rules that never let a hold promise it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehold.catalog.holds import Check, HeldTable, Hold, Holds
+from lakehold.errors import DefinitionError, NotReadable
+from lakehold.holds.rules import Frontier, Frontiers, advanced, begun, created, dropped, forced, renamed
+
+TABLES = ("s.a", "s.b", "s.c")
+NAMES = ("g", "h", "i")
+times = st.integers(0, 60)
+names = st.sampled_from(NAMES)
+
+
+@dataclass
+class World:
+    """Tables with the times they can be read at, and the holds on them."""
+
+    since: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TABLES, 10))
+    upper: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TABLES, 20))
+    retention: int = 8
+    holds: Holds = ()
+
+    def retained(self, table: str) -> int:
+        return max(self.since[table], self.upper[table] - 1 - self.retention)
+
+    def expire(self, table: str) -> None:
+        """All that goes when every tool has been at it."""
+        held = [hold.at_ms for hold in self.holds if hold.is_on(table) and hold.at_ms is not None]
+        self.since[table] = max(self.since[table], min([self.retained(table), *held]))
+
+    @property
+    def frontiers(self) -> Frontiers:
+        return {
+            name: Frontier(HeldTable(name, name), self.since[name], self.upper[name], self.retained(name))
+            for name in TABLES
+        }
+
+    def named(self, name: str) -> Hold | None:
+        return next((hold for hold in self.holds if hold.name == name), None)
+
+
+def hold(name: str, tables: tuple[str, ...], at_ms: int | None = None, max_lag_ms: int = 25) -> Hold:
+    held = tuple(HeldTable(table, table) for table in tables)
+    return Hold(f"id of {name}", "s", name, at_ms, held, max_lag_ms, Check.OFF, "", 0)
+
+
+steps = st.one_of(
+    st.tuples(st.just("write"), st.sampled_from(TABLES), st.integers(1, 20)),
+    st.tuples(st.just("expire"), st.sampled_from(TABLES)),
+    st.tuples(st.just("create"), names, st.sets(st.sampled_from(TABLES), min_size=1), st.none() | times),
+    st.tuples(st.just("advance"), names, st.none() | times),
+    st.tuples(st.just("rename"), names, names),
+    st.tuples(st.just("drop"), names),
+    st.tuples(st.just("force")),
+)
+
+
+def allowed(world: World, step: tuple[object, ...]) -> bool:
+    """What the paper says, in its own words."""
+    match step:
+        case "create", str(name), set(tables), at:
+            readable = at is None or (isinstance(at, int) and all(at >= world.since[str(t)] for t in tables))
+            return world.named(name) is None and readable
+        case "advance", str(name), to:
+            found = world.named(name)
+            if found is None or not isinstance(to, int):
+                return found is not None
+            lowest = {
+                table.full_name: min(
+                    [h.at_ms for h in world.holds if h.is_on(table.full_name) and h.at_ms is not None]
+                    + [world.retained(table.full_name)]
+                )
+                for table in found.tables
+            }
+            assert found.at_ms is not None
+            is_back = to < found.at_ms
+            return not is_back or all(to >= low and to >= world.since[table] for table, low in lowest.items())
+        case "rename", str(name), str(new):
+            return world.named(name) is not None and (new == name or world.named(new) is None)
+        case "drop", str(name):
+            return world.named(name) is not None
+        case _:
+            return True
+
+
+def take(world: World, step: tuple[object, ...]) -> None:
+    match step:
+        case "write", str(table), int(later):
+            world.upper[table] += later
+        case "expire", str(table):
+            world.expire(table)
+        case "create", str(name), set(tables), at:
+            new = hold(name, tuple(sorted(map(str, tables))), at if isinstance(at, int) else None)
+            world.holds = created(world.holds, new, world.frontiers)
+        case "advance", str(name), to:
+            world.holds = advanced(world.holds, name, to if isinstance(to, int) else None, world.frontiers)
+        case "rename", str(name), str(new):
+            world.holds = renamed(world.holds, name, new)
+        case "drop", str(name):
+            world.holds = dropped(world.holds, name)
+        case _:
+            world.holds = forced(world.holds, world.frontiers)
+
+
+@given(st.lists(steps, max_size=25))
+def test_a_hold_is_readable_whatever_happens_and_only_what_the_paper_forbids_is_refused(
+    script: list[tuple[object, ...]],
+) -> None:
+    world = World()
+    for step in script:
+        before = world.holds
+        if allowed(world, step):
+            take(world, step)
+        else:
+            with pytest.raises(DefinitionError):
+                take(world, step)
+            assert world.holds == before
+        for held in world.holds:
+            assert held.at_ms is not None
+            assert all(world.since[table.full_name] <= held.at_ms for table in held.tables)
+
+
+@given(st.lists(steps, max_size=15))
+def test_an_enforced_lag_is_kept_and_says_where_the_hold_stood(script: list[tuple[object, ...]]) -> None:
+    world = World()
+    for step in script:
+        if allowed(world, step):
+            take(world, step)
+    for before, after in zip(world.holds, forced(world.holds, world.frontiers), strict=True):
+        least = min(world.upper[table.full_name] for table in after.tables)
+        assert before.at_ms is not None
+        assert after.at_ms is not None
+        assert least - after.at_ms <= after.max_lag_ms
+        if least - before.at_ms <= before.max_lag_ms:
+            assert after == before
+        else:
+            assert after == replace(before, at_ms=least - before.max_lag_ms, forced_from_ms=before.at_ms)
+
+
+def test_without_a_time_a_hold_takes_the_first_at_which_all_its_tables_are_readable() -> None:
+    world = World(since={"s.a": 10, "s.b": 14, "s.c": 12})
+    ((made),) = created((), hold("h", ("s.a", "s.b")), world.frontiers)
+    assert made.at_ms == 14
+
+
+def test_advance_without_a_time_goes_to_what_retention_keeps_of_all_tables_and_never_back() -> None:
+    world = World(upper={"s.a": 30, "s.b": 40, "s.c": 20})
+    held = (hold("h", ("s.a", "s.b"), 10),)
+    (moved,) = advanced(held, "h", None, world.frontiers)
+    assert moved.at_ms == 40 - 1 - world.retention
+    later = (hold("h", ("s.a",), 50),)
+    assert advanced(later, "h", None, world.frontiers) == later
+
+
+def test_a_hold_goes_back_only_where_another_holds_all_of_its_tables() -> None:
+    world = World(upper=dict.fromkeys(TABLES, 100))
+    pair = hold("pair", ("s.a", "s.b"), 50)
+    of_a = hold("of_a", ("s.a",), 20)
+    with pytest.raises(NotReadable) as refused:
+        advanced((pair, of_a), "pair", 30, world.frontiers)
+    assert 'Retention keeps "s.b" from 91' in refused.value.detail
+    of_b = hold("of_b", ("s.b",), 25)
+    after = advanced((pair, of_a, of_b), "pair", 30, world.frontiers)
+    assert [h.at_ms for h in after] == [30, 20, 25]
+    with pytest.raises(NotReadable) as refused:
+        advanced((pair, of_a, of_b), "pair", 24, world.frontiers)
+    assert 'Others hold "s.a": "of_a" at 20.' in refused.value.detail
+    assert 'Others hold "s.b": "of_b" at 25.' in refused.value.detail
+    assert refused.value.hint == "Choose 25 or later."
+
+
+def test_a_hold_may_begin_in_the_future_and_an_advance_by_hand_ends_what_was_forced() -> None:
+    world = World()
+    (made,) = created((), hold("h", ("s.a",), 1_000), world.frontiers)
+    assert made.at_ms == 1_000
+    (moved,) = advanced((replace(made, at_ms=12, forced_from_ms=11),), "h", 13, world.frontiers)
+    assert (moved.at_ms, moved.forced_from_ms) == (13, None)
+
+
+def test_a_hold_on_a_table_without_rows_begins_with_its_first() -> None:
+    waiting = created((), hold("h", ("s.a", "s.new")), World().frontiers)
+    assert [h.at_ms for h in waiting] == [None]
+    assert begun(waiting, World().frontiers) == waiting
+    assert forced(waiting, World().frontiers) == waiting
+    readable = {**World().frontiers, "s.new": Frontier(HeldTable("s.new", "s.new"), 17, 18, 17)}
+    assert [h.at_ms for h in begun(waiting, readable)] == [17]
+    with pytest.raises(NotReadable, match="cannot be advanced yet"):
+        advanced(waiting, "h", 12, World().frontiers)
