@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehold import artifacts
 from lakehold.catalog.properties import spark_catalog_conf
+from lakehold.errors import UpstreamUnavailable
 from lakehold.settings import Settings
+
+log = logging.getLogger(__name__)
 
 SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
 
@@ -56,14 +63,28 @@ _QUIET = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properti
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
+_CONNECT_PORT = 15_002
+"""Of an address without one, as Spark has it."""
+
+_HEARD_OF_EVERY_S = 60.0
+"""Servers keep a silent session for an hour, unless they are configured otherwise."""
+
 _session_state = threading.RLock()
 """Held while one thread's statement relies on the session's settings and views, which all threads of a session share."""
 
 
-def open_session(settings: Settings) -> SparkSession:
-    """A session whose default catalog is the lake: on `spark_remote` if set, else classic on `spark_master`."""
+def open_session(settings: Settings, closed: threading.Event) -> SparkSession:
+    """A session whose default catalog is the lake: on `spark_remote` if set, else classic on `spark_master`.
+
+    Args:
+        settings: Which, and of which lake.
+        closed: Set by the caller when it stops the session.
+
+    Raises:
+        UpstreamUnavailable: Nobody answers at `spark_remote`.
+    """
     if settings.spark_remote:
-        return prepared(SparkSession.builder.remote(settings.spark_remote).getOrCreate(), settings)
+        return _open_remote(settings.spark_remote, settings, closed)
     # Without it Python workers run whatever `python3` is first on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(settings.spark_master).appName("lakehold")
@@ -72,6 +93,40 @@ def open_session(settings: Settings) -> SparkSession:
     with _own_interrupts():
         session = builder.getOrCreate()
     return prepared(session, settings)
+
+
+def _open_remote(remote: str, settings: Settings, closed: threading.Event) -> SparkSession:
+    """A session of its own on a server: two lakes of one process must not share catalogs, nor close each other's."""
+    _refuse_silent(remote, timeout_s=settings.upstream_timeout_ms / 1000)
+    session = prepared(SparkSession.builder.remote(remote).create(), settings)
+    threading.Thread(target=_keep_alive, args=(session, closed), name="lakehold-keep-alive", daemon=True).start()
+    return session
+
+
+def _refuse_silent(remote: str, timeout_s: float) -> None:
+    """Spark's own client tries for ten minutes, and says nothing meanwhile."""
+    address = urlsplit(remote)
+    try:
+        place = (address.hostname or "", address.port or _CONNECT_PORT)
+        socket.create_connection(place, timeout=timeout_s).close()
+    except (OSError, ValueError) as error:
+        raise UpstreamUnavailable(
+            "Spark Connect does not answer",
+            code="spark-unreachable",
+            detail=f"{address.scheme}://{address.netloc}: {error}.",
+            hint="Start a server on this machine with lakehold spark up, or correct or unset LAKEHOLD_SPARK_REMOTE.",
+        ) from error
+
+
+def _keep_alive(session: SparkSession, closed: threading.Event) -> None:
+    """Be heard of while nothing is asked, or the server forgets the session: a quiet source may be followed for days."""
+    while not closed.wait(_HEARD_OF_EVERY_S):
+        try:
+            session.conf.get("spark.sql.session.timeZone")
+        except (PySparkException, ValueError) as error:  # the latter once the connection is closed
+            if not closed.is_set():
+                log.warning("the Spark Connect server does not know the session any more: %s", error)
+            return
 
 
 @contextmanager

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from lakehold.stack.addresses import HOST, StackAddresses, StackPorts
+from lakehold.servers import HOST, ServerError, ServerEvent, ServerStatus
+from lakehold.stack.addresses import StackAddresses, StackPorts
 from lakehold.stack.connectors import ConnectClient, ValueFormat, debezium_postgres, publication_sql
 from lakehold.stack.errors import ConnectorError, StackError
-from lakehold.stack.lifecycle import PartEvent, PartStatus, down, status, up
+from lakehold.stack.lifecycle import down, status, up
 from lakehold.stack.plan import StackPlan, default_directory
 
 __all__ = [
     "HOST",
     "ConnectClient",
     "ConnectorError",
-    "PartEvent",
-    "PartStatus",
+    "ServerError",
+    "ServerEvent",
+    "ServerStatus",
     "StackAddresses",
     "StackError",
     "StackPlan",

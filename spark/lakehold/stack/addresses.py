@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-HOST = "127.0.0.1"
-"""Everything listens on loopback only: nothing in the stack asks its clients who they are."""
+from lakehold.servers import HOST
 
 POSTGRES_USER = "lakehold"
 POSTGRES_PASSWORD = "lakehold"

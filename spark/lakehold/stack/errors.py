@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lakehold.errors import LakeholdError
+from lakehold.servers import ServerError
 
 
-class StackError(LakeholdError):
-    """A part of the stack does not start, does not stay up, or stands in the way of another."""
+class StackError(ServerError):
+    """A part of the stack cannot be set up, or another stack stands in the way."""
 
     default_code = "stack"
 

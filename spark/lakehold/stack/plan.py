@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
-from fcntl import LOCK_EX, flock
 from pathlib import Path
 
+from lakehold.servers.directory import locked, make_directory
 from lakehold.stack.addresses import StackAddresses, StackPorts
 from lakehold.stack.parts.connect import Connect
 from lakehold.stack.parts.kafka import Kafka
@@ -68,14 +67,9 @@ class StackPlan:
 
     def record(self) -> None:
         """Make the directory and remember the ports in it."""
-        for folder in (self.directory, self.directory / "logs", self.directory / "run"):
-            folder.mkdir(parents=True, exist_ok=True)
+        make_directory(self.directory)
         (self.directory / "stack.json").write_text(json.dumps(asdict(self.ports)))
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Keep other commands from starting or stopping this stack meanwhile; they wait."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        with (self.directory / "lock").open("w") as handle:
-            flock(handle, LOCK_EX)
-            yield
+        return locked(self.directory)

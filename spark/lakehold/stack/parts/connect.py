@@ -8,11 +8,10 @@ import zipfile
 import httpx
 
 from lakehold import artifacts
-from lakehold.stack.addresses import HOST
+from lakehold.servers import HOST, ServerCommand
 from lakehold.stack.parts.java import kafka_java
 from lakehold.stack.parts.kafka import Kafka
 from lakehold.stack.parts.part import Part, write_properties
-from lakehold.stack.processes import ServerCommand
 
 _HEAP_MB = 320
 _CLIENT_TIMEOUT_S = 5.0

@@ -11,11 +11,10 @@ import uuid
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from lakehold.stack.addresses import HOST
+from lakehold.servers import HOST, ServerCommand
 from lakehold.stack.errors import StackError
 from lakehold.stack.parts.java import kafka_java
 from lakehold.stack.parts.part import Part, write_properties
-from lakehold.stack.processes import ServerCommand
 
 _HEAP_MB = 320
 _FORMAT_HEAP_MB = 64

@@ -10,10 +10,10 @@ import subprocess
 from pathlib import Path
 
 from lakehold.errors import EnvironmentMissing
-from lakehold.stack.addresses import HOST, POSTGRES_PASSWORD, POSTGRES_USER
+from lakehold.servers import HOST, ServerCommand
+from lakehold.stack.addresses import POSTGRES_PASSWORD, POSTGRES_USER
 from lakehold.stack.errors import StackError
 from lakehold.stack.parts.part import Part
-from lakehold.stack.processes import ServerCommand
 
 _DEBIAN_BINARIES = Path("/usr/lib/postgresql")
 _SERVER_USER = "postgres"

@@ -5,11 +5,10 @@ from __future__ import annotations
 import httpx
 
 from lakehold import artifacts
-from lakehold.stack.addresses import HOST
+from lakehold.servers import HOST, ServerCommand
 from lakehold.stack.parts.java import java
 from lakehold.stack.parts.part import Part
 from lakehold.stack.parts.postgres import Postgres
-from lakehold.stack.processes import ServerCommand
 
 _HEAP_MB = 320
 _DATABASE = "registry"

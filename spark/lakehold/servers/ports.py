@@ -1,4 +1,4 @@
-"""Whether the stack's ports are free, asked before anything is started."""
+"""Whether the ports of servers are free, asked before anything is started."""
 
 from __future__ import annotations
 
@@ -7,26 +7,25 @@ from collections.abc import Iterable
 
 import psutil
 
-from lakehold.stack.addresses import HOST
-from lakehold.stack.errors import StackError
-from lakehold.stack.parts.part import Part
+from lakehold.servers.errors import ServerError
+from lakehold.servers.server import HOST, Server
 
 
-def refuse_taken(parts: Iterable[Part]) -> None:
-    """Check that every port of the parts is free.
+def refuse_taken(servers: Iterable[Server]) -> None:
+    """Check that every port of the servers is free.
 
     Raises:
-        StackError: One is not; says who has it, as far as that can be seen.
+        ServerError: One is not; says who has it, as far as that can be seen.
     """
-    taken = [(part, port) for part in parts for port in part.all_ports() if not _is_free(port)]
+    taken = [(server, port) for server in servers for port in server.all_ports() if not _is_free(port)]
     if not taken:
         return
-    part, port = taken[0]
-    raise StackError(
-        f"port {port} for {part.name} is taken",
-        code="stack-port-taken",
-        detail=" ".join(f"Port {port} for {part.name}: {_owner(port)} listens on it." for part, port in taken),
-        hint="Stop that program, or move the whole stack: lakehold stack up --port-base 20000.",
+    server, port = taken[0]
+    raise ServerError(
+        f"port {port} for {server.name} is taken",
+        code="port-taken",
+        detail=" ".join(f"Port {port} for {server.name}: {_owner(port)} listens on it." for server, port in taken),
+        hint=f"Stop that program, or choose other ports: {server.up_command} {server.other_port_option}.",
     )
 
 

@@ -10,33 +10,17 @@ import json
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
 
+from lakehold.servers.server import ServerCommand
+
 _START_TIME_TOLERANCE_S = 2.0
 """The kernel's boot time, on which start times rest, moves when the clock is corrected."""
 
 _POLL_INTERVAL_S = 0.02
-
-
-@dataclass(frozen=True)
-class ServerCommand:
-    """How a server is started.
-
-    Attributes:
-        argv: Absolute path of the program, and its arguments.
-        environment: Variables on top of this process's own.
-        folder: Working directory of the server.
-        log: File that its output is appended to.
-    """
-
-    argv: Sequence[str]
-    folder: Path
-    log: Path
-    environment: Mapping[str, str]
 
 
 @dataclass(frozen=True)

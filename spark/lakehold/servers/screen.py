@@ -1,0 +1,57 @@
+"""What the commands over servers write: progress on standard error, the state of each as a table or JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from enum import StrEnum
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from lakehold.servers.server import OnEvent, ServerEvent, ServerStatus
+
+_MIB = 1024 * 1024
+
+
+class OutputFormat(StrEnum):
+    """How the state of servers is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def progress() -> OnEvent:
+    """Shows each event as a line."""
+    console = Console(stderr=True, highlight=False)
+
+    def show(event: ServerEvent) -> None:
+        console.print(f"{event.server:<9} {event.state:<15} {event.detail}".rstrip(), markup=False)
+
+    return show
+
+
+def show_status(servers: Sequence[ServerStatus], output_format: OutputFormat) -> None:
+    """Write how servers are."""
+    if output_format is OutputFormat.JSON:
+        typer.echo(json.dumps([asdict(server) for server in servers], default=str))
+    else:
+        Console().print(_table(servers))
+
+
+def _table(servers: Sequence[ServerStatus]) -> Table:
+    table = Table("server", "state", "health", "port", "pid", "memory")
+    for column in ("port", "pid", "memory"):
+        next(each for each in table.columns if each.header == column).justify = "right"
+    for server in servers:
+        table.add_row(
+            server.name,
+            server.state,
+            "healthy" if server.healthy else "not healthy" if server.state == "running" else "-",
+            str(server.port),
+            str(server.pid or "-"),
+            f"{server.memory_bytes / _MIB:.0f} MiB" if server.memory_bytes is not None else "-",
+        )
+    return table

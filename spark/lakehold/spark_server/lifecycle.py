@@ -1,0 +1,79 @@
+"""Starting, stopping and looking at the server of a directory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from threading import Event
+
+from lakehold.servers import ServerError, ServerEvent, ServerStatus, lifecycle, processes
+from lakehold.servers.directory import locked, make_directory
+from lakehold.servers.ports import refuse_taken
+from lakehold.servers.server import OnEvent
+from lakehold.settings import Settings
+from lakehold.spark_server.places import DEFAULT_PORT
+from lakehold.spark_server.plan import SparkConnectServer, server_conf
+
+
+def _ignore(_: ServerEvent) -> None:
+    pass
+
+
+def up(directory: Path, settings: Settings, port: int | None = None, on_event: OnEvent = _ignore) -> str:
+    """Start the server of `directory` unless it runs, and wait until it answers.
+
+    Args:
+        directory: The server's directory, made if need be.
+        settings: Its memory, its cores (`spark_master`) and further configuration; the lake in them does not matter.
+        port: That it listens on; by default that of the last time, or 15002.
+        on_event: Called for each thing that happens.
+
+    Returns:
+        What clients connect to, `sc://…`.
+
+    Raises:
+        EnvironmentMissing: Java is missing, or Spark's jars cannot be had.
+        ServerError: It runs on another port, its port is taken, or it does not become healthy.
+    """
+    with locked(directory):
+        last = _recorded(directory)
+        server = SparkConnectServer(directory, port or last.port, server_conf(settings, port or last.port))
+        if processes.recorded(server.pid_file) is None:
+            refuse_taken([server])
+            lifecycle.fetch_programs([server], on_event)
+            make_directory(directory)
+            _port_file(directory).write_text(json.dumps({"port": server.port}))
+        elif server.port != last.port:
+            raise ServerError(
+                "the server runs on another port",
+                detail=f"That of {directory} listens on {last.port}.",
+                hint="Stop it first (lakehold spark down), or choose another --directory for a second one.",
+            )
+        lifecycle.start(server, Event(), on_event)
+    return server.remote
+
+
+def down(directory: Path, on_event: OnEvent = _ignore) -> None:
+    """Stop the server of `directory` if it runs; kill it if it does not stop in time. Its clients' statements fail."""
+    if not directory.exists():
+        return
+    with locked(directory):
+        lifecycle.stop(_recorded(directory), on_event)
+
+
+def status(directory: Path) -> ServerStatus:
+    """How the server of `directory` is."""
+    return lifecycle.status(_recorded(directory))
+
+
+def _recorded(directory: Path) -> SparkConnectServer:
+    """The server as it was last started; on the default port if it never was."""
+    try:
+        port = int(json.loads(_port_file(directory).read_text())["port"])
+    except FileNotFoundError:
+        port = DEFAULT_PORT
+    return SparkConnectServer(directory, port)
+
+
+def _port_file(directory: Path) -> Path:
+    return directory / "spark.json"
