@@ -119,19 +119,112 @@ def subscribe(
 
 
 @app.command()
-def status(
+def maintain(  # noqa: PLR0913 - a command's options
+    tables: Annotated[list[str] | None, typer.Argument(metavar="TABLE", help="By default all.")] = None,
     *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    orphans: Annotated[
+        bool, typer.Option("--orphans", help="Search files that no table refers to also where that was done today.")
+    ] = False,
+    output_format: Format = None,
+    quiet: Quiet = False,
+    warehouse: Warehouse = None,
+) -> None:
+    """Let go of history that nothing needs any more, gather small files, delete what no table refers to.
+
+    Exit code 1 when a table failed: the others were maintained.
+    """
+    output = open_output(output_format, sys.stdout, sys.stderr)
+    with reported(output):
+        from lakehold.cli.maintain import run_maintain
+        from lakehold.lake import connect
+
+        with connect(warehouse) as lake:
+            progress = open_progress(sys.stderr, quiet=quiet)
+            healthy = run_maintain(lake, tables or [], output, progress, dry_run=dry_run, orphans=orphans)
+        if not healthy:
+            raise typer.Exit(1)
+
+
+@app.command()
+def check(  # noqa: PLR0913 - a command's options
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="Full name of the table.")],
+    *,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="TIME", help="As it was then: epoch milliseconds or ISO 8601.")
+    ] = None,
+    hold: Annotated[
+        str | None, typer.Option("--hold", metavar="HOLD", help="Where a hold keeps it; the verdict is kept beside it.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the page there as well.")] = None,
+    suite: Annotated[
+        bool, typer.Option("--write-suite", help="Check nothing: write the generated suite as a file to edit.")
+    ] = False,
     output_format: Format = None,
     warehouse: Warehouse = None,
 ) -> None:
-    """Show every table: how far it is readable, its rows, errors and what stopped it. Starts no Spark."""
+    r"""Run a table's suite of Great Expectations; one is made from its schema and key when no file has it.
+
+    Exit code 1 when the table is not as expected: the rows say where.
+
+    \b
+    lakehold check shop.orders
+    lakehold check shop.orders --at '2026-11-21 12:00' --html orders.html
+    lakehold check shop.orders --write-suite
+    """
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
+        from lakehold.cli.check import Asked, run_check
         from lakehold.lake import connect
-        from lakehold.status import status_of
 
         with connect(warehouse) as lake:
-            output.result(status_of(lake))
+            passed = run_check(lake, Asked(table, at, hold, html, writes_suite=suite), output)
+        if not passed:
+            raise typer.Exit(1)
+
+
+@app.command()
+def publish(
+    subscription: Annotated[str, typer.Argument(help="Name of the subscription.")],
+    *,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with what changes, until Ctrl-C.")] = False,
+    output_format: Format = None,
+    quiet: Quiet = False,
+    warehouse: Warehouse = None,
+) -> None:
+    """Append a subscription's output to its table, each timestamp once; one line for each commit."""
+    output = open_output(output_format, sys.stdout, sys.stderr)
+    with reported(output):
+        from lakehold.cli.publish import run_publish
+        from lakehold.lake import connect
+
+        with connect(warehouse) as lake:
+            if not run_publish(lake, subscription, output, open_progress(sys.stderr, quiet=quiet), follow=follow):
+                raise typer.Exit(INTERRUPTED)
+
+
+@app.command()
+def status(
+    *,
+    html: Annotated[
+        str | None, typer.Option("--html", metavar="FILE", help="Draw them instead, as a page in a file ('-': stdout).")
+    ] = None,
+    output_format: Format = None,
+    warehouse: Warehouse = None,
+) -> None:
+    r"""Show every table: how far it is readable, its rows, errors and what stopped it. Starts no Spark.
+
+    \b
+    lakehold status
+    lakehold status --html lake.html
+    """
+    output = open_output(output_format, sys.stdout, sys.stderr)
+    with reported(output):
+        from lakehold.cli.status import run_status
+        from lakehold.lake import connect
+
+        with connect(warehouse) as lake:
+            run_status(lake, html, output, sys.stdout)
 
 
 @app.command()
@@ -140,6 +233,10 @@ def demo(
     live: Annotated[
         bool, typer.Option("--live", help="On a real PostgreSQL, Debezium and Kafka on this machine, started for it.")
     ] = False,
+    airflow: Annotated[
+        bool, typer.Option("--airflow", help="The live shop under Airflow, with its UI, until Ctrl-C.")
+    ] = False,
+    port: Annotated[int, typer.Option("--port", min=1, max=65_535, help="Of Airflow's UI.")] = 8080,
     directory: Annotated[
         Path | None,
         typer.Option("--directory", help="Where the demo's lake is made; by default a new temporary directory."),
@@ -151,16 +248,18 @@ def demo(
     with reported(output):
         from lakehold.demo.show import run_demo
 
-        run_demo(sys.stdout, live=live, directory=directory, seconds=seconds)
+        run_demo(sys.stdout, live=live, directory=directory, seconds=seconds, airflow=airflow, port=port)
 
 
 def main() -> None:
     """Entry point of the `lakehold` command."""
+    from lakehold.spark_server.cli import app as spark_app
     from lakehold.stack.cli import app as stack_app
 
     logging.basicConfig(
         level=os.environ.get("LAKEHOLD_LOG", "WARNING").upper(), format="%(levelname)s %(name)s: %(message)s"
     )
+    app.add_typer(spark_app, name="spark")
     app.add_typer(stack_app, name="stack")
     try:
         sys.exit(app())

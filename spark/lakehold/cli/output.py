@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -14,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lakehold.cli.values import as_json, as_text
-from lakehold.errors import LakeholdError, StatementError
+from lakehold.cli.values import as_json, as_json_text, as_text
+from lakehold.errors import LakeholdError
 from lakehold.sql.result import Result
 
 
@@ -68,11 +67,11 @@ class Output(ABC):
 
 
 def error_lines(error: LakeholdError) -> list[str]:
-    """`error:`, for a statement its line and a caret, then `detail:`, `hint:` and `code:` where there are any."""
-    if isinstance(error, StatementError):
-        lines = [f"error: line {error.line}: {error.message}", *(f"  {line}" for line in error.excerpt().split("\n"))]
-    else:
-        lines = [f"error: {error.message}"]
+    """`error:`, for a statement of a script its line and a caret, then `detail:`, `hint:` and `code:` where there are any."""
+    lines = [f"error: {error.message}"]
+    if error.place is not None:
+        excerpt = (f"  {line}" for line in error.place.excerpt().split("\n"))
+        lines = [f"error: line {error.place.line}: {error.message}", *excerpt]
     parts = (("detail", error.detail), ("hint", error.hint), ("code", error.code))
     return [*lines, *(f"{label}: {text}" for label, text in parts if text)]
 
@@ -100,14 +99,13 @@ class JsonOutput(Output):
     """One JSON object a row; a name that comes twice is written twice, as the row has it."""
 
     def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]], *, first: bool = True) -> None:  # noqa: ARG002
-        names = [json.dumps(name, ensure_ascii=False) for name in columns]
+        names = [as_json_text(name) for name in columns]
         for row in rows:
-            pairs = (f"{n}: {_dumps(v)}" for n, v in zip(names, row, strict=True))
+            pairs = [
+                f"{n}: {str(v) if type(v) is int else as_json_text(as_json(v))}"
+                for n, v in zip(names, row, strict=True)
+            ]
             self._stdout.write(f"{{{', '.join(pairs)}}}\n")
-
-
-def _dumps(value: object) -> str:
-    return json.dumps(as_json(value), ensure_ascii=False, allow_nan=False)
 
 
 class CsvOutput(Output):
@@ -115,16 +113,19 @@ class CsvOutput(Output):
 
     def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]], *, first: bool = True) -> None:
         for row in itertools.chain([columns] if first else [], rows):
-            self._stdout.write(",".join("" if v is None else _csv_field(as_text(v)) for v in row) + "\n")
+            self._stdout.write(",".join([_csv_field(v) for v in row]) + "\n")
 
 
-_CSV_PLAIN = re.compile(r'[^,"\r\n]+')
+_CSV_PLAIN = re.compile(r'[^,"\r\n]+').fullmatch
 
 
-def _csv_field(text: str) -> str:
-    if _CSV_PLAIN.fullmatch(text):
-        return text
-    return '"' + text.replace('"', '""') + '"'
+def _csv_field(value: object) -> str:
+    if value is None:
+        return ""
+    if type(value) is int:
+        return str(value)
+    text = as_text(value)
+    return text if _CSV_PLAIN(text) else '"' + text.replace('"', '""') + '"'
 
 
 def open_output(wanted: OutputFormat | None, stdout: TextIO, stderr: TextIO) -> Output:

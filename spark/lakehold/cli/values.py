@@ -48,8 +48,14 @@ def as_json(value: object) -> JsonValue:  # noqa: PLR0911 - one a kind of value
 
 def as_text(value: object) -> str:
     """`value` for a cell: as in JSON, text without quotes."""
+    if isinstance(value, str):
+        return value
     plain = as_json(value)
-    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+    return plain if isinstance(plain, str) else as_json_text(plain)
+
+
+as_json_text = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+"""What `json.dumps` does, without making an encoder for each value."""
 
 
 def _duration(value: timedelta) -> str:

@@ -1,0 +1,210 @@
+"""What is drawn of a table, and the text of every mark: facts -> lanes along one axis. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, TableFacts
+from lakehold.overview.layout import Axis, AxisLabel, Span, axis_around, bins, labels
+from lakehold.overview.problems import Level
+from lakehold.overview.words import ago, count, duration, to_second
+
+TICKS_MOST = 80
+"""Snapshots up to which each has a tick of its own; more are drawn as so many columns, a column's height their number."""
+
+_STRIP_TICKS_MOST = 40
+"""The same in the picture of one line."""
+
+
+class Shape(StrEnum):
+    """How a mark looks: the first four have a length, the others are at one place."""
+
+    COLUMN = "column"
+    BASE = "base"
+    BAR = "bar"
+    ALLOWED = "allowed"
+    TICK = "tick"
+    HOLD = "hold"
+    POSITION = "position"
+    VERDICT = "verdict"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One mark: `height` is a share of the lane's; `text` says what it is."""
+
+    shape: Shape
+    span: Span
+    text: str
+    level: Level = Level.FINE
+    height: float = 1.0
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One row of a picture.
+
+    Attributes:
+        kind: What it is of, one word.
+        name: Whose it is; empty where the kind says all.
+        value: What it says, as text.
+        marks: In the order in which they are painted.
+        level: How bad it is.
+        page: Of a verdict: path or URI of its page.
+    """
+
+    kind: str
+    name: str
+    value: str
+    marks: tuple[Mark, ...]
+    level: Level = Level.FINE
+    page: str = ""
+
+    @property
+    def spoken(self) -> str:
+        """All that the picture of it says."""
+        return " ".join(part for part in (self.kind, self.name) if part) + f": {self.value}"
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The picture of a table: its lanes, and what is written under all of them."""
+
+    labels: tuple[AxisLabel, ...]
+    lanes: tuple[Lane, ...]
+
+
+@dataclass(frozen=True)
+class Strip:
+    """The picture of a table in one line."""
+
+    marks: tuple[Mark, ...]
+    spoken: str
+
+
+def draw(table: TableFacts, now_ms: int) -> Timeline | None:
+    """The timeline of a table at `now_ms`; None when it has no history yet."""
+    frontiers = [ms for ms in (table.since_ms, table.upper_ms) if ms is not None]
+    known = [*table.snapshots_ms[:1], *table.snapshots_ms[-1:], *frontiers]
+    if not known:
+        return None
+    axis = axis_around(known, now_ms)
+    lanes = (
+        _snapshots(table, axis),
+        _readable(table, axis, now_ms),
+        *(_hold(hold, axis) for hold in table.holds),
+        *(_follower(follower, axis) for follower in table.followers),
+        *(_check(check, axis, now_ms) for check in table.checks),
+    )
+    return Timeline(labels(axis, now_ms), lanes)
+
+
+def draw_strip(table: TableFacts, axis: Axis) -> Strip:
+    """The same in one line, on an axis that all tables share."""
+    recent = [ms for ms in table.snapshots_ms if axis.shows(ms)]
+    marks = []
+    if table.since_ms is not None and table.upper_ms is not None:
+        span = Span(axis.place(table.since_ms), axis.place(table.upper_ms))
+        marks.append(Mark(Shape.BASE, span, ""))
+    if len(recent) <= _STRIP_TICKS_MOST:
+        marks += [Mark(Shape.TICK, _at(axis, ms), "") for ms in recent]
+    else:
+        found = bins(recent, axis, _STRIP_TICKS_MOST)
+        marks += [Mark(Shape.COLUMN, column.span, "", height=column.height) for column in found]
+    window = duration(round(axis.end_ms - axis.start_ms))
+    return Strip(tuple(marks), f"{count(len(recent), 'snapshot')} in the last {window}")
+
+
+def _snapshots(table: TableFacts, axis: Axis) -> Lane:
+    times = table.snapshots_ms
+    if not times:
+        return Lane("snapshots", "", "none yet", ())
+    if len(times) <= TICKS_MOST:
+        marks = [Mark(Shape.TICK, _at(axis, ms), f"snapshot of {to_second(ms)} UTC") for ms in times]
+    else:
+        marks = [
+            Mark(
+                Shape.COLUMN,
+                found.span,
+                f"{count(found.count, 'snapshot')}, {to_second(found.first_ms)} to {to_second(found.last_ms)} UTC",
+                height=found.height,
+            )
+            for found in bins(times, axis, TICKS_MOST)
+        ]
+    return Lane("snapshots", "", f"{len(times):,}, the newest of {to_second(times[-1])}", tuple(marks))
+
+
+def _readable(table: TableFacts, axis: Axis, now_ms: int) -> Lane:
+    if table.since_ms is None or table.upper_ms is None:
+        return Lane("readable", "", "not yet: the first snapshot is not complete", ())
+    text = f"from {to_second(table.since_ms)} until before {to_second(table.upper_ms)} UTC"
+    bar = Mark(Shape.BAR, Span(axis.place(table.since_ms), axis.place(table.upper_ms)), f"readable {text}")
+    long = duration(max(0, table.upper_ms - table.since_ms))
+    return Lane("readable", "", f"{long}, until {ago(table.upper_ms, now_ms)}", (bar,))
+
+
+def _hold(hold: HoldFacts, axis: Axis) -> Lane:
+    level = Level.LOOK if hold.is_exceeded or hold.forced_from_ms is not None else Level.FINE
+    marks = list(_kept(hold, axis, level))
+    if hold.at_ms is not None:
+        marks.append(Mark(Shape.HOLD, _at(axis, hold.at_ms), f"held from {to_second(hold.at_ms)} UTC on", level))
+    return Lane("hold", hold.name, hold_text(hold), tuple(marks), level)
+
+
+def hold_text(hold: HoldFacts) -> str:
+    """Its lag, and how much it may be."""
+    allowed = f"MAX LAG {duration(hold.max_lag_ms)}"
+    if hold.at_ms is None:
+        return f"waits for the first readable time, {allowed}"
+    if hold.is_exceeded:
+        return f"{duration(hold.lag_ms)} behind, over its {allowed}"
+    forced = ", moved by it" if hold.forced_from_ms is not None else ""
+    return f"{duration(hold.lag_ms)} behind, {allowed}{forced}"
+
+
+def _kept(hold: HoldFacts, axis: Axis, level: Level) -> Iterator[Mark]:
+    """What a hold keeps, on how much it may."""
+    if hold.at_ms is None or hold.upper_ms is None:
+        return
+    upper = axis.place(hold.upper_ms)
+    allowed = Span(axis.place(hold.upper_ms - hold.max_lag_ms), upper)
+    yield Mark(Shape.ALLOWED, allowed, f"within the MAX LAG of {duration(hold.max_lag_ms)}")
+    kept = Span(min(upper, axis.place(hold.at_ms)), upper)
+    yield Mark(Shape.BAR, kept, f'kept by hold "{hold.name}" from {to_second(hold.at_ms)} UTC on', level)
+
+
+def _follower(follower: FollowerFacts, axis: Axis) -> Lane:
+    level = Level.FINE
+    if follower.is_lapsed and not follower.starts_over:
+        level = Level.WRONG
+    elif follower.is_lapsed or follower.is_behind:
+        level = Level.LOOK
+    marks = tuple(_kept(follower.hold, axis, level)) if follower.hold is not None else ()
+    if follower.position_ms is not None:
+        text = f"has taken all before {to_second(follower.position_ms)} UTC"
+        marks = (*marks, Mark(Shape.POSITION, _at(axis, follower.position_ms), text, level))
+    return Lane(follower.kind.value, follower.name, follower_text(follower), marks, level)
+
+
+def follower_text(follower: FollowerFacts) -> str:
+    """How far it is, and what it holds."""
+    lag = "has not begun" if follower.lag_ms is None else f"{duration(follower.lag_ms)} behind"
+    held = f"MAX LAG {duration(follower.hold.max_lag_ms)}" if follower.hold is not None else "holds nothing"
+    state = "" if follower.state in ("idle", "new") else f"{follower.state}, "
+    return f"{state}{lag}, {held}"
+
+
+def _check(check: CheckFacts, axis: Axis, now_ms: int) -> Lane:
+    met = check.evaluated - len(check.failures)
+    verdict = "passed" if check.success else "failed"
+    level = Level.FINE if check.success else Level.WRONG
+    mark = Mark(Shape.VERDICT, _at(axis, check.at_ms), f"{verdict} at {to_second(check.at_ms)} UTC", level)
+    value = f"{verdict}, {met:,} of {check.evaluated:,} met, {ago(check.checked_at_ms, now_ms)}"
+    return Lane("check", "" if check.hold is None else f"on {check.hold}", value, (mark,), level, check.page)
+
+
+def _at(axis: Axis, time_ms: int) -> Span:
+    place = axis.place(time_ms)
+    return Span(place, place)

@@ -1,0 +1,191 @@
+"""Reads what is known of a lake: its own tables once, and the metadata of each data table once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lakehold.catalog.data_tables import state_of
+from lakehold.catalog.definitions import Definitions
+from lakehold.catalog.hold_checks import HoldCheck
+from lakehold.catalog.holds import Hold
+from lakehold.catalog.readers import MAIN_READER, ReaderState
+from lakehold.catalog.subscribers import Subscriber, SubscriberKind
+from lakehold.definitions import OnLapse
+from lakehold.lake import Lake
+from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
+from lakehold.overview.standing import Standing, State, standings
+from lakehold.publish.subscriptions import COLUMNS
+from lakehold.timeline.timelines import Timeline
+from lakehold.timeline.versions import versions
+from lakehold.times import now_ms
+
+
+@dataclass(frozen=True)
+class _Follower:
+    """A subscription or client before it is known how far its tables are; `keeper` is what its hold is kept by."""
+
+    kind: SubscriberKind
+    name: str
+    keeper: str
+    state: str
+    position_ms: int | None
+    tables: tuple[str, ...]
+    starts_over: bool = False
+
+
+def gather(lake: Lake) -> Overview:
+    """How `lake` is now. Reads metadata only, and starts no Spark."""
+    taken_at_ms = now_ms()
+    defined = lake.definitions.definitions()
+    readers = lake.batches.all_readers()
+    holds = lake.holds.all()
+    followers = [*_subscriptions(lake, defined), *_clients(lake, holds, taken_at_ms)]
+    checks = _newest(lake.checks.kept.checks(), holds)
+
+    fed = {standing.full_name: standing for standing in standings(defined, readers)}
+    needed = (*(t.full_name for hold in holds for t in hold.tables), *(name for f in followers for name in f.tables))
+    names = sorted({*fed, *needed})
+    lines = lake.checks.timelines.readable(names)
+    uppers = {name: line.upper_ms for name, line in lines.items()}
+
+    of_holds = {hold.hold_id: _hold(hold, uppers) for hold in holds}
+    kept_by = {hold.kept_by: of_holds[hold.hold_id] for hold in holds if hold.kept_by is not None}
+    of_followers = [_follower(follower, kept_by.get(follower.keeper), uppers) for follower in followers]
+    keepers = {follower.keeper for follower in followers}
+    free_holds = [of_holds[hold.hold_id] for hold in holds if hold.kept_by not in keepers]
+
+    def facts(name: str) -> TableFacts:
+        standing = fed.get(name) or Standing(name, "", State.FOREIGN)
+        return replace(
+            _table(lake, standing, lines.get(name)),
+            holds=tuple(hold for hold in free_holds if name in hold.tables),
+            followers=tuple(follower for follower in of_followers if name in follower.tables),
+            checks=checks.get(name, ()),
+        )
+
+    return Overview(
+        warehouse=lake.settings.warehouse,
+        taken_at_ms=taken_at_ms,
+        tables=tuple(map(facts, names)),
+        sources=tuple(_source(name, defined, readers, taken_at_ms) for name in sorted(defined.sources)),
+    )
+
+
+def _table(lake: Lake, standing: Standing, line: Timeline | None) -> TableFacts:
+    name, reader, progress = standing.full_name, standing.reader, standing.progress
+    state = lake.tables.table_state(name) if line is None else state_of(name, line.table)
+    known = line.versions if line is not None else versions(state.table, standing.source) if state is not None else ()
+    return TableFacts(
+        name=name,
+        source=standing.source or None,
+        state=standing.state,
+        since_ms=line.since_ms if line is not None else None,
+        upper_ms=line.upper_ms if line is not None else reader.upper_ms if reader is not None else None,
+        rows=state.row_count if state is not None else 0,
+        open_errors=progress.open_errors if progress is not None else 0,
+        error=reader.error if reader is not None else None,
+        snapshots_ms=tuple(version.mz_timestamp for version in known),
+    )
+
+
+def _hold(hold: Hold, uppers: Mapping[str, int]) -> HoldFacts:
+    tables = tuple(table.full_name for table in hold.tables)
+    return HoldFacts(hold.name, hold.at_ms, _least(tables, uppers), hold.max_lag_ms, hold.forced_from_ms, tables)
+
+
+def _follower(follower: _Follower, hold: HoldFacts | None, uppers: Mapping[str, int]) -> FollowerFacts:
+    return FollowerFacts(
+        kind=follower.kind,
+        name=follower.name,
+        state=follower.state,
+        position_ms=follower.position_ms,
+        upper_ms=_least(follower.tables, uppers),
+        tables=follower.tables,
+        hold=hold,
+        starts_over=follower.starts_over,
+    )
+
+
+def _least(tables: Iterable[str], uppers: Mapping[str, int]) -> int | None:
+    return min((uppers[name] for name in tables if name in uppers), default=None)
+
+
+def _subscriptions(lake: Lake, defined: Definitions) -> list[_Follower]:
+    found = []
+    for values in lake.subscriptions.overview():
+        row = dict(zip(COLUMNS, values, strict=True))
+        entry = defined.subscriptions.get(row["name"])
+        if entry is not None:
+            found.append(
+                _Follower(
+                    SubscriberKind.SUBSCRIPTION,
+                    row["name"],
+                    entry.object_id,
+                    row["state"],
+                    row["published_below"],
+                    tuple(row["tables"]),
+                    starts_over=entry.definition.on_lapse is OnLapse.RESNAPSHOT,
+                )
+            )
+    return found
+
+
+def _clients(lake: Lake, holds: Sequence[Hold], at_ms: int) -> list[_Follower]:
+    kept_by = {hold.kept_by: hold for hold in holds}
+    clients = [s for s in lake.subscriptions.store.subscribers() if s.kind is SubscriberKind.CLIENT]
+    return [
+        _Follower(
+            SubscriberKind.CLIENT,
+            client.name,
+            client.subscriber_id,
+            _state(client, kept_by.get(client.subscriber_id), at_ms),
+            client.position_ms,
+            lake.subscriptions.parse(client.statement).tables,
+        )
+        for client in sorted(clients, key=lambda client: client.name)
+    ]
+
+
+def _state(client: Subscriber, hold: Hold | None, at_ms: int) -> str:
+    """As SHOW SUBSCRIPTIONS says it of subscriptions."""
+    if client.lease is not None and at_ms < client.lease.until_ms:
+        return "running"
+    if client.position_ms is None:
+        return "new"
+    lapsed = hold is None or (hold.at_ms is not None and hold.at_ms > client.position_ms - 1)
+    return "lapsed" if lapsed else "idle"
+
+
+def _newest(checks: Iterable[HoldCheck], holds: Iterable[Hold]) -> dict[str, tuple[CheckFacts, ...]]:
+    """The newest verdict of each hold that there is, and of none, by table."""
+    names = {"": None, **{hold.hold_id: hold.name for hold in holds}}
+    newest = {(check.table, check.hold_id): check for check in checks if check.hold_id in names}
+    found: dict[str, tuple[CheckFacts, ...]] = {}
+    for (table, hold_id), check in newest.items():
+        facts = CheckFacts(
+            hold=names[hold_id],
+            at_ms=check.at_ms,
+            success=check.success,
+            evaluated=check.statistics["evaluated"],
+            failures=check.failures,
+            page=check.html_path,
+            checked_at_ms=check.checked_at_ms,
+        )
+        found[table] = (*found.get(table, ()), facts)
+    return found
+
+
+def _source(name: str, defined: Definitions, readers: Sequence[ReaderState], at_ms: int) -> SourceFacts:
+    own = [reader for reader in readers if reader.source == name]
+    lease = next((reader.lease for reader in own), None)
+    runs = lease is not None and at_ms < lease.until_ms
+    begun = [reader.intent.mz_timestamp for reader in own if reader.intent is not None]
+    return SourceFacts(
+        name=name,
+        tables=len(defined.tables_of(name)),
+        stopped=sum(len(reader.tables) for reader in own if reader.error is not None),
+        upper_ms=next((reader.upper_ms for reader in own if reader.reader == MAIN_READER), None),
+        run_by=lease.owner if lease is not None and runs else None,
+        interrupted_ms=None if runs else min(begun, default=None),
+    )

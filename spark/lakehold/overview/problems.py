@@ -1,0 +1,166 @@
+"""What of a table needs a person, what is worth a look, and what to do about it: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+from lakehold.catalog.subscribers import SubscriberKind
+from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
+from lakehold.overview.standing import State
+from lakehold.overview.words import count, duration, to_second
+
+
+class Level(IntEnum):
+    """How bad it is; the worst is the least."""
+
+    WRONG = 0
+    LOOK = 1
+    FINE = 2
+
+
+class Action(StrEnum):
+    """What a person can do about a table; the values are the names of the commands, but for the page of a check."""
+
+    INGEST = "ingest"
+    PUBLISH = "publish"
+    MAINTAIN = "maintain"
+    CHECK = "check"
+    CHECK_PAGE = "check-page"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is not as it should be.
+
+    Attributes:
+        level: How bad it is.
+        text: What it is, in a few words.
+        detail: Sentences.
+        hint: What to do.
+        action: What does it, if one command does.
+        target: What the action is done to: a source, a subscription or a table.
+    """
+
+    level: Level
+    text: str
+    detail: str = ""
+    hint: str = ""
+    action: Action | None = None
+    target: str = ""
+
+
+def problems_of(table: TableFacts) -> tuple[Problem, ...]:
+    """Those of one table, the worst first."""
+    return tuple(sorted(_found(table), key=lambda problem: problem.level))
+
+
+def problem_of_source(source: SourceFacts) -> Problem | None:
+    """A batch that nobody goes on with."""
+    if source.interrupted_ms is None:
+        return None
+    return Problem(
+        Level.LOOK,
+        f"the batch of {to_second(source.interrupted_ms)} was begun and is not committed",
+        "Nobody runs it: the process that began it is gone.",
+        "Ingest again: it is finished with the same offsets and timestamp.",
+        Action.INGEST,
+        source.name,
+    )
+
+
+def level_of(problems: tuple[Problem, ...]) -> Level:
+    """That of the worst."""
+    return min((problem.level for problem in problems), default=Level.FINE)
+
+
+def urgent_first(overview: Overview) -> list[tuple[TableFacts, tuple[Problem, ...]]]:
+    """The tables with their problems: the worst first, of these the stopped ones, then those with more problems, then by name."""
+    found = [(table, problems_of(table)) for table in overview.tables]
+    return sorted(found, key=lambda e: (level_of(e[1]), e[0].state is not State.STOPPED, -len(e[1]), e[0].name))
+
+
+def _found(table: TableFacts) -> Iterator[Problem]:
+    if table.error is not None:
+        error, source = table.error, table.source or ""
+        hint = error.hint or "Remove the cause and ingest again."
+        yield Problem(Level.WRONG, f"stopped: {error.message}", error.detail, hint, Action.INGEST, source)
+    yield from (_failed(check, table.name) for check in table.checks if not check.success)
+    for follower in table.followers:
+        yield from _of_follower(follower)
+        if follower.hold is not None and not follower.is_behind:
+            yield from _of_hold(follower.hold, table.name)
+    for hold in table.holds:
+        yield from _of_hold(hold, table.name)
+    if table.open_errors:
+        yield Problem(
+            Level.LOOK,
+            f"{count(table.open_errors, 'message')} in error",
+            hint="See the rows of mz_catalog.mz_source_errors whose healed_at is null. Correct the producer: the next good "
+            "message of a key heals it.",
+        )
+
+
+def _failed(check: CheckFacts, table: str) -> Problem:
+    where = "" if check.hold is None else f' where hold "{check.hold}" stands'
+    text = f"{len(check.failures):,} of {count(check.evaluated, 'expectation')} not met{where}"
+    return Problem(
+        Level.WRONG,
+        f"check failed: {text}",
+        f"{'; '.join(check.failures)}.",
+        "Correct the data upstream or the suite, and check again.",
+        Action.CHECK,
+        table,
+    )
+
+
+def _of_follower(follower: FollowerFacts) -> Iterator[Problem]:
+    what = f'{follower.kind} "{follower.name}"'
+    action = Action.PUBLISH if follower.kind is SubscriberKind.SUBSCRIPTION else None
+    if follower.is_lapsed and follower.starts_over:
+        yield Problem(
+            Level.LOOK,
+            f"{what} has fallen behind what is kept",
+            "It starts over from a snapshot the next time it is published.",
+            "Publish it more often, or set a longer MAX LAG.",
+            action,
+            follower.name,
+        )
+    elif follower.is_lapsed:
+        yield Problem(
+            Level.WRONG,
+            f"{what} has fallen behind what is kept",
+            "What changed since it last ran is gone in part.",
+            "Make it again, or let it start over from a snapshot (ON LAPSE = 'resnapshot').",
+        )
+    elif follower.is_behind and follower.lag_ms is not None and follower.hold is not None:
+        allowed = duration(follower.hold.max_lag_ms)
+        run = "Publish it." if action is not None else "Start the program that follows."
+        yield Problem(
+            Level.LOOK,
+            f"{what} is {duration(follower.lag_ms)} behind",
+            f"At {allowed}, its MAX LAG, what it has not taken is let go of.",
+            run,
+            action,
+            follower.name,
+        )
+
+
+def _of_hold(hold: HoldFacts, table: str) -> Iterator[Problem]:
+    if hold.is_exceeded:
+        yield Problem(
+            Level.LOOK,
+            f'hold "{hold.name}" is {duration(hold.lag_ms)} behind, MAX LAG is {duration(hold.max_lag_ms)}',
+            "The next maintenance moves it, and what it kept until there can no longer be read.",
+            f"If somebody still needs that, let them read it now; then ALTER HOLD {hold.name} ADVANCE.",
+            Action.MAINTAIN,
+            table,
+        )
+    elif hold.forced_from_ms is not None:
+        yield Problem(
+            Level.LOOK,
+            f'hold "{hold.name}" was moved by its MAX LAG of {duration(hold.max_lag_ms)}',
+            f"It stood at {to_second(hold.forced_from_ms)} UTC, and nobody has advanced it since.",
+            f"Ask who reads by it whether that was missed; then ALTER HOLD {hold.name} ADVANCE.",
+        )

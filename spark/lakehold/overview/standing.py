@@ -1,0 +1,55 @@
+"""Where the tables stand that sources feed: how the lake's readers have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lakehold.catalog.definitions import Definitions
+from lakehold.catalog.readers import MAIN_READER, ReaderState, TableProgress
+
+
+class State(StrEnum):
+    """How a table is."""
+
+    STOPPED = "stopped"
+    CATCHING_UP = "catching-up"
+    NEW = "new"
+    LIVE = "live"
+    FOREIGN = "foreign"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A table that the source `source` feeds; `reader` and `progress` are None before it was first ingested.
+
+    `state` is `live` with its source, `catching-up` behind it, `stopped` by an error, or `new` before its first batch.
+    """
+
+    full_name: str
+    source: str
+    state: State
+    reader: ReaderState | None = None
+    progress: TableProgress | None = None
+
+
+def standings(defined: Definitions, readers: Iterable[ReaderState]) -> tuple[Standing, ...]:
+    """The fed tables by name."""
+    of_tables = {(name, p.object_id): reader for reader in readers for name, p in reader.tables.items()}
+    return tuple(
+        _standing(name, entry.definition.source, of_tables.get((name, entry.object_id)))
+        for name, entry in sorted(defined.tables.items())
+    )
+
+
+def _standing(name: str, source: str, reader: ReaderState | None) -> Standing:
+    if reader is None:
+        return Standing(name, source, State.NEW)
+    if reader.error is not None:
+        state = State.STOPPED
+    elif reader.reader == MAIN_READER:
+        state = State.LIVE if reader.upper_ms is not None else State.NEW
+    else:
+        state = State.CATCHING_UP
+    return Standing(name, source, state, reader, reader.tables[name])
