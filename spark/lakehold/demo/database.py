@@ -25,6 +25,7 @@ from lakehold.stack import (
 )
 
 _SLOT_RELEASED_WITHIN_S = 30.0
+_TOPICS_WRITTEN_WITHIN_S = 60.0
 _TOPICS_DELETED_WITHIN_S = 30.0
 _POLL_INTERVAL_S = 0.1
 
@@ -60,7 +61,7 @@ class ShopDatabase:
             return connection.execute(table.in_postgres()).fetchall()
 
     def capture(self, value_format: ValueFormat) -> None:
-        """Start a connector over the tables and wait until it runs."""
+        """Start a connector over the tables and wait until it writes their topics."""
         config = debezium_postgres(
             self.addresses,
             topic_prefix=self.topic_prefix,
@@ -73,6 +74,19 @@ class ShopDatabase:
         with ConnectClient(self.addresses.connect) as connect:
             connect.put(self.name, config)
             connect.wait_until_running(self.name)
+        self._wait_for_topics()
+
+    def _wait_for_topics(self) -> None:
+        wanted = {f"{self.topic_prefix}.{table}" for table in TABLES}
+        broker = AdminClient({"bootstrap.servers": self.addresses.kafka})
+        deadline_s = time.monotonic() + _TOPICS_WRITTEN_WITHIN_S
+        while not wanted <= broker.list_topics(timeout=_TOPICS_WRITTEN_WITHIN_S).topics.keys():
+            if time.monotonic() > deadline_s:
+                raise ConnectorError(
+                    f'connector "{self.name}" runs, and does not write',
+                    hint="See its log: lakehold stack status says where it is.",
+                )
+            time.sleep(_POLL_INTERVAL_S)
 
     def _create(self, opening: Transaction) -> None:
         self._maintain(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(self.name)))

@@ -45,7 +45,7 @@ def run_live(screen: Screen, place: Path, seconds: int) -> None:
     workload = Workload(
         seed=int(time.time()), clock=lambda: datetime.now(UTC), alter_after=seconds * _TRANSACTIONS_PER_S // 2
     )
-    with _running_stack(screen) as addresses, open_shop(addresses, name, name, workload.opening(_CUSTOMERS)) as shop:
+    with running_stack(screen) as addresses, open_shop(addresses, name, name, workload.opening(_CUSTOMERS)) as shop:
         screen.line(f"PostgreSQL has a shop: {addresses.postgres(name)}")
         shop.capture("avro")
         # The tables follow the shop's own schema, whatever lies in the working directory.
@@ -54,7 +54,7 @@ def run_live(screen: Screen, place: Path, seconds: int) -> None:
             define(screen, lake, place / f"{name}.sql", "shop.live.sql", kafka=kafka, registry=registry, prefix=name)
             with screen.waiting("starting Spark"):
                 _ = lake.spark
-            with _stopped_by_signals() as stop:
+            with stopped_by_signals() as stop:
                 _follow(screen, lake, shop, workload.transactions(), seconds, stop)
             _drain(screen, lake, shop)
             look(screen, lake)
@@ -63,7 +63,8 @@ def run_live(screen: Screen, place: Path, seconds: int) -> None:
 
 
 @contextmanager
-def _running_stack(screen: Screen) -> Iterator[StackAddresses]:
+def running_stack(screen: Screen) -> Iterator[StackAddresses]:
+    """The stack; one that was started here is stopped in the end."""
     directory = stack.default_directory()
     was_running = any(part.state == "running" for part in stack.status(directory))
     screen.heading("lakehold stack up")
@@ -76,7 +77,7 @@ def _running_stack(screen: Screen) -> Iterator[StackAddresses]:
 
 
 @contextmanager
-def _stopped_by_signals() -> Iterator[Event]:
+def stopped_by_signals() -> Iterator[Event]:
     """An event that Ctrl-C or SIGTERM sets. Spark has put its own handler there when its session started."""
     stop = Event()
 
@@ -99,27 +100,27 @@ def _follow(  # noqa: PLR0913 - who changes what, who follows, and for how long
     closed = Event()
     deadline_s = time.monotonic() + seconds
     with ThreadPoolExecutor(max_workers=1) as threads:
-        load = threads.submit(_trade, shop, transactions, closed)
+        load = threads.submit(trade, shop, transactions, closed, _TRANSACTIONS_PER_S)
         try:
             while time.monotonic() < deadline_s and not stop.is_set() and not load.done():
-                if not _ingest(screen, lake):
+                if not ingest(screen, lake):
                     stop.wait(_IDLE_S)
         finally:
             closed.set()
         screen.line(f"PostgreSQL ran {load.result()} transactions")
 
 
-def _trade(shop: ShopDatabase, transactions: Iterator[Transaction], closed: Event) -> int:
-    """Change the database at a modest rate until the shop is closed; returns the number of transactions."""
+def trade(shop: ShopDatabase, transactions: Iterator[Transaction], closed: Event, per_s: int) -> int:
+    """Change the database `per_s` times a second until the shop is closed; returns the number of transactions."""
     count = 0
     with shop.connect() as connection:
-        while not closed.wait(1 / _TRANSACTIONS_PER_S):
+        while not closed.wait(1 / per_s):
             run(connection, next(transactions))
             count += 1
     return count
 
 
-def _ingest(screen: Screen, lake: Lake) -> bool:
+def ingest(screen: Screen, lake: Lake) -> bool:
     """One ingest; says what it changed and how far behind the shop the lake is.
 
     Returns:
@@ -142,6 +143,6 @@ def _drain(screen: Screen, lake: Lake, shop: ShopDatabase) -> None:
     screen.heading("the shop is closed; the rest arrives")
     deadline_s = time.monotonic() + _ARRIVES_WITHIN_S
     while time.monotonic() < deadline_s:
-        _ingest(screen, lake)
+        ingest(screen, lake)
         if all(rows_of(lake, table) == shop.rows(table) for table in SHOP_TABLES):
             return

@@ -154,7 +154,7 @@ def _own_stack() -> Iterator[StackAddresses]:
         # PostgreSQL runs as a user of its own when this one is root.
         directory.chmod(0o755)
         try:
-            yield stack.up(directory, _free_ports(), lambda event: log.info("%s: %s", event.part, event.state))
+            yield stack.up(directory, _free_ports(), lambda event: log.info("%s: %s", event.server, event.state))
         finally:
             stack.down(directory, delete_data=True)
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from lakehold.ingest.batch import BatchReport
 from lakehold.sql.result import Result
-from lakehold.stack import PartEvent
+from lakehold.stack import ServerEvent
 
 _PLAIN_WIDTH = 200
 """Columns where there is no terminal: wide enough that no row is folded."""
@@ -67,9 +67,9 @@ class Screen:
         for name, error in report.stopped.items():
             self.line(f"batch {report.timestamp_ms}  {name:<17} stopped: {error.message}", style="red")
 
-    def stack_event(self, event: PartEvent) -> None:
+    def stack_event(self, event: ServerEvent) -> None:
         """Something that happened to a part of the stack."""
-        self.line(f"{event.part:<9} {event.state:<15} {event.detail}".rstrip(), style="dim")
+        self.line(f"{event.server:<9} {event.state:<15} {event.detail}".rstrip(), style="dim")
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:

@@ -1,0 +1,58 @@
+"""Looks after holds.
+
+Moves holds that are further behind than their MAX LAG, advances those that it is asked to, and checks the data of holds with a
+CHECK where they stand. Verdicts are kept in `mz_catalog.mz_hold_checks`, each with a page.
+
+A hold that could not be advanced, or whose data is not as expected, is a red task of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import Param, dag, task
+
+from lakehold.orchestration import checking, holding
+from lakehold.orchestration.failures import Failures, failed, gathered, pairs, watch
+from lakehold.orchestration.lakes import open_lake
+from lakehold.orchestration.schedules import SCHEDULES
+from lakehold.orchestration.standard import STANDARD
+
+PARAMS = {
+    "advance": Param(
+        [],
+        type="array",
+        items={"type": "string"},
+        title="Holds to advance",
+        description="Names, one a line. Empty: none.",
+    ),
+    "to": Param(
+        None,
+        type=["null", "string"],
+        format="date-time",
+        title="Advance to",
+        description="From when on they shall keep history. Empty: as far as retention keeps the tables readable anyway.",
+    ),
+}
+
+
+@dag("lakehold_holds", schedule=SCHEDULES.holds_schedule, params=PARAMS, doc_md=__doc__, **STANDARD)
+def holds_dag() -> None:
+    @task
+    def move(params: Any = None) -> Failures:
+        with open_lake() as lake:
+            holding.enforce_lag(lake)
+            return pairs(holding.advance(lake, params["advance"], holding.milliseconds(params["to"])))
+
+    @task
+    def check() -> Failures:
+        with open_lake() as lake:
+            return pairs(checking.check_holds(lake, []))
+
+    moved, checked = move(), check()
+    moved >> checked
+    holds = failed.override(task_id="hold").expand(failure=gathered.override(task_id="failures")([moved, checked]))
+    [moved, checked, holds] >> watch()
+
+
+holds_dag()

@@ -1,0 +1,37 @@
+"""Lets go of history that nobody needs, and gathers small files.
+
+For the tables that sources feed and for `mz_catalog`: snapshots that no retention, hold or reader needs are expired, small files
+gathered, files that no table refers to deleted. Killed anywhere, it is simply run again. It may run beside batches.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import Param, dag, task
+
+from lakehold.orchestration import maintaining
+from lakehold.orchestration.failures import Failures, failed, pairs
+from lakehold.orchestration.lakes import open_lake
+from lakehold.orchestration.schedules import SCHEDULES
+from lakehold.orchestration.standard import STANDARD
+
+PARAMS = {
+    "tables": Param(
+        [], type="array", items={"type": "string"}, title="Tables", description="Full names, one a line. Empty: all."
+    ),
+    "dry_run": Param(False, type="boolean", title="Dry run", description="Only tell in the log what would be done."),
+}
+
+
+@dag("lakehold_maintenance", schedule=SCHEDULES.maintenance_schedule, params=PARAMS, doc_md=__doc__, **STANDARD)
+def maintenance_dag() -> None:
+    @task
+    def maintain(params: Any = None) -> Failures:
+        with open_lake() as lake:
+            return pairs(maintaining.maintain(lake, params["tables"], dry_run=params["dry_run"]))
+
+    failed.override(task_id="table").expand(failure=maintain())
+
+
+maintenance_dag()

@@ -1,0 +1,195 @@
+"""An Airflow of one machine with the project's DAGs: LocalExecutor, SQLite, no login, and so on loopback only.
+
+Not `airflow standalone`: its scheduler and triggerer serve logs on all addresses of the machine.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from abc import abstractmethod
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import urlsplit
+
+import httpx
+
+from lakehold.servers import HOST, Server, ServerCommand, ServerError
+
+_HEALTH_TIMEOUT_S = 5.0
+_CLIENT_TIMEOUT_S = 60.0
+_PROGRAMS = Path(sys.executable).parent
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What the servers of one Airflow have in common.
+
+    Args:
+        home: Keeps its database and the logs of tasks.
+        port: Of the UI.
+        dags: Directory of DAG files.
+        spark_remote: Spark Connect endpoint of the tasks.
+        lake: Settings of the lake, as variables of the environment.
+    """
+
+    home: Path
+    port: int
+    dags: Path
+    spark_remote: str
+    lake: Mapping[str, str]
+
+    @property
+    def url(self) -> str:
+        """Of the UI."""
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of all processes."""
+        spark = urlsplit(self.spark_remote)
+        return {
+            "AIRFLOW_HOME": str(self.home),
+            "AIRFLOW__API__BASE_URL": self.url,
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+            "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags),
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
+            "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__PARALLELISM": "4",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+            "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+            "AIRFLOW_CONN_LAKEHOLD_SPARK": f"spark-connect://{spark.hostname}:{spark.port}",
+            # Its processes find each other, and java.
+            "PATH": f"{_PROGRAMS}{os.pathsep}{os.environ['PATH']}",
+            **self.lake,
+        }
+
+    def migrate(self) -> None:
+        """Make its database, or bring it up to date.
+
+        Raises:
+            ServerError: That failed.
+        """
+        self.home.mkdir(parents=True, exist_ok=True)
+        done = subprocess.run(
+            [str(_PROGRAMS / "airflow"), "db", "migrate"],
+            env={**os.environ, **self.environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise ServerError("Airflow's database cannot be made", detail=done.stderr[-2_000:])
+
+    def health(self) -> Mapping[str, str | None]:
+        """Status of its servers, as far as it answers."""
+        with suppress(httpx.HTTPError, ValueError):
+            answer = httpx.get(f"{self.url}/api/v2/monitor/health", timeout=_HEALTH_TIMEOUT_S).json()
+            return {name: part["status"] for name, part in answer.items()}
+        return {}
+
+    def client(self) -> httpx.Client:
+        """A client of its REST API, `/api/v2`."""
+        token = httpx.get(f"{self.url}/auth/token", timeout=_CLIENT_TIMEOUT_S).raise_for_status().json()
+        headers = {"Authorization": f"Bearer {token['access_token']}"}
+        return httpx.Client(base_url=f"{self.url}/api/v2", headers=headers, timeout=_CLIENT_TIMEOUT_S)
+
+    def make_pool(self, name: str, slots: int) -> None:
+        """Have a pool."""
+        with self.client() as client:
+            body = {"name": name, "slots": slots, "description": "Tasks that write tables of sources"}
+            answer = client.post("/pools", json=body)
+            if answer.status_code != httpx.codes.CONFLICT:
+                answer.raise_for_status()
+
+
+class AirflowServer(Server):
+    """One server of an Airflow.
+
+    Args:
+        directory: Keeps its log and process record.
+        installation: What it has in common with the others.
+    """
+
+    up_command = "make airflow"
+    other_port_option = "PORT=8081"
+    answers_as: ClassVar[str]
+    """Its name where Airflow says how its servers are."""
+
+    def __init__(self, directory: Path, installation: Installation) -> None:
+        super().__init__(directory)
+        self._installation = installation
+
+    @property
+    def port(self) -> int:
+        """The port of the UI."""
+        return self._installation.port
+
+    @abstractmethod
+    def arguments(self) -> tuple[str, ...]:
+        """Of the command `airflow`."""
+
+    def prepare(self) -> None:
+        """Make its folder, and those of its log and record."""
+        for folder in (self.folder, self.log.parent, self.pid_file.parent):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def command(self) -> ServerCommand:
+        """The server in the foreground, with the processes that it starts."""
+        argv = [str(_PROGRAMS / "airflow"), *self.arguments()]
+        return ServerCommand(argv, self.folder, self.log, self._installation.environment)
+
+    def is_healthy(self) -> bool:
+        """Whether Airflow says so."""
+        return self._installation.health().get(self.answers_as) == "healthy"
+
+
+class ApiServer(AirflowServer):
+    """UI and API, also that of the tasks."""
+
+    name = "airflow"
+    answers_as = "metadatabase"
+
+    def arguments(self) -> tuple[str, ...]:
+        """Of the command `airflow`."""
+        return ("api-server", "--host", HOST, "--port", str(self.port), "--workers", "1")
+
+
+class Scheduler(AirflowServer):
+    """Starts tasks, and runs them."""
+
+    name = "scheduler"
+    answers_as = "scheduler"
+
+    def arguments(self) -> tuple[str, ...]:
+        """Of the command `airflow`."""
+        return ("scheduler", "--skip-serve-logs")
+
+    def all_ports(self) -> tuple[int, ...]:
+        """None: it listens to nobody."""
+        return ()
+
+
+class DagProcessor(AirflowServer):
+    """Reads DAG files."""
+
+    name = "dag-processor"
+    answers_as = "dag_processor"
+
+    def arguments(self) -> tuple[str, ...]:
+        """Of the command `airflow`."""
+        return ("dag-processor",)
+
+    def all_ports(self) -> tuple[int, ...]:
+        """None: it listens to nobody."""
+        return ()
+
+
+def servers(directory: Path, installation: Installation) -> tuple[AirflowServer, ...]:
+    """The servers of an Airflow, in the order in which they start."""
+    return tuple(kind(directory, installation) for kind in (ApiServer, DagProcessor, Scheduler))

@@ -1,0 +1,124 @@
+"""The shop under Airflow: PostgreSQL changes, and DAGs bring every change into tables and into a subscription's output."""
+
+from __future__ import annotations
+
+import signal
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event
+
+from lakehold.demo.airflow_servers import Installation, servers
+from lakehold.demo.database import ShopDatabase, open_shop
+from lakehold.demo.live import ingest, running_stack, stopped_by_signals, trade
+from lakehold.demo.rows import SHOP_TABLES
+from lakehold.demo.screen import Screen
+from lakehold.demo.steps import define
+from lakehold.demo.workload import Workload
+from lakehold.errors import EnvironmentMissing
+from lakehold.lake import Lake, connect
+from lakehold.orchestration.pools import WRITERS
+from lakehold.servers import lifecycle
+from lakehold.servers.ports import refuse_taken
+from lakehold.settings import Settings, load_settings
+from lakehold.spark_server import lifecycle as spark_lifecycle
+
+_CUSTOMERS = 80
+_TRANSACTIONS_PER_S = 1
+_SUBSCRIPTION = """
+CREATE SUBSCRIPTION order_changes INTO bi.order_changes AS SUBSCRIBE shop.orders ENVELOPE UPSERT (KEY (id));
+CREATE HOLD opening_day ON shop.orders, shop.order_items WITH (CHECK = 'record');
+"""
+
+
+def run_orchestrated(screen: Screen, place: Path, dags: Path, *, airflow_port: int, spark_port: int) -> None:
+    """Open a shop, a Spark and an Airflow until Ctrl-C; then all of it is stopped.
+
+    Args:
+        screen: Says what happens.
+        place: Where the lake and Airflow's home are made. They stay.
+        dags: Directory of the DAG files.
+        airflow_port: Of the UI.
+        spark_port: Of the Spark Connect server.
+
+    Raises:
+        EnvironmentMissing: The DAG files are not there.
+        LakeholdError: A server does not start, or its port is taken.
+    """
+    if not (dags / "ingest.py").is_file():
+        raise EnvironmentMissing(
+            "the DAG files were not found", detail=f"Expected them in {dags}.", hint="Run it in a checkout of lakehold."
+        )
+    # Whoever ends it, by Ctrl-C or as a service, wants the servers stopped that it started.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    name = f"shop_{uuid.uuid4().hex[:8]}"
+    settings = load_settings(warehouse=str(place / "lake"), schemas="", expectations="")
+    workload = Workload(seed=int(time.time()), clock=lambda: datetime.now(UTC))
+    with (
+        running_stack(screen) as addresses,
+        open_shop(addresses, name, name, workload.opening(_CUSTOMERS)) as shop,
+        _running_spark(screen, place, settings, spark_port) as spark_remote,
+    ):
+        screen.line(f"PostgreSQL has a shop: {addresses.postgres(name)}")
+        shop.capture("avro")
+        with connect(settings.warehouse, schemas="", spark_remote=spark_remote) as lake:
+            kafka, registry = addresses.kafka, addresses.registry
+            define(screen, lake, place / "shop.sql", "shop.live.sql", kafka=kafka, registry=registry, prefix=name)
+            _first_rows(screen, lake)
+        lake_variables = {"LAKEHOLD_WAREHOUSE": settings.warehouse, "LAKEHOLD_SCHEMAS": "", "LAKEHOLD_EXPECTATIONS": ""}
+        airflow = Installation(place / "airflow-home", airflow_port, dags, spark_remote, lake_variables)
+        with _running_airflow(screen, place / "airflow", airflow):
+            _trade_until_stopped(screen, airflow, shop, workload)
+
+
+def _first_rows(screen: Screen, lake: Lake) -> None:
+    """Have tables to subscribe to."""
+    screen.heading("lakehold ingest shop")
+    tables = [f"shop.{table.name}" for table in SHOP_TABLES]
+    while len(lake.timelines.readable(tables)) < len(tables):
+        ingest(screen, lake)
+    screen.heading("lakehold sql")
+    screen.sql(_SUBSCRIPTION)
+    lake.sql(_SUBSCRIPTION)
+
+
+@contextmanager
+def _running_spark(screen: Screen, place: Path, settings: Settings, port: int) -> Iterator[str]:
+    screen.heading("lakehold spark up")
+    try:
+        yield spark_lifecycle.up(place / "spark", settings, port, screen.stack_event)
+    finally:
+        screen.heading("lakehold spark down")
+        spark_lifecycle.down(place / "spark", screen.stack_event)
+
+
+@contextmanager
+def _running_airflow(screen: Screen, directory: Path, airflow: Installation) -> Iterator[None]:
+    screen.heading("airflow")
+    parts = servers(directory, airflow)
+    refuse_taken(parts)
+    with screen.waiting("making Airflow's database"):
+        airflow.migrate()
+    try:
+        api, *others = parts
+        lifecycle.start(api, Event(), screen.stack_event)
+        airflow.make_pool(WRITERS, slots=1)
+        for server in others:
+            lifecycle.start(server, Event(), screen.stack_event)
+        yield
+    finally:
+        screen.heading("stopping airflow")
+        for server in reversed(parts):
+            lifecycle.stop(server, screen.stack_event)
+
+
+def _trade_until_stopped(screen: Screen, airflow: Installation, shop: ShopDatabase, workload: Workload) -> None:
+    screen.heading(f"Airflow is at {airflow.url}")
+    screen.line("PostgreSQL changes once a second. Every minute lakehold_ingest brings the changes into shop.*,")
+    screen.line("and lakehold_subscriptions appends those of shop.orders to bi.order_changes. Ctrl-C ends it.")
+    with stopped_by_signals() as stop:
+        count = trade(shop, workload.transactions(), stop, _TRANSACTIONS_PER_S)
+    screen.line(f"PostgreSQL ran {count} transactions")

@@ -1,0 +1,56 @@
+"""Assets: each table is one, told of when it has changed, so that what depends on it starts then and nothing polls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow.sdk import Asset, AssetAlias
+
+TABLES = AssetAlias("lakehold-tables", group="lakehold")
+"""All tables that sources feed or subscriptions read: a DAG with it as its schedule runs after each change of any of them."""
+
+OUTPUTS = AssetAlias("lakehold-outputs", group="lakehold")
+"""All tables that subscriptions publish into."""
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A table that has changed.
+
+    Args:
+        table: Full name.
+        snapshot_id: The newest snapshot.
+        at_ms: Its time, epoch milliseconds.
+    """
+
+    table: str
+    snapshot_id: int
+    at_ms: int
+
+
+def asset_of(catalog_name: str, table: str) -> Asset:
+    """The asset of a table, for DAGs of others that depend on this one only."""
+    return Asset(
+        name=f"{catalog_name}.{table}", uri=f"lakehold://{catalog_name}/{table.replace('.', '/')}", group="lakehold"
+    )
+
+
+def announce(outlet_events: Any, alias: AssetAlias, catalog_name: str, changes: Iterable[Changed]) -> None:
+    """Tell of changed tables, as events of `alias`, when the task has ended well.
+
+    Args:
+        outlet_events: Of the task's context.
+        alias: Which the task has as an outlet.
+        catalog_name: Name of the lake's catalog.
+        changes: The tables.
+    """
+    for change in changes:
+        extra = {"table": change.table, "snapshot_id": str(change.snapshot_id), "at_ms": change.at_ms}
+        outlet_events[alias].add(asset_of(catalog_name, change.table), extra=extra)
+
+
+def announced(triggering_asset_events: Mapping[Any, Iterable[Any]]) -> list[str]:
+    """The tables that a run was started for, in order; none for one that a person started."""
+    return sorted({str(event.extra["table"]) for events in triggering_asset_events.values() for event in events})

@@ -1,0 +1,90 @@
+"""What the quality and holds DAGs check: changed tables, once a snapshot, and what holds keep."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from lakehold.errors import LakeholdError
+from lakehold.orchestration.lakes import text_of
+from lakehold.times import iso
+
+if TYPE_CHECKING:
+    from lakehold.catalog.hold_checks import HoldCheck
+    from lakehold.lake import Lake
+    from lakehold.quality.verdict import Verdict
+
+log = logging.getLogger(__name__)
+
+
+def check_tables(lake: Lake, tables: Sequence[str]) -> dict[str, str]:
+    """Check what tables show now, each snapshot once.
+
+    Args:
+        lake: The lake.
+        tables: Their full names; none: all that sources feed and that can be read.
+
+    Returns:
+        What is wrong, by table.
+    """
+    names = tables or sorted(lake.timelines.readable(lake.definitions.definitions().tables))
+    checked = {(c.table, c.snapshot_id) for c in lake.checks.kept.checks() if not c.hold_id}
+    failures: dict[str, str] = {}
+    for name in names:
+        state = lake.tables.table_state(name)
+        if state is not None and (name, state.snapshot_id) in checked:
+            log.info("%s: what it shows has been checked", name)
+            continue
+        failures |= _checked(lake, name, name, None)
+    return failures
+
+
+def check_holds(lake: Lake, holds: Sequence[str]) -> dict[str, str]:
+    """Check the tables of holds where they stand, each place once: those called `holds`, else those with a CHECK.
+
+    Returns:
+        What is wrong, by hold and table.
+    """
+    chosen = [lake.holds.hold(name) for name in holds] or [h for h in lake.holds.all() if h.check != "off"]
+    done = {(c.hold_id, c.table, c.at_ms) for c in _of_holds(lake.checks.kept.checks())}
+    failures: dict[str, str] = {}
+    for hold in chosen:
+        for table in hold.tables:
+            if (hold.hold_id, table.full_name, hold.at_ms) not in done:
+                failures |= _checked(lake, f"{hold.name}: {table.full_name}", table.full_name, hold.name)
+    return failures
+
+
+def _of_holds(checks: Iterable[HoldCheck]) -> list[HoldCheck]:
+    return [check for check in checks if check.hold_id]
+
+
+def _checked(lake: Lake, label: str, table: str, hold: str | None) -> dict[str, str]:
+    """What is wrong with one table; one that cannot be checked does not keep the others from it."""
+    try:
+        verdict = lake.check(table, hold=hold)
+    except LakeholdError as error:
+        log.error("%s: %s", label, text_of(error))
+        return {label: text_of(error)}
+    told = _told(verdict)
+    log.log(logging.INFO if verdict.success else logging.ERROR, "%s", told)
+    return {} if verdict.success else {label: told}
+
+
+def _told(verdict: Verdict) -> str:
+    from lakehold.quality.describe import examples_text, keys_text  # noqa: PLC0415 - with Spark, so not to parse a DAG file
+
+    counted = verdict.statistics
+    lines = [
+        f"{verdict.full_name} at {iso(verdict.at_ms)} UTC: {counted['failed']} of {counted['evaluated']} expectations"
+        f" are not met (suite: {verdict.suite}), page: {verdict.html_path}"
+    ]
+    for outcome in verdict.failed:
+        about = f"{outcome.expectation} ({outcome.column})" if outcome.column else outcome.expectation
+        lines.append(f"  {about}: expected {outcome.expected}, found {outcome.found}")
+        if outcome.examples:
+            lines.append(f"    such as {examples_text(outcome.examples)}")
+        if outcome.keys:
+            lines.append(f"    in the rows {keys_text(outcome.keys)}")
+    return "\n".join(lines)

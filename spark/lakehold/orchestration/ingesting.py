@@ -1,0 +1,146 @@
+"""What the ingest and backfill DAGs do with sources."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from lakehold.orchestration.assets import Changed
+from lakehold.orchestration.lakes import text_of
+from lakehold.times import iso
+
+if TYPE_CHECKING:
+    from lakehold.errors import LakeholdError
+    from lakehold.ingest.batch import BatchReport
+    from lakehold.lake import Lake
+
+log = logging.getLogger(__name__)
+
+CLOCKS_APART_MS = 60_000
+"""How far the clocks of Airflow and of the writers may be apart, in milliseconds."""
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """What an ingest left behind.
+
+    Attributes:
+        changed: Tables that have changed.
+        stopped: Tables that cannot go on, with their errors as text.
+    """
+
+    changed: tuple[Changed, ...]
+    stopped: dict[str, str]
+
+
+def chosen_sources(lake: Lake, wanted: Sequence[str]) -> list[str]:
+    """The sources called `wanted`, or all that have tables.
+
+    Raises:
+        DefinitionError: There is no such source.
+    """
+    defined = lake.definitions.definitions()
+    if wanted:
+        return [defined.source(name).name for name in wanted]
+    return sorted(name for name in defined.sources if defined.tables_of(name))
+
+
+def ingest(lake: Lake, source: str, since: datetime | None) -> Ingested:
+    """Bring a source's tables to what its topics hold now; the task's log tells what each batch did.
+
+    Args:
+        lake: The lake.
+        source: The source.
+        since: When the last run began that told of all changes: who changed a table since then, and died before it could
+            tell, is told for.
+    """
+    stopped: dict[str, str] = {}
+
+    def batch(report: BatchReport) -> None:
+        _log_batch(report)
+        stopped.update({table: text_of(error) for table, error in report.stopped.items()})
+
+    reports = lake.ingest(source, batch)
+    if not any(report.tables for report in reports):
+        log.info("nothing new in source %s", source)
+    fed = [entry.definition.full_name for entry in lake.definitions.definitions().tables_of(source)]
+    touched = {table.table for report in reports for table in report.tables}
+    return Ingested(tuple(changed(lake, fed, touched, since)), stopped)
+
+
+def changed(lake: Lake, tables: Sequence[str], touched: set[str], since: datetime | None) -> list[Changed]:
+    """Those of `tables` that are `touched`, or have a snapshot that is not older than `since`."""
+    found = []
+    for name in tables:
+        state = lake.tables.table_state(name)
+        newest = state.table.current_snapshot() if state is not None else None
+        if newest is None:
+            continue
+        # Airflow gives a proxy, which is false where there was no such run, and never None.
+        is_new = not since or newest.timestamp_ms >= since.timestamp() * 1000 - CLOCKS_APART_MS
+        if name in touched or is_new:
+            found.append(Changed(name, newest.snapshot_id, newest.timestamp_ms))
+    return found
+
+
+def changed_by_others(lake: Lake, since: datetime | None) -> list[Changed]:
+    """Tables of other writers that subscriptions read, and that have changed."""
+    defined = lake.definitions.definitions()
+    held = {table.full_name for hold in lake.holds.all() if hold.kept_by is not None for table in hold.tables}
+    return changed(lake, sorted(held - set(defined.tables)), set(), since)
+
+
+def backfill(lake: Lake, table: str) -> list[Changed]:
+    """Bring a table to where the others of its source are, and those along with it.
+
+    Raises:
+        LakeholdError: What stopped it.
+        DefinitionError: No source feeds it.
+        NotReadable: It cannot be read yet, because its first snapshot has not ended upstream.
+    """
+    source = lake.definitions.definitions().table(table).definition.source
+    errors: dict[str, LakeholdError] = {}
+
+    def batch(report: BatchReport) -> None:
+        _log_batch(report)
+        errors.update(report.stopped)
+
+    touched = {done.table for report in lake.ingest(source, batch) for done in report.tables}
+    if table in errors:
+        raise errors[table]
+    line = lake.timelines.of([table])[table]
+    log.info("%s is readable from %s UTC on", table, iso(line.since_ms))
+    return changed(lake, sorted(touched | {table}), {table, *touched}, datetime.now(UTC))
+
+
+def _log_batch(report: BatchReport) -> None:
+    if not report.tables and not report.stopped and not report.malformed:
+        return
+    log.info(
+        "batch %s of %s (%s): %s messages in %s ms",
+        iso(report.timestamp_ms),
+        report.source,
+        report.reader,
+        report.records,
+        report.elapsed_ms,
+    )
+    for table in report.tables:
+        log.info(
+            "  %s: %s messages, %s inserted, %s updated, %s deleted, %s repeated, %s errors",
+            table.table,
+            table.records,
+            table.inserted,
+            table.updated,
+            table.deleted,
+            table.repeated,
+            table.errors,
+        )
+        if table.errors:
+            log.warning("  %s: what could not be applied is in mz_catalog.mz_source_errors", table.table)
+    if report.malformed:
+        log.warning("  %s malformed lines are in mz_catalog.mz_source_errors", report.malformed)
+    for name, error in report.stopped.items():
+        log.error("  %s is stopped: %s", name, text_of(error))

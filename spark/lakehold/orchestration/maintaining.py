@@ -1,0 +1,36 @@
+"""What the maintenance DAG does with a table."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lakehold.orchestration.lakes import text_of
+from lakehold.times import iso
+
+if TYPE_CHECKING:
+    from lakehold.lake import Lake
+
+log = logging.getLogger(__name__)
+
+
+def maintain(lake: Lake, tables: Sequence[str], *, dry_run: bool) -> dict[str, str]:
+    """Look after tables, or with no names all; what kept one from it, by name."""
+    failures: dict[str, str] = {}
+    for report in lake.maintain(tables or None, dry_run=dry_run):
+        kept = iso(report.kept_from_ms) if report.kept_from_ms is not None else "ever"
+        log.info(
+            "%s is readable since %s: %s snapshots, %s files and %s bytes %s, %s files written anew, %s orphans",
+            report.table,
+            kept,
+            report.snapshots,
+            report.files,
+            report.bytes,
+            "would go" if dry_run else "went",
+            report.rewritten,
+            report.orphans,
+        )
+        if report.error is not None:
+            failures[report.table] = text_of(report.error)
+    return failures

@@ -1,0 +1,27 @@
+"""What Airflow loads as a plugin in all of its processes: it names the page, and imports what shows it with the first request."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from airflow.plugins_manager import AirflowPlugin
+
+from lakehold.orchestration import preload
+
+PREFIX = "/lakehold"
+
+
+async def _app(scope: Any, receive: Any, send: Any) -> None:
+    await import_module("lakehold.orchestration.web").app(scope, receive, send)
+
+
+class LakeholdPlugin(AirflowPlugin):
+    """The page "lakehold" in the UI's navigation, and tasks that need not import what the scheduler has."""
+
+    name = "lakehold"
+    fastapi_apps: list[Any] = [{"name": "lakehold", "app": _app, "url_prefix": PREFIX}]  # noqa: RUF012 - as Airflow declares it
+    listeners: list[Any] = [preload]  # noqa: RUF012
+    external_views: list[Any] = [  # noqa: RUF012
+        {"name": "lakehold", "href": f"{PREFIX}/", "url_route": "lakehold", "destination": "nav", "nav_top_level": True}
+    ]

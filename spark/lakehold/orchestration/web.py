@@ -1,0 +1,69 @@
+"""The lake's page in Airflow's UI: how every table is, with links to the DAG that acts on it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import quote
+
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
+from airflow.api_fastapi.core_api.security import requires_access_view
+from airflow.configuration import conf
+from fastapi import Depends, FastAPI, HTTPException, Path
+from fastapi.responses import HTMLResponse
+
+import lakehold
+from lakehold.errors import LakeholdError
+from lakehold.orchestration.lakes import text_of
+from lakehold.orchestration.plugin import PREFIX
+from lakehold.overview import Action, gather, render
+from lakehold.quality.page import shown_path
+
+_DAGS = {
+    Action.INGEST: "lakehold_ingest",
+    Action.PUBLISH: "lakehold_subscriptions",
+    Action.MAINTAIN: "lakehold_maintenance",
+    Action.CHECK: "lakehold_quality",
+}
+_READERS = [Depends(requires_access_view(AccessView.WEBSITE))]
+"""Who may see Airflow may see the pages: they tell names and times of tables, and a check's page some of their rows."""
+
+Part = Annotated[str, Path(pattern=r"^[^/\\]*[^/\\.][^/\\]*$")]
+"""A part of a path that leads no further up."""
+
+app = FastAPI(title="lakehold", docs_url=None, redoc_url=None, openapi_url=None, dependencies=_READERS)
+
+
+@app.get("/", response_class=HTMLResponse)
+def overview() -> str:
+    """How every table is now."""
+    try:
+        with lakehold.connect() as lake:
+            pages = shown_path(lake.settings.check_pages_uri)
+            return render(gather(lake), lambda action, target: _link(pages, action, target))
+    except LakeholdError as error:
+        raise HTTPException(503, text_of(error)) from error
+
+
+@app.get("/checks/{table}/{page}", response_class=HTMLResponse)
+def check(table: Part, page: Part) -> str:
+    """What a check found."""
+    with lakehold.connect() as lake:
+        try:
+            return lake.checks.page(table, page)
+        except FileNotFoundError as error:
+            raise HTTPException(404, f'there is no page "{page}" of checks of table "{table}"') from error
+
+
+def _link(pages: str, action: Action, target: str) -> str | None:
+    """Where a person can act.
+
+    Args:
+        pages: Where pages of checks are, as verdicts name them.
+        action: What is to be done.
+        target: What it is done to.
+    """
+    root = conf.get("api", "base_url", fallback="").rstrip("/")
+    if action is Action.CHECK_PAGE:
+        below = target.removeprefix(f"{pages}/")
+        return f"{root}{PREFIX}/checks/{quote(below)}" if below != target else None
+    return f"{root}/dags/{_DAGS[action]}"

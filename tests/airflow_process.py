@@ -1,0 +1,128 @@
+"""A migrated Airflow in a process of its own, which runs the project's DAGs one after the other and tells how they went."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+DAGS = ROOT / "dags"
+
+
+def environment(home: Path, **settings: str) -> dict[str, str]:
+    """Environment of an Airflow that keeps everything in `home`; settings of lakehold by name."""
+    return {
+        **os.environ,
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+        "AIRFLOW__LOGGING__COLORED_CONSOLE_LOG": "False",
+        **{f"LAKEHOLD_{name.upper()}": value for name, value in settings.items()},
+    }
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a run of a DAG ended.
+
+    Attributes:
+        state: Of the run.
+        tasks: State by task id, with the index of a mapped one in brackets.
+        labels: Of mapped tasks: what they were for.
+        events: Assets that were announced, with what was said of them.
+        log: All that was logged.
+    """
+
+    state: str
+    tasks: Mapping[str, str]
+    labels: Mapping[str, str]
+    events: tuple[tuple[str, Mapping[str, Any]], ...]
+    log: str
+
+
+class AirflowProcess:
+    """Runs DAGs. Its requests and answers are lines of JSON."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self._process, self._log = process, log
+
+    def run(self, dag_id: str, **params: Any) -> Run:
+        """Run a DAG to its end, as if a person had triggered it with `params`."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        said = self._log.stat().st_size
+        print(json.dumps([dag_id, params]), file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        log = self._log.read_bytes()[said:].decode()
+        assert answer, log[-5_000:]
+        told = json.loads(answer)
+        events = tuple((name, extra) for name, extra in told["events"])
+        return Run(told["state"], told["tasks"], told["labels"], events, log)
+
+
+@contextmanager
+def airflow_process(home: Path, variables: Mapping[str, str], **settings: str) -> Iterator[AirflowProcess]:
+    """An Airflow in `home`, with further variables of its environment; it ends with the block."""
+    log = home / "runs.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.airflow_process"],
+            cwd=ROOT,
+            env={**environment(home, **settings), **variables},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=output,
+            text=True,
+        )
+        with process:
+            yield AirflowProcess(process, log)
+            assert process.stdin is not None
+            process.stdin.close()
+
+
+def _serve() -> None:
+    """Answer requests until there are no more. Everything that prints goes to the log."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    from airflow.dag_processing.bundles.manager import DagBundlesManager  # noqa: PLC0415 - in this process only
+    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db  # noqa: PLC0415
+    from airflow.utils.db import initdb  # noqa: PLC0415
+
+    initdb()
+    DagBundlesManager().sync_bundles_to_db()  # type: ignore[no-untyped-call]
+    bag = DagBag(DAGS)
+    sync_bag_to_db(bag, "dags-folder", None)
+    for line in sys.stdin:
+        dag_id, params = json.loads(line)
+        print(json.dumps(_ran(bag.dags[dag_id], params)), file=answers, flush=True)
+
+
+def _ran(dag: Any, params: Mapping[str, Any]) -> dict[str, Any]:
+    from airflow.models.asset import AssetEvent  # noqa: PLC0415 - in this process only
+    from airflow.utils.session import create_session  # noqa: PLC0415
+    from sqlalchemy import select  # noqa: PLC0415
+
+    run = dag.test(run_conf={**params} or None)
+    with create_session() as session:
+        found = session.scalars(select(AssetEvent).where(AssetEvent.source_run_id == run.run_id)).all()
+        events = [[event.asset.name, event.extra] for event in found]
+    tasks = {ti.task_id if ti.map_index < 0 else f"{ti.task_id}[{ti.map_index}]": ti for ti in run.get_task_instances()}
+    return {
+        "state": str(run.state),
+        "tasks": {name: str(ti.state) for name, ti in tasks.items()},
+        "labels": {name: ti.rendered_map_index for name, ti in tasks.items() if ti.map_index >= 0},
+        "events": events,
+    }
+
+
+if __name__ == "__main__":
+    _serve()

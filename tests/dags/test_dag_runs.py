@@ -1,0 +1,105 @@
+"""Each DAG is run for real, over Spark Connect: what it does, what is red when something is wrong, and what its log says."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lakehold.holds.commands import NewHold
+from tests.dags.conftest import Orchestrated
+
+pytestmark = pytest.mark.spark
+
+
+def test_ingest_announces_what_changed_and_a_broken_table_is_red_alone(orchestrated: Orchestrated) -> None:
+    shop, lake = orchestrated.records, orchestrated.lake
+    shop.write("orders", (1, "new"), (2, "new"))
+    shop.write("rates", (1, "one"))
+    run = orchestrated.airflow.run("lakehold_ingest")
+    assert (run.state, run.labels["ingest[0]"]) == ("success", "shop")
+    assert {name for name, _ in run.events} == {"lake.shop.orders", "lake.shop.rates"}
+    assert "shop.orders: 2 messages, 2 inserted, 0 updated" in run.log
+
+    shop.write("orders", (1, "paid"))
+    shop.break_("rates")
+    run = orchestrated.airflow.run("lakehold_ingest")
+    assert run.state == "failed"
+    assert (run.tasks["ingest[0]"], run.tasks["table[0]"], run.labels["table[0]"]) == (
+        "success",
+        "failed",
+        "shop.rates",
+    )
+    assert lake.timelines.of(["shop.orders"])["shop.orders"].upper_ms > 0
+    assert ("lake.shop.orders", "shop.orders") in {(name, extra["table"]) for name, extra in run.events}
+    last = run.log[run.log.rindex("shop.rates: table") :]
+    assert "hint: Correct the producer" in last
+    assert "code: bad-input" in last
+
+
+def test_backfill_brings_a_new_table_to_where_the_others_are(orchestrated: Orchestrated) -> None:
+    orchestrated.lake.sql(
+        "CREATE TABLE shop.again (id BIGINT, v STRING) FROM SOURCE shop (TOPIC 'orders') ENVELOPE UPSERT"
+    )
+    run = orchestrated.airflow.run("lakehold_backfill", table="shop.again")
+    assert run.state == "success"
+    assert "shop.again is readable from" in run.log
+    assert "lake.shop.again" in {name for name, _ in run.events}
+    missing = orchestrated.airflow.run("lakehold_backfill", table="shop.missing")
+    assert missing.state == "failed"
+    assert "code: table-missing" in missing.log
+
+
+def test_subscriptions_publish_and_announce_their_outputs(orchestrated: Orchestrated) -> None:
+    lake = orchestrated.lake
+    lake.sql("CREATE SUBSCRIPTION changes INTO bi.changes AS SUBSCRIBE shop.orders")
+    run = orchestrated.airflow.run("lakehold_subscriptions")
+    assert (run.state, run.labels) == ("success", {"publish[0]": "changes"})
+    assert [name for name, _ in run.events] == ["lake.bi.changes"]
+    assert lake.catalog.load_table("bi.changes").scan().count() > 0
+    assert "rows of" in run.log
+    again = orchestrated.airflow.run("lakehold_subscriptions", subscriptions=["changes"])
+    assert (again.state, again.events) == ("success", ())
+    missing = orchestrated.airflow.run("lakehold_subscriptions", subscriptions=["missing"])
+    assert missing.state == "failed"
+    assert "code: subscription-missing" in missing.log
+
+
+def test_quality_checks_each_snapshot_once_and_names_the_expectation(orchestrated: Orchestrated) -> None:
+    suites = orchestrated.lake.settings.expectations
+    assert suites is not None
+    expectation = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "v", "value_set": ["new"]}}
+    suite = {"name": "shop.orders", "expectations": [expectation], "meta": {}}
+    (suites / "shop.orders.json").write_text(json.dumps(suite))
+    run = orchestrated.airflow.run("lakehold_quality", tables=["shop.orders", "shop.again"])
+    assert run.state == "failed"
+    assert {run.labels[name]: state for name, state in run.tasks.items() if name in run.labels} == {
+        "shop.orders": "failed"
+    }
+    last = run.log[run.log.rindex("AirflowFailException") :]
+    assert "expect_column_values_to_be_in_set (v)" in last
+    assert "such as paid" in last
+    assert "in the rows id 1" in last
+    again = orchestrated.airflow.run("lakehold_quality", tables=["shop.orders"])
+    assert again.state == "success"
+    assert "shop.orders: what it shows has been checked" in again.log
+
+
+def test_holds_are_moved_and_checked(orchestrated: Orchestrated) -> None:
+    lake = orchestrated.lake
+    lake.holds.create(NewHold("kept", None, ("shop.again",)))
+    run = orchestrated.airflow.run("lakehold_holds", advance=["kept"])
+    assert run.state == "success"
+    assert "hold kept keeps history from" in run.log
+    run = orchestrated.airflow.run("lakehold_holds", advance=["kept", "missing"])
+    assert (run.state, run.labels) == ("failed", {"hold[0]": "missing"})
+    assert "code: hold-missing" in run.log
+
+
+def test_maintenance_tells_what_went(orchestrated: Orchestrated) -> None:
+    dry = orchestrated.airflow.run("lakehold_maintenance", dry_run=True)
+    assert dry.state == "success"
+    assert "would go" in dry.log
+    run = orchestrated.airflow.run("lakehold_maintenance", tables=["shop.orders", "shop.missing"])
+    assert (run.state, run.labels) == ("failed", {"table[0]": "shop.missing"})
+    assert "code: table-missing" in run.log
