@@ -1,10 +1,12 @@
 # The front door: `make` lists what there is to do.
 BIN := .venv/bin
 CODE := spark/lakehold tests $(wildcard dags/*.py)
+# Each of the workers has a Spark session of its own, of 3 GiB.
+PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-stack demo demo-live stack-up stack-down test test-fast lint types format bench lock clean
+.PHONY: help setup setup-stack setup-browser demo demo-live airflow stack-up stack-down test test-fast test-connect lint types format bench lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)} \
@@ -17,11 +19,17 @@ setup: ## Install what lakehold needs: Java, Maven, .venv and Spark's jars
 setup-stack: ## ... and what the stack needs: PostgreSQL, Kafka, registry, Connect with Debezium
 	@.ci/bootstrap spark stack
 
+setup-browser: ## ... and what the tests of pages need: headless Chromium
+	@.ci/bootstrap browser
+
 demo: setup ## Ingest recorded changes into a lake and show it
 	@$(BIN)/lakehold demo
 
 demo-live: setup-stack ## The same from a live database, through Debezium and Kafka
 	@$(BIN)/lakehold demo --live
+
+airflow: setup-stack ## The live shop under Airflow, with its UI on PORT (8080)
+	@$(BIN)/lakehold demo --airflow --port $(or $(PORT),8080)
 
 stack-up: setup-stack ## Start the stack on this machine
 	@$(BIN)/lakehold stack up
@@ -30,11 +38,14 @@ stack-down: setup ## Stop the stack
 	@$(BIN)/lakehold stack down
 
 ##@ Check
-test: setup-stack lint types ## Run every check and every test
-	@$(BIN)/pytest
+test: setup-stack setup-browser lint types ## Run every check and every test
+	@$(PYTEST)
 
-test-fast: setup ## Run the tests that need no stack
-	@$(BIN)/pytest -m "not stack"
+test-fast: setup setup-browser ## Run the tests that need no stack
+	@$(PYTEST) -m "not stack"
+
+test-connect: setup ## Run the tests of Spark once more, over Spark Connect
+	@$(PYTEST) --spark-connect tests/spark tests/golden tests/property
 
 lint: setup ## Check style and layers
 	@$(BIN)/ruff format --check
@@ -53,7 +64,7 @@ format: setup ## Format the code and fix what can be fixed
 	@$(BIN)/ruff format
 
 lock: setup ## Resolve pyproject.toml into requirements.lock, keeping the versions that still fit
-	@$(BIN)/uv pip compile pyproject.toml --group airflow --group quality --group dev --python-version 3.11 \
+	@$(BIN)/uv pip compile pyproject.toml --group airflow --extra quality --group dev --python-version 3.11 \
 		--generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links \
 		--quiet --output-file requirements.lock
 

@@ -10,23 +10,69 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings as hypothesis_settings
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from lakehold.lake import Lake, connect
 from lakehold.session import SHORT_RUN_OPTIONS, session_conf
 from lakehold.settings import load_settings
+from tests.spark_connect import spark_connect
 from tests.stack_fixtures import database, stack, stack_directory
 
-__all__ = ["database", "stack", "stack_directory"]
+__all__ = ["database", "spark_connect", "stack", "stack_directory"]
 
 _names = itertools.count()
 
 LakeFactory = Callable[..., Lake]
 
+# What has passed once passes again; `--hypothesis-profile=default` searches anew.
+hypothesis_settings.register_profile("repeatable", derandomize=True)
+hypothesis_settings.load_profile("repeatable")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A worker takes a file whole, and one takes all that needs the stack: it takes longest, and begins first."""
+    for item in items:
+        on_stack = item.get_closest_marker("stack") is not None
+        item.add_marker(pytest.mark.xdist_group("stack" if on_stack else item.path.stem))
+    items.sort(key=lambda item: item.get_closest_marker("stack") is None)
+
+
+def pytest_exception_interact(call: pytest.CallInfo[Any]) -> None:
+    """Hang up after a test that was cut off: the next one would read the answer to its last question."""
+    cut_off = call.excinfo is not None and not isinstance(call.excinfo.value, Exception)
+    gateway = SparkContext._gateway
+    connection = gateway._gateway_client.get_thread_connection() if cut_off and gateway is not None else None
+    if connection is not None:
+        connection.close()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Every test that takes the shared session runs on either kind."""
+    parser.addoption("--spark-connect", action="store_true", help="the shared Spark session is a client of a server")
+
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """The one session; each lake brings its own catalog to it."""
+    over_connect = request.config.getoption("--spark-connect")
+    session: SparkSession = request.getfixturevalue("connect_session" if over_connect else "classic_session")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def jvm(request: pytest.FixtureRequest) -> None:
+    """For tests that write with Iceberg's own Java classes, which no client of Spark Connect reaches."""
+    if request.config.getoption("--spark-connect"):
+        pytest.skip("uses Java classes of the session: classic Spark only")
+
+
+@pytest.fixture(scope="session")
+def classic_session(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
+    """Spark in this process."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = load_settings(
         warehouse=str(tmp_path_factory.mktemp("session")),
@@ -37,9 +83,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     builder = SparkSession.builder.master(settings.spark_master).appName("lakehold-tests")
     for name, value in session_conf(settings).items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    yield session
-    session.stop()
+    return builder.getOrCreate()
+
+
+@pytest.fixture(scope="session")
+def connect_session(spark_connect: str) -> SparkSession:
+    """A session on a server."""
+    return SparkSession.builder.remote(spark_connect).getOrCreate()
 
 
 @pytest.fixture

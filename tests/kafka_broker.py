@@ -14,7 +14,7 @@ from confluent_kafka import IsolationLevel, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
-from lakehold.stack import processes
+from lakehold.servers import processes
 from lakehold.stack.parts.kafka import Kafka
 from tests.stack_fixtures import free_ports
 

@@ -27,7 +27,6 @@ from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds 
 from tests.lakehold_process import IngestProcesses, wait_until
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
-pytest_plugins = ["tests.spark_connect"]
 
 PARTITIONS = 2
 ROWS = 20

@@ -26,8 +26,7 @@ from tests import recorded_files
 from tests.debezium_messages import Topic
 from tests.lakehold_process import IngestProcesses, wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
-pytest_plugins = ["tests.spark_connect"]
+pytestmark = pytest.mark.spark
 
 KILLED = -signal.SIGKILL
 LEASE_MS = 3_000

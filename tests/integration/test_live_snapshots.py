@@ -23,7 +23,7 @@ from tests.live_source import LiveSource, execute
 from tests.postgres_workload import RandomWorkload
 from tests.stack_fixtures import SourceDatabase
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 _PARTITIONS = 3
 _SNAPSHOT_WITHIN_S = 60.0

@@ -12,7 +12,7 @@ from tests.live_source import Column, LiveSource, execute
 from tests.postgres_types import COLUMNS, create_statement, insert_statements, update_statements
 from tests.stack_fixtures import SourceDatabase
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 _LARGE_COLUMNS = (
     "body text",

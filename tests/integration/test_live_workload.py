@@ -20,7 +20,7 @@ from tests.live_source import LiveSource
 from tests.postgres_workload import RandomWorkload
 from tests.stack_fixtures import SourceDatabase
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 _EVERY_OPERATION = {"skipped.operations": "none"}
 """Otherwise Debezium keeps TRUNCATE to itself."""

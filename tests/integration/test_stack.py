@@ -21,8 +21,8 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 
 from lakehold import stack as lakehold_stack
-from lakehold.stack import ConnectClient, ConnectorError, PartEvent, StackAddresses, StackError
-from lakehold.stack.processes import has_ended
+from lakehold.servers.processes import has_ended
+from lakehold.stack import ConnectClient, ConnectorError, ServerError, ServerEvent, StackAddresses
 from tests.stack_fixtures import SourceDatabase, free_ports, open_directory
 
 pytestmark = pytest.mark.stack
@@ -134,12 +134,12 @@ def test_a_killed_part_comes_back_with_its_data_and_the_others_are_left_alone(
     killed = {part.name: (part.state, part.healthy) for part in lakehold_stack.status(stack_directory)}
     assert killed[victim] == ("stopped", False)
 
-    events: list[PartEvent] = []
+    events: list[ServerEvent] = []
     assert lakehold_stack.up(stack_directory, on_event=events.append) == stack
 
     after = _pids(stack_directory)
     assert {part for part in PARTS if after[part] != before[part]} == {victim}
-    assert [event.part for event in events if event.state == "starting"] == [victim]
+    assert [event.server for event in events if event.state == "starting"] == [victim]
     database.execute("INSERT INTO customers VALUES (2, 'Grace', 0)")
     key, value = customers.next()
     while key != {"id": 2}:  # what Connect had not acknowledged when it was killed may come twice
@@ -179,7 +179,7 @@ def test_a_part_that_does_not_start_is_named_with_the_end_of_its_log() -> None:
         directory = Path(name)
         (directory / "postgres" / "data").mkdir(parents=True)
         try:
-            with pytest.raises(StackError) as failure:
+            with pytest.raises(ServerError) as failure:
                 lakehold_stack.up(directory, free_ports())
         finally:
             lakehold_stack.down(directory, delete_data=True)

@@ -21,7 +21,7 @@ from lakehold.times import now_ms
 from tests import recorded_files
 from tests.lakehold_process import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.spark
 
 COMMAND = str(Path(sys.executable).with_name("lakehold"))
 ENDS_WITHIN_S = 60

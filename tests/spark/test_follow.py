@@ -24,7 +24,7 @@ from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
 from tests.lakehold_process import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.spark
 
 Row = tuple[Any, ...]
 

@@ -15,6 +15,7 @@ from tests.conftest import LakeFactory
 pytestmark = pytest.mark.spark
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
+STATEMENTS = re.compile(r"^```sql\n(?P<text>CREATE HOLD.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLE = re.compile(r"^```python\n(?P<program>.*?)^```\n\n```text\n(?P<output>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -33,3 +34,21 @@ def test_the_example_prints_what_the_readme_shows(
     capsys.readouterr()
     exec(compile(example["program"], "README.md", "exec"), {})
     assert capsys.readouterr().out == example["output"]
+
+
+def test_what_changes_is_held_published_and_maintained(make_lake: LakeFactory, tmp_path: Path) -> None:
+    statements = STATEMENTS.search(README)
+    assert statements is not None
+    unpack(tmp_path / "recording")
+    lake = make_lake()
+    lake.sql(
+        f"CREATE SOURCE shop FROM FILES '{tmp_path / 'recording'}' FORMAT JSON;"
+        "CREATE TABLE shop.orders FROM SOURCE shop (TOPIC 'shop.public.orders') ENVELOPE DEBEZIUM"
+    )
+    lake.ingest("shop")
+    lake.sql(statements["text"])
+    (report,) = lake.publish("changes")
+    assert report.rows == len(lake.sql("SELECT * FROM shop.orders").rows) == 198
+    assert lake.sql("SELECT DISTINCT mz_state FROM shop.order_changes").rows == [("insert",)]
+    assert [maintained.error for maintained in lake.maintain()].count(None) >= 2
+    assert "hold_week" in lake.catalog.load_table("shop.orders").refs()

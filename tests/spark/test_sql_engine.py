@@ -36,15 +36,16 @@ def test_a_missing_column_is_pointed_at_in_the_whole_script(spark: SparkSession)
         run_on_spark(spark, RunOnSpark(script, start, len(script)))
     error = refused.value
     assert error.code.startswith("UNRESOLVED_COLUMN")
-    assert error.line == 3
-    assert error.excerpt() == "    missing FROM VALUES (1) AS t(a)\n    ^^^^^^^"
+    assert error.place is not None
+    assert error.place.line == 3
+    assert error.place.excerpt() == "    missing FROM VALUES (1) AS t(a)\n    ^^^^^^^"
 
 
 def test_a_missing_column_on_the_first_line_of_a_statement(spark: SparkSession) -> None:
     script = "SHOW TABLES;  SELECT missing"
     with pytest.raises(StatementError) as refused:
         run_on_spark(spark, RunOnSpark(script, script.index("SELECT"), len(script)))
-    assert refused.value.excerpt() == "SHOW TABLES;  SELECT missing\n                     ^^^^^^^"
+    assert refused.value.place.excerpt() == "SHOW TABLES;  SELECT missing\n                     ^^^^^^^"
 
 
 @pytest.mark.parametrize(

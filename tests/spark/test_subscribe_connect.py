@@ -13,8 +13,7 @@ import pytest
 from lakehold.lake import Lake
 from tests.conftest import LakeFactory
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
-pytest_plugins = ["tests.spark_connect"]
+pytestmark = pytest.mark.spark
 
 CLIENT = """
 import json, sys

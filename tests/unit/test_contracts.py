@@ -15,7 +15,7 @@ from lakehold.demo.rows import SHOP_TABLES
 from lakehold.errors import DefinitionError
 from lakehold.sql.contracts import contracted
 from lakehold.sql.run import Runner
-from tests.unread import NoReads
+from tests.unread import NoReads, NoSubscriptions, holds_without_tags, no_roles
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "iceberg_schemas" / "example"
@@ -36,7 +36,9 @@ def no_spark() -> NoReturn:
 
 
 def runner(schemas: Path | None) -> Runner:
-    made = Runner(MemoryDefinitions(), NoTables(), no_spark, NoReads(), schemas)
+    store = MemoryDefinitions()
+    holds = holds_without_tags(store)
+    made = Runner(store, NoTables(), no_spark, NoReads(), holds, NoSubscriptions(), no_roles(), schemas)
     made.run(SOURCE)
     return made
 

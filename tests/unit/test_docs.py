@@ -16,15 +16,17 @@ import typer
 from pydantic_core import PydanticUndefined
 
 from lakehold.catalog.schemas import system_tables
-from lakehold.cli import ingest
+from lakehold.cli import ingest, maintain
 from lakehold.cli.app import app
 from lakehold.ingest.decode.avro_schema import from_avro_json
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
 from lakehold.ingest.decode.logical import logical_type
 from lakehold.ingest.decode.types import iceberg_type
+from lakehold.publish import subscriptions
 from lakehold.secrets import SECRET_PREFIX
 from lakehold.settings import ENVIRONMENT_PREFIX, Settings
-from lakehold.sql import options, plan_show
+from lakehold.spark_server.cli import app as spark_app
+from lakehold.sql import list_holds, options, plan_show, run_roles
 from lakehold.sql.parse import parse_script
 from lakehold.sql.statements import ForSpark, ObjectKind
 from lakehold.stack.addresses import StackPorts
@@ -32,6 +34,7 @@ from lakehold.stack.cli import app as stack_app
 from lakehold.status import COLUMNS as STATUS_COLUMNS
 
 ROOT = Path(__file__).parents[2]
+GROUPS = {"spark": spark_app, "stack": stack_app}
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 TYPES = (ROOT / "docs" / "types.md").read_text()
@@ -105,9 +108,9 @@ def shell_lines() -> Iterator[tuple[str, list[str]]]:
 
 def parse_command(words: list[str]) -> None:
     """Parse the arguments of `lakehold` as the command would, and run nothing."""
-    is_stack = words[:1] == ["stack"]
-    group: Any = typer.main.get_command(stack_app if is_stack else app)
-    context = group.make_context("lakehold", words[1:] if is_stack else words)
+    of_group = GROUPS.get(words[0])
+    group: Any = typer.main.get_command(of_group or app)
+    context = group.make_context("lakehold", words[1:] if of_group else words)
     name, command, rest = group.resolve_command(context, [*context._protected_args, *context.args])
     command.make_context(name, rest, parent=context)
 
@@ -131,7 +134,7 @@ def test_commands_are_understood(words: list[str]) -> None:
 def test_a_command_that_does_not_exist_is_found() -> None:
     for wrong in (
         ["ingest", "shop", "--folow"],
-        ["publish", "x"],
+        ["publish", "x", "--once"],
         ["stack", "restart"],
         ["status", "--format", "xml"],
     ):
@@ -145,7 +148,7 @@ def test_every_make_target_and_command_is_described() -> None:
     described = {words[1] for where, words in LINES if words[0] == "make" and where.startswith("operations.md")}
     assert described == targets
     commands = {command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands}
-    assert {words[1] for _, words in LINES if words[0] == "lakehold"} == commands | {"stack"}
+    assert {words[1] for _, words in LINES if words[0] == "lakehold"} == commands | set(GROUPS)
 
 
 def test_every_make_target_in_the_text_exists() -> None:
@@ -194,7 +197,7 @@ def test_every_option_is_described_with_its_choices() -> None:
             if isinstance(option, options.TextOption):
                 written = set(re.findall(r"'([^']+)'", rows[options.spoken(name)])) if option.choices else set()
                 assert written == set(option.choices), name
-            else:
+            elif isinstance(option, options.NumberOption):
                 assert name != "buckets" or f"{option.minimum} to {option.maximum_inclusive}" in rows["BUCKETS"]
 
 
@@ -203,6 +206,10 @@ def test_the_columns_of_show_are_described() -> None:
     assert rows["SHOW CONNECTIONS"] == list(plan_show._CONNECTION_COLUMNS)
     assert rows["SHOW SOURCES"] == list(plan_show._SOURCE_COLUMNS)
     assert rows["SHOW TABLES"] == list(plan_show._TABLE_COLUMNS)
+    assert rows["SHOW SUBSCRIPTIONS"] == list(subscriptions.COLUMNS)
+    assert rows["SHOW HOLDS"] == list(list_holds.HOLD_COLUMNS)
+    assert rows["SHOW ROLES"] == list(run_roles.ROLE_COLUMNS)
+    assert [name for name in rows["SHOW GRANTS"] if name not in ("table", "schema")] == list(run_roles.GRANT_COLUMNS)
 
 
 # --- types ------------------------------------------------------------------------------------------------------------
@@ -296,6 +303,11 @@ def test_columns_of_status_and_ingest_are_described() -> None:
     assert [c for cells in table_rows(commands) for c in inline_code(cells[0])] == list(ingest.COLUMNS)
 
 
+def test_columns_of_maintain_are_described() -> None:
+    described = [c for cells in table_rows(section(OPERATIONS, "## Maintenance")) for c in inline_code(cells[0])]
+    assert described == list(maintain.COLUMNS)
+
+
 def test_system_tables_are_those_of_the_schemas() -> None:
     schemas = {schema.table: set(schema.schema.column_names) for schema in system_tables()}
     rows = {inline_code(c[0])[0]: set(inline_code(c[2])) for c in table_rows(section(OPERATIONS, "## System tables"))}
@@ -353,8 +365,8 @@ def test_error_codes_are_those_of_the_code() -> None:
     ]
     assert len(in_docs) == len(set(in_docs))
     by_kind = {pattern.format(kind.value) for pattern in patterns for kind in ObjectKind}
-    # Nothing uses a table yet, so nothing is refused because of it.
-    assert set(in_docs) == (whole | by_kind) - {"table-in-use"}
+    # Nothing uses a subscription, so nothing is refused because of it.
+    assert set(in_docs) == (whole | by_kind) - {"subscription-in-use"}
 
 
 def test_errors_that_may_pass_are_marked() -> None:
@@ -366,7 +378,13 @@ def test_errors_that_may_pass_are_marked() -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "UpstreamUnavailable":
                 values = [v for keyword in node.keywords for v in _code_values(keyword)]
                 found |= {v.value for v in values if isinstance(v, ast.Constant) and isinstance(v.value, str)}
-    assert retryable == found | {"source-busy", "lease-lost", "commit-conflict", "upstream-unavailable"}
+    assert retryable == found | {
+        "source-busy",
+        "subscriber-busy",
+        "lease-lost",
+        "commit-conflict",
+        "upstream-unavailable",
+    }
 
 
 def test_reasons_of_bad_messages_are_those_of_the_code() -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import Row
 
 from lakehold.cli.output import OutputFormat, open_output
 from lakehold.cli.progress import RichProgress, open_progress
-from lakehold.errors import DefinitionError, StatementError
+from lakehold.errors import DefinitionError, PermissionDenied, Place, StatementError
 from lakehold.progress import LogProgress, NoProgress
 from lakehold.sql.result import Result
 
@@ -88,10 +88,14 @@ def test_errors_say_all_their_parts_on_stderr() -> None:
     output = open_output(None, out, err)
     output.error(DefinitionError('source "a" is still used', code="source-in-use", detail="Used by b.", hint="Drop b."))
     output.error(StatementError("expected FROM, found FORM", sql="SELECT\nFORM x", start=7, end_exclusive=11))
+    refused = PermissionDenied('role "bi" may not drop it', hint="Ask.")
+    refused.place = Place("SHOW HOLDS;\n DROP HOLD\n h", 13, 25)
+    output.error(refused)
     assert out.getvalue() == ""
     assert err.getvalue() == (
         'error: source "a" is still used\ndetail: Used by b.\nhint: Drop b.\ncode: source-in-use\n'
         "error: line 2: expected FROM, found FORM\n  FORM x\n  ^^^^\ncode: syntax\n"
+        'error: line 2: role "bi" may not drop it\n   DROP HOLD\n   ^^^^^^^^^\nhint: Ask.\ncode: permission-denied\n'
     )
 
 

@@ -136,7 +136,7 @@ def test_secrets_come_from_the_environment_when_they_are_needed(monkeypatch: pyt
     [
         pytest.param(
             {"warehouse": "/lake"},
-            {"type": "sql", "uri": "sqlite:////lake/catalog.db?timeout=30", "warehouse": "file:///lake"},
+            {"uri": "sqlite:////lake/catalog.db?timeout=30", "warehouse": "file:///lake"},
             {
                 "": "org.apache.iceberg.spark.SparkCatalog",
                 ".type": "jdbc",
@@ -149,7 +149,7 @@ def test_secrets_come_from_the_environment_when_they_are_needed(monkeypatch: pyt
         ),
         pytest.param(
             {"warehouse": "s3://b/lake", "catalog_uri": "postgresql+psycopg2://me:p%40ss@db:5433/cat"},
-            {"type": "sql", "uri": "postgresql+psycopg2://me:p%40ss@db:5433/cat", "warehouse": "s3://b/lake"},
+            {"uri": "postgresql+psycopg2://me:p%40ss@db:5433/cat", "warehouse": "s3://b/lake"},
             {
                 ".type": "jdbc",
                 ".uri": "jdbc:postgresql://db:5433/cat",

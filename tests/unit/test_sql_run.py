@@ -11,9 +11,10 @@ from lakehold.catalog.definitions import Definitions, DefinitionStore
 from lakehold.catalog.memory import MemoryDefinitions
 from lakehold.errors import DefinitionError, StatementError
 from lakehold.ingest.read.kafka_options import kafka_options
+from lakehold.sql.list_holds import HOLD_COLUMNS
 from lakehold.sql.options import KAFKA
 from lakehold.sql.run import Runner
-from tests.unread import NoReads
+from tests.unread import NoReads, NoSubscriptions, holds_without_tags, no_roles
 
 SHOP = """
 CREATE CONNECTION kafka TO KAFKA (BROKER '127.0.0.1:19092', SECURITY PROTOCOL 'SASL_SSL', SASL PASSWORD SECRET 'KP');
@@ -44,8 +45,10 @@ def no_spark() -> NoReturn:
 
 
 def runner(store: DefinitionStore | None = None) -> tuple[Runner, RecordedTables]:
-    tables = RecordedTables()
-    return Runner(store or MemoryDefinitions(), tables, no_spark, NoReads()), tables
+    tables, definitions = RecordedTables(), store or MemoryDefinitions()
+    holds = holds_without_tags(definitions)
+    made = Runner(definitions, tables, no_spark, NoReads(), holds, NoSubscriptions(), no_roles())
+    return made, tables
 
 
 def with_shop() -> tuple[Runner, RecordedTables]:
@@ -163,6 +166,18 @@ def test_what_contradicts_the_definitions_is_refused_and_changes_nothing(sql: st
     assert tables.done == []
 
 
+def test_how_much_history_a_table_keeps_is_set_and_reset_without_making_another_table_of_it() -> None:
+    lake, _ = with_shop()
+    before = lake.store.definitions().tables["shop.orders"]
+    lake.run("ALTER TABLE shop.orders SET (RETAIN HISTORY = '2 days')")
+    entry = lake.store.definitions().tables["shop.orders"]
+    assert (entry.object_id, entry.created_at_ms) == (before.object_id, before.created_at_ms)
+    assert entry.definition.options == {"retain_history": 2 * 86_400_000}
+    assert lake.run("SHOW CREATE TABLE shop.orders").rows[0][1].endswith("WITH (RETAIN HISTORY '2d')")
+    lake.run("ALTER TABLE shop.orders RESET (RETAIN HISTORY)")
+    assert lake.store.definitions().tables["shop.orders"] == before
+
+
 def test_dropping_a_table_drops_its_data() -> None:
     lake, tables = with_shop()
     lake.run("DROP TABLE shop.Orders")
@@ -190,7 +205,7 @@ def test_nothing_runs_when_a_later_statement_is_not_well_formed() -> None:
     lake, _ = runner()
     with pytest.raises(StatementError) as refused:
         lake.run("CREATE SOURCE a FROM FILES '/x' FORMAT JSON;\nCREATE SOURCE b FROM FILES '/x' FORMAT JSN")
-    assert refused.value.line == 2
+    assert refused.value.place.line == 2
     assert lake.store.definitions() == Definitions()
 
 
@@ -202,8 +217,11 @@ def test_a_type_nested_without_end_is_refused() -> None:
 
 def test_an_error_in_a_script_names_the_line_and_keeps_what_ran() -> None:
     lake, _ = runner()
-    with pytest.raises(DefinitionError, match=r"The statement is on line 2\."):
+    with pytest.raises(DefinitionError) as refused:
         lake.run("CREATE SOURCE a FROM FILES '/x' FORMAT JSON;\nDROP CONNECTION nobody;")
+    assert str(refused.value).startswith(
+        'line 2: connection "nobody" does not exist\nDROP CONNECTION nobody;\n^^^^^^^^^^^^^^^^^^^^^^\n'
+    )
     assert list(lake.store.definitions().sources) == ["a"]
 
 
@@ -245,3 +263,124 @@ def test_every_kafka_option_is_known_where_it_is_used(name: str) -> None:
     else:
         refused = ""
     assert refused != "option-unknown"
+
+
+# --- holds ------------------------------------------------------------------------------------------------------------
+
+HELD_TABLE = """
+BEGIN;
+CREATE TABLE shop.items FROM SOURCE shop (TOPIC 'orders') ENVELOPE UPSERT;
+CREATE HOLD since_ever ON shop.items WITH (MAX LAG = '36h');
+COMMIT;
+"""
+
+
+def names(lake: Runner) -> list[str]:
+    return [f"{row[0]}.{row[1]}" for row in lake.run("SHOW HOLDS").rows]
+
+
+def test_a_table_and_its_hold_are_made_together() -> None:
+    lake, _ = with_shop()
+    lake.run(HELD_TABLE)
+    result = lake.run("SHOW HOLDS")
+    assert result.columns == HOLD_COLUMNS
+    assert result.rows == [("shop", "since_ever", None, ["shop.items"], "1d 12h", "off", None, None, None)]
+    (held,) = lake.holds.all()
+    assert held.tables[0].object_id == lake.store.definitions().table("shop.items").object_id
+    assert held.sql == "CREATE HOLD since_ever ON shop.items WITH (MAX LAG = '36h')"
+
+
+@pytest.mark.parametrize(
+    ("sql", "code", "line"),
+    [
+        (HELD_TABLE.replace("since_ever", "taken"), "hold-exists", 4),
+        (HELD_TABLE.replace("36h", "31 days"), "hold-max-lag", 4),
+        (HELD_TABLE.replace("ON shop.items", "ON shop.items AT 5"), "not-readable", 4),
+        (HELD_TABLE.replace("'orders'", "'nothing'"), "topic-missing", 3),
+        (HELD_TABLE.replace("COMMIT", "\nCREATE SOURCE shop FROM FILES '/x' FORMAT JSON;\nCOMMIT"), "source-exists", 6),
+    ],
+)
+def test_a_refused_transaction_leaves_nothing(sql: str, code: str, line: int) -> None:
+    lake, _ = with_shop()
+    lake.run("CREATE HOLD taken ON shop.orders")
+    before = (lake.store.definitions(), lake.holds.all())
+    with pytest.raises(DefinitionError) as refused:
+        lake.run(sql)
+    assert (refused.value.code, refused.value.place and refused.value.place.line) == (code, line)
+    assert (lake.store.definitions(), lake.holds.all()) == before
+
+
+def test_a_transaction_whose_race_is_lost_leaves_no_hold() -> None:
+    shop, _ = with_shop()
+    store = RacingStore("CREATE TABLE shop.items FROM SOURCE shop (TOPIC 'customers') ENVELOPE UPSERT")
+    MemoryDefinitions.change(store, lambda _: shop.store.definitions())
+    lake, _ = runner(store)
+    with pytest.raises(DefinitionError, match="already exists"):
+        lake.run(HELD_TABLE)
+    assert lake.holds.all() == ()
+    assert store.definitions().table("shop.items").definition.topic == "customers"
+
+
+def test_a_transaction_can_be_applied_again() -> None:
+    lake, _ = with_shop()
+    again = HELD_TABLE.replace("TABLE shop", "TABLE IF NOT EXISTS shop").replace(
+        "HOLD since", "HOLD IF NOT EXISTS since"
+    )
+    assert lake.run(again).notices == ()
+    before = (lake.store.definitions(), lake.holds.all())
+    assert lake.run(again).notices == ()
+    assert lake.run(again.replace("36h", "2 days")).notices == (
+        "hold \"since_ever\" exists and stays as it is: it has MAX LAG = '1d 12h', the statement says MAX LAG = '2d'",
+    )
+    assert (lake.store.definitions(), lake.holds.all()) == before
+
+
+def test_definitions_made_together_are_one_commit() -> None:
+    class Counted(MemoryDefinitions):
+        changes = 0
+
+        def change(self, apply: Callable[[Definitions], Definitions]) -> Definitions:
+            self.changes += 1
+            return super().change(apply)
+
+    store = Counted()
+    runner(store)[0].run(f"BEGIN; {SHOP} COMMIT")
+    assert store.changes == 1
+    assert len(store.definitions().tables) == 2
+
+
+def test_holds_are_shown_renamed_and_dropped() -> None:
+    lake, _ = with_shop()
+    lake.run("CREATE HOLD h ON shop.orders, shop.customers WITH (CHECK = 'record'); ALTER HOLD shop.h RENAME TO \"On\"")
+    ((name, statement),) = lake.run('SHOW CREATE HOLD "On"').rows
+    assert name == "shop.On"
+    assert statement == (
+        "CREATE HOLD shop.`On` ON shop.orders, shop.customers\n  WITH (MAX LAG = '3h', CHECK = 'record')"
+    )
+    lake.run('DROP HOLD "On"')
+    lake.run(statement)
+    assert names(lake) == ["shop.On"]
+    assert lake.run("DROP HOLD IF EXISTS h").notices == ('hold "h" does not exist: nothing to drop',)
+    with pytest.raises(DefinitionError, match=r'Known: "shop\.On"\.'):
+        lake.run("DROP HOLD h")
+
+
+@pytest.mark.parametrize("sql", ["DROP TABLE shop.orders", "DROP TABLE shop.orders PURGE"])
+def test_a_held_table_is_not_dropped(sql: str) -> None:
+    lake, tables = with_shop()
+    lake.run("CREATE HOLD h ON shop.orders, shop.customers")
+    with pytest.raises(DefinitionError) as refused:
+        lake.run(sql)
+    assert refused.value.code in ("table-held", "table-fed")
+    assert tables.done == []
+    assert names(lake) == ["shop.h"]
+
+
+def test_cascade_drops_the_whole_hold_with_the_table() -> None:
+    lake, tables = with_shop()
+    lake.run("CREATE HOLD pair ON shop.orders, shop.customers; CREATE HOLD other ON shop.customers")
+    lake.run("DROP TABLE shop.orders CASCADE")
+    assert tables.done == ["drop shop.orders"]
+    assert names(lake) == ["shop.other"]
+    lake.run("DROP SOURCE shop CASCADE")
+    assert names(lake) == []

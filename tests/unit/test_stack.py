@@ -19,12 +19,11 @@ from typer.testing import CliRunner
 
 from lakehold import stack
 from lakehold.errors import EnvironmentMissing
-from lakehold.stack import processes
-from lakehold.stack.addresses import HOST, StackAddresses, StackPorts
+from lakehold.servers import HOST, ServerCommand, processes
+from lakehold.stack.addresses import StackAddresses, StackPorts
 from lakehold.stack.cli import app
 from lakehold.stack.parts import postgres
 from lakehold.stack.plan import StackPlan
-from lakehold.stack.processes import ServerCommand
 
 SLEEPER = "import time; print('ready', flush=True); time.sleep(600)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);" + SLEEPER
@@ -93,10 +92,10 @@ def test_down_leaves_a_process_alone_that_only_has_a_recorded_id(
 def test_a_taken_port_is_reported_with_its_owner_before_anything_starts(tmp_path: Path, listener: int) -> None:
     ports = dataclasses.replace(StackPorts.from_base(23_000), registry=listener)
 
-    with pytest.raises(stack.StackError) as refusal:
+    with pytest.raises(stack.ServerError) as refusal:
         stack.up(tmp_path, ports)
 
-    assert refusal.value.code == "stack-port-taken"
+    assert refusal.value.code == "port-taken"
     assert f"port {listener} for registry is taken" in refusal.value.message
     assert f"(process {os.getpid()})" in refusal.value.detail
     assert "--port-base" in refusal.value.hint

@@ -1,0 +1,61 @@
+"""Hold commands killed between the row of a hold and what follows: the same command again ends it, or nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakehold.lake import Lake, connect
+
+SCHEMA = pa.schema([("id", pa.int64())])
+HELD_TABLE = """
+BEGIN;
+CREATE SOURCE recorded FROM FILES '/recorded' FORMAT JSON;
+CREATE TABLE shop.orders FROM SOURCE recorded (TOPIC 'orders') ENVELOPE UPSERT;
+CREATE HOLD since_ever ON shop.orders;
+COMMIT;
+"""
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    """Somebody else's table with two snapshots."""
+    with connect(str(tmp_path / "lake"), foreign_lag_ms=0) as lake:
+        lake.catalog.create_namespace("shop")
+        table = lake.catalog.create_table("shop.rates", SCHEMA)
+        for number in range(2):
+            table.append(pa.table({"id": [number]}, SCHEMA))
+        yield lake
+
+
+def run_killed(lake: Lake, script: str) -> None:
+    """Run a script in a process that ends as soon as the row of a hold is changed."""
+    command = [str(Path(sys.executable).with_name("lakehold")), "sql", script, "--warehouse", lake.settings.warehouse]
+    ended = subprocess.run(command, env={**os.environ, "LAKEHOLD_KILL_AT": "after-hold"}, check=False, timeout=120)
+    assert ended.returncode == -signal.SIGKILL
+
+
+def test_half_of_a_transaction_is_nothing_and_can_be_run_again(lake: Lake) -> None:
+    run_killed(lake, HELD_TABLE)
+    assert lake.sql("SHOW HOLDS").rows == []
+    assert lake.sql("SHOW TABLES").rows == []
+    lake.sql(HELD_TABLE)
+    ((_, name, at, tables, *_),) = lake.sql("SHOW HOLDS").rows
+    assert (name, at, tables) == ("since_ever", None, ["shop.orders"])
+
+
+def test_an_advance_without_its_tags_gets_them_by_the_same_statement(lake: Lake) -> None:
+    first, second = (entry for entry in lake.catalog.load_table("shop.rates").history())
+    lake.sql(f"CREATE HOLD h ON shop.rates AT {first.timestamp_ms}")
+    statement = f"ALTER HOLD h ADVANCE TO {second.timestamp_ms}"
+    run_killed(lake, statement)
+    assert lake.catalog.load_table("shop.rates").metadata.refs["hold_h"].snapshot_id == first.snapshot_id
+    lake.sql(statement)
+    assert lake.catalog.load_table("shop.rates").metadata.refs["hold_h"].snapshot_id == second.snapshot_id

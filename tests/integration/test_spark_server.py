@@ -1,0 +1,155 @@
+"""`lakehold spark` as a person meets it: up, clients that come and go, down."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import psutil
+import pytest
+
+from lakehold.servers import HOST
+from lakehold.servers.processes import has_ended
+from lakehold.session import SHORT_RUN_OPTIONS
+from lakehold.spark_server import lifecycle
+from tests.spark_connect import free_port
+
+pytestmark = pytest.mark.spark
+
+COMMAND = str(Path(sys.executable).with_name("lakehold"))
+ENDS_WITHIN_S = 240
+
+CLIENT = """
+import sys
+from lakehold.lake import connect
+
+warehouse, remote, *statements = sys.argv[1:]
+with connect(warehouse, spark_remote=remote) as lake:
+    for statement in statements:
+        print(lake.spark.sql(statement).collect())
+"""
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Runs `lakehold` over a server of its own."""
+
+    directory: Path
+    port: int
+
+    @property
+    def remote(self) -> str:
+        return f"sc://{HOST}:{self.port}"
+
+    def run(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end, with settings by name."""
+        environment = {f"LAKEHOLD_{name.upper()}": value for name, value in settings.items()}
+        return self._ended([COMMAND, *arguments], environment)
+
+    def spark(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run one of the commands over the server."""
+        conf = {"spark.driver.extraJavaOptions": SHORT_RUN_OPTIONS}
+        return self.run(
+            "spark",
+            *arguments,
+            spark_dir=str(self.directory / "server"),
+            spark_driver_memory="1g",
+            spark_master="local[2]",
+            spark_conf=json.dumps(conf),
+        )
+
+    def client(self, remote: str, *statements: str) -> subprocess.CompletedProcess[str]:
+        """A program that runs statements in the session of a lake, and closes it."""
+        warehouse = str(self.directory / "lake")
+        return self._ended([sys.executable, "-c", CLIENT, warehouse, remote, *statements], {})
+
+    def pid(self) -> int:
+        """The server's process."""
+        (server,) = json.loads(self.spark("status", "--format", "json").stdout)
+        assert isinstance(server["pid"], int)
+        return server["pid"]
+
+    def _ended(self, command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            cwd=self.directory,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=ENDS_WITHIN_S,
+        )
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """A server that was started by its command."""
+    commands = Commands(tmp_path_factory.mktemp("spark-server"), free_port())
+    started = commands.spark("up", "--port", str(commands.port))
+    try:
+        assert started.returncode == 0, started.stderr
+        assert started.stdout == f"export LAKEHOLD_SPARK_REMOTE={commands.remote}\n"
+        assert "starting" in started.stderr
+        yield commands
+    finally:
+        lifecycle.down(commands.directory / "server")
+
+
+def test_up_is_done_once(commands: Commands) -> None:
+    pid = commands.pid()
+    again = commands.spark("up")
+    assert (again.returncode, again.stdout) == (0, f"export LAKEHOLD_SPARK_REMOTE={commands.remote}\n")
+    assert "already running" in again.stderr
+    assert commands.pid() == pid
+    elsewhere = commands.spark("up", "--port", str(free_port()))
+    assert elsewhere.returncode == 1
+    assert "lakehold spark down" in elsewhere.stderr
+
+
+def test_nobody_outside_of_this_machine_reaches_it(commands: Commands) -> None:
+    listening = [c for c in psutil.Process(commands.pid()).net_connections("inet") if c.status == psutil.CONN_LISTEN]
+    assert commands.port in {connection.laddr.port for connection in listening}
+    assert {connection.laddr.ip.removeprefix("::ffff:") for connection in listening} == {HOST}
+
+
+def test_commands_use_it_each_with_its_own_lake(commands: Commands) -> None:
+    for name in ("here", "there"):
+        written = commands.run(
+            "sql",
+            f"CREATE NAMESPACE s; CREATE TABLE s.t USING iceberg AS SELECT '{name}' AS lake; SELECT * FROM s.t",
+            warehouse=str(commands.directory / name),
+            spark_remote=commands.remote,
+        )
+        assert written.returncode == 0, written.stderr
+        assert json.loads(written.stdout) == {"lake": name}
+
+
+def test_what_a_client_leaves_behind_goes_with_its_session(commands: Commands) -> None:
+    one_session = f"{commands.remote}/;session_id={uuid4()}"
+    first = commands.client(one_session, "CREATE TEMPORARY VIEW left_behind AS SELECT 1 AS a", "TABLE left_behind")
+    assert first.returncode == 0, first.stderr
+    assert "Row(a=1)" in first.stdout
+
+    other = commands.client(commands.remote, "TABLE left_behind")
+    assert "TABLE_OR_VIEW_NOT_FOUND" in other.stderr
+    same = commands.client(one_session, "SELECT 1")
+    assert "SESSION_CLOSED" in same.stderr
+
+
+def test_down_stops_the_process_that_up_started(commands: Commands) -> None:
+    server = psutil.Process(commands.pid())
+    stopped = commands.spark("down")
+    assert stopped.returncode == 0
+    assert "stopped" in stopped.stderr
+    assert has_ended(server)
+    assert commands.spark("status").returncode == 1
+    refused = commands.run("sql", "SELECT 1", warehouse=str(commands.directory / "here"), spark_remote=commands.remote)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "code: spark-unreachable" in refused.stderr
+    assert commands.spark("down").returncode == 0, "there is nothing to do any more"

@@ -1,0 +1,86 @@
+"""A lake with a table that somebody else writes and a subscription to it, and what a reader of its output finds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakehold.catalog.holds import Hold
+from lakehold.failpoints import Point
+from lakehold.lake import Lake
+from lakehold.publish import publisher
+from lakehold.times import now_ms
+from tests.conftest import LakeFactory
+
+COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
+DAY_MS = 24 * 60 * 60 * 1000
+
+Row = dict[str, Any]
+
+
+class Killed(BaseException):
+    """The process died here: no handler for errors sees it."""
+
+
+class Shop:
+    """A lake with the table `shop.t`, which somebody else writes, and the output of a subscription to it."""
+
+    def __init__(self, make_lake: LakeFactory) -> None:
+        self.lake: Lake = make_lake(foreign_lag_ms=0, lease_ms=60_000)
+        self.again: Callable[[], Lake] = lambda: make_lake(
+            self.lake.settings.warehouse_path, catalog_name=self.lake.settings.catalog_name, foreign_lag_ms=0
+        )
+        self.lake.catalog.create_namespace("shop")
+        self.lake.catalog.create_table("shop.t", COLUMNS)
+
+    def write(self, *rows: tuple[int, str | None], name: str = "shop.t") -> None:
+        """Set the rows of ids in one commit, or with None delete them."""
+        table = self.lake.catalog.load_table(name)
+        kept = [row for row in table.scan().to_arrow().to_pylist() if row["id"] not in {id_ for id_, _ in rows}]
+        new = [{"id": id_, "v": v} for id_, v in rows if v is not None]
+        before = now_ms()
+        write = table.append if table.current_snapshot() is None else table.overwrite
+        write(pa.Table.from_pylist([*kept, *new], COLUMNS))
+        while now_ms() == before:
+            pass
+
+    def subscribe(self, clauses: str = "", options: str = "", into: str = "bi.out") -> None:
+        self.lake.sql(f"CREATE SUBSCRIPTION s INTO {into} {options} AS SUBSCRIBE shop.t {clauses}")
+
+    def output(self, name: str = "bi.out") -> list[Row]:
+        rows: list[Row] = self.lake.catalog.load_table(name).scan().to_arrow().to_pylist()
+        return sorted(rows, key=lambda row: (row["mz_timestamp"], row.get("id") or 0))
+
+    def expected(self, clauses: str = "") -> list[Row]:
+        """What the whole SUBSCRIBE gives from the output's first timestamp to its position."""
+        first = min(row["mz_timestamp"] for row in self.output())
+        found = self.lake.sql(f"SUBSCRIBE shop.t {clauses} AS OF {first} UP TO {self.position}")
+        rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+        return sorted(rows, key=lambda row: (row["mz_timestamp"], row.get("id") or 0))
+
+    def counted(self, rows: list[Row]) -> Counter[str]:
+        return Counter(repr(sorted(row.items())) for row in rows)
+
+    @property
+    def position(self) -> int:
+        return int(self.lake.catalog.load_table("bi.out").properties["lakehold.position"])
+
+    @property
+    def hold(self) -> Hold:
+        return self.lake.holds.hold("subscription_s")
+
+    def state(self) -> str:
+        (row,) = self.lake.sql("SHOW SUBSCRIPTIONS").rows
+        return str(row[3])
+
+
+def dies_at(monkeypatch: pytest.MonkeyPatch, point: Point) -> None:
+    def reach(here: Point) -> None:
+        if here == point:
+            raise Killed
+
+    monkeypatch.setattr(publisher, "reach", reach)

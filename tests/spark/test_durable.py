@@ -1,0 +1,225 @@
+"""Durable clients: what was acknowledged never comes again, and nothing else is left out, wherever a client stopped."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakehold.errors import DefinitionError, StatementError, SubscriberBusy, SubscriberLapsed
+from lakehold.lake import Lake
+from lakehold.publish import deliveries
+from lakehold.publish.durable import ClientState
+from lakehold.times import now_ms
+from tests.conftest import LakeFactory
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = pa.schema([("id", pa.int64())])
+Row = tuple[Any, ...]
+
+
+class Killed(BaseException):
+    """The process died here: no handler for errors sees it."""
+
+
+class Program:
+    """A program that follows `shop.t`: what it has been called with; it can be told to die in a callback."""
+
+    def __init__(self, lake: Lake, clauses: str = "") -> None:
+        self.lake, self.text = lake, f"SUBSCRIBE shop.t {clauses}"
+        self.snapshots: list[list[Row]] = []
+        self.updates: list[tuple[int, list[Row]]] = []
+        self.dies: Callable[[], bool] = lambda: False
+
+    def run(self, stop: threading.Event | None = None, **options: Any) -> None:
+        self.lake.durable("app", self.text, **options).run(self.on_snapshot, self.on_update, stop)
+
+    def on_snapshot(self, rows: Iterator[Row]) -> None:
+        self.snapshots.append([row[1:] for row in rows])
+        if self.dies():
+            raise Killed
+
+    def on_update(self, timestamp: int, rows: Iterator[Row]) -> None:
+        found = list(rows)
+        assert {row[0] for row in found} == {timestamp}
+        self.updates.append((timestamp, [row[1:] for row in found]))
+        if self.dies():
+            raise Killed
+
+    @property
+    def changed(self) -> list[list[Row]]:
+        return [rows for _, rows in self.updates]
+
+
+@pytest.fixture
+def lake(make_lake: LakeFactory) -> Lake:
+    made = make_lake(foreign_lag_ms=0)
+    made.catalog.create_namespace("shop")
+    made.catalog.create_table("shop.t", COLUMNS)
+    add(made, 1, 2)
+    return made
+
+
+def add(lake: Lake, *ids: int) -> None:
+    table = lake.catalog.load_table("shop.t")
+    table.append(pa.table({"id": list(ids)}, COLUMNS))
+    committed = table.metadata.last_updated_ms
+    while now_ms() <= committed:
+        pass
+
+
+def state(lake: Lake, program: Program) -> tuple[ClientState, int | None]:
+    client = lake.durable("app", program.text)
+    return client.state, client.position
+
+
+def test_a_snapshot_then_each_timestamp_once_over_restarts(lake: Lake) -> None:
+    program = Program(lake)
+    assert state(lake, program) == (ClientState.NOT_STARTED, None)
+    program.run()
+    assert program.snapshots == [[(1, 1), (1, 2)]]
+    assert state(lake, program)[0] is ClientState.FOLLOWING
+    add(lake, 3)
+    add(lake, 4)
+    program.run()
+    program.run()
+    assert (len(program.snapshots), program.changed) == (1, [[(1, 3)], [(1, 4)]])
+    hold = lake.holds.hold("client_app")
+    assert (hold.kept_by, hold.at_ms) == ("app", (state(lake, program)[1] or 0) - 1)
+
+
+def test_what_was_not_acknowledged_comes_again(lake: Lake) -> None:
+    program = Program(lake)
+    program.dies = lambda: True
+    with pytest.raises(Killed):
+        program.run()
+    assert state(lake, program) == (ClientState.READING_SNAPSHOT, None)
+    add(lake, 3)
+    program.dies = lambda: len(program.updates) == 1
+    with pytest.raises(Killed):
+        program.run()
+    assert program.snapshots == [[(1, 1), (1, 2)]] * 2
+    program.dies = lambda: False
+    add(lake, 4)
+    program.run()
+    assert len(program.snapshots) == 2
+    assert program.changed == [[(1, 3)], [(1, 3)], [(1, 4)]]
+
+
+def test_what_was_acknowledged_does_not_come_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process dies when its place is kept, and its hold is not moved yet."""
+    program = Program(lake)
+    with monkeypatch.context() as patch:
+        patch.setattr(deliveries, "reach", _killed)
+        with pytest.raises(Killed):
+            program.run()
+        add(lake, 3)
+        with pytest.raises(Killed):
+            program.run()
+    add(lake, 4)
+    program.run()
+    assert (program.snapshots, program.changed) == ([[(1, 1), (1, 2)]], [[(1, 3)], [(1, 4)]])
+
+
+def _killed(_: object) -> None:
+    raise Killed
+
+
+def test_acknowledging_by_hand_acknowledges_what_came_before(lake: Lake) -> None:
+    client = lake.durable("app", "SUBSCRIBE shop.t")
+    (snapshot,) = client.deliveries()
+    assert (snapshot.is_snapshot, snapshot.columns) == (True, ("mz_timestamp", "mz_diff", "id"))
+    add(lake, 3)
+    given = client.deliveries()
+    first, second = next(given), next(given)
+    assert [first.is_snapshot, second.is_snapshot] == [True, False]
+    second.acknowledge()
+    assert client.position == second.timestamp + 1
+    first.acknowledge()
+    assert client.position == second.timestamp + 1
+    given.close()
+    assert list(client.deliveries()) == []
+
+
+def test_following_goes_on_until_it_is_stopped(lake: Lake) -> None:
+    program, stop = Program(lake), threading.Event()
+
+    def on_update(timestamp: int, rows: Iterator[Row]) -> None:
+        program.updates.append((timestamp, [row[1:] for row in rows]))
+        if len(program.updates) < 2:
+            add(lake, 4)
+        else:
+            stop.set()
+
+    def on_snapshot(rows: Iterator[Row]) -> None:
+        program.on_snapshot(rows)
+        add(lake, 3)
+
+    lake.durable("app", "SUBSCRIBE shop.t").run(on_snapshot, on_update, stop)
+    assert (program.snapshots, program.changed) == ([[(1, 1), (1, 2)]], [[(1, 3)], [(1, 4)]])
+
+
+def test_changes_alone(lake: Lake) -> None:
+    program = Program(lake, "WITH (SNAPSHOT = false)")
+    program.run()
+    add(lake, 3)
+    program.run()
+    assert (program.snapshots, program.changed) == ([], [[(1, 3)]])
+
+
+def test_a_snapshot_of_no_rows_is_one_too(lake: Lake) -> None:
+    lake.catalog.load_table("shop.t").delete()
+    program = Program(lake)
+    while now_ms() <= lake.catalog.load_table("shop.t").metadata.last_updated_ms:
+        pass
+    program.run()
+    add(lake, 3)
+    program.run()
+    assert (program.snapshots, program.changed) == ([[]], [[(1, 3)]])
+
+
+def test_one_process_at_a_time(lake: Lake) -> None:
+    given = lake.durable("app", "SUBSCRIBE shop.t").deliveries()
+    next(given)
+    with pytest.raises(SubscriberBusy, match='client "app"'):
+        Program(lake).run()
+    given.close()
+    Program(lake).run()
+
+
+def test_another_statement_under_the_name_is_refused(lake: Lake) -> None:
+    Program(lake).run()
+    with pytest.raises(DefinitionError, match="another statement") as refused:
+        Program(lake, "ENVELOPE UPSERT (KEY (id))").run()
+    assert "SUBSCRIBE shop.t" in refused.value.detail
+    lake.durable("app", "SUBSCRIBE shop.t").forget()
+    assert lake.holds.all() == ()
+    Program(lake, "ENVELOPE UPSERT (KEY (id))").run()
+
+
+def test_what_cannot_be_a_durable_client_is_refused(lake: Lake) -> None:
+    with pytest.raises(DefinitionError, match="no name"):
+        lake.durable("my app", "SUBSCRIBE shop.t")
+    for text in ("SUBSCRIBE shop.t UP TO 5", "SUBSCRIBE shop.t WITH (PROGRESS)", "SELECT 1"):
+        with pytest.raises(StatementError):
+            lake.durable("app", text)
+
+
+def test_one_that_fell_behind_stops_or_is_given_a_snapshot(lake: Lake) -> None:
+    program = Program(lake)
+    program.run()
+    add(lake, 3)
+    lake.subscriptions.holds.advance("client_app", now_ms())
+    with pytest.raises(SubscriberLapsed) as lapsed:
+        program.run()
+    assert "on_lapse='resnapshot'" in lapsed.value.hint
+    assert program.changed == []
+    program.run(on_lapse="resnapshot")
+    assert program.snapshots == [[(1, 1), (1, 2)], [(1, 1), (1, 2), (1, 3)]]
+    add(lake, 4)
+    program.run()
+    assert program.changed == [[(1, 4)]]

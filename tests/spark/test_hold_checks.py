@@ -1,0 +1,62 @@
+"""CHECK of a hold: a suite runs where the hold is to stand; what it finds refuses the hold, is recorded, or is not asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakehold.catalog.hold_checks import PyIcebergHoldChecks
+from lakehold.errors import DataRefused
+from lakehold.lake import Lake
+from tests.conftest import LakeFactory
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def lake(make_lake: LakeFactory, tmp_path: Path) -> Lake:
+    lake = make_lake(foreign_lag_ms=50, expectations=str(tmp_path))
+    lake.sql(
+        "CREATE NAMESPACE s; CREATE TABLE s.orders (id BIGINT) USING iceberg TBLPROPERTIES ('lakehold.key' = 'id');"
+        "INSERT INTO s.orders VALUES (1), (2); INSERT INTO s.orders VALUES (2); DELETE FROM s.orders WHERE id = 2"
+    )
+    return lake
+
+
+def times(lake: Lake) -> list[int]:
+    return [entry.timestamp_ms for entry in lake.catalog.load_table("s.orders").metadata.snapshot_log]
+
+
+def verdicts(lake: Lake) -> list[tuple[int, bool]]:
+    return [(check.at_ms, check.success) for check in PyIcebergHoldChecks(lake.catalog).checks()]
+
+
+def test_a_hold_that_requires_is_not_made_and_not_moved_where_the_data_fails(lake: Lake) -> None:
+    right, wrong, corrected = times(lake)
+    with pytest.raises(DataRefused, match=f"cannot be at {wrong}") as refused:
+        lake.sql(f"CREATE HOLD h ON s.orders AT {wrong} WITH (CHECK = 'require')")
+    assert "key_to_be_unique (id)" in refused.value.detail
+    assert not lake.holds.all()
+    assert "hold_h" not in lake.catalog.load_table("s.orders").refs()
+
+    lake.sql(f"CREATE HOLD h ON s.orders AT {right} WITH (CHECK = 'require')")
+    with pytest.raises(DataRefused):
+        lake.sql(f"ALTER HOLD h ADVANCE TO {wrong}")
+    assert lake.holds.hold("h").at_ms == right
+    lake.sql(f"ALTER HOLD h ADVANCE TO {corrected}")
+    assert lake.holds.hold("h").at_ms == corrected
+    assert verdicts(lake) == [(wrong, False), (right, True), (wrong, False), (corrected, True)]
+
+
+def test_a_hold_that_records_goes_on(lake: Lake) -> None:
+    right, wrong, _ = times(lake)
+    lake.sql(f"CREATE HOLD h ON s.orders AT {right} WITH (CHECK = 'record'); ALTER HOLD h ADVANCE TO {wrong}")
+    assert lake.holds.hold("h").at_ms == wrong
+    assert verdicts(lake) == [(right, True), (wrong, False)]
+
+
+def test_a_hold_that_does_not_ask_is_not_checked(lake: Lake) -> None:
+    _, wrong, _ = times(lake)
+    lake.sql(f"CREATE HOLD h ON s.orders AT {wrong}")
+    assert not verdicts(lake)

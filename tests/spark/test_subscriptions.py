@@ -1,0 +1,243 @@
+"""The life of a subscription: who publishes it, what happens when it fell behind, how it is made, shown and dropped."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+
+from lakehold.errors import DefinitionError, LakeholdError, LeaseLost, SubscriberBusy, SubscriberLapsed
+from lakehold.failpoints import Point
+from lakehold.publish import publisher
+from lakehold.publish.output_table import OutputTable
+from lakehold.publish.publisher import PublishReport
+from lakehold.times import now_ms
+from tests.conftest import LakeFactory
+from tests.published_shop import COLUMNS, DAY_MS, Killed, Shop, dies_at
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def shop(make_lake: LakeFactory) -> Shop:
+    made = Shop(make_lake)
+    made.write((1, "a"), (2, "b"))
+    return made
+
+
+# --- who publishes ----------------------------------------------------------------------------------------------------
+
+
+def test_a_second_publisher_is_told_who_runs(shop: Shop) -> None:
+    shop.subscribe()
+    running = shop.lake.publications("s")
+    next(running)
+    assert shop.state() == "running"
+    with pytest.raises(SubscriberBusy, match="another process") as refused:
+        shop.again().publish("s")
+    assert ":" in refused.value.detail
+    running.close()
+    assert shop.again().publish("s") == []
+
+
+def test_a_publisher_that_was_taken_for_dead_commits_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looked at its lease, was suspended, and wakes up when another has published the same and more."""
+    shop.subscribe()
+    shop.lake.publish("s")
+    shop.write((3, "c"))
+    successor = shop.again()
+    taken: list[list[PublishReport]] = []
+
+    def succeeded(here: Point) -> None:
+        if here == "before-publication" and not taken:
+            taken.append([])
+            store = shop.lake.subscriptions.store
+            (subscriber,) = store.subscribers()
+            store.release(subscriber.subscriber_id, subscriber.lease.owner if subscriber.lease else "")
+            taken[0] += successor.publish("s")
+
+    monkeypatch.setattr(publisher, "reach", succeeded)
+    monkeypatch.setattr("lakehold.ingest.lease.HeldLease.confirm", lambda _: None)
+    with pytest.raises(LeaseLost, match="another publisher") as lost:
+        shop.lake.publish("s")
+    assert taken[0]
+    assert "has published up to" in lost.value.detail
+    assert shop.output() == shop.expected()
+
+
+# --- fallen behind ----------------------------------------------------------------------------------------------------
+
+
+def lapse(shop: Shop) -> None:
+    """MAX LAG moves the hold over changes that are not published."""
+    shop.write((3, "c"))
+    shop.write((1, None))
+    shop.lake.subscriptions.holds.advance("subscription_s", now_ms())
+
+
+def test_one_that_fell_behind_stops_and_says_so(shop: Shop) -> None:
+    shop.subscribe()
+    shop.lake.publish("s")
+    lapse(shop)
+    before = shop.output()
+    with pytest.raises(SubscriberLapsed) as lapsed:
+        shop.lake.publish("s")
+    assert lapsed.value.code == "subscriber-lapsed"
+    assert "subscription_s" in lapsed.value.detail
+    assert "ON LAPSE = 'resnapshot'" in lapsed.value.hint
+    assert shop.state() == "lapsed"
+    assert shop.output() == before
+
+
+def test_one_that_fell_behind_starts_over_in_one_commit(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.subscribe(options="WITH (ON LAPSE = 'resnapshot')")
+    shop.lake.publish("s")
+    lapse(shop)
+    with monkeypatch.context() as patch:
+        dies_at(patch, "before-publication")
+        with pytest.raises(Killed):
+            shop.lake.publish("s")
+    (report,) = shop.lake.publish("s")
+    assert report.restarted
+    assert [(row["mz_diff"], row["id"], row["v"]) for row in shop.output()] == [(1, 2, "b"), (1, 3, "c")]
+    table = shop.lake.catalog.load_table("bi.out")
+    assert table.properties["lakehold.restarted-at"] == str(shop.output()[0]["mz_timestamp"])
+    shop.write((4, "d"))
+    (report,) = shop.lake.publish("s")
+    assert not report.restarted
+    assert shop.output() == shop.expected()
+
+
+def test_a_dropped_hold_is_made_again_while_history_lasts(shop: Shop) -> None:
+    shop.subscribe()
+    shop.lake.publish("s")
+    shop.write((3, "c"))
+    shop.lake.subscriptions.holds.drop("subscription_s")
+    shop.lake.publish("s")
+    assert shop.output() == shop.expected()
+    shop.lake.subscriptions.holds.drop("subscription_s")
+    shop.write((4, "d"))
+    table = shop.lake.catalog.load_table("shop.t")
+    with table.manage_snapshots() as refs:
+        for tag in table.metadata.refs.keys() - {"main"}:
+            refs.remove_tag(tag)
+    old = [snapshot.snapshot_id for snapshot in table.snapshots()[:-1]]
+    table.maintenance.expire_snapshots().by_ids(old).commit()
+    with pytest.raises(SubscriberLapsed, match="fallen behind"):
+        shop.lake.publish("s")
+
+
+# --- retention and columns --------------------------------------------------------------------------------------------
+
+
+def test_the_output_forgets_whole_days(shop: Shop) -> None:
+    shop.subscribe(options="WITH (RETAIN OUTPUT = '7 days')")
+    shop.lake.publish("s")
+    entry = shop.lake.definitions.definitions().subscription("s")
+    output = OutputTable(shop.lake.catalog, "bi.out", entry.object_id)
+    day = shop.output()[0]["mz_timestamp"] // DAY_MS * DAY_MS
+    assert output.forget(day)
+    assert len(shop.output()) == 2
+    assert output.forget(day + DAY_MS)
+    assert shop.output() == []
+    shop.write((3, "c"))
+    shop.lake.publish("s")
+    assert {row["id"] for row in shop.output()} >= {3}
+
+
+def test_a_column_added_to_the_table_is_added_to_the_output(shop: Shop) -> None:
+    shop.subscribe("ENVELOPE UPSERT (KEY (id))")
+    shop.lake.publish("s")
+    with shop.lake.catalog.load_table("shop.t").update_schema() as update:
+        update.union_by_name(pa.schema([*COLUMNS, ("n", pa.int32())]))
+    shop.lake.catalog.load_table("shop.t").append(pa.table({"id": [3], "v": ["c"], "n": pa.array([7], pa.int32())}))
+    while now_ms() <= shop.lake.catalog.load_table("shop.t").metadata.last_updated_ms:
+        pass
+    shop.lake.publish("s")
+    assert [(row["id"], row["n"]) for row in shop.output()] == [(1, None), (2, None), (3, 7)]
+
+
+def test_what_has_no_column_type_is_refused(shop: Shop) -> None:
+    shop.lake.sql("CREATE SUBSCRIPTION s INTO bi.out AS SUBSCRIBE (SELECT id, NULL AS nothing FROM shop.t)")
+    with pytest.raises(DefinitionError, match="cannot take the output") as refused:
+        shop.lake.publish("s")
+    assert "nothing" in refused.value.detail
+
+
+# --- statements -------------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_begin_is_not_there(shop: Shop) -> None:
+    shop.lake.catalog.create_namespace("bi")
+    shop.lake.catalog.create_table("bi.taken", COLUMNS)
+    for statement, code in [
+        ("CREATE SUBSCRIPTION s AS SUBSCRIBE shop.nothing", "table-missing"),
+        ("CREATE SUBSCRIPTION s AS SUBSCRIBE shop.t ENVELOPE UPSERT (KEY (nothing))", "column-missing"),
+        ("CREATE SUBSCRIPTION s AS SUBSCRIBE shop.t AS OF 1", "not-readable"),
+        ("CREATE SUBSCRIPTION s INTO bi.taken AS SUBSCRIBE shop.t", "output-exists"),
+        ("CREATE SUBSCRIPTION s INTO shop.t AS SUBSCRIBE shop.t", "output-exists"),
+        ("CREATE SUBSCRIPTION s INTO mz_catalog.x AS SUBSCRIBE shop.t", "namespace-reserved"),
+    ]:
+        with pytest.raises(LakeholdError) as refused:
+            shop.lake.sql(statement)
+        assert refused.value.code == code, statement
+    assert shop.lake.sql("SHOW SUBSCRIPTIONS").rows == []
+    assert shop.lake.holds.all() == ()
+
+
+def test_an_output_is_not_written_by_hand_nor_read_by_another(shop: Shop) -> None:
+    shop.subscribe()
+    shop.lake.publish("s")
+    for statement, code in [
+        ("DELETE FROM bi.out", "table-published"),
+        ("DROP TABLE bi.out", "table-published"),
+        ("CREATE SUBSCRIPTION second AS SUBSCRIBE bi.out", "output-read"),
+        ("CREATE SUBSCRIPTION second INTO bi.out AS SUBSCRIBE shop.t", "output-exists"),
+        ("CREATE SUBSCRIPTION s INTO bi.out AS SUBSCRIBE shop.t", "subscription-exists"),
+    ]:
+        with pytest.raises(LakeholdError) as refused:
+            shop.lake.sql(statement)
+        assert refused.value.code == code, statement
+
+
+def test_dropping_leaves_the_output_unless_it_cascades(shop: Shop) -> None:
+    shop.subscribe()
+    shop.lake.publish("s")
+    shop.lake.sql("DROP SUBSCRIPTION s")
+    assert len(shop.output()) == 2
+    assert (shop.lake.holds.all(), shop.lake.subscriptions.store.subscribers()) == ((), ())
+    with pytest.raises(DefinitionError, match="already exists"):
+        shop.subscribe()
+    shop.subscribe(into="bi.other")
+    shop.lake.publish("s")
+    shop.lake.sql("DROP SUBSCRIPTION s CASCADE")
+    assert not _exists(shop.lake.catalog, "bi.other")
+    shop.lake.sql("DROP SUBSCRIPTION IF EXISTS s")
+
+
+def test_a_hold_left_behind_by_a_drop_that_died_is_taken_over(shop: Shop) -> None:
+    shop.subscribe()
+    definition = shop.lake.definitions.definitions().subscription("s").definition
+    shop.lake.definitions.change(lambda defined: defined.without(definition))
+    shop.subscribe()
+    shop.lake.publish("s")
+    assert len(shop.lake.holds.all()) == 1
+
+
+def test_what_is_shown_makes_the_same_subscription(shop: Shop) -> None:
+    options = "WITH (ON LAPSE = 'resnapshot', MAX LAG = '90m', RETAIN OUTPUT = '2 weeks')"
+    shop.subscribe("ENVELOPE UPSERT (KEY (id))", options)
+    before = shop.lake.definitions.definitions().subscription("s").definition
+    ((name, statement),) = shop.lake.sql("SHOW CREATE SUBSCRIPTION s").rows
+    shop.lake.sql(f"DROP SUBSCRIPTION {name}; {statement}")
+    assert shop.lake.definitions.definitions().subscription("s").definition == before
+    assert shop.hold.max_lag_ms == 90 * 60_000
+
+
+def _exists(catalog: Catalog, name: str) -> bool:
+    try:
+        catalog.load_table(name)
+    except NoSuchTableError:
+        return False
+    return True

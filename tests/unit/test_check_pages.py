@@ -1,0 +1,43 @@
+"""Pages of checks go when they are old, unless somebody may still follow a link to them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from pyiceberg.io import load_file_io
+
+from lakehold.quality.pages import Pages
+
+OLD_S = 1_000
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Pages:
+    """Three old pages and a young one, and something that is no page."""
+    for name in ("shop.orders/1.html", "shop.orders/2.html", "shop.größe x/3.html", "shop.orders/notes.txt"):
+        path = tmp_path / "pages" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("page")
+        os.utime(path, (OLD_S, OLD_S))
+    (tmp_path / "pages/shop.orders/young.html").write_text("page")
+    return Pages(f"file://{tmp_path}/pages", load_file_io({}))
+
+
+def names(tmp_path: Path) -> set[str]:
+    return {path.name for path in (tmp_path / "pages").rglob("*") if path.is_file()}
+
+
+def test_old_pages_go_unless_they_are_linked(pages: Pages, tmp_path: Path) -> None:
+    linked = {f"{tmp_path}/pages/shop.orders/2.html"}
+    before_ms = OLD_S * 1000 + 1
+    assert pages.forget(before_ms, linked, dry_run=True) == 2
+    assert len(names(tmp_path)) == 5
+    assert pages.forget(before_ms - 1, linked) == 0
+    assert pages.forget(before_ms, linked) == 2
+    assert names(tmp_path) == {"2.html", "young.html", "notes.txt"}
+
+
+def test_there_need_not_be_any(tmp_path: Path) -> None:
+    assert Pages(f"file://{tmp_path}/pages", load_file_io({})).forget(OLD_S, ()) == 0

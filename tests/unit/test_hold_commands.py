@@ -1,0 +1,361 @@
+"""Hold commands on tables with real snapshots, without Spark: frontiers, tags, what is refused, and what a crash leaves."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lakehold.catalog.holds import HOLDS_TABLE, Hold, Holds
+from lakehold.catalog.memory import MemoryHolds
+from lakehold.catalog.opening import open_catalog
+from lakehold.errors import DefinitionError, NotReadable
+from lakehold.holds.commands import HoldCommands, NewHold
+from lakehold.holds.group_commit import GroupCommit
+from lakehold.holds.tags import TableTags
+from lakehold.lake import Lake, connect
+from lakehold.settings import Settings, load_settings
+from lakehold.timeline.timelines import check_readable
+from tests.dated_tables import FED, FOREIGN, START_MS, Shop
+
+OTHER = "shop.costs"
+TIMEOUT_S = 30
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load_settings(warehouse=str(tmp_path), retain_history_ms=1_000, default_max_lag_ms=5_000)
+
+
+@pytest.fixture
+def shop(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    """Two tables of others with snapshots at 100, 200 and 300, the clock at 2,000 (their `upper` is 1,000)."""
+    catalog = open_catalog(settings)
+    catalog.create_namespace("shop")
+    shop = Shop(catalog)
+    monkeypatch.setattr("pyiceberg.table.snapshots.time", shop.clock)
+    monkeypatch.setattr("pyiceberg.table.update.datetime", shop.clock)
+    for name in (FOREIGN, OTHER):
+        for ms in (100, 200, 300):
+            shop.write(name, ms)
+    shop.clock.ms = 2_000
+    yield shop
+    catalog.close()
+
+
+@pytest.fixture
+def store() -> MemoryHolds:
+    return MemoryHolds()
+
+
+@pytest.fixture
+def tags(shop: Shop, store: MemoryHolds) -> TableTags:
+    return TableTags(shop.catalog, shop.timelines, store)
+
+
+@pytest.fixture
+def holds(shop: Shop, store: MemoryHolds, settings: Settings, tags: TableTags) -> HoldCommands:
+    return HoldCommands(store, shop.timelines, shop.definitions, settings, tags.put, lambda _: None)
+
+
+def new(name: str = "h", *tables: str, at: int | None = None, namespace: str | None = None) -> NewHold:
+    return NewHold(name, namespace, tables or (FOREIGN,), None if at is None else START_MS + at)
+
+
+def stands(hold: Hold) -> int | None:
+    return None if hold.at_ms is None else hold.at_ms - START_MS
+
+
+def tags_of(shop: Shop, name: str) -> set[str]:
+    return {tag for tag in shop.catalog.load_table(name).metadata.refs if tag != "main"}
+
+
+def test_a_hold_takes_the_first_common_time_and_tags_what_follows(shop: Shop, holds: HoldCommands) -> None:
+    shop.expire(OTHER, shop.catalog.load_table(OTHER).history()[0].snapshot_id)
+    hold = holds.create(new("h", FOREIGN, OTHER))
+    assert (stands(hold), hold.namespace, hold.max_lag_ms) == (200, "shop", 5_000)
+    assert tags_of(shop, FOREIGN) == {"hold_h", f"mz_{START_MS + 300}"} == tags_of(shop, OTHER)
+    assert holds.hold("shop.h") == hold == holds.hold("h")
+
+
+def test_tags_follow_the_statements(shop: Shop, holds: HoldCommands) -> None:
+    holds.create(new(at=200))
+    first, second, third = (entry.snapshot_id for entry in shop.catalog.load_table(FOREIGN).history())
+    holds.advance("h", START_MS + 300)
+    assert shop.catalog.load_table(FOREIGN).metadata.refs["hold_h"].snapshot_id == third
+    holds.advance("h", START_MS + 250)
+    assert shop.catalog.load_table(FOREIGN).metadata.refs["hold_h"].snapshot_id == second
+    holds.rename("h", "k")
+    assert "hold_h" not in tags_of(shop, FOREIGN)
+    assert shop.catalog.load_table(FOREIGN).metadata.refs["hold_k"].snapshot_id == second
+    holds.drop("k")
+    assert not any(tag.startswith("hold_") for tag in tags_of(shop, FOREIGN))
+    assert first in {s.snapshot_id for s in shop.catalog.load_table(FOREIGN).metadata.snapshots}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code", "said"),
+    [
+        (new("h", FOREIGN, at=99), "not-readable", f'Readable: "{FOREIGN}" from {START_MS + 100}'),
+        (new("h", "shop.nothing"), "table-missing", 'table "shop.nothing" does not exist'),
+        (new("h", "mz_catalog.mz_holds"), "not-holdable", "It is one of the lake's own tables"),
+        (new("taken"), "hold-exists", f'"shop.taken" is on "{FOREIGN}"'),
+        (new("h", namespace="nowhere"), "namespace-missing", 'namespace "nowhere" does not exist'),
+        (new("h", namespace="mz_catalog"), "namespace-reserved", 'namespace "mz_catalog" is reserved'),
+        (replace(new(), max_lag_ms=31 * 86_400_000), "hold-max-lag", "max_max_lag_ms allows 2592000000"),
+    ],
+)
+def test_what_cannot_be_held_is_refused_and_leaves_nothing(
+    shop: Shop, holds: HoldCommands, wanted: NewHold, code: str, said: str
+) -> None:
+    holds.create(new("taken", at=300))
+    before = (holds.all(), tags_of(shop, FOREIGN))
+    with pytest.raises(DefinitionError) as refused:
+        holds.create(wanted)
+    assert refused.value.code == code
+    assert said in str(refused.value)
+    assert (holds.all(), tags_of(shop, FOREIGN)) == before
+
+
+def test_an_output_table_cannot_be_held(shop: Shop, holds: HoldCommands) -> None:
+    with shop.catalog.load_table(OTHER).transaction() as change:
+        change.set_properties({"lakehold.subscription": "s1"})
+    with pytest.raises(DefinitionError, match="Hold the tables that the subscription reads") as refused:
+        holds.create(new("h", OTHER))
+    assert refused.value.code == "not-holdable"
+
+
+def test_advance_goes_where_retention_keeps_the_table(shop: Shop, holds: HoldCommands) -> None:
+    holds.create(new())
+    shop.clock.ms = 2_150
+    assert stands(holds.advance("h")) == 149
+    assert stands(holds.advance("h", START_MS + 9_000)) == 9_000
+    with pytest.raises(NotReadable, match=f"cannot go back to {START_MS + 140}"):
+        holds.advance("h", START_MS + 140)
+
+
+def test_a_hold_of_a_table_without_rows_begins_with_its_first_batch(shop: Shop, holds: HoldCommands) -> None:
+    shop.feed()
+    assert stands(holds.create(new("h", FED))) is None
+    shop.batch(2_100, since=2_100)
+    shop.batch(2_200, since=2_100)
+    assert stands(holds.advance("h", START_MS + 2_100)) == 2_100
+    shop.definitions.change(lambda d: d.with_entry(replace(d.tables[FED], object_id="new")))
+    with pytest.raises(NotReadable, match="Leave out AT"):
+        holds.create(new("k", FED, at=2_100))
+
+
+def test_a_hold_on_a_table_that_is_not_declared_is_none(shop: Shop, holds: HoldCommands, store: MemoryHolds) -> None:
+    shop.feed()
+    holds.create(new("h", FED))
+    shop.definitions.change(lambda d: d.without(d.tables[FED].definition))
+    assert holds.all() == ()
+    with pytest.raises(DefinitionError, match='hold "h" does not exist'):
+        holds.advance("h")
+    assert [hold.name for hold in store.holds()] == ["h"]
+    holds.create(new("h"))
+    assert [hold.tables[0].full_name for hold in store.holds()] == [FOREIGN]
+
+
+def test_a_hold_of_a_transaction_is_there_when_its_table_is(
+    shop: Shop, holds: HoldCommands, store: MemoryHolds
+) -> None:
+    with holds.created(new("h", FED), {FED: "t"}):
+        assert holds.all() == ()
+        store.change(lambda _: ())  # somebody took it for abandoned
+        shop.feed()
+    assert [(hold.name, stands(hold)) for hold in holds.all()] == [("h", None)]
+
+
+def test_a_transaction_that_fails_takes_its_hold_back(holds: HoldCommands, store: MemoryHolds) -> None:
+    with pytest.raises(DefinitionError, match="another came first"), holds.created(new("h", FED), {FED: "t"}):
+        raise DefinitionError("another came first")
+    assert store.holds() == ()
+
+
+def test_a_hold_whose_snapshot_is_expired_while_it_is_made_is_taken_back(
+    shop: Shop, store: MemoryHolds, settings: Settings, tags: TableTags
+) -> None:
+    first = shop.catalog.load_table(FOREIGN).history()[0].snapshot_id
+
+    def too_late(names: Sequence[str]) -> None:
+        if any(s.snapshot_id == first for s in shop.catalog.load_table(FOREIGN).metadata.snapshots):
+            shop.expire(FOREIGN, first)
+        tags.put(names)
+
+    holds = HoldCommands(store, shop.timelines, shop.definitions, settings, too_late, lambda _: None)
+    with pytest.raises(NotReadable, match="no longer readable"):
+        holds.create(new(at=100))
+    assert store.holds() == ()
+    assert not any(tag.startswith("hold_") for tag in tags_of(shop, FOREIGN))
+
+
+def test_a_hold_that_cannot_go_back_any_more_stands_where_it_stood(
+    shop: Shop, store: MemoryHolds, settings: Settings, tags: TableTags
+) -> None:
+    first = shop.catalog.load_table(FOREIGN).history()[0].snapshot_id
+    expire = False
+
+    def too_late(names: Sequence[str]) -> None:
+        nonlocal expire
+        if expire:
+            expire = False
+            shop.expire(FOREIGN, first)
+        tags.put(names)
+
+    holds = HoldCommands(store, shop.timelines, shop.definitions, settings, too_late, lambda _: None)
+    holds.create(new(at=200))
+    expire = True
+    with pytest.raises(NotReadable, match="no longer readable"):
+        holds.advance("h", START_MS + 150)
+    assert stands(holds.hold("h")) == 200
+
+
+class Crash(Exception):
+    """The process is gone."""
+
+
+def test_what_a_crash_left_undone_is_done_by_the_same_command_again(
+    shop: Shop, store: MemoryHolds, settings: Settings, holds: HoldCommands
+) -> None:
+    def crash(_: Sequence[str]) -> None:
+        raise Crash
+
+    holds.create(new(at=200))
+    with pytest.raises(Crash):
+        HoldCommands(store, shop.timelines, shop.definitions, settings, crash, lambda _: None).advance(
+            "h", START_MS + 300
+        )
+    second = shop.catalog.load_table(FOREIGN).history()[1].snapshot_id
+    assert shop.catalog.load_table(FOREIGN).metadata.refs["hold_h"].snapshot_id == second
+    holds.advance("h", START_MS + 300)
+    assert shop.catalog.load_table(FOREIGN).metadata.refs["hold_h"].snapshot_id == shop.head(FOREIGN)
+
+
+def test_lag_is_enforced_and_tags_move(shop: Shop, holds: HoldCommands) -> None:
+    holds.create(new("slow", at=100))
+    holds.create(new("patient", at=100))
+    shop.clock.ms = 6_250
+    assert [(hold.name, stands(hold), hold.forced_from_ms) for hold in holds.enforce_lag()] == [
+        ("slow", 250, START_MS + 100),
+        ("patient", 250, START_MS + 100),
+    ]
+    second = shop.catalog.load_table(FOREIGN).history()[1].snapshot_id
+    assert shop.catalog.load_table(FOREIGN).metadata.refs["hold_slow"].snapshot_id == second
+    assert holds.enforce_lag() == ()
+    assert holds.advance("slow", START_MS + 300).forced_from_ms is None
+
+
+def test_the_error_of_a_read_below_names_the_hold_that_begins_later(shop: Shop, holds: HoldCommands) -> None:
+    holds.create(new("late", at=200))
+    shop.expire(FOREIGN, shop.catalog.load_table(FOREIGN).history()[0].snapshot_id)
+    with pytest.raises(NotReadable, match=f'Hold "late" keeps "{FOREIGN}" from {START_MS + 200} '):
+        check_readable([shop.line(FOREIGN)], START_MS + 150, holds.all)
+
+
+# --- many at once -----------------------------------------------------------------------------------------------------
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+class CountedHolds(MemoryHolds):
+    """Counts commits; the first waits until all callers are on their way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commits = 0
+        self.may_commit: Callable[[], bool] = lambda: True
+
+    def change(self, apply: Callable[[Holds], Iterable[Hold]]) -> Holds:
+        wait_until(self.may_commit)
+        self.commits += 1
+        return super().change(apply)
+
+
+def test_advances_of_many_callers_are_few_commits_and_each_is_told_of_its_own(shop: Shop, settings: Settings) -> None:
+    store, callers = CountedHolds(), 50
+    holds = HoldCommands(store, shop.timelines, shop.definitions, settings, lambda _: None, lambda _: None)
+    for number in range(callers):
+        holds.create(new(f"h{number}", at=100))
+    called: list[int] = []
+    store.commits, store.may_commit = 0, lambda: len(called) == callers
+
+    def advance(number: int) -> Hold | DefinitionError:
+        called.append(number)
+        try:
+            return holds.advance(f"h{number}" if number % 10 else "nobody", START_MS + 1_000 + number)
+        except DefinitionError as error:
+            return error
+
+    with ThreadPoolExecutor(callers) as threads:
+        outcomes = list(threads.map(advance, range(callers)))
+    for number, outcome in enumerate(outcomes):
+        if number % 10:
+            assert isinstance(outcome, Hold)
+            assert (outcome.name, stands(outcome)) == (f"h{number}", 1_000 + number)
+        else:
+            assert isinstance(outcome, DefinitionError)
+            assert outcome.code == "hold-missing"
+    assert {h.name: stands(h) for h in holds.all()} == {f"h{n}": 1_000 + n if n % 10 else 100 for n in range(callers)}
+    assert store.commits < 10
+
+
+def advance_many(warehouse: str, process: int, callers: int) -> None:
+    """What each of several processes does to one lake."""
+    with connect(warehouse) as lake, ThreadPoolExecutor(callers) as threads:
+        list(threads.map(lambda n: lake.holds.advance(f"h{process}_{n}", START_MS + 1_000 + n), range(callers)))
+
+
+def commits(lake: Lake) -> int:
+    snapshot = lake.catalog.load_table(HOLDS_TABLE).current_snapshot()
+    assert snapshot is not None
+    assert snapshot.sequence_number is not None
+    return snapshot.sequence_number
+
+
+@pytest.mark.usefixtures("shop")
+def test_advances_of_many_processes_lose_none_and_are_few_commits(settings: Settings) -> None:
+    processes, callers = 3, 12
+    with connect(settings.warehouse) as lake:
+        for process in range(processes):
+            for number in range(callers):
+                lake.holds.create(new(f"h{process}_{number}", at=100))
+        before = commits(lake)
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["lakehold.lake"])
+        workers = [
+            context.Process(target=advance_many, args=(settings.warehouse, p, callers)) for p in range(processes)
+        ]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert [worker.exitcode for worker in workers] == [0] * processes
+        assert {hold.name: stands(hold) for hold in lake.holds.all()} == {
+            f"h{p}_{n}": 1_000 + n for p in range(processes) for n in range(callers)
+        }
+        assert commits(lake) - before < processes * callers / 2
+
+
+def test_a_round_that_fails_fails_for_all_that_are_in_it_and_not_for_the_next() -> None:
+    failures = iter([ConnectionError("gone")])
+
+    def run(requests: Sequence[int]) -> list[int | Exception]:
+        for failure in failures:
+            raise failure
+        return [2 * request for request in requests]
+
+    together = GroupCommit[int, int](run)
+    with pytest.raises(ConnectionError):
+        together.submit(1)
+    assert together.submit(2) == 4

@@ -1,0 +1,85 @@
+"""Which files are worth writing anew, and how Iceberg is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyiceberg.manifest import DataFileContent, FileFormat
+
+from lakehold.maintenance.layout import MANIFESTS_MOST, SMALL_FILE_BYTES, SMALL_FILES_MOST, Rewrite, rewrite_of
+from lakehold.maintenance.procedures import Procedures
+from lakehold.subscribe.live_files import LiveFile
+
+FILE = LiveFile("f", FileFormat.PARQUET, DataFileContent.DATA, 0, (1,), records=100, size_bytes=10, sequence_number=1)
+VECTOR = replace(
+    FILE, path="v", format=FileFormat.PUFFIN, content=DataFileContent.POSITION_DELETES, offset=4, length_bytes=40
+)
+
+
+def files(count: int, **what: Any) -> list[LiveFile]:
+    return [replace(FILE, path=f"f{number}{what}", **what) for number in range(count)]
+
+
+def test_small_files_are_gathered_once_a_partition_has_enough_of_them() -> None:
+    some = files(SMALL_FILES_MOST - 1, partition=(2,))
+    assert rewrite_of([*some, *files(SMALL_FILES_MOST - 1)], [], 1, {}) == Rewrite()
+    found = rewrite_of([*some, *files(SMALL_FILES_MOST)], [], 1, {})
+    assert (found.data_files, found.rewritten_bytes) == (SMALL_FILES_MOST, SMALL_FILES_MOST * 10)
+
+
+def test_large_files_stay_as_they_are() -> None:
+    assert rewrite_of(files(100, size_bytes=SMALL_FILE_BYTES), [], 1, {}).data_files == 0
+
+
+def test_small_is_below_what_the_table_writes() -> None:
+    properties = {"write.target-file-size-bytes": "1000"}
+    assert rewrite_of(files(100, size_bytes=750), [], 1, properties).data_files == 0
+    assert rewrite_of(files(100, size_bytes=749), [], 1, properties).small_below_bytes == 750
+
+
+@pytest.mark.parametrize(("deleted", "thinned"), [(29, 0), (30, 1)])
+def test_a_file_is_written_anew_when_much_of_it_is_deleted(deleted: int, thinned: int) -> None:
+    large = replace(FILE, size_bytes=SMALL_FILE_BYTES)
+    found = rewrite_of([large], [replace(VECTOR, referenced="f", records=deleted)], 1, {})
+    assert found.deleted_files == thinned
+
+
+def test_files_of_position_deletes_and_manifests_are_gathered_when_they_are_many() -> None:
+    deletes = files(SMALL_FILES_MOST, content=DataFileContent.POSITION_DELETES)
+    vectors = [replace(VECTOR, offset=number) for number in range(100)]
+    found = rewrite_of([FILE], [*deletes, *vectors], MANIFESTS_MOST, {})
+    assert (found.delete_files, found.manifests) == (SMALL_FILES_MOST, MANIFESTS_MOST)
+    assert rewrite_of([FILE], vectors, MANIFESTS_MOST - 1, {}) == Rewrite()
+
+
+def called(version: str) -> tuple[Procedures, list[str]]:
+    statements: list[str] = []
+
+    def call(statement: str) -> Sequence[Mapping[str, Any]]:
+        statements.append(statement)
+        return [{"version": version, "deleted_data_files_count": 2, "deleted_manifests_count": None}]
+
+    return Procedures(call, "lake"), statements
+
+
+def test_exactly_the_snapshots_given_are_expired() -> None:
+    procedures, statements = called("1.12.0")
+    assert procedures.expire_snapshots("shop.it's", [7, 8]) == 2
+    assert statements == [
+        r"CALL `lake`.`system`.`expire_snapshots`(table => '`shop`.`it\'s`', "
+        "snapshot_ids => array(7L, 8L), older_than => TIMESTAMP '1970-01-01 00:00:00.000000')"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "format_version", "safe"),
+    [("1.12.0", 3, True), ("1.11.0", 3, False), ("1.11.0", 2, True), ("2.0", 3, True)],
+)
+def test_manifests_are_left_alone_where_gathering_them_would_lose_row_ids(
+    version: str, format_version: int, safe: bool
+) -> None:
+    procedures, _ = called(version)
+    assert procedures.rewrites_manifests_safely(format_version) == safe

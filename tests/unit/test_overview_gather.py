@@ -1,0 +1,201 @@
+"""What `gather` finds in a real lake, without Spark: a fed table, one of others with holds and followers, verdicts, a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from lakehold.catalog.batches import Batch
+from lakehold.catalog.definitions import Entry
+from lakehold.catalog.hold_checks import HoldCheck
+from lakehold.catalog.readers import Intent, ReaderError, Readers, TableProgress, split_off
+from lakehold.catalog.subscribers import Subscriber, SubscriberKind
+from lakehold.cli.app import app
+from lakehold.definitions import Envelope, Format, FormatType, Source, Table
+from lakehold.holds.commands import NewHold
+from lakehold.ingest.offsets import TopicPartition
+from lakehold.lake import Lake, connect
+from lakehold.overview import Overview, gather
+from lakehold.overview.facts import TableFacts
+from lakehold.overview.standing import State
+from lakehold.times import now_ms
+
+P0 = TopicPartition("orders", 0)
+SCHEMA = pa.schema([("id", pa.int64())])
+HOUR_MS = 3_600_000
+
+
+class Shop:
+    """A lake in which the source `feed` feeds `shop.orders` and `shop.stock`, and somebody else writes `shop.rates`."""
+
+    def __init__(self, warehouse: Path) -> None:
+        self.lake: Lake = connect(str(warehouse), foreign_lag_ms=0)
+        self.lake.catalog.create_namespace("shop")
+        self.declare(Entry("s", Source("feed", Format(FormatType.JSON), path="topics"), "", 0))
+        for name in ("orders", "stock"):
+            table = Table("shop", name, source="feed", topic=name, envelope=Envelope.UPSERT)
+            self.declare(Entry(f"id-{name}", table, "", 0))
+        self.write("shop.rates")
+
+    def declare(self, entry: Entry[Source] | Entry[Table]) -> None:
+        self.lake.definitions.change(lambda defined: defined.with_entry(entry))
+
+    def write(self, name: str, **summary: str) -> None:
+        table = self.lake.catalog.create_table_if_not_exists(name, SCHEMA)
+        table.append(pa.table({"id": [1, 2]}, SCHEMA), snapshot_properties=summary)
+
+    def reads(self) -> None:
+        tables = {f"shop.{name}": TableProgress(object_id=f"id-{name}") for name in ("orders", "stock")}
+
+        def reading(readers: Readers) -> Readers:
+            return {"main": replace(readers["main"], tables=tables, position={P0: 0})}
+
+        self.lake.batches.acquire("feed", "me", now_ms() + 60_000)
+        self.lake.batches.change_readers("feed", "me", reading)
+
+    def begin(self, ms: int) -> Intent:
+        intent = Intent("feed", "main", ms, {P0: ms}, {})
+        self.lake.batches.begin(intent, "me")
+        return intent
+
+    def batch(self, ms: int, **stopped: ReaderError) -> None:
+        intent = self.begin(ms)
+        self.write("shop.orders", **{"lakehold.source": "feed", "lakehold.timestamp": str(ms)})
+        tables = {
+            "shop.orders": TableProgress(since_ms=ms, open_errors=2, object_id="id-orders"),
+            "shop.stock": TableProgress(object_id="id-stock"),
+        }
+        row = Batch("feed", "main", ms, {P0: 0}, intent.end)
+        of = {f"shop.{name}": error for name, error in stopped.items()}
+        self.lake.batches.commit(intent, "me", tables, row, of)
+
+    def overview(self) -> Overview:
+        return gather(self.lake)
+
+    def table(self, name: str) -> TableFacts:
+        return next(facts for facts in self.overview().tables if facts.name == name)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(tmp_path / "lake")
+    yield shop
+    shop.lake.close()
+
+
+def test_an_empty_lake_has_nothing(tmp_path: Path) -> None:
+    with connect(str(tmp_path / "lake")) as lake:
+        overview = gather(lake)
+    assert (overview.tables, overview.sources) == ((), ())
+    assert overview.warehouse.endswith("/lake")
+
+
+def test_a_fed_table_is_new_then_live_then_stopped(shop: Shop) -> None:
+    assert shop.table("shop.orders") == TableFacts("shop.orders", "feed", State.NEW, rows=0)
+    shop.reads()
+    first, second = now_ms() - 2_000, now_ms() - 1_000
+    shop.batch(first)
+    assert shop.table("shop.orders") == TableFacts(
+        "shop.orders", "feed", State.LIVE, first, first + 1, rows=2, open_errors=2, snapshots_ms=(first,)
+    )
+    error = ReaderError("type-changed", "it changed", "Before it was another.", "Change it back.")
+    shop.batch(second, stock=error)
+    stopped = shop.table("shop.stock")
+    assert (stopped.state, stopped.error, stopped.since_ms, stopped.snapshots_ms) == (State.STOPPED, error, None, ())
+    assert shop.table("shop.orders").snapshots_ms == (first, second)
+    (source,) = shop.overview().sources
+    assert (source.tables, source.stopped, source.upper_ms, source.run_by) == (2, 1, second + 1, "me")
+
+
+def test_a_table_that_stops_keeps_its_history(shop: Shop) -> None:
+    shop.reads()
+    ms = now_ms()
+    shop.batch(ms)
+    error = ReaderError("bad-input", "a message cannot be applied")
+    shop.lake.batches.change_readers("feed", "me", lambda readers: split_off(readers, "shop.orders", error))
+    facts = shop.table("shop.orders")
+    assert (facts.state, facts.since_ms, facts.upper_ms, facts.snapshots_ms) == (State.STOPPED, ms, ms + 1, (ms,))
+
+
+def test_a_batch_that_nobody_goes_on_with_is_seen_when_its_lease_is_over(shop: Shop) -> None:
+    shop.reads()
+    ms = now_ms()
+    shop.begin(ms)
+    (source,) = shop.overview().sources
+    assert (source.run_by, source.interrupted_ms) == ("me", None)
+    shop.lake.batches.release("feed", "me")
+    (source,) = shop.overview().sources
+    assert (source.run_by, source.interrupted_ms) == (None, ms)
+
+
+def test_a_table_of_others_is_there_as_long_as_something_needs_it(shop: Shop) -> None:
+    assert [facts.name for facts in shop.overview().tables] == ["shop.orders", "shop.stock"]
+    hold = shop.lake.holds.create(NewHold("report", None, ("shop.rates",), max_lag_ms=HOUR_MS))
+    facts = shop.table("shop.rates")
+    assert (facts.source, facts.state, facts.rows, len(facts.snapshots_ms)) == (None, State.FOREIGN, 2, 1)
+    (held,) = facts.holds
+    assert (held.name, held.at_ms, held.max_lag_ms, held.is_exceeded) == ("report", hold.at_ms, HOUR_MS, False)
+    assert held.lag_ms == (facts.upper_ms or 0) - (hold.at_ms or 0)
+    assert shop.table("shop.orders").holds == ()
+
+
+def test_a_hold_is_as_far_behind_as_the_first_of_its_tables_is(shop: Shop) -> None:
+    shop.reads()
+    ms = now_ms()
+    shop.batch(ms)
+    shop.lake.holds.create(NewHold("both", None, ("shop.rates", "shop.orders"), max_lag_ms=HOUR_MS))
+    overview = shop.overview()
+    assert [facts.holds[0].upper_ms for facts in overview.tables if facts.holds] == [ms + 1, ms + 1]
+    assert [hold.name for hold in overview.holds] == ["both"]
+
+
+def test_subscriptions_and_clients_are_where_they_read(shop: Shop) -> None:
+    shop.lake.sql("CREATE SUBSCRIPTION changes INTO bi.changes AS SUBSCRIBE shop.rates")
+    statement = "SUBSCRIBE shop.rates"
+    start_ms = shop.table("shop.rates").since_ms or 0
+    gone = Subscriber("pricing", SubscriberKind.CLIENT, "pricing", statement, position_ms=start_ms)
+    shop.lake.subscriptions.store.register(gone)
+    subscription, client = shop.table("shop.rates").followers
+    assert (subscription.kind, subscription.name, subscription.state) == (SubscriberKind.SUBSCRIPTION, "changes", "new")
+    assert subscription.hold is not None
+    assert subscription.hold.name == "subscription_changes"
+    assert (client.name, client.state, client.position_ms, client.hold) == ("pricing", "lapsed", start_ms, None)
+    assert shop.table("shop.rates").holds == ()
+    shop.lake.subscriptions.store.acquire("pricing", "me", now_ms() + 60_000)
+    assert shop.table("shop.rates").followers[1].state == "running"
+
+
+def test_the_newest_verdict_of_each_hold_that_there_is_and_of_none(shop: Shop) -> None:
+    hold = shop.lake.holds.create(NewHold("report", None, ("shop.rates",)))
+    kept = shop.lake.checks.kept
+    verdict = HoldCheck(hold.hold_id, "shop.rates", 1, 5, "generated", True, {"evaluated": 3}, (), "/1.html", 10)
+    kept.record(verdict)
+    kept.record(replace(verdict, success=False, failures=("too few",), checked_at_ms=20))
+    kept.record(replace(verdict, hold_id="dropped"))
+    kept.record(replace(verdict, hold_id="", at_ms=7))
+    found, of_none = shop.table("shop.rates").checks
+    assert (of_none.hold, of_none.success, of_none.at_ms) == (None, True, 7)
+    assert (found.hold, found.success, found.failures, found.evaluated) == ("report", False, ("too few",), 3)
+
+
+@pytest.mark.usefixtures("shop")
+def test_the_command_writes_the_page(tmp_path: Path) -> None:
+    warehouse, file = str(tmp_path / "lake"), tmp_path / "pages" / "lake.html"
+    written = CliRunner().invoke(app, ["status", "--html", str(file), "-w", warehouse])
+    assert (written.exit_code, written.stdout, written.stderr) == (0, "", f"notice: the page is in {file}\n")
+    assert "shop.orders" in file.read_text()
+    shown = CliRunner().invoke(app, ["status", "--html", "-", "-w", warehouse])
+    assert shown.stdout.startswith("<!DOCTYPE html>")
+    assert shown.stdout.endswith("</html>\n")
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_page_that_cannot_be_written_is_an_error_that_says_so(tmp_path: Path) -> None:
+    failed = CliRunner().invoke(app, ["status", "--html", str(tmp_path), "-w", str(tmp_path / "lake")])
+    assert failed.exit_code == 1
+    assert failed.stderr.startswith(f'error: file "{tmp_path}" cannot be written\n')

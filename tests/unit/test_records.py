@@ -1,0 +1,66 @@
+"""What lakehold writes down of its work goes when it is old, and what a hold that is there was checked with does not."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from pyiceberg.catalog import load_catalog
+from pyiceberg.io import load_file_io
+
+from lakehold.catalog.data_tables import DataTables
+from lakehold.catalog.hold_checks import HoldCheck
+from lakehold.catalog.holds import Check, HeldTable, Hold
+from lakehold.catalog.memory import MemoryBatches, MemoryDefinitions, MemoryHoldChecks, MemoryHolds
+from lakehold.maintenance.procedures import Procedures
+from lakehold.maintenance.records import Forgotten, Records
+from lakehold.quality.pages import Pages
+
+TABLE = HeldTable("t", "shop.t")
+HELD = Hold("h1", "shop", "held", 1, (TABLE,), 1, Check.RECORD, "", 1)
+CHECK = HoldCheck("h1", "shop.t", 1, 1, "generated", True, {}, (), "", 1)
+OLD_MS = 1_000
+
+
+def page(directory: Path, name: str) -> str:
+    path = directory / f"{name}.html"
+    path.write_text("page")
+    os.utime(path, (OLD_MS / 1000, OLD_MS / 1000))
+    return str(path)
+
+
+def test_checks_and_pages_stay_as_long_as_somebody_may_ask_for_them(tmp_path: Path) -> None:
+    checks, holds = MemoryHoldChecks(), MemoryHolds()
+    holds.change(lambda _: (HELD,))
+    on_held, on_gone, young = (
+        replace(CHECK, hold_id="h1", html_path=page(tmp_path, "on held")),
+        replace(CHECK, hold_id="h2", html_path=page(tmp_path, "on gone")),
+        replace(
+            CHECK, hold_id="h2", html_path=page(tmp_path, "same snapshot, checked again"), checked_at_ms=OLD_MS + 2
+        ),
+    )
+    for check in (on_held, on_gone, young):
+        checks.record(check)
+    page(tmp_path, "by hand")
+    records = Records(
+        MemoryBatches(),
+        checks,
+        Pages(f"file://{tmp_path}", load_file_io({})),
+        DataTables(load_catalog("lake", type="in-memory")),
+        holds,
+        MemoryDefinitions(),
+        Procedures(lambda statement: [{"never": statement}], "lake"),
+    )
+    before_ms = OLD_MS + 1
+    assert records.forget("mz_catalog.mz_hold_checks", before_ms, dry_run=True) == Forgotten(rows=1, files=2)
+    assert checks.checks() == (on_held, on_gone, young)
+    assert records.forget("mz_catalog.mz_hold_checks", before_ms) == Forgotten(rows=1, files=2)
+    assert checks.checks() == (on_held, young)
+    assert {path.stem for path in tmp_path.iterdir()} == {"on held", "same snapshot, checked again"}
+    assert (
+        records.forget("shop.t", before_ms) == records.forget("mz_catalog.mz_source_errors", before_ms) == Forgotten()
+    )
+
+    holds.change(lambda _: ())
+    assert records.forget("mz_catalog.mz_hold_checks", before_ms) == Forgotten(rows=1, files=1)

@@ -1,0 +1,231 @@
+"""Which tags holds want on a table, and that they come, move and go: real tables under a clock that the test moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lakehold.catalog.holds import Check, HeldTable, Hold
+from lakehold.catalog.memory import MemoryHolds
+from lakehold.catalog.opening import open_catalog
+from lakehold.catalog.refs import FOREVER_MS
+from lakehold.holds.tags import TableTags, unneeded_tags, wanted_tags
+from lakehold.settings import load_settings
+from tests.dated_tables import FED, FOREIGN, START_MS, Shop
+
+
+class Held(Shop):
+    """A shop whose tables can be held."""
+
+    def __init__(self, warehouse: Path) -> None:
+        super().__init__(open_catalog(load_settings(warehouse=str(warehouse))))
+        self.catalog.create_namespace("shop")
+        self.store = MemoryHolds()
+        self.keeping = TableTags(self.catalog, self.timelines, self.store)
+
+    def hold(self, name: str, full_name: str, at: int | None, object_id: str | None = None) -> Hold:
+        """Put a hold, or move the one of this name."""
+        if object_id is None:
+            fed = full_name == FED
+            object_id = "t" if fed else str(self.catalog.load_table(full_name).metadata.table_uuid)
+        made = Hold(
+            hold_id=name,
+            namespace="shop",
+            name=name,
+            at_ms=None if at is None else START_MS + at,
+            tables=(HeldTable(object_id, full_name, full_name == FED),),
+            max_lag_ms=1,
+            check=Check.OFF,
+            sql="",
+            created_at_ms=0,
+        )
+        self.store.change(lambda holds: [*(hold for hold in holds if hold.name != name), made])
+        return made
+
+    def drop(self, name: str) -> None:
+        self.store.change(lambda holds: [hold for hold in holds if hold.name != name])
+
+    def tags(self, full_name: str) -> dict[str, int]:
+        """The table's tags, times counted from `START_MS`."""
+        refs = self.catalog.load_table(full_name).metadata.refs
+        return {short(name): ref.snapshot_id for name, ref in refs.items() if name != "main"}
+
+    def location(self, full_name: str) -> str:
+        return self.catalog.load_table(full_name).metadata_location
+
+
+def short(tag: str) -> str:
+    return f"mz_{int(tag[3:]) - START_MS}" if tag.startswith("mz_") else tag
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    shop = Held(tmp_path)
+    monkeypatch.setattr("pyiceberg.table.snapshots.time", shop.clock)
+    monkeypatch.setattr("pyiceberg.table.update.datetime", shop.clock)
+    yield shop
+    shop.catalog.close()
+
+
+def test_a_hold_is_on_the_version_of_its_time_and_each_later_one_has_its_own_tag(shop: Held) -> None:
+    made = [shop.write(FOREIGN, ms) for ms in (100, 200, 300, 400)]
+    shop.hold("h", FOREIGN, 250)
+    shop.keeping.put([FOREIGN])
+    assert shop.tags(FOREIGN) == {"hold_h": made[1], "mz_300": made[2], "mz_400": made[3]}
+
+
+def test_several_holds_share_the_tags_of_what_comes_later(shop: Held) -> None:
+    made = [shop.write(FOREIGN, ms) for ms in (100, 200, 300)]
+    shop.hold("early", FOREIGN, 100)
+    shop.hold("late", FOREIGN, 200)
+    shop.hold("future", FOREIGN, 900)
+    shop.keeping.put([FOREIGN])
+    assert shop.tags(FOREIGN) == {
+        "hold_early": made[0],
+        "hold_late": made[1],
+        "hold_future": made[2],
+        "mz_200": made[1],
+        "mz_300": made[2],
+    }
+
+
+def test_a_hold_in_the_future_follows_the_newest_snapshot_until_its_time_has_come(shop: Held) -> None:
+    (first,) = [shop.write(FOREIGN, 100)]
+    shop.hold("h", FOREIGN, 250)
+    shop.keeping.put([FOREIGN])
+    assert shop.tags(FOREIGN) == {"hold_h": first}
+    second = shop.write(FOREIGN, 200)
+    shop.keeping.put([FOREIGN])
+    third = shop.write(FOREIGN, 300)
+    shop.keeping.put([FOREIGN])
+    assert shop.tags(FOREIGN) == {"hold_h": second, "mz_300": third}
+
+
+def test_a_hold_that_waits_for_a_first_time_begins_with_what_can_be_read(shop: Held) -> None:
+    shop.feed()
+    shop.hold("h", FED, None)
+    shop.keeping.put([FED])
+    shop.batch(100, since=None)
+    shop.keeping.keep(FED)
+    assert shop.tags(FED) == {}
+    (first,) = shop.batch(200, since=200)
+    (second,) = shop.batch(300, since=200)
+    shop.keeping.keep(FED)
+    assert shop.tags(FED) == {"hold_h": first, "mz_300": second}
+
+
+def test_before_its_first_row_a_table_has_no_snapshot_that_a_hold_could_be_on(shop: Held) -> None:
+    shop.feed()
+    (first,) = shop.batch(200, since=100)
+    shop.hold("h", FED, 150)
+    shop.keeping.put([FED])
+    assert shop.tags(FED) == {"mz_200": first}
+
+
+def test_a_batch_that_is_not_committed_yet_is_kept_and_the_tag_follows_its_last_step(shop: Held) -> None:
+    shop.feed()
+    (first,) = shop.batch(100)
+    shop.hold("h", FED, 100)
+    intent = shop.begin(200)
+    step = shop.write(FED, 210, source="feed", timestamp=intent.mz_timestamp, step=1)
+    shop.keeping.keep(FED)
+    assert shop.tags(FED) == {"hold_h": first, "mz_200": step}
+    last = shop.write(FED, 220, source="feed", timestamp=intent.mz_timestamp, step=2)
+    shop.keeping.keep(FED)
+    assert shop.tags(FED) == {"hold_h": first, "mz_200": last}
+
+
+def test_a_snapshot_that_was_current_twice_is_tagged_for_both_times(shop: Held) -> None:
+    made = [shop.write(FOREIGN, ms) for ms in (100, 200)]
+    shop.set_back(FOREIGN, made[0], 300)
+    after = shop.write(FOREIGN, 400)
+    shop.hold("h", FOREIGN, 100)
+    shop.keeping.put([FOREIGN])
+    assert shop.tags(FOREIGN) == {"hold_h": made[0], "mz_200": made[1], "mz_300": made[0], "mz_400": after}
+
+
+def test_putting_what_is_there_commits_nothing(shop: Held) -> None:
+    for ms in (100, 200):
+        shop.write(FOREIGN, ms)
+    shop.write("shop.free", 300)
+    shop.hold("h", FOREIGN, 100)
+    shop.keeping.put([FOREIGN, "shop.free", "shop.not_there"])
+    before = shop.location(FOREIGN), shop.location("shop.free")
+    shop.keeping.put([FOREIGN, "shop.free"])
+    shop.keeping.keep("shop.free")
+    assert (shop.location(FOREIGN), shop.location("shop.free")) == before
+
+
+def test_a_hold_that_moved_or_went_takes_its_tag_along_and_leaves_the_rest_to_maintenance(shop: Held) -> None:
+    made = [shop.write(FOREIGN, ms) for ms in (100, 200, 300)]
+    shop.hold("h", FOREIGN, 100)
+    shop.keeping.put([FOREIGN])
+    shop.hold("h", FOREIGN, 200)
+    shop.keeping.put([FOREIGN])
+    assert shop.tags(FOREIGN) == {"hold_h": made[1], "mz_200": made[1], "mz_300": made[2]}
+    unneeded = shop.keeping.unneeded(FOREIGN)
+    assert [short(tag) for tag in unneeded] == ["mz_200"]
+    shop.keeping.remove(FOREIGN, unneeded)
+    assert shop.tags(FOREIGN) == {"hold_h": made[1], "mz_300": made[2]}
+
+    shop.drop("h")
+    shop.keeping.put([FOREIGN])
+    assert shop.tags(FOREIGN) == {"mz_300": made[2]}
+    shop.keeping.remove(FOREIGN, shop.keeping.unneeded(FOREIGN))
+    assert shop.tags(FOREIGN) == {}
+
+
+def test_what_a_hold_needs_by_now_is_not_removed(shop: Held) -> None:
+    made = [shop.write(FOREIGN, ms) for ms in (100, 200, 300)]
+    shop.hold("h", FOREIGN, 100)
+    shop.keeping.put([FOREIGN])
+    shop.drop("h")
+    unneeded = shop.keeping.unneeded(FOREIGN)
+    shop.hold("again", FOREIGN, 200)
+    shop.keeping.remove(FOREIGN, unneeded)
+    assert shop.tags(FOREIGN) == {"hold_again": made[1], "mz_300": made[2]}
+
+
+def test_tags_that_others_put_are_theirs(shop: Held) -> None:
+    (first,) = [shop.write(FOREIGN, 100)]
+    manage = shop.catalog.load_table(FOREIGN).manage_snapshots()
+    manage.create_tag(first, "hold_mine").create_tag(first, "mz_1", max_ref_age_ms=1_000).create_branch(
+        first, "hold_b"
+    ).commit()
+    shop.keeping.put([FOREIGN])
+    assert shop.keeping.unneeded(FOREIGN) == ()
+    assert set(shop.tags(FOREIGN)) >= {"hold_mine", "hold_b"}
+
+
+def test_a_hold_on_a_table_that_has_been_made_anew_is_not_on_the_new_one(shop: Held) -> None:
+    shop.write(FOREIGN, 100)
+    shop.hold("h", FOREIGN, 100)
+    shop.catalog.drop_table(FOREIGN)
+    shop.write(FOREIGN, 200)
+    shop.keeping.put([FOREIGN])
+    shop.hold("undeclared", FED, 100, object_id="another")
+    shop.feed()
+    shop.batch(300)
+    shop.keeping.put([FED])
+    assert shop.tags(FOREIGN) == shop.tags(FED) == {}
+
+
+def test_a_later_tag_stays_where_another_tool_made_the_log_forget_its_version(shop: Held) -> None:
+    made = [shop.write(FOREIGN, ms) for ms in (100, 200)]
+    shop.hold("h", FOREIGN, 100)
+    shop.keeping.put([FOREIGN])
+    untagged = shop.write(FOREIGN, 300)
+    last = shop.write(FOREIGN, 400)
+    shop.expire(FOREIGN, untagged)
+    timeline = shop.line(FOREIGN)
+    assert unneeded_tags(timeline, shop.store.holds()) == ()
+    shop.keeping.put([FOREIGN])
+    assert shop.tags(FOREIGN) == {"hold_h": made[0], "mz_200": made[1], "mz_400": last}
+
+
+def test_without_holds_no_tag_is_wanted(shop: Held) -> None:
+    shop.write(FOREIGN, 100)
+    assert wanted_tags(shop.line(FOREIGN), ()) == {}
+    assert FOREVER_MS == 9_223_372_036_854_775_807
