@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from lakehold.definitions import OnLapse
 from lakehold.lake_parts import LakeParts
 from lakehold.progress import NoProgress, Progress
-from lakehold.session import open_session, prepared
+from lakehold.session import close_session, open_session, prepared
 from lakehold.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -258,8 +258,7 @@ class Lake:
     def close(self) -> None:
         """Let go of the catalog, and of the session if it was made here."""
         if self._given_spark is None and "spark" in self.__dict__:
-            self._closed.set()
-            self.spark.stop()
+            close_session(self.spark, self.settings, self._closed)
         self._parts.close()
 
     def __enter__(self) -> Self:

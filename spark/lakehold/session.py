@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehold import artifacts
@@ -72,6 +72,9 @@ _HEARD_OF_EVERY_S = 60.0
 _session_state = threading.RLock()
 """Held while one thread's statement relies on the session's settings and views, which all threads of a session share."""
 
+_started_for: set[threading.Event] = set()
+"""The lakes that share this process's classic session, each as the event it is closed with; empty when others started Spark."""
+
 
 def open_session(settings: Settings, closed: threading.Event) -> SparkSession:
     """A session whose default catalog is the lake: on `spark_remote` if set, else classic on `spark_master`.
@@ -90,9 +93,30 @@ def open_session(settings: Settings, closed: threading.Event) -> SparkSession:
     builder = SparkSession.builder.master(settings.spark_master).appName("lakehold")
     for name, value in session_conf(settings).items():
         builder = builder.config(name, value)
-    with _own_interrupts():
+    with _own_interrupts(), _session_state:
+        if _started_for or not _is_running():
+            _started_for.add(closed)
         session = builder.getOrCreate()
     return prepared(session, settings)
+
+
+def close_session(session: SparkSession, settings: Settings, closed: threading.Event) -> None:
+    """Let go of what `open_session` gave: classic Spark stops with the last lake that uses it, never when others started it."""
+    closed.set()
+    with _session_state:
+        is_last = _started_for == {closed}
+        _started_for.discard(closed)
+    if is_last or settings.spark_remote:
+        session.stop()
+
+
+def _is_running() -> bool:
+    """Whether this process has a classic session."""
+    try:
+        SparkSession.active()
+    except PySparkRuntimeError:
+        return False
+    return True
 
 
 def _open_remote(remote: str, settings: Settings, closed: threading.Event) -> SparkSession:

@@ -1,0 +1,38 @@
+"""Who stops Spark: the last of the lakes that started it, and no lake that found it running."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakehold.lake import connect
+
+pytestmark = pytest.mark.spark
+
+TWO_LAKES = """
+from lakehold.lake import connect
+from pyspark.sql import SparkSession
+
+with connect("one", catalog_name="one") as one:
+    with connect("two", catalog_name="two") as two:
+        assert two.sql("SELECT 1").rows == one.sql("SELECT 1").rows
+    assert one.sql("SELECT 2").rows == [(2,)], "one lake closed, the other goes on"
+assert SparkSession.getActiveSession() is None, "nobody is left who needs it"
+with connect("two", catalog_name="two") as two:
+    assert two.sql("SELECT 3").rows == [(3,)]
+"""
+
+
+@pytest.mark.usefixtures("jvm")
+def test_a_lake_leaves_the_session_that_it_found(spark: SparkSession, tmp_path: Path) -> None:
+    with connect(str(tmp_path), catalog_name="visitor") as lake:
+        assert lake.sql("SELECT 1").rows == [(1,)]
+    assert spark.sql("SELECT 2").first() == (2,)
+
+
+def test_spark_stops_with_the_last_of_the_lakes_that_share_it(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", TWO_LAKES], cwd=tmp_path, check=True)
