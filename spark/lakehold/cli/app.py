@@ -15,6 +15,8 @@ import typer
 from lakehold.cli.output import Output, OutputFormat, error_lines, open_output
 from lakehold.cli.progress import open_progress
 from lakehold.errors import LakeholdError
+from lakehold.spark_server.cli import app as spark_app
+from lakehold.stack.cli import app as stack_app
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells use it (128 + SIGINT)."""
@@ -27,6 +29,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.add_typer(spark_app, name="spark")
+app.add_typer(stack_app, name="stack")
 
 Warehouse = Annotated[
     str | None,
@@ -41,7 +45,18 @@ Format = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 
 
-@app.command()
+def _examples(*commands: str) -> str:
+    """Text below the options; the backspace keeps the lines from being filled like prose."""
+    return "\n".join(["\b", *commands])
+
+
+@app.command(
+    epilog=_examples(
+        'lakehold sql "SHOW TABLES"',
+        "lakehold sql -f shop.sql",
+        'lakehold sql "SELECT * FROM shop.orders LIMIT 10" --format csv',
+    )
+)
 def sql(
     text: Annotated[str | None, typer.Argument(metavar="SQL", help="Statements, separated by semicolons.")] = None,
     *,
@@ -51,13 +66,7 @@ def sql(
     output_format: Format = None,
     warehouse: Warehouse = None,
 ) -> None:
-    r"""Run SQL: define connections, sources and tables, or query with Spark.
-
-    \b
-    lakehold sql "SHOW TABLES"
-    lakehold sql -f shop.sql
-    lakehold sql "SELECT * FROM shop.orders LIMIT 10" --format csv
-    """
+    """Run SQL: define sources and tables, or query with Spark."""
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
         script = _script(text, file)
@@ -76,9 +85,10 @@ def ingest(
     quiet: Quiet = False,
     warehouse: Warehouse = None,
 ) -> None:
-    """Merge what a source's topics hold into its tables; one line for each table a batch changed.
+    """Merge what a source's topics hold into its tables.
 
-    Exit code 1 when a table could not go on: its neighbours did, and the error says what to do.
+    One line for each table that a batch changed. Exit code 1 when a table could not go on: its neighbours did, and the error
+    says what to do.
     """
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
@@ -91,7 +101,13 @@ def ingest(
             raise typer.Exit(1)
 
 
-@app.command()
+@app.command(
+    epilog=_examples(
+        "lakehold subscribe shop.orders --follow",
+        'lakehold subscribe "SUBSCRIBE shop.orders ENVELOPE UPSERT (KEY (id))" --follow',
+        "lakehold subscribe \"SUBSCRIBE shop.orders AS OF '2026-11-21 12:00'\"",
+    )
+)
 def subscribe(
     text: Annotated[str, typer.Argument(metavar="SUBSCRIBE", help="A table, or a whole SUBSCRIBE statement.")],
     *,
@@ -100,12 +116,9 @@ def subscribe(
     quiet: Quiet = False,
     warehouse: Warehouse = None,
 ) -> None:
-    r"""Show the rows of a table or a query and how they change; rows appear as timestamps complete.
+    """Show the rows of a table or a query, and how they change.
 
-    \b
-    lakehold subscribe shop.orders --follow
-    lakehold subscribe "SUBSCRIBE shop.orders ENVELOPE UPSERT (KEY (id)) WITH (SNAPSHOT = false)" --follow --format json
-    lakehold subscribe "SUBSCRIBE (SELECT status, count(*) FROM shop.orders GROUP BY status) AS OF '2026-11-21 12:00'"
+    Rows appear as timestamps complete.
     """
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
@@ -130,9 +143,9 @@ def maintain(  # noqa: PLR0913 - a command's options
     quiet: Quiet = False,
     warehouse: Warehouse = None,
 ) -> None:
-    """Let go of history that nothing needs any more, gather small files, delete what no table refers to.
+    """Let go of history that nothing needs, and gather small files.
 
-    Exit code 1 when a table failed: the others were maintained.
+    What no table refers to is deleted. Exit code 1 when a table failed: the others were maintained.
     """
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
@@ -146,7 +159,13 @@ def maintain(  # noqa: PLR0913 - a command's options
             raise typer.Exit(1)
 
 
-@app.command()
+@app.command(
+    epilog=_examples(
+        "lakehold check shop.orders",
+        "lakehold check shop.orders --at '2026-11-21 12:00' --html orders.html",
+        "lakehold check shop.orders --write-suite",
+    )
+)
 def check(  # noqa: PLR0913 - a command's options
     table: Annotated[str, typer.Argument(metavar="TABLE", help="Full name of the table.")],
     *,
@@ -163,14 +182,10 @@ def check(  # noqa: PLR0913 - a command's options
     output_format: Format = None,
     warehouse: Warehouse = None,
 ) -> None:
-    r"""Run a table's suite of Great Expectations; one is made from its schema and key when no file has it.
+    """Run a table's suite of Great Expectations.
 
-    Exit code 1 when the table is not as expected: the rows say where.
-
-    \b
-    lakehold check shop.orders
-    lakehold check shop.orders --at '2026-11-21 12:00' --html orders.html
-    lakehold check shop.orders --write-suite
+    One is made from its schema and key when no file has it. Exit code 1 when the table is not as expected: the rows say
+    where.
     """
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
@@ -192,7 +207,10 @@ def publish(
     quiet: Quiet = False,
     warehouse: Warehouse = None,
 ) -> None:
-    """Append a subscription's output to its table, each timestamp once; one line for each commit."""
+    """Append a subscription's output to its table.
+
+    Each timestamp is appended once; one line for each commit.
+    """
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
         from lakehold.cli.publish import run_publish
@@ -203,7 +221,7 @@ def publish(
                 raise typer.Exit(INTERRUPTED)
 
 
-@app.command()
+@app.command(epilog=_examples("lakehold status", "lakehold status --html lake.html"))
 def status(
     *,
     html: Annotated[
@@ -212,11 +230,9 @@ def status(
     output_format: Format = None,
     warehouse: Warehouse = None,
 ) -> None:
-    r"""Show every table: how far it is readable, its rows, errors and what stopped it. Starts no Spark.
+    """Show how far every table is readable, its rows and errors.
 
-    \b
-    lakehold status
-    lakehold status --html lake.html
+    What stopped it as well, if anything did. Starts no Spark.
     """
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
@@ -253,14 +269,9 @@ def demo(
 
 def main() -> None:
     """Entry point of the `lakehold` command."""
-    from lakehold.spark_server.cli import app as spark_app
-    from lakehold.stack.cli import app as stack_app
-
     logging.basicConfig(
         level=os.environ.get("LAKEHOLD_LOG", "WARNING").upper(), format="%(levelname)s %(name)s: %(message)s"
     )
-    app.add_typer(spark_app, name="spark")
-    app.add_typer(stack_app, name="stack")
     try:
         sys.exit(app())
     except LakeholdError as error:

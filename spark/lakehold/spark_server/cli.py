@@ -15,7 +15,8 @@ from lakehold.servers.screen import OutputFormat, progress, show_status
 from lakehold.spark_server.places import DEFAULT_PORT, default_directory
 
 app = typer.Typer(
-    help="A Spark Connect server on this machine: commands and tasks have a session at once instead of starting Spark each."
+    help="One Spark for all commands of this machine. They have a session of its Spark Connect server at once, instead of "
+    "starting Spark each."
 )
 
 Directory = Annotated[
@@ -34,9 +35,11 @@ def up(
         ),
     ] = None,
 ) -> None:
-    """Start the server unless it runs, wait until it answers, and write what makes a shell use it.
+    """Start the server unless it runs, and wait until it answers.
 
-    eval "$(lakehold spark up)" starts it and has this shell's commands use it.
+    What it writes makes a shell use it:
+
+    eval "$(lakehold spark up)"
 
     The server knows no lake: each client brings its own. Its heap is LAKEHOLD_SPARK_DRIVER_MEMORY, its cores are
     LAKEHOLD_SPARK_MASTER, and LAKEHOLD_SPARK_CONF sets the rest of Spark. Whoever reaches its port, which only programs on
@@ -62,7 +65,7 @@ def status(
     directory: Directory,
     output_format: Annotated[OutputFormat, typer.Option("--format", help="Of the output.")] = OutputFormat.TABLE,
 ) -> None:
-    """Show how the server is; the exit code is 0 if it is healthy, else 1."""
+    """Show how the server is. The exit code is 0 if it is healthy, else 1."""
     from lakehold.spark_server import lifecycle
 
     server = lifecycle.status(directory)

@@ -12,7 +12,7 @@ from lakehold.stack import lifecycle
 from lakehold.stack.addresses import StackPorts
 from lakehold.stack.plan import default_directory
 
-app = typer.Typer(help="PostgreSQL, Kafka, a schema registry and Kafka Connect with Debezium on this machine.")
+app = typer.Typer(help="PostgreSQL, Kafka, a registry and Debezium on this machine.")
 
 Directory = Annotated[
     Path,
@@ -29,7 +29,7 @@ def up(
         int | None, typer.Option(min=1024, max=65_000, help="First of five consecutive ports, instead of the usual.")
     ] = None,
 ) -> None:
-    """Start every part that does not run, and write the stack's addresses to standard output."""
+    """Start every part that does not run, and write the addresses."""
     ports = StackPorts.from_base(port_base) if port_base is not None else None
     addresses = lifecycle.up(directory, ports, progress())
     typer.echo(f"kafka     {addresses.kafka}")
@@ -53,7 +53,7 @@ def status(
     directory: Directory,
     output_format: Annotated[OutputFormat, typer.Option("--format", help="Of the output.")] = OutputFormat.TABLE,
 ) -> None:
-    """Show how every part is; the exit code is 0 if all of them are healthy, else 1."""
+    """Show how every part is. The exit code is 0 if all of them are healthy, else 1."""
     parts = lifecycle.status(directory)
     show_status(parts, output_format)
     if not all(part.healthy for part in parts):
