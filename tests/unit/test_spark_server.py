@@ -15,9 +15,8 @@ from lakehold.errors import UpstreamUnavailable
 from lakehold.lake import connect
 from lakehold.servers import HOST, ServerError
 from lakehold.settings import load_settings
-from lakehold.spark_server import lifecycle
+from lakehold.spark_server import DEFAULT_PORT, lifecycle
 from lakehold.spark_server.cli import app
-from lakehold.spark_server.places import DEFAULT_PORT
 from lakehold.spark_server.plan import SparkConnectServer, server_conf
 from tests.spark_connect import free_port
 

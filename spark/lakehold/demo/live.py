@@ -20,6 +20,7 @@ from lakehold.demo.screen import Screen
 from lakehold.demo.steps import compare, define, finish, look, rows_of
 from lakehold.demo.workload import Transaction, Workload
 from lakehold.lake import Lake, connect
+from lakehold.servers.directory import default_directory
 from lakehold.stack import StackAddresses
 from lakehold.times import now_ms
 
@@ -65,7 +66,7 @@ def run_live(screen: Screen, place: Path, seconds: int) -> None:
 @contextmanager
 def running_stack(screen: Screen) -> Iterator[StackAddresses]:
     """The stack; one that was started here is stopped in the end."""
-    directory = stack.default_directory()
+    directory = default_directory("stack", "LAKEHOLD_STACK_DIR")
     was_running = any(part.state == "running" for part in stack.status(directory))
     screen.heading("lakehold stack up")
     try:

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fcntl import LOCK_EX, flock
 from pathlib import Path
+
+_OF_ROOT = Path("/var/lib/lakehold")
+
+
+def default_directory(name: str, variable: str) -> Path:
+    """Where the servers called `name` keep their data: what `variable` says, by default `~/.local/state/lakehold/<name>`.
+
+    For root it is `/var/lib/lakehold/<name>`: PostgreSQL then runs as another user, who cannot enter root's home.
+    """
+    configured = os.environ.get(variable)
+    if configured:
+        return Path(configured)
+    base = _OF_ROOT if os.geteuid() == 0 else Path.home() / ".local" / "state" / "lakehold"
+    return base / name
 
 
 def make_directory(directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the commands over servers write: progress on standard error, the state of each as a table or JSON."""
+"""What the commands over servers share: an option, progress on standard error, the state of each as a table or JSON."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
+from functools import partial
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from lakehold.servers.directory import default_directory
 from lakehold.servers.server import OnEvent, ServerEvent, ServerStatus
 
 _MIB = 1024 * 1024
@@ -21,6 +24,16 @@ class OutputFormat(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+
+
+def directory_option(name: str, variable: str, text: str) -> Any:
+    """`--directory` of the servers called `name`, else the environment's `variable`, a path; `text` is its help."""
+    return typer.Option(
+        default_factory=partial(default_directory, name, variable),
+        envvar=variable,
+        show_default=f"{default_directory(name, variable)}",
+        help=text,
+    )
 
 
 def progress() -> OnEvent:

@@ -11,18 +11,15 @@ from typing import Annotated
 
 import typer
 
-from lakehold.servers.screen import OutputFormat, progress, show_status
-from lakehold.spark_server.places import DEFAULT_PORT, default_directory
+from lakehold.servers.screen import OutputFormat, directory_option, progress, show_status
+from lakehold.spark_server import DEFAULT_PORT
 
 app = typer.Typer(
     help="One Spark for all commands of this machine. They have a session of its Spark Connect server at once, instead of "
     "starting Spark each."
 )
 
-Directory = Annotated[
-    Path,
-    typer.Option(default_factory=default_directory, envvar="LAKEHOLD_SPARK_DIR", help="Where it keeps its log."),
-]
+Directory = Annotated[Path, directory_option("spark", "LAKEHOLD_SPARK_DIR", "Where it keeps its log.")]
 
 
 @app.command()

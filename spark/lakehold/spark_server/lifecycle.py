@@ -11,7 +11,7 @@ from lakehold.servers.directory import locked, make_directory
 from lakehold.servers.ports import refuse_taken
 from lakehold.servers.server import OnEvent
 from lakehold.settings import Settings
-from lakehold.spark_server.places import DEFAULT_PORT
+from lakehold.spark_server import DEFAULT_PORT
 from lakehold.spark_server.plan import SparkConnectServer, server_conf
 
 

@@ -7,7 +7,7 @@ from lakehold.stack.addresses import StackAddresses, StackPorts
 from lakehold.stack.connectors import ConnectClient, ValueFormat, debezium_postgres, publication_sql
 from lakehold.stack.errors import ConnectorError, StackError
 from lakehold.stack.lifecycle import down, status, up
-from lakehold.stack.plan import StackPlan, default_directory
+from lakehold.stack.plan import StackPlan
 
 __all__ = [
     "HOST",
@@ -22,7 +22,6 @@ __all__ = [
     "StackPorts",
     "ValueFormat",
     "debezium_postgres",
-    "default_directory",
     "down",
     "publication_sql",
     "status",

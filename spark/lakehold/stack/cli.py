@@ -7,19 +7,13 @@ from typing import Annotated
 
 import typer
 
-from lakehold.servers.screen import OutputFormat, progress, show_status
+from lakehold.servers.screen import OutputFormat, directory_option, progress, show_status
 from lakehold.stack import lifecycle
 from lakehold.stack.addresses import StackPorts
-from lakehold.stack.plan import default_directory
 
 app = typer.Typer(help="PostgreSQL, Kafka, a registry and Debezium on this machine.")
 
-Directory = Annotated[
-    Path,
-    typer.Option(
-        default_factory=default_directory, envvar="LAKEHOLD_STACK_DIR", help="Where the stack keeps data and logs."
-    ),
-]
+Directory = Annotated[Path, directory_option("stack", "LAKEHOLD_STACK_DIR", "Where the stack keeps data and logs.")]
 
 
 @app.command()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,21 +17,6 @@ from lakehold.stack.parts.registry import Registry
 
 _PARTS: tuple[type[Part], ...] = (Postgres, Kafka, Registry, Connect)
 """Each part stands behind those that it needs."""
-
-_ROOT_DIRECTORY = Path("/var/lib/lakehold/stack")
-
-
-def default_directory() -> Path:
-    """Where the stack keeps its data: `LAKEHOLD_STACK_DIR`, by default `~/.local/state/lakehold/stack`.
-
-    For root it is `/var/lib/lakehold/stack`: PostgreSQL then runs as another user, who cannot enter root's home.
-    """
-    configured = os.environ.get("LAKEHOLD_STACK_DIR")
-    if configured:
-        return Path(configured)
-    if os.geteuid() == 0:
-        return _ROOT_DIRECTORY
-    return Path.home() / ".local" / "state" / "lakehold" / "stack"
 
 
 @dataclass(frozen=True)
