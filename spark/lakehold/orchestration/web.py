@@ -16,7 +16,7 @@ from lakehold.errors import LakeholdError
 from lakehold.orchestration.lakes import text_of
 from lakehold.orchestration.plugin import PREFIX
 from lakehold.overview import Action, gather, render
-from lakehold.quality.page import shown_path
+from lakehold.templates import shown_path
 
 _DAGS = {
     Action.INGEST: "lakehold_ingest",

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from lakehold.overview import words
 from lakehold.overview.drawing import Strip, Timeline, draw, draw_strip
 from lakehold.overview.facts import Overview, TableFacts
 from lakehold.overview.layout import recent_axis
 from lakehold.overview.problems import Action, Level, Problem, level_of, problem_of_source, urgent_first
 from lakehold.overview.standing import State
+from lakehold.templates import page_template, shown_path
 
 OPENED_MOST = 8
 """Tables that are unfolded from the start, at most: those that need a person, or all of a small lake."""
@@ -76,15 +75,7 @@ def render(overview: Overview, links: Links = file_links) -> str:
         links: Where a person can act.
     """
     rows = _rows(overview)
-    environment = Environment(
-        loader=PackageLoader("lakehold.overview", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template("page.html.j2").render(
+    return page_template("lakehold.overview").render(
         overview=overview,
         rows=rows,
         groups=[(level, [row for row in rows if row.level is level]) for level in Level],
@@ -93,7 +84,7 @@ def render(overview: Overview, links: Links = file_links) -> str:
         figures=_figures(overview),
         links=links,
         window=words.duration(_window_ms(overview)),
-        warehouse=_shown(overview.warehouse),
+        warehouse=shown_path(overview.warehouse),
         words=words,
         Action=Action,
         Level=Level,
@@ -156,8 +147,3 @@ def _figures(overview: Overview) -> list[Figure]:
 
 def _level(number: int, level: Level) -> Level:
     return level if number else Level.FINE
-
-
-def _shown(uri: str) -> str:
-    """`uri` for people: a path if it is on this machine."""
-    return urlsplit(uri).path if uri.startswith("file:") else uri

@@ -17,11 +17,12 @@ from lakehold.errors import DefinitionError
 from lakehold.ingest.evolve import stored_key
 from lakehold.quality.generate import FUTURE, FUTURE_MS, Described, generated_suite
 from lakehold.quality.moment import moment_of
-from lakehold.quality.page import page_uri, shown_path, write_page
+from lakehold.quality.page import page_uri, write_page
 from lakehold.quality.run import run_suite
 from lakehold.quality.suites import GENERATED, Suite, read_suite, write_suite
 from lakehold.quality.verdict import Verdict
 from lakehold.session import quoted_table
+from lakehold.templates import shown_path
 from lakehold.timeline.timelines import Timelines
 from lakehold.times import now_ms
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from pyiceberg.io import FileIO
 
 from lakehold.quality.describe import examples_text, keys_text
 from lakehold.quality.verdict import Verdict
+from lakehold.templates import page_template
 from lakehold.times import iso
 
 
@@ -18,23 +18,10 @@ def page_uri(directory: str, verdict: Verdict) -> str:
     return f"{directory.rstrip('/')}/{verdict.full_name}/{verdict.snapshot_id or 'no-rows'}.html"
 
 
-def shown_path(uri: str) -> str:
-    """`uri` for people: a path if it is on this machine."""
-    return urlsplit(uri).path if uri.startswith("file:") else uri
-
-
 def page_text(verdict: Verdict) -> str:
     """The page."""
-    environment = Environment(
-        loader=PackageLoader("lakehold.quality", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
     ordered = sorted(verdict.outcomes, key=lambda outcome: outcome.success)
-    return environment.get_template("page.html.j2").render(
+    return page_template("lakehold.quality").render(
         verdict=verdict, outcomes=ordered, iso=iso, examples_text=examples_text, keys_text=keys_text
     )
 

@@ -10,7 +10,7 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from lakehold.quality.page import shown_path
+from lakehold.templates import shown_path
 
 
 @dataclass(frozen=True)
