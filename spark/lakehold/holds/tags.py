@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pyiceberg.catalog import Catalog
@@ -15,7 +15,6 @@ from pyiceberg.table.refs import SnapshotRefType
 
 from lakehold.catalog.holds import HeldTable, Holds, HoldStore
 from lakehold.catalog.refs import FOREVER_MS, RefChanges, change_refs
-from lakehold.errors import DefinitionError
 from lakehold.holds.rules import protecting
 from lakehold.timeline.timelines import Timeline, Timelines
 
@@ -80,10 +79,14 @@ def _ours(table: Table) -> list[str]:
     ]
 
 
-def _is_of(held: HeldTable, timeline: Timeline) -> bool:
-    """Whether a held table is the one that has its name now."""
-    is_there = held.is_fed or held.object_id == str(timeline.table.metadata.table_uuid)
-    return held.full_name == timeline.full_name and is_there
+def _on(timeline: Timeline, holds: Holds) -> Holds:
+    """Those of `holds` that are on the table which has the name now."""
+    table_uuid = str(timeline.table.metadata.table_uuid)
+
+    def is_it(held: HeldTable) -> bool:
+        return held.full_name == timeline.full_name and (held.is_fed or held.object_id == table_uuid)
+
+    return tuple(hold for hold in holds if any(map(is_it, hold.tables)))
 
 
 @dataclass(frozen=True)
@@ -111,14 +114,11 @@ class TableTags:
             CommitConflict: Others kept changing a table.
             UpstreamUnavailable: The catalog does not answer.
         """
-        for name in dict.fromkeys(full_names):
-            found = self._timeline(name)
-            if found is not None:
-                timeline, holds = found
-                stale = [tag for tag in unneeded_tags(timeline, holds) if tag.startswith(_HOLD)]
-                changed = self._change(name, wanted_tags(timeline, holds), stale)
-                if not changed and all(hold.at_ms is not None for hold in holds):
-                    self._complete[name] = timeline.table.metadata_location, holds
+        for tagging in self._taggings(full_names):
+            changed, followed = self._follow(tagging, _stale_holds)
+            timeline, holds = followed.timeline, followed.holds
+            if not changed and all(hold.at_ms is not None for hold in holds):
+                self._complete[timeline.full_name] = timeline.table.metadata_location, holds
 
     def is_held(self, full_name: str) -> bool:
         """Whether some hold is on a table."""
@@ -135,36 +135,63 @@ class TableTags:
 
     def unneeded(self, full_name: str) -> tuple[str, ...]:
         """The tags of ours on a table that no hold needs; none of a table that cannot be read."""
-        found = self._timeline(full_name)
-        return unneeded_tags(*found) if found is not None else ()
+        return tuple(tag for tagging in self._taggings([full_name]) for tag in tagging.unneeded)
 
     def remove(self, full_name: str, tags: Collection[str]) -> None:
         """Take away those of `tags` that are still not needed, and make the ones that are missing, in one commit."""
-        found = self._timeline(full_name)
-        if found is not None:
-            self._change(full_name, wanted_tags(*found), set(tags).intersection(unneeded_tags(*found)))
+        for tagging in self._taggings([full_name]):
+            self._follow(tagging, lambda newest: set(tags).intersection(newest.unneeded))
 
-    def _timeline(self, full_name: str) -> tuple[Timeline, Holds] | None:
-        # The holds first: what was held then is not taken for needless because of one that came later.
-        holds = protecting(self.store.holds(), self.timelines.definitions.definitions())
-        try:
-            timeline = self.timelines.of([full_name])[full_name]
-        except DefinitionError:
-            return None
-        on_it = tuple(hold for hold in holds if any(_is_of(table, timeline) for table in hold.tables))
-        if on_it:
-            timeline = self.timelines.reaching(timeline, _first_ms(timeline, on_it))
-        return timeline, on_it
+    def _taggings(self, full_names: Sequence[str]) -> Iterator[_Tagging]:
+        holds = self._protecting()
+        for timeline in self.timelines.readable(full_names).values():
+            yield self._tagging(timeline, holds)
 
-    def _change(self, full_name: str, wanted: Mapping[str, int], removed: Collection[str]) -> bool:
+    def _tagging(self, timeline: Timeline, holds: Holds) -> _Tagging:
+        on_it = _on(timeline, holds)
+        return _Tagging(self.timelines.reaching(timeline, _first_ms(timeline, on_it)) if on_it else timeline, on_it)
+
+    def _protecting(self) -> Holds:
+        return protecting(self.store.holds(), self.timelines.definitions.definitions())
+
+    def _follow(self, tagging: _Tagging, removed: Callable[[_Tagging], Collection[str]]) -> tuple[bool, _Tagging]:
+        """Whether anything was to change, and what was followed: the holds as they were when it was committed."""
+        name = tagging.timeline.full_name
+        if not tagging.changes(tagging.timeline.table, removed(tagging)):
+            return False, tagging
+
         def plan(table: Table) -> RefChanges:
-            refs = table.metadata.refs
-            remaining = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
-            missing = {
-                name: snapshot_id
-                for name, snapshot_id in wanted.items()
-                if snapshot_id in remaining and (name not in refs or refs[name].snapshot_id != snapshot_id)
-            }
-            return RefChanges(tags=missing, removed=frozenset(removed).intersection(refs))
+            nonlocal tagging
+            holds = self._protecting()
+            # Whose tags are on the table is written by now: only what these holds do not need is needed by nobody.
+            if _on(tagging.timeline, holds) != tagging.holds:
+                tagging = self._tagging(self.timelines.of([name])[name], holds)
+            return tagging.changes(table, removed(tagging))
 
-        return change_refs(self.catalog, full_name, plan) is not None
+        return change_refs(self.catalog, name, plan) is not None, tagging
+
+
+@dataclass(frozen=True)
+class _Tagging:
+    """What the tags of a table are decided from: its history as far back as its holds go, and those."""
+
+    timeline: Timeline
+    holds: Holds
+
+    @property
+    def unneeded(self) -> tuple[str, ...]:
+        return unneeded_tags(self.timeline, self.holds)
+
+    def changes(self, table: Table, removed: Collection[str]) -> RefChanges:
+        refs = table.metadata.refs
+        remaining = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
+        missing = {
+            name: snapshot_id
+            for name, snapshot_id in wanted_tags(self.timeline, self.holds).items()
+            if snapshot_id in remaining and (name not in refs or refs[name].snapshot_id != snapshot_id)
+        }
+        return RefChanges(tags=missing, removed=frozenset(removed).intersection(refs))
+
+
+def _stale_holds(tagging: _Tagging) -> list[str]:
+    return [tag for tag in tagging.unneeded if tag.startswith(_HOLD)]
