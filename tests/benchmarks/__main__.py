@@ -13,7 +13,7 @@ from rich.console import Console
 
 from lakehold import artifacts
 from lakehold.lake import Lake, connect
-from tests.benchmarks import diffs, holds, long_life, merges
+from tests.benchmarks import diffs, hold_commands, holds, long_life, merges
 from tests.benchmarks.figures import Figure, as_json, as_table
 from tests.benchmarks.first_load import first_load
 
@@ -33,6 +33,7 @@ class Benchmark(StrEnum):
     SNAPSHOT = "snapshot"
     DELTA = "delta"
     HOLDS = "holds"
+    HOLD_COMMANDS = "hold-commands"
     LONG_LIFE = "long-life"
 
 
@@ -60,6 +61,10 @@ def main(
         Benchmark.DIFF_MANY: lambda lake, place: diffs.many_timestamps(lake, place, sized(1_000_000), runs),
         Benchmark.SNAPSHOT: lambda lake, place: diffs.first_snapshot(lake, place, sized(10_000_000), 1),
         Benchmark.DELTA: lambda lake, place: merges.against_delta(lake, place, sized(10_000_000), runs),
+        Benchmark.HOLD_COMMANDS: lambda lake, place: [
+            *hold_commands.commands(lake, place, sized(1_000_000), runs),
+            *hold_commands.many(lake, runs),
+        ],
         Benchmark.LONG_LIFE: lambda lake, place: long_life.maintained(lake, place, sized(1_000_000), sized(2_000)),
         Benchmark.HOLDS: lambda lake, place: holds.held_snapshots(
             lake, place, sized(1_000_000), [sized(count) for count in (200, holds.A_DAY, 2_000, 10_000)], runs * 2
