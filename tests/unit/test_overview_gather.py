@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -181,6 +183,23 @@ def test_the_newest_verdict_of_each_hold_that_there_is_and_of_none(shop: Shop) -
     found, of_none = shop.table("shop.rates").checks
     assert (of_none.hold, of_none.success, of_none.at_ms) == (None, True, 7)
     assert (found.hold, found.success, found.failures, found.evaluated) == ("report", False, ("too few",), 3)
+
+
+def test_what_was_read_is_let_go_of_with_the_lake_without_the_garbage_collector(shop: Shop) -> None:
+    shop.lake.holds.create(NewHold("report", None, ("shop.rates",)))
+    read = weakref.ref(shop.lake.catalog.load_table("shop.rates").metadata)
+    gc.disable()
+    try:
+        assert shop.table("shop.rates").snapshots_ms
+        assert not gc.isenabled(), "as it was"
+        assert read() is not None
+        shop.lake.close()
+        assert read() is None
+    finally:
+        gc.enable()
+    with connect(shop.lake.settings.warehouse) as lake:
+        gather(lake)
+    assert gc.isenabled()
 
 
 @pytest.mark.usefixtures("shop")

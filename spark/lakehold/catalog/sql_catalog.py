@@ -69,6 +69,12 @@ class RememberingSqlCatalog(SqlCatalog):
                 raise CommitFailedException(f"{'.'.join(names)} is no longer at {before}")
         self._remember(names, file)
 
+    def close(self) -> None:
+        """Let go of the database, and of what is remembered: of large tables too much to wait for the garbage collector."""
+        with self._seeing:
+            self._seen.clear()
+        super().close()
+
     def _remember(self, names: Identifier, file: MetadataFile) -> None:
         with self._seeing:
             self._seen[names] = file

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from lakehold.catalog.data_tables import state_of
@@ -46,7 +48,8 @@ def gather(lake: Lake) -> Overview:
     fed = {standing.full_name: standing for standing in standings(defined, readers)}
     needed = (*(t.full_name for hold in holds for t in hold.tables), *(name for f in followers for name in f.tables))
     names = sorted({*fed, *needed})
-    lines = lake.checks.timelines.readable(names)
+    with _uncollected():
+        lines = lake.checks.timelines.readable(names)
     uppers = {name: line.upper_ms for name, line in lines.items()}
 
     of_holds = {hold.hold_id: _hold(hold, uppers) for hold in holds}
@@ -70,6 +73,18 @@ def gather(lake: Lake) -> Overview:
         tables=tuple(map(facts, names)),
         sources=tuple(_source(name, defined, readers, taken_at_ms) for name in sorted(defined.sources)),
     )
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Histories are objects by the hundred thousand, all of them kept: looking for garbage in them takes longer than reading."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _table(lake: Lake, standing: Standing, line: Timeline | None) -> TableFacts:

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from threading import Lock
 
-from cachetools import LRUCache, cached
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
@@ -175,10 +173,21 @@ def _own_timestamps(
     return own
 
 
-@cached(LRUCache(BATCHES_REMEMBERED), key=lambda snapshot: snapshot.snapshot_id, lock=Lock())
+_batches: dict[int, tuple[str, int] | None] = {}
+"""By the ids of their snapshots; forgotten all at once: a memory in the order of use takes longer than reading them again."""
+
+_UNKNOWN = ("", 0)
+
+
 def _batch_of(snapshot: Snapshot) -> tuple[str, int] | None:
     """The source and the timestamp of the batch that made a snapshot; None for one of another writer."""
+    found = _batches.get(snapshot.snapshot_id, _UNKNOWN)
+    if found is not _UNKNOWN:
+        return found
+    if len(_batches) >= BATCHES_REMEMBERED:
+        _batches.clear()
     summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
-    if SOURCE_PROPERTY not in summary or TIMESTAMP_PROPERTY not in summary:
-        return None
-    return summary[SOURCE_PROPERTY], int(summary[TIMESTAMP_PROPERTY])
+    is_batch = SOURCE_PROPERTY in summary and TIMESTAMP_PROPERTY in summary
+    batch = (summary[SOURCE_PROPERTY], int(summary[TIMESTAMP_PROPERTY])) if is_batch else None
+    _batches[snapshot.snapshot_id] = batch
+    return batch
