@@ -1,0 +1,30 @@
+"""Whole transactions: where a batch of a source with a TRANSACTION METADATA TOPIC may end.
+
+A batch ends at a commit of the upstream database, so that at every timestamp the tables of the source are what upstream was
+after some transaction (`envelopes.md`, "Hard Requirement: Our results are correct"). The rule:
+
+1.  The ENDs of the transaction topic are the commits, in their order. A transaction is *complete* when for every topic of the
+    source all events have come that its END counts there. A batch takes the longest run of complete transactions, the oldest
+    first, and of each partition exactly their events.
+2.  What counts is distinct events, because a connector that was killed sends some again. Also, where the partitions of a topic
+    are known, a partition that has an event of a later transaction has all of the earlier ones: a connector writes each partition
+    in the order of commits. So an event that can never come (deleted, compacted, unreadable) keeps nobody waiting for long.
+3.  An event of a transaction whose END has not come is never taken, nor anything behind it.
+4.  Events repeat from an earlier point: those of transactions that a batch has taken before are known by their place in the
+    upstream's log, and are not counted. A batch does not end amid a repetition, where tables would be at an earlier state, but
+    where each partition has come again as far as it was.
+5.  Records without a transaction pass: rows of snapshots, tombstones, topics of ENVELOPE UPSERT. Counts of tables that the source
+    does not have, of logical messages and of signals are nobody's here.
+6.  What was deleted before the source first read it cannot be judged: at the first reading, transactions up to the first one
+    that a partition still shows are complete there.
+
+`places.py`    a transaction's name and its place in the upstream's log, from the ids of PostgreSQL, MySQL and others
+`runs.py`      from records to runs, the consecutive events of one transaction in one partition
+`log.py`       runs and ENDs of a stretch of the source: what is judged
+`passed.py`    what earlier batches have taken, kept with the reader
+`arrival.py`   which transactions are complete
+`cut.py`       where the batch ends: pure
+
+All records of a batch are looked at, not only those near its end: an event of a transaction that must not be in the batch may
+stand anywhere before a repetition.
+"""

@@ -1,0 +1,141 @@
+"""Which transactions of a stretch have come whole. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from lakehold.ingest.offsets import TopicPartition
+from lakehold.ingest.transactions.log import End, Kind, Log, Run
+from lakehold.ingest.transactions.passed import Passed
+
+
+class Arrival:
+    """The transactions of a stretch, ranked by their commits: 1 is the first that was not taken before.
+
+    Args:
+        log: The stretch.
+        passed: What was taken before it.
+
+    Attributes:
+        ends: The END of each ranked transaction, in order: that of rank 1 is the first.
+    """
+
+    def __init__(self, log: Log, passed: Passed) -> None:
+        self._log = log
+        self._passed = passed
+        self.ends = tuple(_new_ends(log.ends, passed))
+        self._ranks = {end.transaction: rank for rank, end in enumerate(self.ends, 1)}
+        self._is_cut_off = not passed.cut_off.isdisjoint(log.ends)
+        self._new: Counter[tuple[str, str]] = Counter()
+        for tp, runs in log.runs.items():
+            for run in runs:
+                if run.kind is Kind.EVENTS:
+                    self._new[tp.topic, run.transaction] += run.new
+        self._ranked = {
+            tp: tuple((self._rank(run), run) for run in runs if run.kind is Kind.EVENTS)
+            for tp, runs in log.runs.items()
+        }
+        self._reaches = self._reaches_of_topics()
+
+    @property
+    def unranked(self) -> int:
+        """The rank of transactions whose END has not come: behind all others."""
+        return len(self.ends) + 1
+
+    def ranked(self, tp: TopicPartition) -> Sequence[tuple[int, Run]]:
+        """The runs of events in a partition with the ranks of their transactions.
+
+        Rank 0: an earlier batch took it, or nobody can judge it any more.
+        """
+        return self._ranked.get(tp, ())
+
+    @property
+    def complete(self) -> int:
+        """The rank up to which every transaction is complete."""
+        for rank in range(1, self.unranked):
+            if self.lacking(rank):
+                return rank - 1
+        return len(self.ends)
+
+    def lacking(self, rank: int) -> dict[str, tuple[int, int]]:
+        """By topic how many events of a transaction have come and how many its END counts, where some have not."""
+        end = self.ends[rank - 1]
+        return {
+            topic: (self._new[topic, end.transaction], count)
+            for topic, count in end.events.items()
+            if not self._has_come(topic, rank, count)
+        }
+
+    def arrived(self, transaction: str) -> int:
+        """How many events of a transaction have come."""
+        return sum(count for (_, of), count in self._new.items() if of == transaction)
+
+    def _rank(self, run: Run) -> int:
+        ranked = self._ranks.get(run.transaction)
+        if ranked is not None:
+            return ranked
+        return 0 if self._passed.has(run.place) or self._precedes_topic(run) else self.unranked
+
+    def _precedes_topic(self, run: Run) -> bool:
+        """Whether it lies before a transaction topic whose beginning was deleted before it was first read."""
+        if not (self._is_cut_off and self.ends and run.place is not None):
+            return False
+        first = self.ends[0].place
+        return first is not None and not run.place.is_after(first)
+
+    def _has_come(self, topic: str, rank: int, count: int) -> bool:
+        if rank <= self._reaches.get(topic, 0):
+            return True
+        lacking = count - self._new[topic, self.ends[rank - 1].transaction] - self._log.lost_lines
+        return lacking <= 0 or lacking <= self._unreadable_near(topic, rank)
+
+    def _unreadable_near(self, topic: str, rank: int) -> int:
+        """Unreadable records where events of a transaction may stand: behind earlier ones, before later ones."""
+        found = 0
+        for tp, runs in self._log.runs.items():
+            if tp.topic != topic:
+                continue
+            here = [run for of_run, run in self._ranked[tp] if 0 < of_run < rank]
+            there = (run.first for of_run, run in self._ranked[tp] if of_run > rank)
+            behind = max((run.last for run in here), default=-1)
+            before = next(there, self._log.stops[tp])
+            found += sum(r.records for r in runs if r.kind is Kind.UNREADABLE and behind < r.first < before)
+        return found
+
+    def _reaches_of_topics(self) -> Mapping[str, int]:
+        """By topic the rank up to which nothing can come any more."""
+        reaches: dict[str, int] = {}
+        for tp in self._log.starts:
+            if tp not in self._log.ends:
+                reach = self._reach(tp)
+                reaches[tp.topic] = min(reaches.get(tp.topic, reach), reach)
+        return reaches
+
+    def _reach(self, tp: TopicPartition) -> int:
+        ranks = [rank for rank, _ in self.ranked(tp)]
+        reach = max(ranks, default=1) - 1 if self._log.knows_partitions else 0
+        if tp in self._passed.cut_off:
+            # What it shows first may lack its beginning; where it shows nothing, all may be gone.
+            nothing_left = len(self.ends) if self._log.reaches_now else 0
+            reach = max(reach, ranks[0] if ranks else nothing_left)
+        return reach
+
+
+def _new_ends(ends: Mapping[TopicPartition, Sequence[End]], passed: Passed) -> Iterator[End]:
+    """One END of each transaction that was not taken, in the order of commits.
+
+    By their places: ENDs stand in several partitions, or behind a beginning that was deleted, in another order. One log follows
+    on the other as it shows first, and ENDs without places as they stand.
+    """
+    found = [end for of_partition in ends.values() for end in of_partition]
+    logs = list(dict.fromkeys("" if end.place is None else end.place.log for end in found))
+
+    def order(end: End) -> tuple[int, tuple[int, ...]]:
+        return (logs.index(""), ()) if end.place is None else (logs.index(end.place.log), end.place.at)
+
+    seen: set[str] = set()
+    for end in sorted(found, key=order):
+        if not passed.has(end.place) and end.transaction not in seen:
+            seen.add(end.transaction)
+            yield end

@@ -1,0 +1,186 @@
+"""Where a batch ends, so that it holds whole transactions only: the rule of `lakehold.ingest.transactions`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from lakehold.ingest.offsets import Offsets, TopicPartition
+from lakehold.ingest.transactions.arrival import Arrival
+from lakehold.ingest.transactions.log import Kind, Log, Run
+from lakehold.ingest.transactions.passed import Mark, Passed
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """What keeps a batch from taking more of what has come.
+
+    Args:
+        transaction: As its END or its events name it.
+        arrived: How many of its events have come.
+        lacking: By topic how many have come and how many its END counts, where some have not.
+        repeats: The topic that repeats from an earlier point, and has not yet come as far as it was; empty: none does.
+    """
+
+    transaction: str
+    arrived: int
+    lacking: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    repeats: str = ""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where a batch ends.
+
+    Args:
+        stops: Of each partition (exclusive), the transaction topic's included.
+        passed: What has been taken when it is done.
+        blocked: What stands behind it, if anything does; said only of a stretch that reaches up to now.
+        waiting: Topics with events behind it.
+        unsettled: Topics that may have rows of a snapshot behind it.
+    """
+
+    stops: Offsets
+    passed: Passed
+    blocked: Blocked | None
+    waiting: frozenset[str]
+    unsettled: frozenset[str]
+
+
+@dataclass(frozen=True)
+class _Stop:
+    """Where one partition is left.
+
+    Args:
+        offset: None: where the stretch ends.
+        mark: Its furthest event by then.
+        repeated: The first run of a repetition that has not come as far.
+    """
+
+    offset: int | None
+    mark: Mark | None
+    repeated: Run | None
+
+
+def cut(log: Log, passed: Passed) -> Cut:
+    """Where a batch that reads `log` ends.
+
+    Args:
+        log: From the reader's position on.
+        passed: What was taken up to there.
+    """
+    arrival = Arrival(log, passed)
+    last = _last_whole(log, arrival)
+    found = {tp: _stop(arrival.ranked(tp), last, passed.marks.get(tp)) for tp in log.runs}
+    stops = {tp: log.stops[tp] if stop.offset is None else stop.offset for tp, stop in found.items()}
+    later = {end.transaction for end in arrival.ends[last:]}
+    for tp, ends in log.ends.items():
+        stops[tp] = next((end.offset for end in ends if end.transaction in later), log.stops[tp])
+    return Cut(
+        stops={**log.stops, **stops},
+        passed=_taken(log, arrival, last, passed, found),
+        blocked=_blocked(log, arrival, last, found) if log.reaches_now else None,
+        waiting=_topics_behind(log, stops, Kind.EVENTS),
+        unsettled=_topics_behind(log, stops, Kind.SNAPSHOT)
+        if log.reaches_now
+        else frozenset(tp.topic for tp in log.starts),
+    )
+
+
+def _last_whole(log: Log, arrival: Arrival) -> int:
+    """The rank of the last transaction that the batch takes, with all before it."""
+    torn = [*_out_of_order(log, arrival), *_before_unranked(log, arrival)]
+    last = arrival.complete
+    while excluding := [low for low, high in torn if low <= last <= high]:
+        last = min(excluding) - 1
+    return last
+
+
+def _out_of_order(log: Log, arrival: Arrival) -> Iterator[tuple[int, int]]:
+    """Ranks (low and high inclusive) that tear: a partition has a later transaction before one of them."""
+    for tp in log.runs:
+        highest = 0
+        for rank, run in arrival.ranked(tp):
+            if rank and run.new:
+                if rank < highest:
+                    yield rank, highest - 1
+                highest = max(highest, rank)
+
+
+def _before_unranked(log: Log, arrival: Arrival) -> Iterator[tuple[int, int]]:
+    """Ranks at or behind the place of a transaction that has no END: its END is lost, or in a partition that is late."""
+    lowest: dict[str, tuple[int, ...]] = {}
+    for _, run in _unranked(log, arrival):
+        if run.place is not None:
+            lowest[run.place.log] = min(run.place.at, lowest.get(run.place.log, run.place.at))
+    for rank, end in enumerate(arrival.ends, 1):
+        if end.place is not None and end.place.log in lowest and end.place.at >= lowest[end.place.log]:
+            yield rank, len(arrival.ends)
+            return
+
+
+def _unranked(log: Log, arrival: Arrival) -> Iterator[tuple[TopicPartition, Run]]:
+    return ((tp, run) for tp in log.runs for rank, run in arrival.ranked(tp) if rank == arrival.unranked)
+
+
+def _stop(runs: Iterable[tuple[int, Run]], last: int, mark: Mark | None) -> _Stop:
+    """Where a partition with these `runs` and that `mark` is left, when transactions up to rank `last` are taken."""
+    repeated: Run | None = None
+    for rank, run in runs:
+        if rank > last:
+            return _Stop(run.first if repeated is None else repeated.first, mark, repeated)
+        if run.place is None or run.position is None:
+            repeated = None
+        elif mark is None or mark.is_reached_by(run.place, run.position):
+            repeated, mark = None, Mark(run.place, run.position)
+        elif repeated is None:
+            repeated = run
+    return _Stop(None if repeated is None else repeated.first, mark, repeated)
+
+
+def _taken(log: Log, arrival: Arrival, last: int, passed: Passed, stops: Mapping[TopicPartition, _Stop]) -> Passed:
+    """What has been taken when the batch is done."""
+    commits = [end.place for end in arrival.ends[:last] if end.place is not None]
+    marks = {tp: stop.mark for tp, stop in stops.items() if stop.mark is not None}
+    nothing_left = log.reaches_now and last == len(arrival.ends)
+
+    def still_shows_its_beginning(tp: TopicPartition) -> bool:
+        if tp in log.ends:
+            return last == 0
+        first = next((rank for rank, _ in arrival.ranked(tp)), None)
+        return not nothing_left if first is None else first > last
+
+    return Passed(
+        commit=commits[-1] if commits else passed.commit,
+        marks={**passed.marks, **marks},
+        cut_off=frozenset(filter(still_shows_its_beginning, passed.cut_off)),
+    )
+
+
+def _topics_behind(log: Log, stops: Offsets, kind: Kind) -> frozenset[str]:
+    """Topics that have runs of a kind behind `stops`."""
+    return frozenset(
+        tp.topic for tp, runs in log.runs.items() for run in runs if run.kind is kind and run.last >= stops[tp]
+    )
+
+
+def _blocked(log: Log, arrival: Arrival, last: int, stops: Mapping[TopicPartition, _Stop]) -> Blocked | None:
+    """The first transaction that is not taken, and why."""
+    if last == arrival.complete and last < len(arrival.ends):
+        end = arrival.ends[last]
+        return Blocked(end.shown_id, arrival.arrived(end.transaction), arrival.lacking(last + 1))
+    without_end = min((run for _, run in _unranked(log, arrival)), key=_by_place, default=None)
+    if without_end is not None:
+        return Blocked(without_end.shown_id, arrival.arrived(without_end.transaction))
+    if last < len(arrival.ends):
+        end = arrival.ends[last]
+        return Blocked(end.shown_id, arrival.arrived(end.transaction))
+    for tp, stop in sorted(stops.items()):
+        if stop.repeated is not None:
+            run = stop.repeated
+            return Blocked(run.shown_id, arrival.arrived(run.transaction), repeats=tp.topic)
+    return None
+
+
+def _by_place(run: Run) -> tuple[int, ...]:
+    return run.place.at if run.place is not None else ()

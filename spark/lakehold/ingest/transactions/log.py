@@ -1,0 +1,88 @@
+"""A stretch of a source as whole transactions are judged by it: runs of events, and ENDs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lakehold.ingest.marks import Position
+from lakehold.ingest.offsets import Offsets, TopicPartition
+from lakehold.ingest.transactions.places import Place
+
+
+class Kind(StrEnum):
+    """What the records of a run are; others, such as tombstones, are in none."""
+
+    EVENTS = "events"
+    SNAPSHOT = "snapshot"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True)
+class Run:
+    """Consecutive records of one partition: events of one transaction in their order, rows of snapshots, or unreadable ones.
+
+    Args:
+        kind: Which.
+        first: Offset of the first one.
+        last: Offset of the last one.
+        records: How many.
+        transaction: Of events: which.
+        shown_id: ... as its last event names it.
+        place: ... where it stands in the upstream's log; None: unknown.
+        position: ... of the last one, as `lakehold.ingest.position` has it; None: unknown.
+        new: ... how many stand in no earlier run of the stretch.
+    """
+
+    kind: Kind
+    first: int
+    last: int
+    records: int
+    transaction: str = ""
+    shown_id: str = ""
+    place: Place | None = None
+    position: Position | None = None
+    new: int = 0
+
+
+@dataclass(frozen=True)
+class End:
+    """The END of a transaction, in the transaction topic.
+
+    Args:
+        offset: Its own.
+        transaction: Whose.
+        shown_id: As it names it.
+        place: Where the transaction commits; None: unknown.
+        events: By topic of the source how many events it counts.
+    """
+
+    offset: int
+    transaction: str
+    shown_id: str
+    place: Place | None
+    events: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Log:
+    """What a source holds between two positions.
+
+    Args:
+        starts: Where each partition was begun, the transaction topic's included.
+        stops: Where each was left (exclusive).
+        runs: Of the partitions that are judged, in order of offsets.
+        ends: Of the partitions of the transaction topic, in order of offsets.
+        reaches_now: Nothing lies behind `stops` yet.
+        knows_partitions: `starts` has every partition of each topic, also those that never had a record.
+        lost_lines: Lines that are no message, any of which may have been an event.
+    """
+
+    starts: Offsets
+    stops: Offsets
+    runs: Mapping[TopicPartition, Sequence[Run]]
+    ends: Mapping[TopicPartition, Sequence[End]]
+    reaches_now: bool
+    knows_partitions: bool = True
+    lost_lines: int = 0

@@ -1,0 +1,170 @@
+"""Where a batch of whole transactions ends, as text: a line for each partition, and a bar where the batch ends.
+
+    A1      the first event of transaction A in this topic; transactions commit in the order of the alphabet
+    A( A)   its BEGIN, and its END with the counts of its events: `A)orders=2,items=1`
+    s . ?   a row of a snapshot; a record without a transaction; one that cannot be read
+
+Lines before them say what was before: `passed B: orders/0=B2` is what earlier batches took, up to the commit of B, and the
+furthest event of each partition; `cut off orders/0` that a partition is first read and its beginning was deleted; `bounded` that
+more has come than the batch reads, `files` that partitions are known by their records only, `lost lines 1` what its name says.
+
+A case ends at a blank line. `LAKEHOLD_REWRITE=1 pytest tests/golden` writes where batches end now: read the diff.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from lakehold.ingest.offsets import TopicPartition
+from lakehold.ingest.transactions.cut import Blocked, cut
+from lakehold.ingest.transactions.log import End, Kind, Log
+from lakehold.ingest.transactions.passed import Mark, Passed
+from lakehold.ingest.transactions.places import place_of_end, place_of_event
+from lakehold.ingest.transactions.runs import Record, runs_in_driver
+from tests.golden.test_sql import check
+
+FILES = sorted(Path(__file__).parent.glob("transactions/*.txt"))
+FIRST_OFFSET = 5
+"""Offsets begin above 0, to be told from numbers of records."""
+
+
+def lsn(transaction: str) -> int:
+    """Where a transaction commits, in PostgreSQL's log."""
+    return 1_000 + 100 * (ord(transaction) - ord("A"))
+
+
+def event(transaction: str, number: int) -> tuple[str, tuple[int, int, int, int]]:
+    """Id and position of an event, which begins in the log before the commit of the one before."""
+    return f"{ord(transaction)}:{lsn(transaction) - 110 + number}", (lsn(transaction) - 100, number, number, 1)
+
+
+@dataclass
+class Case:
+    """What a case says."""
+
+    lines: dict[TopicPartition, list[str]] = field(default_factory=dict)
+    commit: str = ""
+    marks: dict[TopicPartition, Mark] = field(default_factory=dict)
+    cut_off: set[TopicPartition] = field(default_factory=set)
+    flags: set[str] = field(default_factory=set)
+    lost_lines: int = 0
+
+    def read(self, line: str) -> None:
+        if line in ("bounded", "files"):
+            self.flags.add(line)
+        elif line.startswith("lost lines "):
+            self.lost_lines = int(line.removeprefix("lost lines "))
+        elif line.startswith("cut off "):
+            self.cut_off.add(partition(line.removeprefix("cut off ")))
+        elif found := re.match(r"passed (\w): (.*)", line):
+            self.commit = found.group(1)
+            for place, furthest in (each.split("=") for each in found.group(2).split()):
+                id_, position = event(furthest[0], int(furthest[1:]))
+                at = place_of_event(id_, position)
+                assert at is not None
+                self.marks[partition(place)] = Mark(at, position)
+        else:
+            tp, *tokens = line.split()
+            self.lines[partition(tp)] = tokens
+
+    @property
+    def passed(self) -> Passed:
+        commit = place_of_end(f"1:{lsn(self.commit)}") if self.commit else None
+        return Passed(commit, self.marks, frozenset(self.cut_off))
+
+    @property
+    def log(self) -> Log:
+        of_transactions = [tp for tp in self.lines if tp.topic == "transaction"]
+        runs = runs_in_driver(
+            record
+            for tp, tokens in self.lines.items()
+            for offset, token in enumerate(tokens, FIRST_OFFSET)
+            if (record := record_of(tp, offset, token)) is not None
+        )
+        return Log(
+            starts=dict.fromkeys(self.lines, FIRST_OFFSET),
+            stops={tp: FIRST_OFFSET + len(tokens) for tp, tokens in self.lines.items()},
+            runs={tp: runs.get(tp, []) for tp in self.lines if tp not in of_transactions},
+            ends={tp: self.ends(tp) for tp in of_transactions},
+            reaches_now="bounded" not in self.flags,
+            knows_partitions="files" not in self.flags,
+            lost_lines=self.lost_lines,
+        )
+
+    def ends(self, tp: TopicPartition) -> list[End]:
+        found = []
+        topics = {each.topic for each in self.lines}
+        for offset, token in enumerate(self.lines[tp], FIRST_OFFSET):
+            transaction, is_end, counts = token.partition(")")
+            if is_end:
+                pairs = (each.split("=") for each in counts.split(",") if each)
+                events = {topic: int(count) for topic, count in pairs if topic in topics}
+                id_ = f"{ord(transaction)}:{lsn(transaction)}"
+                found.append(End(offset, str(ord(transaction)), id_, place_of_end(id_), events))
+        return found
+
+
+def partition(text: str) -> TopicPartition:
+    topic, _, number = text.partition("/")
+    return TopicPartition(topic, int(number))
+
+
+def record_of(tp: TopicPartition, offset: int, token: str) -> Record | None:
+    match token:
+        case "s":
+            return Record(*place_in(tp, offset), Kind.SNAPSHOT)
+        case "?":
+            return Record(*place_in(tp, offset), Kind.UNREADABLE)
+        case _ if found := re.fullmatch(r"([A-Z])(\d+)", token):
+            number = int(found.group(2))
+            id_, position = event(found.group(1), number)
+            return Record(*place_in(tp, offset), Kind.EVENTS, id_, number, number, position)
+        case _:
+            return None
+
+
+def place_in(tp: TopicPartition, offset: int) -> tuple[str, int, int]:
+    return tp.topic, tp.partition, offset
+
+
+def said(blocked: Blocked) -> str:
+    name = chr(int(blocked.transaction.split(":", maxsplit=1)[0]))
+    if blocked.repeats:
+        return f"{blocked.repeats} repeats {name}, and has not come as far as it was"
+    if not blocked.lacking:
+        return f"{name} has no END, {blocked.arrived} events have come"
+    parts = (f"{arrived} of {count} of {topic}" for topic, (arrived, count) in sorted(blocked.lacking.items()))
+    return f"{name} lacks events: {', '.join(parts)} have come"
+
+
+def outcome(text: str) -> str:
+    case = Case()
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            case.read(line)
+    found = cut(case.log, case.passed)
+    width = max(len(f"{tp.topic}/{tp.partition}") for tp in case.lines) + 2
+    shown = []
+    for tp, tokens in case.lines.items():
+        taken = found.stops[tp] - FIRST_OFFSET
+        marked = [*tokens[:taken], "|", *tokens[taken:]]
+        shown.append(f"{f'{tp.topic}/{tp.partition}':<{width}}{' '.join(marked)}")
+    if found.blocked is not None:
+        shown.append(said(found.blocked))
+    for what, topics in (("waiting", found.waiting), ("unsettled", found.unsettled)):
+        if topics:
+            shown.append(f"{what}: {', '.join(sorted(topics))}")
+    return "\n".join(shown)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_batches_end_as_written_down(path: Path) -> None:
+    check(path, outcome)
+
+
+def test_there_are_cases() -> None:
+    assert len(FILES) > 1

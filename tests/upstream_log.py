@@ -1,0 +1,217 @@
+"""A model of an upstream database and its connector: transactions, and what stands in the topics after kills and repetitions.
+
+The database is a list of transactions in the order of their commits. The connector writes them as one log; when it is killed,
+partitions lose different parts of what was under way, and the next run begins at a point that had been acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from lakehold.ingest.offsets import Offsets, TopicPartition
+from lakehold.ingest.transactions.log import End, Kind, Log
+from lakehold.ingest.transactions.places import place_of_end, transaction_of
+from lakehold.ingest.transactions.runs import Record, runs_in_driver
+
+TRANSACTIONS = TopicPartition("shop.transaction", 0)
+OTHER_TABLE = "public.other"
+"""Counted in ENDs, and in no topic of the source."""
+
+Key = tuple[str, int]
+State = Mapping[Key, int]
+"""By table and key a value."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change in a transaction: the new value of a row, or None where it goes."""
+
+    table: str
+    key: int
+    value: int | None
+
+
+@dataclass(frozen=True)
+class Message:
+    """A record of a topic; `change` is what it does."""
+
+    record: Record | None = None
+    end: End | None = None
+    change: Change | None = None
+
+
+@dataclass(frozen=True)
+class _Emitted:
+    """One step of the connector: what it writes to which partition."""
+
+    place: TopicPartition
+    message: Message
+
+
+@dataclass
+class Topics:
+    """What stands in the partitions, by offset."""
+
+    messages: dict[TopicPartition, list[Message]] = field(default_factory=dict)
+
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        return {tp: len(messages) for tp, messages in self.messages.items()}
+
+    def log(self, starts: Offsets, stops: Offsets, *, reaches_now: bool, knows_partitions: bool) -> Log:
+        """The stretch between two positions."""
+        records, ends = [], []
+        for tp, messages in self.messages.items():
+            for offset in range(starts[tp], stops[tp]):
+                found = messages[offset]
+                if found.record is not None:
+                    records.append(found.record._replace(offset=offset))
+                if found.end is not None:
+                    ends.append(replace(found.end, offset=offset))
+        runs = runs_in_driver(records)
+        return Log(
+            starts,
+            stops,
+            runs={tp: runs.get(tp, []) for tp in starts if tp != TRANSACTIONS},
+            ends={TRANSACTIONS: ends},
+            reaches_now=reaches_now,
+            knows_partitions=knows_partitions,
+        )
+
+
+class Upstream:
+    """Random transactions over tables with a topic each.
+
+    Args:
+        random: Of all that is random.
+        tables: Number of tables.
+        partitions: Of each table's topic.
+        transactions: How many there are.
+        ids: How the connector names transactions: `postgres`, `binlog` or `gtid`.
+    """
+
+    def __init__(self, random: Random, *, tables: int, partitions: int, transactions: int, ids: str) -> None:
+        self._random = random
+        self._tables = [f"public.t{number}" for number in range(tables)]
+        self._partitions = partitions
+        self._ids = ids
+        self.transactions = [self._transaction() for _ in range(transactions)]
+        self.topics = Topics({tp: self._snapshot(tp) for tp in self._all_partitions()})
+
+    def history(self) -> list[dict[Key, int]]:
+        """The state of the source's tables after each commit; the first is that of the snapshot."""
+        states: list[dict[Key, int]] = [{}]
+        for changes in self.transactions:
+            state = dict(states[-1])
+            for change in changes:
+                if change.table != OTHER_TABLE:
+                    _apply(state, change)
+            states.append(state)
+        return states
+
+    def stream(self, kills: int) -> None:
+        """Write all transactions, killed so many times."""
+        log = [step for number in range(len(self.transactions)) for step in self._steps(number)]
+        begin = 0
+        for _ in range(kills):
+            until = self._random.randint(begin, len(log))
+            acked = self._random.randint(begin, until)
+            self._write(log[begin:acked])
+            self._write_some(log[acked:until])
+            begin = self._random.randint(max(0, acked - 12), acked)
+        self._write(log[begin:])
+
+    def _write(self, steps: Sequence[_Emitted]) -> None:
+        for step in steps:
+            self.topics.messages[step.place].append(step.message)
+
+    def _write_some(self, steps: Sequence[_Emitted]) -> None:
+        """Of each partition some of the first: what was under way when the connector was killed."""
+        left = {tp: self._random.randint(0, count) for tp, count in Counter(s.place for s in steps).items()}
+        for step in steps:
+            if left[step.place]:
+                left[step.place] -= 1
+                self.topics.messages[step.place].append(step.message)
+
+    def _all_partitions(self) -> list[TopicPartition]:
+        tables = [TopicPartition(f"shop.{table}", p) for table in self._tables for p in range(self._partitions)]
+        return [*tables, TRANSACTIONS]
+
+    def _snapshot(self, tp: TopicPartition) -> list[Message]:
+        rows = 0 if tp == TRANSACTIONS else self._random.randrange(3)
+        return [Message(Record(tp.topic, tp.partition, 0, Kind.SNAPSHOT))] * rows
+
+    def _transaction(self) -> list[Change]:
+        tables = [*self._tables, OTHER_TABLE] if self._random.random() < 0.3 else self._tables
+        return [
+            Change(
+                self._random.choice(tables),
+                self._random.randrange(4),
+                self._random.choice([None, self._random.randrange(10**6)]),
+            )
+            for _ in range(self._random.choice([0, 1, 1, 2, 3, 8]))
+        ]
+
+    def _steps(self, number: int) -> list[_Emitted]:
+        changes, counts, steps = self.transactions[number], Counter[str](), list[_Emitted]()
+        steps.append(_Emitted(TRANSACTIONS, Message()))  # BEGIN
+        for order, change in enumerate(changes, 1):
+            counts[change.table] += 1
+            if change.table == OTHER_TABLE:
+                continue
+            tp = TopicPartition(f"shop.{change.table}", change.key % self._partitions)
+            transaction_id, position = self._event(number, order)
+            record = Record(
+                tp.topic, tp.partition, 0, Kind.EVENTS, transaction_id, order, counts[change.table], position
+            )
+            steps.append(_Emitted(tp, Message(record, change=change)))
+            if change.value is None:
+                steps.append(_Emitted(tp, Message()))  # tombstone
+        shown_id = self._end_id(number)
+        events = {f"shop.{table}": count for table, count in counts.items() if table != OTHER_TABLE}
+        end = End(0, transaction_of(shown_id), shown_id, place_of_end(shown_id), events)
+        return [*steps, _Emitted(TRANSACTIONS, Message(end=end))]
+
+    def _event(self, number: int, order: int) -> tuple[str, tuple[int, int, int, int]]:
+        """Id and position of an event; PostgreSQL's transactions overlap in the log."""
+        if self._ids == "postgres":
+            lsn = _commit_lsn(number) - 35 + order
+            return f"{700 + number}:{lsn}", (_commit_lsn(number - 1), lsn, order, 1)
+        return self._end_id(number), (number // 5, (number % 5) * 100 + order, 0, 1)
+
+    def _end_id(self, number: int) -> str:
+        match self._ids:
+            case "postgres":
+                return f"{700 + number}:{_commit_lsn(number)}"
+            case "gtid":
+                return f"0e4d5dcd-a33b-11ea-80f1-02010a22a99e:{number + 1}"
+            case _:
+                return f"file=binlog.{number // 5:06},pos={(number % 5) * 100}"
+
+
+def _commit_lsn(number: int) -> int:
+    return 1_000 + 20 * number
+
+
+def _apply(state: dict[Key, int], change: Change) -> None:
+    if change.value is None:
+        state.pop((change.table, change.key), None)
+    else:
+        state[change.table, change.key] = change.value
+
+
+class Tables:
+    """Tables that take every message as ENVELOPE DEBEZIUM UPSERT does: the last one of a key wins."""
+
+    def __init__(self) -> None:
+        self.state: dict[Key, int] = {}
+
+    def take(self, topics: Topics, starts: Offsets, stops: Offsets) -> None:
+        """Apply what stands between two positions."""
+        for tp, messages in topics.messages.items():
+            for message in messages[starts[tp] : stops[tp]]:
+                if message.change is not None:
+                    _apply(self.state, message.change)
