@@ -59,3 +59,23 @@ def test_an_advance_without_its_tags_gets_them_by_the_same_statement(lake: Lake)
     assert lake.catalog.load_table("shop.rates").metadata.refs["hold_h"].snapshot_id == first.snapshot_id
     lake.sql(statement)
     assert lake.catalog.load_table("shop.rates").metadata.refs["hold_h"].snapshot_id == second.snapshot_id
+
+
+def test_names_that_change_together_are_all_changed_and_the_next_statement_moves_their_tags(lake: Lake) -> None:
+    """Until then each tag stays where it was: what a hold keeps is kept under one name or the other."""
+    first, second = (entry for entry in lake.catalog.load_table("shop.rates").history())
+    lake.sql(f"CREATE HOLD a ON shop.rates AT {first.timestamp_ms}; CREATE HOLD b ON shop.rates")
+    lake.sql(f"ALTER HOLD b ADVANCE TO {second.timestamp_ms}")
+    run_killed(lake, "BEGIN; ALTER HOLD a RENAME TO a_old; ALTER HOLD b RENAME TO a; COMMIT")
+    assert {hold.name: hold.at_ms for hold in lake.holds.all()} == {
+        "a_old": first.timestamp_ms,
+        "a": second.timestamp_ms,
+    }
+    assert hold_tags(lake) == {"hold_a": first.snapshot_id, "hold_b": second.snapshot_id}
+    lake.sql(f"ALTER HOLD a ADVANCE TO {second.timestamp_ms}")
+    assert hold_tags(lake) == {"hold_a_old": first.snapshot_id, "hold_a": second.snapshot_id}
+
+
+def hold_tags(lake: Lake) -> dict[str, int]:
+    refs = lake.catalog.load_table("shop.rates").metadata.refs
+    return {name: ref.snapshot_id for name, ref in refs.items() if name.startswith("hold_")}

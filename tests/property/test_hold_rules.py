@@ -9,8 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehold.catalog.holds import Check, HeldTable, Hold, Holds
+from lakehold.catalog.memory import MemoryDefinitions
 from lakehold.errors import DefinitionError, NotReadable
-from lakehold.holds.rules import Frontier, Frontiers, advanced, begun, created, dropped, forced, renamed
+from lakehold.holds.rules import Frontier, Frontiers, advanced, begun, created, dropped, forced, free_name, renamed
+from lakehold.sql.hold_change import HoldChange
+from lakehold.sql.parse import parse_script
+from tests.unread import no_roles
 
 TABLES = ("s.a", "s.b", "s.c")
 NAMES = ("g", "h", "i")
@@ -51,13 +55,17 @@ def hold(name: str, tables: tuple[str, ...], at_ms: int | None = None, max_lag_m
     return Hold(f"id of {name}", "s", name, at_ms, held, max_lag_ms, Check.OFF, "", 0)
 
 
+changes_of_names = st.one_of(
+    st.tuples(st.just("rename"), names, names),
+    st.tuples(st.just("drop"), names),
+)
 steps = st.one_of(
     st.tuples(st.just("write"), st.sampled_from(TABLES), st.integers(1, 20)),
     st.tuples(st.just("expire"), st.sampled_from(TABLES)),
     st.tuples(st.just("create"), names, st.sets(st.sampled_from(TABLES), min_size=1), st.none() | times),
     st.tuples(st.just("advance"), names, st.none() | times),
-    st.tuples(st.just("rename"), names, names),
-    st.tuples(st.just("drop"), names),
+    changes_of_names,
+    st.tuples(st.just("together"), st.lists(changes_of_names, min_size=1, max_size=4)),
     st.tuples(st.just("force")),
 )
 
@@ -82,12 +90,22 @@ def allowed(world: World, step: tuple[object, ...]) -> bool:
             assert found.at_ms is not None
             is_back = to < found.at_ms
             return not is_back or all(to >= low and to >= world.since[table] for table, low in lowest.items())
-        case "rename", str(name), str(new):
-            return world.named(name) is not None and (new == name or world.named(new) is None)
-        case "drop", str(name):
-            return world.named(name) is not None
+        case "rename" | "drop" as verb, *of:
+            return allowed(world, ("together", [(verb, *of)]))
+        case "together", list(changes):
+            return name_changes([hold.name for hold in world.holds], changes) is not None
         case _:
             return True
+
+
+def name_changes(before: list[str], changes: list[tuple[str, ...]]) -> list[str | None] | None:
+    """What each of the holds called `before` is called after `changes`, None if it is gone; None if some change cannot be."""
+    after: list[str | None] = [*before]
+    for verb, name, *new in changes:
+        if name not in after or (new and new != [name] and new[0] in after):
+            return None
+        after[after.index(name)] = new[0] if verb == "rename" else None
+    return after
 
 
 def take(world: World, step: tuple[object, ...]) -> None:
@@ -105,8 +123,17 @@ def take(world: World, step: tuple[object, ...]) -> None:
             world.holds = renamed(world.holds, name, new)
         case "drop", str(name):
             world.holds = dropped(world.holds, name)
+        case "together", list(changes):
+            world.holds = together(world.holds, changes)
         case _:
             world.holds = forced(world.holds, world.frontiers)
+
+
+def together(holds: Holds, changes: list[tuple[str, ...]]) -> Holds:
+    """The holds after a transaction of `changes`."""
+    texts = {"rename": "ALTER HOLD {} RENAME TO {}", "drop": "DROP HOLD {}"}
+    script = parse_script("; ".join(texts[verb].format(*named) for verb, *named in changes))
+    return HoldChange(script, MemoryDefinitions(), no_roles().guard).apply(holds)
 
 
 @given(st.lists(steps, max_size=25))
@@ -125,6 +152,27 @@ def test_a_hold_is_readable_whatever_happens_and_only_what_the_paper_forbids_is_
         for held in world.holds:
             assert held.at_ms is not None
             assert all(world.since[table.full_name] <= held.at_ms for table in held.tables)
+
+
+@given(st.sets(names), st.lists(changes_of_names, max_size=8))
+def test_names_change_together_as_they_would_one_by_one_or_not_at_all(
+    there: set[str], changes: list[tuple[str, ...]]
+) -> None:
+    before = tuple(hold(name, ("s.a",), 10) for name in sorted(there))
+    expected = name_changes(sorted(there), changes)
+    if expected is None:
+        with pytest.raises(DefinitionError):
+            together(before, changes)
+    else:
+        left = zip(before, expected, strict=True)
+        assert together(before, changes) == tuple(replace(held, name=name) for held, name in left if name is not None)
+
+
+@given(st.sets(st.sampled_from(["t_hold", "t_hold1", "t_hold2", "t_hold10"])))
+def test_a_name_that_is_made_is_free_and_has_the_first_free_number(taken: set[str]) -> None:
+    made = free_name(tuple(hold(name, ("s.t",)) for name in taken), "t_hold")
+    numbered = ["t_hold", "t_hold1", "t_hold2", "t_hold3"]
+    assert made == next(name for name in numbered if name not in taken)
 
 
 @given(st.lists(steps, max_size=15))

@@ -63,7 +63,7 @@ def holds(shop: Shop, store: MemoryHolds, settings: Settings, tags: TableTags) -
     return HoldCommands(store, shop.timelines, shop.definitions, settings, tags.put, lambda _: None)
 
 
-def new(name: str = "h", *tables: str, at: int | None = None, namespace: str | None = None) -> NewHold:
+def new(name: str | None = "h", *tables: str, at: int | None = None, namespace: str | None = None) -> NewHold:
     return NewHold(name, namespace, tables or (FOREIGN,), None if at is None else START_MS + at)
 
 
@@ -122,6 +122,15 @@ def test_what_cannot_be_held_is_refused_and_leaves_nothing(
     assert (holds.all(), tags_of(shop, FOREIGN)) == before
 
 
+def test_a_hold_without_a_name_is_named_after_its_tables(shop: Shop, holds: HoldCommands) -> None:
+    made = [holds.create(new(None)) for _ in range(3)]
+    assert [hold.name for hold in made] == ["rates_hold", "rates_hold1", "rates_hold2"]
+    holds.drop("rates_hold1")
+    assert holds.create(new(None, at=200)).name == "rates_hold1"
+    assert holds.create(new(None, OTHER, FOREIGN)).full_name == "shop.costs_rates_hold"
+    assert {tag for tag in tags_of(shop, OTHER) if tag.startswith("hold_")} == {"hold_costs_rates_hold"}
+
+
 def test_an_output_table_cannot_be_held(shop: Shop, holds: HoldCommands) -> None:
     with shop.catalog.load_table(OTHER).transaction() as change:
         change.set_properties({"lakehold.subscription": "s1"})
@@ -170,6 +179,15 @@ def test_a_hold_of_a_transaction_is_there_when_its_table_is(
         store.change(lambda _: ())  # somebody took it for abandoned
         shop.feed()
     assert [(hold.name, stands(hold)) for hold in holds.all()] == [("h", None)]
+
+
+def test_a_hold_of_a_transaction_gives_way_to_one_that_takes_its_name_meanwhile(
+    shop: Shop, holds: HoldCommands
+) -> None:
+    with holds.created(new("h", FED), {FED: "t"}):
+        holds.create(new("h"))
+        shop.feed()
+    assert [(hold.name, hold.tables[0].full_name) for hold in holds.all()] == [("h", FOREIGN), ("h1", FED)]
 
 
 def test_a_transaction_that_fails_takes_its_hold_back(holds: HoldCommands, store: MemoryHolds) -> None:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakehold.catalog.definitions import DefinitionReader
 from lakehold.catalog.holds import Hold, Holds, HoldStore
 from lakehold.errors import LakeholdError
 from lakehold.failpoints import reach
-from lakehold.holds.rules import Frontiers, begun, existing, protecting
+from lakehold.holds.rules import Frontiers, begun, existing, free_name, protecting
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,14 @@ class HoldChanges:
         return after
 
     def keep(self, hold: Hold) -> None:
-        """Put back a hold that somebody took for abandoned while nobody saw it."""
-        self.store.change(lambda holds: holds if hold.hold_id in _ids(holds) else (*holds, hold))
+        """Put back a hold that somebody took for abandoned while nobody saw it; its name may be another's by now."""
+
+        def with_it(holds: Holds) -> Holds:
+            if hold.hold_id in _ids(holds):
+                return holds
+            return (*holds, replace(hold, name=free_name(holds, hold.name)))
+
+        self.store.change(with_it)
         self._tag((hold,))
 
     def discard(self, gone: Holds) -> None:

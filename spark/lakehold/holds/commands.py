@@ -27,7 +27,7 @@ class NewHold:
     """What `CREATE HOLD` says.
 
     Attributes:
-        name: Without the namespace.
+        name: Without the namespace; None: one is made of its tables' names.
         namespace: Where it stands; None: where the first of its tables does.
         tables: Full names.
         at_ms: From when on; None: from the first time at which all of them are readable.
@@ -38,7 +38,7 @@ class NewHold:
         keeper: What `kept_by` is.
     """
 
-    name: str
+    name: str | None
     namespace: str | None
     tables: tuple[str, ...]
     at_ms: int | None = None
@@ -52,6 +52,11 @@ class NewHold:
     def stands_in(self) -> str:
         """Where it stands: the namespace that is written, or its first table's."""
         return self.namespace or self.tables[0].rpartition(".")[0]
+
+    @property
+    def wanted_name(self) -> str:
+        """Its name; one that is not written gets a number behind it where it is taken."""
+        return self.name or "_".join([*(table.rpartition(".")[2] for table in self.tables), "hold"])
 
 
 class HoldCommands:
@@ -122,8 +127,13 @@ class HoldCommands:
         draft = replace(self._drafted(new, ids), owner=owner)
         known = [table for table in draft.tables if table.full_name not in ids]
         frontiers = self._frontiers_of(known, back_to_ms=new.at_ms)
+
+        def made(holds: Holds) -> Holds:
+            name = draft.name if new.name else rules.free_name(holds, draft.name)
+            return rules.created(holds, replace(draft, name=name), frontiers)
+
         try:
-            holds = self._changes.change(lambda holds: rules.created(holds, draft, frontiers), frontiers)
+            holds = self._changes.change(made, frontiers)
             hold = next(hold for hold in holds if hold.hold_id == draft.hold_id)
             self._frontiers.check_kept(hold)
             if hold.check is not Check.OFF and hold.at_ms is not None:
@@ -155,13 +165,19 @@ class HoldCommands:
     def rename(self, name: str, new_name: str) -> Hold:
         """Give a hold another name; its tables and its time stay. Raises as `advance` does."""
         self._changeable(name, "rename")
-        holds = self._changes.change(lambda holds: rules.renamed(holds, name, new_name), self._frontiers_of(()))
-        return rules.find(holds, new_name)
+        return rules.find(self.change(lambda holds: rules.renamed(holds, name, new_name)), new_name)
 
     def drop(self, name: str) -> None:
         """Let go of what a hold keeps. Raises as `advance` does."""
         self._check_not_kept(self._changeable(name, "drop"), "dropped")
-        self._changes.change(lambda holds: rules.dropped(holds, name), self._frontiers_of(()))
+        self.change(lambda holds: rules.dropped(holds, name))
+
+    def change(self, apply: Callable[[Holds], Holds]) -> Holds:
+        """Replace the holds by `apply(current)`, which takes none to another time, in one commit; returns them.
+
+        Whoever calls has asked `Guard`. `apply` runs again on the newest holds when another came first; it raises to refuse.
+        """
+        return self._changes.change(apply, self._frontiers_of(()))
 
     def drop_all(self, gone: Holds) -> None:
         """Drop `gone`, as far as they are there; their tables may be gone, too. Whoever calls has asked `Guard`."""
@@ -185,13 +201,15 @@ class HoldCommands:
         after = self._changes.change(enforced, frontiers)
         return tuple(hold for hold in after if hold.hold_id in moved)
 
-    def notices(self, hold: Hold) -> tuple[str, ...]:
-        """What a person should know of a hold that was just made."""
+    def notices(self, new: NewHold, hold: Hold) -> tuple[str, ...]:
+        """What a person should know of `hold`, which was just made as `new` says."""
+        named = () if new.name else (f'the hold on {rules.tables_text(hold)} is named "{hold.name}"',)
         frontiers = self._frontiers.of(hold.tables)
         (moved,) = rules.forced((hold,), frontiers)
         if moved == hold:
-            return ()
+            return named
         return (
+            *named,
             f'hold "{hold.name}" is {rules.behind_ms(hold, frontiers)} ms behind its tables, more than its MAX LAG of '
             f"{hold.max_lag_ms} ms: the next maintenance moves it from {hold.at_ms} to {moved.at_ms}",
         )
@@ -201,7 +219,7 @@ class HoldCommands:
         if self._guard is None:
             return None
         needed = (*privileges.selecting(new.tables), *privileges.creating_in(new.stands_in))
-        role = self._guard.check(f'create hold "{new.name}"', needed)
+        role = self._guard.check(f'create hold "{new.wanted_name}"', needed)
         return role.role_id if role is not None else None
 
     def _changeable(self, name: str, verb: str) -> Hold:
@@ -229,7 +247,7 @@ class HoldCommands:
         max_lag_ms = self._settings.default_max_lag_ms if new.max_lag_ms is None else new.max_lag_ms
         if max_lag_ms > self._settings.max_max_lag_ms:
             raise DefinitionError(
-                f'the MAX LAG of hold "{new.name}" is too long',
+                f'the MAX LAG of hold "{new.wanted_name}" is too long',
                 code="hold-max-lag",
                 detail=f"It is {max_lag_ms} ms; the setting max_max_lag_ms allows {self._settings.max_max_lag_ms}.",
                 hint="Choose a shorter one, or raise the setting.",
@@ -244,7 +262,7 @@ class HoldCommands:
         return Hold(
             hold_id=uuid4().hex,
             namespace=new.stands_in,
-            name=new.name,
+            name=new.wanted_name,
             at_ms=new.at_ms,
             tables=tables,
             max_lag_ms=max_lag_ms,

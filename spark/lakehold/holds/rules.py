@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from lakehold.catalog.definitions import Definitions
 from lakehold.catalog.holds import HeldTable, Hold, Holds
@@ -99,6 +100,14 @@ def find(holds: Holds, name: str) -> Hold:
     raise DefinitionError(
         f'hold "{name}" does not exist', code="hold-missing", detail=f"Known: {known}.", hint="SHOW HOLDS lists them."
     )
+
+
+def free_name(holds: Holds, wanted: str) -> str:
+    """`wanted`, with a number behind it if some hold has that name: as PostgreSQL names what is given no name."""
+    taken = {hold.name for hold in holds}
+    if wanted not in taken:
+        return wanted
+    return next(name for name in (f"{wanted}{number}" for number in count(1)) if name not in taken)
 
 
 def created(holds: Holds, hold: Hold, frontiers: Frontiers) -> Holds:

@@ -1,4 +1,4 @@
-"""Durations in statements: `'3h'`, `'1 day 12 hours'`, `INTERVAL '3' HOUR`, `'3h'::INTERVAL`."""
+"""Durations in statements: `'3h'`, `'1 day 12:00'`, `INTERVAL '3' HOUR`, `INTERVAL 1 DAY 12 HOURS`, `'3h'::INTERVAL`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ _WEEK_MS = 7 * _UNITS_MS["d"]
 _MS = {word: _UNITS_MS.get(unit, _WEEK_MS) for unit, words in _UNITS.items() for word in words}
 
 _PART = re.compile(r"(?P<count>\d{1,18}(?:\.\d{1,18})?)\s*(?P<unit>[a-z]+)", re.ASCII)
+_CLOCK = re.compile(r"(?P<h>\d{1,18}):(?P<m>[0-5]\d)(?::(?P<s>[0-5]\d(?:\.\d{1,18})?))?", re.ASCII)
+"""Hours, minutes and seconds as PostgreSQL writes an interval."""
+
 _COUNT = re.compile(r"\d{1,18}(?:\.\d{1,18})?", re.ASCII)
 _LAST_MS = 2**63 - 1
 _EXAMPLE = "such as '3h', '20s' or '1 day'"
 
 
 def parse_duration(cursor: Cursor) -> int:
-    """A duration above zero in milliseconds: text, `INTERVAL text`, `INTERVAL number unit` or `text::INTERVAL`.
+    """A duration above zero in milliseconds: text, `INTERVAL text`, `INTERVAL number unit …` or `text::INTERVAL`.
 
     Months and years are refused: how long they are depends on when they begin.
     """
@@ -48,13 +51,16 @@ def parse_duration(cursor: Cursor) -> int:
 
 
 def duration_of_text_ms(text: str) -> int | None:
-    """Milliseconds of `3h` or `1 day 12 hours`; None when it is none, or no whole number of milliseconds."""
+    """Milliseconds of `3h`, `1 day 12 hours` or `03:00:00`; None when it is none, or no whole number of milliseconds."""
     rest, total = text.strip().lower(), Fraction(0)
     while rest:
-        part = _PART.match(rest)
-        if part is None or part["unit"] not in _MS:
+        part = _CLOCK.match(rest) or _PART.match(rest)
+        if part is None:
             return None
-        total += Fraction(part["count"]) * _MS[part["unit"]]
+        counts = {part["unit"]: part["count"]} if part.re is _PART else part.groupdict("0")
+        if not counts.keys() <= _MS.keys():
+            return None
+        total += sum(Fraction(count) * _MS[unit] for unit, count in counts.items())
         rest = rest[part.end() :].lstrip(" ,")
     return int(total) if total.denominator == 1 and text.strip() else None
 
@@ -70,14 +76,19 @@ def duration_text(duration_ms: int) -> str:
 
 
 def _interval_ms(cursor: Cursor) -> int | None:
-    """What follows INTERVAL: `'3h'`, `'3' HOUR` or `3 HOURS`."""
-    if not cursor.is_text() and cursor.peek().token_type is not TokenType.NUMBER:
+    """What follows INTERVAL: `'3h'`, `'3' HOUR` or `1 DAY 12 HOURS`."""
+    if not _at_count(cursor):
         raise cursor.error("a duration in single quotes", "a number")
-    text = cursor.advance().text
-    if not _COUNT.fullmatch(text.strip()):
-        return duration_of_text_ms(text)
-    unit = cursor.word()
-    if unit.lower() not in _MS:
-        raise cursor.error("DAY", "HOUR", "MINUTE", "SECOND")
-    cursor.advance()
-    return duration_of_text_ms(f"{text}{unit}")
+    if not _COUNT.fullmatch(cursor.peek().text.strip()):
+        return duration_of_text_ms(cursor.advance().text)
+    counted = ""
+    while _at_count(cursor):
+        counted += cursor.advance().text
+        if cursor.word().lower() not in _MS:
+            raise cursor.error("DAY", "HOUR", "MINUTE", "SECOND")
+        counted += cursor.source_text(cursor.advance())
+    return duration_of_text_ms(counted)
+
+
+def _at_count(cursor: Cursor) -> bool:
+    return cursor.is_text() or cursor.peek().token_type is TokenType.NUMBER

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakehold.catalog.definitions import Entry
-from lakehold.catalog.holds import Holds
+from lakehold.catalog.holds import Hold, Holds
 from lakehold.definitions import Definition, Subscription, Table
 from lakehold.holds.commands import NewHold
 from lakehold.sql.statements import RoleStatement
@@ -81,7 +81,7 @@ class MoveHold:
 class NameHold:
     """Give a hold another name."""
 
-    name: str
+    hold: Hold
     new_name: str
 
 

@@ -17,9 +17,10 @@ _A_HOLD = "a hold name"
 
 
 def parse_create_hold(cursor: Cursor) -> CreateHold:
-    """`[IF NOT EXISTS] [namespace.]name ON table, …`, then AT and WITH in any order."""
+    """`[[IF NOT EXISTS] [namespace.]name] ON table, …`, then AT and WITH in any order."""
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
-    namespace, name = _new_name(cursor)
+    has_name = if_not_exists or not cursor.at_words("ON")
+    namespace, name = _new_name(cursor) if has_name else (None, None)
     cursor.expect("ON")
     hold = NewHold(name, namespace, table_list(cursor))
     for clause in cursor.clauses("AT", "WITH"):

@@ -102,7 +102,7 @@ def plan(  # noqa: PLR0911, PLR0912 - one a statement
         case AdvanceHold(name, to_ms):
             return Plan((MoveHold(name, to_ms),))
         case RenameHold(name, new_name):
-            return Plan((NameHold(name, new_name),))
+            return Plan((NameHold(find_hold(holds, name), new_name),))
         case DropHold() as dropping:
             return drop_hold(dropping, holds, definitions)
         case ShowHolds():

@@ -18,12 +18,13 @@ from lakehold.sql.statements import (
     Drop,
     DropHold,
     ForSpark,
+    RenameHold,
     ShowCreateHold,
     ShowHolds,
     Statement,
 )
 
-_NEEDS_HOLDS = (CreateHold, Drop, DropHold, ForSpark, ShowCreateHold, ShowHolds)
+_NEEDS_HOLDS = (CreateHold, Drop, DropHold, ForSpark, RenameHold, ShowCreateHold, ShowHolds)
 
 
 def needs_holds(statement: Statement) -> bool:
@@ -93,6 +94,7 @@ def _differences(hold: Hold, new: NewHold) -> list[str]:
     wanted = [full_name_text(name) for name in new.tables]
     check = (new.check or Check.OFF).value
     pairs = [
+        (hold.full_name, f"{new.namespace or hold.namespace}.{hold.name}"),
         (f"ON {', '.join(old)}", f"ON {', '.join(wanted)}"),
         (f"CHECK = '{hold.check.value}'", f"CHECK = '{check}'"),
     ]

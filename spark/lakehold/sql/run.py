@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from lakehold.catalog.definitions import DefinitionStore, Entry
+from lakehold.catalog.holds import Hold
 from lakehold.definitions import Subscription
-from lakehold.holds.commands import HoldCommands
+from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.roles import RoleCommands
 from lakehold.publish.subscriptions import COLUMNS as SUBSCRIPTION_COLUMNS
 from lakehold.sql.contracts import contracted
@@ -39,6 +40,7 @@ from lakehold.sql.effects import (
     RunOnSpark,
 )
 from lakehold.sql.engine import readable, run_on_spark
+from lakehold.sql.hold_change import HoldChange
 from lakehold.sql.list_holds import list_holds
 from lakehold.sql.parse import parse_script
 from lakehold.sql.result import Result
@@ -121,7 +123,9 @@ class Runner:
         notices: list[str] = []
         script = parse_script(sql)
         for unit in units(script):
-            if isinstance(unit, Transaction):
+            if isinstance(unit, Transaction) and unit.changes_holds:
+                result = self._change_holds_together(unit.statements)
+            elif isinstance(unit, Transaction):
                 result = self._run_together([self._contracted(parsed) for parsed in unit.statements])
             else:
                 with placed(unit, alone=len(script) == 1):
@@ -150,19 +154,27 @@ class Runner:
         """One commit of definitions. Holds are written before it and there with it, or not at all."""
         change = DefinitionChange(statements, self.holds.all)
         after = change.apply(self.store.definitions())
+        held: list[tuple[NewHold, Hold]] = []
         with ExitStack() as made:
             for parsed, decided in zip(statements, change.plans, strict=True):
                 with placed(parsed, alone=len(statements) == 1), readable():
                     check_privileges(decided, self.roles.guard)
                     for effect in decided.effects:
                         if isinstance(effect, PutHold):
-                            made.enter_context(self.holds.created(effect.hold, change.declared))
+                            hold = made.enter_context(self.holds.created(effect.hold, change.declared))
+                            held.append((effect.hold, hold))
                         elif isinstance(effect, BeginSubscription):
                             entry = after.subscription(effect.subscription.name)
                             made.enter_context(self.subscriptions.begun(entry, change.declared))
             self.store.change(change.apply)
-        notices = (e.text for decided in change.plans for e in decided.effects if isinstance(e, Notice))
-        return Result(notices=tuple(notices))
+        notices = [e.text for decided in change.plans for e in decided.effects if isinstance(e, Notice)]
+        return Result(notices=(*notices, *(text for new, hold in held for text in self.holds.notices(new, hold))))
+
+    def _change_holds_together(self, statements: Sequence[ParsedStatement]) -> Result:
+        """One commit of holds."""
+        change = HoldChange(statements, self.store, self.roles.guard)
+        self.holds.change(change.apply)
+        return Result(notices=tuple(change.notices))
 
     def _act(self, decided: Plan) -> Result:
         """The effects behind the commit. A table's definition goes first, so that no batch makes the table again."""
@@ -210,11 +222,11 @@ class Runner:
         """What a person should know of it."""
         match effect:
             case PutHold(hold):
-                return self.holds.notices(self.holds.create(hold))
+                return self.holds.notices(hold, self.holds.create(hold))
             case MoveHold(name, to_ms):
                 self.holds.advance(name, to_ms)
-            case NameHold(name, new_name):
-                self.holds.rename(name, new_name)
+            case NameHold(hold, new_name):
+                self.holds.rename(hold.full_name, new_name)
             case DropHolds(holds):
                 self.holds.drop_all(holds)
             case other:

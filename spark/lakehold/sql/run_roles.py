@@ -8,7 +8,7 @@ from lakehold.catalog.roles import Roles
 from lakehold.holds import privileges
 from lakehold.holds.guard import Guard
 from lakehold.holds.roles import RoleCommands
-from lakehold.sql.effects import BeginSubscription, DropHolds, EndSubscription, Plan
+from lakehold.sql.effects import BeginSubscription, DropHolds, EndSubscription, NameHold, Plan
 from lakehold.sql.result import Result
 from lakehold.sql.statements import (
     CreateRole,
@@ -67,6 +67,8 @@ def check_privileges(plan: Plan, guard: Guard) -> None:
             case EndSubscription(entry, _):
                 ended = entry.definition
                 guard.check(f'drop subscription "{ended.name}"', privileges.creating_in(ended.into.rpartition(".")[0]))
+            case NameHold(hold, _):
+                guard.check_change(f'rename hold "{hold.full_name}"', hold)
             case DropHolds(holds):
                 for hold in holds:
                     guard.check_change(f'drop hold "{hold.full_name}"', hold)

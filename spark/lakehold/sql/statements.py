@@ -80,7 +80,7 @@ class ShowCreate:
 
 @dataclass(frozen=True)
 class CreateHold:
-    """`CREATE HOLD [IF NOT EXISTS] [namespace.]name ON table, … [AT t] [WITH (…)]`."""
+    """`CREATE HOLD [[IF NOT EXISTS] [namespace.]name] ON table, … [AT t] [WITH (…)]`."""
 
     hold: NewHold
     if_not_exists: bool = False

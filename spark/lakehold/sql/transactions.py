@@ -1,7 +1,8 @@
-"""`BEGIN; CREATE …; CREATE HOLD …; COMMIT`: what may stand in it, and a script cut into what happens as one.
+"""`BEGIN; …; COMMIT`: what may stand in it, and a script cut into what happens as one.
 
-The rule of the hold is the seed's ("Read holds"): one may follow the CREATE of the one table that it names, so that nothing of
-the table's history is lost before it is held.
+A transaction is one commit of one system table. Most make definitions, and the rule of the hold among them is the seed's ("Read
+holds"): one may follow the CREATE of the one table that it names, so that nothing of the table's history is lost before it is
+held. The others rename and drop holds that are there: a hold's tables cannot be changed, but another hold can take its name.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 
 from lakehold.errors import StatementError
 from lakehold.sql.statements import (
+    AdvanceHold,
     Begin,
     Commit,
     CreateConnection,
@@ -18,12 +20,21 @@ from lakehold.sql.statements import (
     CreateSource,
     CreateSubscription,
     CreateTable,
+    Drop,
+    DropHold,
     ParsedStatement,
+    RenameHold,
+    Statement,
 )
 
 Creating = CreateConnection | CreateSource | CreateTable | CreateSubscription | CreateHold
+ChangingHold = RenameHold | DropHold
 
-_ALLOWED = "CREATE CONNECTION, CREATE SOURCE, CREATE TABLE … FROM SOURCE, CREATE SUBSCRIPTION and CREATE HOLD"
+_OUTSIDE = "before BEGIN or after COMMIT"
+_ALLOWED = (
+    "CREATE CONNECTION, CREATE SOURCE, CREATE TABLE … FROM SOURCE, CREATE SUBSCRIPTION and CREATE HOLD may stand there, "
+    "or ALTER HOLD … RENAME TO and DROP HOLD"
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +42,11 @@ class Transaction:
     """The statements between BEGIN and COMMIT, which happen together or not at all."""
 
     statements: tuple[ParsedStatement, ...]
+
+    @property
+    def changes_holds(self) -> bool:
+        """Whether it renames and drops holds; else it makes something."""
+        return any(isinstance(parsed.statement, ChangingHold) for parsed in self.statements)
 
 
 def units(script: Sequence[ParsedStatement]) -> tuple[ParsedStatement | Transaction, ...]:
@@ -65,21 +81,40 @@ def units(script: Sequence[ParsedStatement]) -> tuple[ParsedStatement | Transact
 
 def _check_belongs(parsed: ParsedStatement, before: Sequence[ParsedStatement]) -> None:
     statement = parsed.statement
-    if not isinstance(statement, Creating):
-        raise _error(
-            parsed, "expected only CREATE statements between BEGIN and COMMIT", hint=f"{_ALLOWED} may stand there"
-        )
-    if not isinstance(statement, CreateHold):
-        return
+    if not isinstance(statement, Creating | ChangingHold):
+        message = "expected only definitions, or renames and drops of holds, between BEGIN and COMMIT"
+        raise _error(parsed, message, hint=_instead_of(statement))
+    if before and isinstance(statement, Creating) != isinstance(before[0].statement, Creating):
+        message = "expected either definitions or renames and drops of holds between BEGIN and COMMIT, found both"
+        raise _error(parsed, message, hint=f"they are commits of their own: run one of them {_OUTSIDE}")
+    if isinstance(statement, CreateHold):
+        _check_created(parsed, statement, before)
+
+
+def _check_created(parsed: ParsedStatement, create: CreateHold, before: Sequence[ParsedStatement]) -> None:
+    """A hold in a transaction is the only one, and on what the statement before it creates."""
     if any(isinstance(earlier.statement, CreateHold) for earlier in before):
-        raise _error(parsed, "expected at most one CREATE HOLD between BEGIN and COMMIT")
+        message = "expected at most one CREATE HOLD between BEGIN and COMMIT"
+        raise _error(parsed, message, hint="create the other holds after COMMIT, or in a transaction of their own")
     last = before[-1].statement if before else None
     if not isinstance(last, CreateTable):
-        raise _error(parsed, "expected CREATE HOLD directly after the CREATE TABLE of its table")
+        message = "expected CREATE HOLD directly after the CREATE TABLE of its table"
+        raise _error(parsed, message, hint=f"run it {_OUTSIDE} if its table is there already")
     created = last.table.full_name
-    if statement.hold.tables != (created,):
+    if create.hold.tables != (created,):
         message = f"expected CREATE HOLD … ON {created}, which was just created, and on nothing else"
         raise _error(parsed, message, hint="create holds on other tables outside of BEGIN … COMMIT")
+
+
+def _instead_of(statement: Statement) -> str:
+    """What to do with a statement that does not belong into a transaction."""
+    match statement:
+        case Drop(kind):
+            return f"run DROP {kind.upper()} {_OUTSIDE}: what it deletes would not come back if the transaction failed"
+        case AdvanceHold():
+            return f"run ALTER HOLD … ADVANCE {_OUTSIDE}: advances are commits of their own"
+        case _:
+            return f"run it {_OUTSIDE}; {_ALLOWED}"
 
 
 def _error(parsed: ParsedStatement, message: str, hint: str = "") -> StatementError:
