@@ -36,6 +36,15 @@ class NoSubscriptions:
     end = overview = begun
 
 
+class NothingUpstream:
+    """Fails the test when a database, Kafka or Kafka Connect is asked."""
+
+    def planned(self, *_: object, **__: object) -> NoReturn:
+        pytest.fail("a statement over other definitions reached upstream")
+
+    release = converge = planned
+
+
 def no_roles() -> RoleCommands:
     """Commands over roles in memory; there are none, so that everything is allowed."""
     return RoleCommands(Guard(MemoryRoles()))

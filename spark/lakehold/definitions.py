@@ -11,6 +11,7 @@ NOT_A_NAME = frozenset({"AS", "ENVELOPE", "EXISTS", "FROM", "NOT", "ON", "SELECT
 """Words that open a clause: where an object's name belongs they mean that the name was forgotten."""
 
 _OBJECT_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+_NOT_OF_A_TOPIC = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def object_text(name: str) -> str:
@@ -41,11 +42,14 @@ class ConnectionType(StrEnum):
 
     KAFKA = "kafka"
     SCHEMA_REGISTRY = "schema-registry"
+    POSTGRES = "postgres"
+    MYSQL = "mysql"
+    CONNECT = "connect"
 
 
 @dataclass(frozen=True)
 class Connection:
-    """`CREATE CONNECTION name TO KAFKA | SCHEMA REGISTRY (options)`.
+    """`CREATE CONNECTION name TO KAFKA | SCHEMA REGISTRY | POSTGRES | MYSQL | CONNECT (options)`.
 
     Option names are lowercase with `_` for spaces and dots kept.
     """
@@ -71,11 +75,45 @@ class Format:
 
 
 @dataclass(frozen=True)
+class Capture:
+    """`FROM POSTGRES | MYSQL CONNECTION c (…) VIA CONNECT CONNECTION k INTO KAFKA CONNECTION … (…)`: one connector a database.
+
+    Attributes:
+        database: What `connection` leads to: PostgreSQL or MySQL.
+        connection: Name of the database's connection.
+        connect: Name of the connection to Kafka Connect.
+        topic_prefix: First part of the topics' names, and the connector's name.
+        publication: PostgreSQL's, which lists the tables; None for MySQL.
+        slot: The replication slot of PostgreSQL; None for MySQL.
+        server_id: What MySQL tells its replicas apart by; None for PostgreSQL.
+        partitions: Of each table's topic.
+    """
+
+    database: ConnectionType
+    connection: str
+    connect: str
+    topic_prefix: str
+    publication: str | None = None
+    slot: str | None = None
+    server_id: int | None = None
+    partitions: int = 1
+
+    @property
+    def transaction_topic(self) -> str:
+        """Where the connector tells of transactions."""
+        return f"{self.topic_prefix}.transaction"
+
+    def topic(self, upstream: str) -> str:
+        """The topic of a table upstream, `schema.table`: what Kafka does not allow in a name is `_`, as Debezium writes it."""
+        return f"{self.topic_prefix}.{_NOT_OF_A_TOPIC.sub('_', upstream)}"
+
+
+@dataclass(frozen=True)
 class Source:
     """`CREATE SOURCE`: one reader over topics, or over a directory of recorded messages.
 
-    `connection` names a Kafka connection; `path` is set instead for FROM FILES. `topics` is empty for FILES, whose topics
-    are those of its tables. `transaction_topic` is kept for whole-transaction batches.
+    `connection` names a Kafka connection; `path` is set instead for FROM FILES. `topics` is empty for FILES, and for a source
+    that captures a database: their topics are those of its tables. `transaction_topic` is kept for whole-transaction batches.
     """
 
     name: str
@@ -85,6 +123,13 @@ class Source:
     topics: tuple[str, ...] = ()
     transaction_topic: str | None = None
     options: Mapping[str, OptionValue] = field(default_factory=dict)
+    capture: Capture | None = None
+
+    @property
+    def connections(self) -> frozenset[str]:
+        """Names of the connections it goes through."""
+        captured = (self.capture.connection, self.capture.connect) if self.capture is not None else ()
+        return frozenset(name for name in (self.connection, self.format.registry, *captured) if name is not None)
 
 
 class Envelope(StrEnum):
@@ -105,7 +150,10 @@ class DeclaredColumn:
 
 @dataclass(frozen=True)
 class Table:
-    """`CREATE TABLE namespace.name [(columns)] FROM SOURCE source (TOPIC …) [KEY (…)] ENVELOPE … [WITH (…)]`."""
+    """`CREATE TABLE namespace.name [(columns)] FROM SOURCE source (TOPIC … | TABLE …) [KEY (…)] ENVELOPE … [WITH (…)]`.
+
+    `upstream` is the table in the database of a source that captures one, `schema.table`; its topic follows from it.
+    """
 
     namespace: str
     name: str
@@ -115,6 +163,7 @@ class Table:
     columns: tuple[DeclaredColumn, ...] = ()
     key: tuple[str, ...] = ()
     options: Mapping[str, OptionValue] = field(default_factory=dict)
+    upstream: str | None = None
 
     @property
     def full_name(self) -> str:

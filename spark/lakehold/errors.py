@@ -8,8 +8,9 @@
     ├── StatementBounds              UP TO lies before AS OF
     ├── SettingsError                the lake cannot be opened as configured
     ├── EnvironmentMissing           a program, library or file this machine lacks
-    ├── UpstreamError                broker, registry or files: what they hold contradicts what was read before
-    │   └── UpstreamUnavailable      ... or they do not answer: the same call may work later
+    ├── UpstreamError                broker, registry, database or files: what they hold contradicts what was read before
+    │   ├── UpstreamUnavailable      ... or they do not answer: the same call may work later
+    │   └── ConnectorError           ... Kafka Connect refused a connector, or one of its tasks failed
     ├── TableStopped                 one table cannot go on; its neighbours do
     ├── SourceBusy                   somebody else runs the source now
     ├── SubscriberBusy               somebody else runs the subscription or client now
@@ -18,7 +19,6 @@
     ├── CommitConflict               another writer moved the table first: read again and retry
     └── ServerError                  a server on this machine (`lakehold.servers.errors`)
         └── StackError               ... of the stack (`lakehold.stack.errors`)
-            └── ConnectorError       ... or a connector in its Kafka Connect
 
 An error has three parts, after Materialize's style guide: a *message* (lowercase, no full stop, no internals), a *detail*
 (sentences: what was expected and what was found) and a *hint* (an action). `code` is stable and is what programs match.
@@ -169,6 +169,12 @@ class UpstreamUnavailable(UpstreamError):
 
     default_code = "upstream-unavailable"
     retryable = True
+
+
+class ConnectorError(UpstreamError):
+    """Kafka Connect refused a connector, or one of its tasks failed."""
+
+    default_code = "connector"
 
 
 class TableStopped(LakeholdError):

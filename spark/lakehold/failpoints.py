@@ -29,6 +29,7 @@ Point = Literal[
     "before-publication",
     "after-publication",
     "after-acknowledgement",
+    "after-step",
 ]
 _SIGNALS = {"LAKEHOLD_KILL_AT": signal.SIGKILL, "LAKEHOLD_SUSPEND_AT": signal.SIGSTOP}
 

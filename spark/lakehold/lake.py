@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lakehold.subscribe.batches import Batch
     from lakehold.subscribe.opening import Opened
     from lakehold.timeline.timelines import Timelines
+    from lakehold.upstream.sources import CapturedSources
 
 
 class Lake:
@@ -76,6 +77,11 @@ class Lake:
         return self._parts.roles
 
     @property
+    def captured(self) -> CapturedSources:
+        """What is upstream of sources that capture a database."""
+        return self._parts.captured
+
+    @property
     def subscriptions(self) -> Subscriptions:
         """The subscriptions and durable clients."""
         return self._parts.subscriptions
@@ -99,6 +105,7 @@ class Lake:
             self.holds,
             self.subscriptions,
             self.roles,
+            self.captured,
             self.settings.schemas,
         )
         return runner.run(text)
@@ -208,6 +215,7 @@ class Lake:
 
         ingesting = self._parts.ingesting(source, idle_ms)
         with held(self.batches, source, self.settings) as lease:
+            self._parts.tend(source)
             yield from ingesting(lease).drain()
 
     def maintain(

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from lakehold.quality import Checks
     from lakehold.subscribe.opening import Subscribing
     from lakehold.timeline.timelines import Timelines
+    from lakehold.upstream.sources import CapturedSources
 
 _READ_TASKS = max(4, os.cpu_count() or 1)
 """Tasks a large read is cut into at least, so that one large partition uses all cores; each writes a file per bucket."""
@@ -124,6 +125,19 @@ class LakeParts:
 
         with readable():
             HoldJudge(self.checks)(hold)
+
+    @cached_property
+    def captured(self) -> CapturedSources:
+        """What is upstream of sources that capture a database."""
+        from lakehold.upstream.sources import CapturedSources
+
+        timeout_s = self.settings.upstream_timeout_ms / 1000
+        return CapturedSources(self.definitions.definitions, self.batches.readers, timeout_s)
+
+    def tend(self, source: str) -> None:
+        """Before an ingest: what is upstream of a source is as declared and runs, if it captures a database."""
+        if self.definitions.definitions().source(source).capture is not None:
+            self.captured.tend(source)
 
     @cached_property
     def subscriptions(self) -> Subscriptions:
@@ -264,6 +278,7 @@ class LakeParts:
                 tables=tables,
                 driver_records=self.settings.driver_read_max_records,
                 driver_bytes=self.settings.driver_read_max_bytes,
+                awaited=self.captured.awaited(name) if source.capture is not None else frozenset(),
             )
             limits = Limits(
                 int(str(source.options.get("max_records", self.settings.max_batch_records))),

@@ -1,4 +1,4 @@
-"""How every table is, from the lake's metadata alone."""
+"""How every table is, from the lake's metadata; of sources that capture a database Kafka Connect is asked as well."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ COLUMNS = ("table", "source", "state", "since", "upper", "rows", "open_errors", 
 
 
 def status_of(lake: Lake) -> Result:
-    """One row a table that a source feeds: readable on `[since, upper)`, live rows, open errors, and what stopped it."""
-    found = standings(lake.definitions.definitions(), lake.batches.all_readers())
-    return Result(COLUMNS, [_row(lake, standing) for standing in found])
+    """One row a table that a source feeds: readable on `[since, upper)`, live rows, open errors, and what stopped it.
+
+    Notices tell of connectors that do not run.
+    """
+    defined = lake.definitions.definitions()
+    found = standings(defined, lake.batches.all_readers())
+    captures = any(entry.definition.capture is not None for entry in defined.sources.values())
+    notices = lake.captured.problems() if captures else ()
+    return Result(COLUMNS, [_row(lake, standing) for standing in found], tuple(notices))
 
 
 def _row(lake: Lake, standing: Standing) -> tuple[Any, ...]:

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehold.definitions import (
+    Capture,
     Connection,
     ConnectionType,
     DeclaredColumn,
@@ -106,6 +107,26 @@ sources = st.one_of(
         options=st.dictionaries(st.sampled_from(["max_records", "max_bytes"]), st.integers(1, 2**31 - 1)),
     ),
 )
+prefixes = st.from_regex(r"[A-Za-z0-9._-]{1,12}", fullmatch=True)
+
+
+@st.composite
+def captured_sources(draw: st.DrawFn) -> Source:
+    is_postgres = draw(st.booleans())
+    capture = Capture(
+        ConnectionType.POSTGRES if is_postgres else ConnectionType.MYSQL,
+        draw(NAMES),
+        draw(NAMES),
+        draw(prefixes),
+        draw(LITERALS.filter(lambda text: "@" not in text)) if is_postgres else None,
+        draw(st.from_regex(r"[a-z0-9_]{1,8}", fullmatch=True)) if is_postgres else None,
+        None if is_postgres else draw(st.integers(1, 2**32 - 1)),
+        draw(st.integers(1, 1000)),
+    )
+    kafka = draw(NAMES)
+    return Source(draw(NAMES), draw(formats), kafka, transaction_topic=capture.transaction_topic, capture=capture)
+
+
 types = st.recursive(
     st.sampled_from(
         ["int", "bigint", "string", "binary", "date", "timestamp", "timestamp_ntz", "decimal(38,18)", "boolean"]
@@ -128,10 +149,17 @@ def tables(draw: st.DrawFn) -> Table:
     if draw(st.booleans()):
         options = {"on_error": draw(st.sampled_from(["fail", "record"])), "buckets": draw(st.integers(1, 64))}
     envelope = draw(st.sampled_from(Envelope))
-    return Table(draw(NAMES), draw(NAMES), draw(NAMES), draw(TEXTS), envelope, declared, key, options)
+    upstream = draw(st.none() | st.tuples(TEXTS, TEXTS).map(".".join).filter(_is_qualified))
+    topic = draw(TEXTS) if upstream is None else ""
+    return Table(draw(NAMES), draw(NAMES), draw(NAMES), topic, envelope, declared, key, options, upstream)
 
 
-@given(st.one_of(connections, sources, tables()))
+def _is_qualified(name: str) -> bool:
+    schema, _, table = name.partition(".")
+    return bool(schema.strip() and table.strip())
+
+
+@given(st.one_of(connections, sources, captured_sources(), tables()))
 def test_a_definition_survives_the_statement_that_shows_it(definition: Definition) -> None:
     (parsed,) = parse_script(create_statement(definition))
     match parsed.statement:

@@ -15,7 +15,7 @@ from lakehold.demo.rows import SHOP_TABLES
 from lakehold.errors import DefinitionError
 from lakehold.sql.contracts import contracted
 from lakehold.sql.run import Runner
-from tests.unread import NoReads, NoSubscriptions, holds_without_tags, no_roles
+from tests.unread import NoReads, NoSubscriptions, NothingUpstream, holds_without_tags, no_roles
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "iceberg_schemas" / "example"
@@ -38,7 +38,9 @@ def no_spark() -> NoReturn:
 def runner(schemas: Path | None) -> Runner:
     store = MemoryDefinitions()
     holds = holds_without_tags(store)
-    made = Runner(store, NoTables(), no_spark, NoReads(), holds, NoSubscriptions(), no_roles(), schemas)
+    made = Runner(
+        store, NoTables(), no_spark, NoReads(), holds, NoSubscriptions(), no_roles(), NothingUpstream(), schemas
+    )
     made.run(SOURCE)
     return made
 

@@ -184,12 +184,13 @@ def test_sql_is_understood(sql: str) -> None:
 
 
 def test_every_option_is_described_with_its_choices() -> None:
-    sections = {
-        "## CREATE CONNECTION": {**options.KAFKA.known, **options.SCHEMA_REGISTRY.known},
-        "## CREATE SOURCE": options.SOURCE.known,
-        "## CREATE TABLE … FROM SOURCE": options.TABLE.known,
+    sections: dict[str, tuple[options.OptionSet, ...]] = {
+        "## CREATE CONNECTION": tuple(options.CONNECTIONS.values()),
+        "## CREATE SOURCE": (options.SOURCE, options.POSTGRES_CAPTURE, options.MYSQL_CAPTURE, options.INTO_KAFKA),
+        "## CREATE TABLE … FROM SOURCE": (options.TABLE,),
     }
-    for heading, known in sections.items():
+    for heading, sets in sections.items():
+        known = {name: option for each in sets for name, option in each.known.items()}
         text = section(SQL, heading)
         rows = {name: cells[1] for cells in table_rows(text) for name in inline_code(cells[0])}
         assert set(rows) == {options.spoken(name) for name in known}

@@ -25,7 +25,7 @@ from lakehold.sql.parse import parse_script
 from lakehold.sql.run import Runner
 from lakehold.sql.run_roles import check_privileges
 from lakehold.sql.statements import CreateSubscription, GrantPrivileges
-from tests.unread import NoReads, NoSubscriptions, holds_without_tags
+from tests.unread import NoReads, NoSubscriptions, NothingUpstream, holds_without_tags
 
 SELECT_ORDERS = Grant(Privilege.SELECT, GrantedOn.TABLE, "shop.orders")
 SELECT_SHOP = Grant(Privilege.SELECT, GrantedOn.SCHEMA, "shop")
@@ -146,7 +146,16 @@ def program() -> Program:
     def made(role: str | None) -> Runner:
         guard = Guard(roles, role)
         holds = holds_without_tags(definitions, stored, guard)
-        return Runner(definitions, NoTables(), no_spark, NoReads(), holds, NoSubscriptions(), RoleCommands(guard))
+        return Runner(
+            definitions,
+            NoTables(),
+            no_spark,
+            NoReads(),
+            holds,
+            NoSubscriptions(),
+            RoleCommands(guard),
+            NothingUpstream(),
+        )
 
     made(None).run(SHOP)
     return made

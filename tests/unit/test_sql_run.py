@@ -14,7 +14,7 @@ from lakehold.ingest.read.kafka_options import kafka_options
 from lakehold.sql.list_holds import HOLD_COLUMNS
 from lakehold.sql.options import KAFKA
 from lakehold.sql.run import Runner
-from tests.unread import NoReads, NoSubscriptions, holds_without_tags, no_roles
+from tests.unread import NoReads, NoSubscriptions, NothingUpstream, holds_without_tags, no_roles
 
 SHOP = """
 CREATE CONNECTION kafka TO KAFKA (BROKER '127.0.0.1:19092', SECURITY PROTOCOL 'SASL_SSL', SASL PASSWORD SECRET 'KP');
@@ -47,7 +47,7 @@ def no_spark() -> NoReturn:
 def runner(store: DefinitionStore | None = None) -> tuple[Runner, RecordedTables]:
     tables, definitions = RecordedTables(), store or MemoryDefinitions()
     holds = holds_without_tags(definitions)
-    made = Runner(definitions, tables, no_spark, NoReads(), holds, NoSubscriptions(), no_roles())
+    made = Runner(definitions, tables, no_spark, NoReads(), holds, NoSubscriptions(), no_roles(), NothingUpstream())
     return made, tables
 
 
@@ -95,7 +95,7 @@ def test_show_answers_for_the_last_statement() -> None:
         ("shop", "orders", "shop", "orders", "debezium-upsert", []),
     ]
     sources = lake.run("SHOW SOURCES")
-    assert sources.rows == [("shop", "kafka", None, ["customers", "orders"], "avro", "registry", None)]
+    assert sources.rows == [("shop", "kafka", None, ["customers", "orders"], "avro", "registry", None, None)]
 
 
 def test_show_create_names_secrets_and_can_be_run() -> None:

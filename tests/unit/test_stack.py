@@ -169,7 +169,7 @@ def test_a_connector_asks_for_all_that_exact_merging_needs(value_format: stack.V
         partitions=4,
     )
 
-    assert config["table.include.list"] == "public.customers,public.orders"
+    assert config["table.include.list"] == r"public\.customers,public\.orders"
     assert config["publication.autocreate.mode"] == "disabled"
     assert config["provide.transaction.metadata"] == "true"
     assert config["topic.creation.default.partitions"] == "4"

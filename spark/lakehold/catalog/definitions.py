@@ -69,7 +69,7 @@ class Definitions:
     def users_of_connection(self, name: str) -> tuple[str, ...]:
         """Names of the sources that read through the connection `name`."""
         sources = (e.definition for e in self.sources.values())
-        return tuple(sorted(s.name for s in sources if name in (s.connection, s.format.registry)))
+        return tuple(sorted(s.name for s in sources if name in s.connections))
 
     def with_entry(self, entry: AnyEntry) -> Definitions:
         """These definitions and `entry`, which replaces one of its kind and name."""

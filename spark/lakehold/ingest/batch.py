@@ -76,6 +76,8 @@ class Running:
         tables: The source's tables by full name.
         driver_records: Batches of at most so many records are read in the driver.
         driver_bytes: ... and of at most so many bytes.
+        awaited: Object ids of tables whose snapshot is under way upstream without saying so in their topics: they are not
+            readable before it is complete.
     """
 
     store: BatchStore
@@ -86,6 +88,7 @@ class Running:
     tables: Mapping[str, Entry[Table]]
     driver_records: int
     driver_bytes: int
+    awaited: frozenset[str] = frozenset()
 
 
 def run_batch(
@@ -122,6 +125,8 @@ def complete(  # noqa: PLR0913 - the five steps' inputs
                 reports.append(report)
             elif settled:
                 progress[name] = settle(running.writing, identity, entry, before)
+            if entry.object_id in running.awaited:
+                progress[name] = replace(progress[name], since_ms=before.since_ms)
         except (LeaseLost, UpstreamUnavailable):
             raise
         # Whatever else goes wrong with one table must not stop its neighbours: it stops alone and says why.

@@ -149,6 +149,14 @@ class Cursor:
             raise self.error(f"{what} in single quotes")
         return self.advance().text
 
+    def filled_text(self, what: str) -> str:
+        """A string literal that is not blank."""
+        token = self.peek()
+        text = self.text(what)
+        if not text.strip():
+            raise self.error_at(token, f"expected {what}, found an empty string")
+        return text
+
     def is_text(self, offset: int = 0) -> bool:
         """Whether a string literal is `offset` places on."""
         return self.peek(offset).token_type in _TEXTS

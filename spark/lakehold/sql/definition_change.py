@@ -13,7 +13,7 @@ from lakehold.catalog.definitions import AnyEntry, Definitions, Entry
 from lakehold.catalog.holds import Holds
 from lakehold.definitions import Connection, Definition, Source, Subscription, Table
 from lakehold.errors import LakeholdError
-from lakehold.sql.effects import ChangeTable, DefinitionEffect, DropDefinitions, Plan, PutDefinition
+from lakehold.sql.effects import ChangeTable, DropDefinitions, Plan, PutDefinition
 from lakehold.sql.plan import plan
 from lakehold.sql.plan_holds import needs_holds
 from lakehold.sql.statements import ParsedStatement
@@ -42,8 +42,7 @@ class DefinitionChange:
             with placed(parsed, alone=len(self._statements) == 1):
                 holds = self._holds() if needs_holds(parsed.statement) else ()
                 decided = plan(parsed, current, holds)
-            for effect in decided.definition_effects:
-                current = self._changed(current, effect)
+            current = changed(current, decided, self._id)
             self.plans.append(decided)
         return current
 
@@ -54,22 +53,27 @@ class DefinitionChange:
         definitions = (effect.definition for effect in puts if isinstance(effect, PutDefinition))
         return {table.full_name: self._id(table) for table in definitions if isinstance(table, Table)}
 
-    def _changed(self, definitions: Definitions, effect: DefinitionEffect) -> Definitions:
-        match effect:
-            case PutDefinition(definition, sql):
-                return definitions.with_entry(_entry(self._id(definition), definition, sql))
-            case ChangeTable(table):
-                return definitions.with_entry(replace(definitions.table(table.full_name), definition=table))
-            case DropDefinitions(dropped):
-                for definition in dropped:
-                    definitions = definitions.without(definition)
-                return definitions
-            case other:
-                assert_never(other)
-
     def _id(self, definition: Definition) -> str:
         name = definition.full_name if isinstance(definition, Table) else definition.name
         return self._ids[type(definition), name]
+
+
+def changed(
+    definitions: Definitions, plan: Plan, object_id: Callable[[Definition], str] = lambda _: uuid4().hex
+) -> Definitions:
+    """The definitions behind a plan; `object_id` gives those of new objects."""
+    for effect in plan.definition_effects:
+        match effect:
+            case PutDefinition(definition, sql):
+                definitions = definitions.with_entry(_entry(object_id(definition), definition, sql))
+            case ChangeTable(table):
+                definitions = definitions.with_entry(replace(definitions.table(table.full_name), definition=table))
+            case DropDefinitions(dropped):
+                for definition in dropped:
+                    definitions = definitions.without(definition)
+            case other:
+                assert_never(other)
+    return definitions
 
 
 def _entry(object_id: str, definition: Definition, sql: str) -> AnyEntry:

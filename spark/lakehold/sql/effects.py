@@ -36,6 +36,28 @@ class DropDefinitions:
 
 
 @dataclass(frozen=True)
+class Converge:
+    """Bring what is upstream of a source to what is declared, behind the commit; `anew`: with a new snapshot of all tables."""
+
+    source: str
+    anew: bool = False
+
+
+@dataclass(frozen=True)
+class Release:
+    """Take away what is upstream of a source for tables that go, or for all of it, before the commit."""
+
+    source: str
+
+
+@dataclass(frozen=True)
+class ExplainPlan:
+    """Answer with what the effects of `plan` would do."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True)
 class DropIcebergTable:
     """Drop the Iceberg table and its data, if it was ever made."""
 
@@ -154,11 +176,14 @@ class Notice:
 
 DefinitionEffect = PutDefinition | ChangeTable | DropDefinitions
 HoldEffect = PutHold | MoveHold | NameHold | DropHolds
+UpstreamEffect = Converge | Release
 SubscriptionEffect = BeginSubscription | EndSubscription | ListSubscriptions
 Effect = (
     DefinitionEffect
     | HoldEffect
     | SubscriptionEffect
+    | UpstreamEffect
+    | ExplainPlan
     | ListHolds
     | ManageRoles
     | DropIcebergTable

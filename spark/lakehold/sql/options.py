@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlglot import TokenType
 
-from lakehold.definitions import OnLapse, OptionValue, Secret
+from lakehold.definitions import ConnectionType, OnLapse, OptionValue, Secret
 from lakehold.errors import StatementError
 from lakehold.holds.retention import RETAIN_HISTORY
 from lakehold.sql.cursor import Cursor, did_you_mean, one_of
@@ -83,6 +83,35 @@ KAFKA = OptionSet(
 """What `lakehold.ingest.read.kafka_options` can give to both of its clients."""
 
 SCHEMA_REGISTRY = OptionSet(known={"url": _TEXT, "username": _TEXT, "password": _TEXT}, required=("url",))
+_PORT = NumberOption(1, 65_535)
+POSTGRES = OptionSet(
+    known={"host": _TEXT, "port": _PORT, "user": _TEXT, "password": _TEXT, "database": _TEXT},
+    required=("host", "user", "database"),
+)
+MYSQL = OptionSet(
+    known={"host": _TEXT, "port": _PORT, "user": _TEXT, "password": _TEXT},
+    required=("host", "user"),
+)
+CONNECT = OptionSet(
+    known={
+        "url": _TEXT,
+        "username": _TEXT,
+        "password": _TEXT,
+        "avro_converter": TextOption(("apicurio", "confluent")),
+        "registry_url": _TEXT,
+    },
+    required=("url",),
+)
+CONNECTIONS = {
+    ConnectionType.KAFKA: KAFKA,
+    ConnectionType.SCHEMA_REGISTRY: SCHEMA_REGISTRY,
+    ConnectionType.POSTGRES: POSTGRES,
+    ConnectionType.MYSQL: MYSQL,
+    ConnectionType.CONNECT: CONNECT,
+}
+POSTGRES_CAPTURE = OptionSet(known={"publication": _TEXT, "slot": _TEXT})
+MYSQL_CAPTURE = OptionSet(known={"server_id": NumberOption(1, 2**32 - 1)})
+INTO_KAFKA = OptionSet(known={"topic_prefix": _TEXT, "partitions": NumberOption(1, 1_000)})
 SOURCE = OptionSet(
     known={"max_records": NumberOption(1, 2**31 - 1), "max_bytes": NumberOption(1, 2**63 - 1)},
 )

@@ -10,7 +10,7 @@ from lakehold.sql.dialect import StatementText, split
 from lakehold.sql.names import object_reference
 from lakehold.sql.parse_alter import parse_alter_table
 from lakehold.sql.parse_as_of import parse_select_as_of
-from lakehold.sql.parse_create import parse_connection, parse_source, parse_table
+from lakehold.sql.parse_create import parse_connection, parse_table
 from lakehold.sql.parse_foreign import parse_foreign
 from lakehold.sql.parse_holds import (
     parse_alter_hold,
@@ -27,12 +27,18 @@ from lakehold.sql.parse_roles import (
     parse_show_grants,
     parse_show_roles,
 )
+from lakehold.sql.parse_source import parse_source
 from lakehold.sql.parse_subscribe import parse_subscribe
 from lakehold.sql.parse_subscription import check_endless, parse_create_subscription
 from lakehold.sql.statements import (
+    AlterSource,
     Begin,
     Commit,
+    CreateConnection,
+    CreateSource,
+    CreateTable,
     Drop,
+    ExplainDefinition,
     ExplainSubscribe,
     ObjectKind,
     ParsedStatement,
@@ -103,10 +109,29 @@ def _drop(cursor: Cursor, kind: ObjectKind) -> Statement | None:
     if_exists = cursor.accept("IF", "EXISTS")
     name = object_reference(cursor, kind)
     cascade = cursor.accept("CASCADE")
+    keep_upstream = kind in (ObjectKind.CONNECTION, ObjectKind.SOURCE) and cursor.accept("KEEP", "UPSTREAM")
     if kind is ObjectKind.TABLE and not cursor.at_end:
         return None
     cursor.expect_end()
-    return Drop(kind, name, if_exists, cascade)
+    return Drop(kind, name, if_exists, cascade, keep_upstream)
+
+
+def _alter_source(cursor: Cursor) -> AlterSource:
+    name = cursor.object_name("a source name")
+    resnapshot = cursor.choose("REPAIR", "RESNAPSHOT") == "RESNAPSHOT"
+    cursor.expect_end()
+    return AlterSource(name, resnapshot)
+
+
+def _explain(cursor: Cursor) -> Statement | None:
+    """Of lakehold's own statements on definitions; every other EXPLAIN is Spark's."""
+    for words in _EXPLAINED:
+        if cursor.accept(*words):
+            statement = _PRODUCTIONS[words](cursor)
+            if isinstance(statement, CreateConnection | CreateSource | CreateTable | Drop | AlterSource):
+                return ExplainDefinition(statement)
+            return None
+    return None
 
 
 def _show(cursor: Cursor, kind: ObjectKind) -> Statement | None:
@@ -137,6 +162,7 @@ _PRODUCTIONS: dict[tuple[str, ...], Callable[[Cursor], Statement | None]] = {
     ("CREATE", "TABLE"): parse_table,
     ("CREATE", "SUBSCRIPTION"): parse_create_subscription,
     ("ALTER", "TABLE"): parse_alter_table,
+    ("ALTER", "SOURCE"): _alter_source,
     ("DROP", "CONNECTION"): lambda cursor: _drop(cursor, ObjectKind.CONNECTION),
     ("DROP", "SOURCE"): lambda cursor: _drop(cursor, ObjectKind.SOURCE),
     ("DROP", "TABLE"): lambda cursor: _drop(cursor, ObjectKind.TABLE),
@@ -164,10 +190,21 @@ _PRODUCTIONS: dict[tuple[str, ...], Callable[[Cursor], Statement | None]] = {
     ("COMMIT",): lambda cursor: _of_transaction(cursor, Commit()),
     ("SUBSCRIBE",): lambda cursor: SubscribeTo(parse_subscribe(cursor)),
     ("EXPLAIN", "SUBSCRIBE"): lambda cursor: ExplainSubscribe(parse_subscribe(cursor)),
+    ("EXPLAIN",): _explain,
     ("SELECT",): parse_select_as_of,
     ("WITH",): parse_select_as_of,
 }
 """Statements by their first words; a production that says None leaves the statement to Spark."""
+
+_EXPLAINED = (
+    ("CREATE", "CONNECTION"),
+    ("CREATE", "SOURCE"),
+    ("CREATE", "TABLE"),
+    ("ALTER", "SOURCE"),
+    ("DROP", "CONNECTION"),
+    ("DROP", "SOURCE"),
+    ("DROP", "TABLE"),
+)
 
 _SPARK_NOUNS = frozenset({"TABLE", "TABLES", "CREATE"})
 

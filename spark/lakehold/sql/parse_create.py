@@ -1,4 +1,4 @@
-"""`CREATE CONNECTION`, `CREATE SOURCE` and `CREATE TABLE … FROM SOURCE`, one function a production."""
+"""`CREATE CONNECTION` and `CREATE TABLE … FROM SOURCE`, one function a production."""
 
 from __future__ import annotations
 
@@ -8,20 +8,17 @@ from sqlglot import Token
 
 from lakehold.definitions import (
     Connection,
-    ConnectionType,
     DeclaredColumn,
     Envelope,
-    Format,
-    FormatType,
     OptionValue,
-    Source,
     Table,
 )
 from lakehold.sql.column_types import parse_type
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.names import new_table_name
-from lakehold.sql.options import KAFKA, SCHEMA_REGISTRY, SOURCE, TABLE, parse_options
-from lakehold.sql.statements import CreateConnection, CreateSource, CreateTable
+from lakehold.sql.options import CONNECTIONS, TABLE, parse_options
+from lakehold.sql.parse_capture import parse_upstream_table
+from lakehold.sql.statements import CreateConnection, CreateTable
 
 _ENVELOPES = {
     "UPSERT": Envelope.UPSERT,
@@ -30,92 +27,18 @@ _ENVELOPES = {
 }
 
 
+_SYSTEMS = {connection_type.value.replace("-", " ").upper(): connection_type for connection_type in CONNECTIONS}
+
+
 def parse_connection(cursor: Cursor) -> CreateConnection:
-    """`[IF NOT EXISTS] name TO KAFKA | SCHEMA REGISTRY (options)`."""
+    """`[IF NOT EXISTS] name TO KAFKA | SCHEMA REGISTRY | POSTGRES | MYSQL | CONNECT (options)`."""
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.object_name("a connection name")
     cursor.expect("TO")
-    if cursor.choose("KAFKA", "SCHEMA REGISTRY") == "KAFKA":
-        connection = Connection(name, ConnectionType.KAFKA, parse_options(cursor, KAFKA))
-    else:
-        connection = Connection(name, ConnectionType.SCHEMA_REGISTRY, parse_options(cursor, SCHEMA_REGISTRY))
+    connection_type = _SYSTEMS[cursor.choose(*_SYSTEMS)]
+    connection = Connection(name, connection_type, parse_options(cursor, CONNECTIONS[connection_type]))
     cursor.expect_end()
     return CreateConnection(connection, if_not_exists)
-
-
-def parse_source(cursor: Cursor) -> CreateSource:
-    """`[IF NOT EXISTS] name`, then FROM, FORMAT, TRANSACTION METADATA TOPIC and WITH in any order."""
-    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
-    name = cursor.object_name("a source name")
-    origin: tuple[str | None, str | None, tuple[str, ...]] | None = None
-    message_format: Format | None = None
-    transaction_topic: str | None = None
-    options: dict[str, OptionValue] = {}
-    for clause in cursor.clauses("FROM", "FORMAT", "TRANSACTION METADATA TOPIC", "WITH"):
-        match clause:
-            case "FROM":
-                origin = _origin(cursor)
-            case "FORMAT":
-                message_format = _format(cursor)
-            case "TRANSACTION METADATA TOPIC":
-                cursor.accept_symbol("=")
-                transaction_topic = cursor.text("a topic")
-            case _:
-                options = parse_options(cursor, SOURCE)
-    if origin is None:
-        raise cursor.error("FROM")
-    if message_format is None:
-        raise cursor.error("FORMAT")
-    connection, path, topics = origin
-    source = Source(name, message_format, connection, path, topics, transaction_topic, options)
-    return CreateSource(source, if_not_exists)
-
-
-def _origin(cursor: Cursor) -> tuple[str | None, str | None, tuple[str, ...]]:
-    """`KAFKA CONNECTION c (TOPICS …)` or `FILES 'path'`: connection, path and topics."""
-    if cursor.choose("KAFKA CONNECTION", "FILES") == "FILES":
-        return None, _not_empty(cursor, "a directory"), ()
-    return cursor.object_name("a connection name"), None, _topics(cursor)
-
-
-def _topics(cursor: Cursor) -> tuple[str, ...]:
-    """`(TOPIC 't')` or `(TOPICS ('a', 'b'))`."""
-    cursor.expect_symbol("(")
-    many = cursor.choose("TOPICS", "TOPIC") == "TOPICS"
-    cursor.accept_symbol("=")
-    topics = _topic_list(cursor) if many else (_not_empty(cursor, "a topic"),)
-    cursor.expect_symbol(")")
-    return topics
-
-
-def _topic_list(cursor: Cursor) -> tuple[str, ...]:
-    cursor.expect_symbol("(")
-    topics: list[str] = []
-    more = True
-    while more:
-        token = cursor.peek()
-        topic = _not_empty(cursor, "a topic")
-        if topic in topics:
-            raise cursor.error_at(token, f"topic '{topic}' is given twice")
-        topics.append(topic)
-        more = cursor.more()
-    return tuple(topics)
-
-
-def _not_empty(cursor: Cursor, what: str) -> str:
-    token = cursor.peek()
-    text = cursor.text(what)
-    if not text.strip():
-        raise cursor.error_at(token, f"expected {what}, found an empty string")
-    return text
-
-
-def _format(cursor: Cursor) -> Format:
-    """`AVRO USING SCHEMA REGISTRY CONNECTION r` or `JSON`."""
-    if cursor.choose("AVRO", "JSON") == "JSON":
-        return Format(FormatType.JSON)
-    cursor.expect("USING", "SCHEMA", "REGISTRY", "CONNECTION")
-    return Format(FormatType.AVRO, cursor.object_name("a connection name"))
 
 
 def parse_table(cursor: Cursor) -> CreateTable | None:
@@ -128,7 +51,7 @@ def parse_table(cursor: Cursor) -> CreateTable | None:
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     namespace, name = new_table_name(cursor)
     columns = _columns(cursor) if cursor.accept_symbol("(") else ()
-    feed: tuple[str, str] | None = None
+    feed: tuple[str, str, str | None] | None = None
     key: tuple[tuple[str, Token], ...] = ()
     envelope: Envelope | None = None
     options: dict[str, OptionValue] = {}
@@ -146,9 +69,10 @@ def parse_table(cursor: Cursor) -> CreateTable | None:
         raise cursor.error("FROM SOURCE")
     if envelope is None:
         raise cursor.error("ENVELOPE")
-    source, topic = feed
+    source, topic, upstream = feed
     key_columns = _within(cursor, key, columns)
-    return CreateTable(Table(namespace, name, source, topic, envelope, columns, key_columns, options), if_not_exists)
+    table = Table(namespace, name, source, topic, envelope, columns, key_columns, options, upstream)
+    return CreateTable(table, if_not_exists)
 
 
 def _is_fed(cursor: Cursor) -> bool:
@@ -175,15 +99,16 @@ def _columns(cursor: Cursor) -> tuple[DeclaredColumn, ...]:
     return tuple(columns)
 
 
-def _feed(cursor: Cursor) -> tuple[str, str]:
-    """`s (TOPIC 't')`: source and topic."""
+def _feed(cursor: Cursor) -> tuple[str, str, str | None]:
+    """`s (TOPIC 't')` or `s (TABLE 'schema.table')`: source, topic and table upstream, one of them empty."""
     source = cursor.object_name("a source name")
     cursor.expect_symbol("(")
-    cursor.expect("TOPIC")
+    kind = cursor.choose("TOPIC", "TABLE")
     cursor.accept_symbol("=")
-    topic = _not_empty(cursor, "a topic")
+    upstream = parse_upstream_table(cursor) if kind == "TABLE" else None
+    topic = cursor.filled_text("a topic") if upstream is None else ""
     cursor.expect_symbol(")")
-    return source, topic
+    return source, topic, upstream
 
 
 def _key(cursor: Cursor) -> tuple[tuple[str, Token], ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from lakehold.catalog.definitions import Definitions
@@ -17,6 +18,7 @@ from lakehold.sql.effects import (
     Effect,
     EndSubscription,
     ExplainChanges,
+    ExplainPlan,
     ListHolds,
     ListSubscriptions,
     ManageRoles,
@@ -29,6 +31,7 @@ from lakehold.sql.effects import (
     ReadChanges,
     RunOnSpark,
 )
+from lakehold.sql.plan_capture import altered, converging, releasing, with_topic
 from lakehold.sql.plan_holds import (
     create_hold,
     drop_hold,
@@ -42,6 +45,7 @@ from lakehold.sql.plan_subscriptions import check_no_output, check_subscription
 from lakehold.sql.render import differences
 from lakehold.sql.statements import (
     AdvanceHold,
+    AlterSource,
     Begin,
     Commit,
     CreateConnection,
@@ -53,6 +57,7 @@ from lakehold.sql.statements import (
     Drop,
     DropHold,
     DropRole,
+    ExplainDefinition,
     ExplainSubscribe,
     ForSpark,
     GrantPrivileges,
@@ -89,10 +94,18 @@ def plan(  # noqa: PLR0911, PLR0912 - one a statement
             _check_source(source, definitions)
             return _put(parsed, source, if_not_exists, definitions)
         case CreateTable(table, if_not_exists):
+            table = with_topic(table, definitions.source(table.source))
             _check_table(table, definitions)
-            return _put(parsed, table, if_not_exists, definitions)
+            put = _put(parsed, table, if_not_exists, definitions)
+            return Plan((*put.effects, *converging(table, definitions)))
         case CreateSubscription(subscription, if_not_exists):
             return _put_subscription(parsed, subscription, if_not_exists, definitions)
+        case AlterSource(name, resnapshot):
+            return Plan((altered(name, resnapshot=resnapshot, definitions=definitions),))
+        case ExplainDefinition(statement):
+            explained = plan(replace(parsed, statement=statement), definitions, holds)
+            of_spark = any(isinstance(effect, RunOnSpark) for effect in explained.effects)
+            return Plan((_on_spark(parsed) if of_spark else ExplainPlan(explained),))
         case RetainHistory(name, retained_ms):
             return retain_history(name, retained_ms, definitions)
         case Drop() as drop:
@@ -199,6 +212,9 @@ def _check_source(source: Source, definitions: Definitions) -> None:
         _check_connection(source.connection, ConnectionType.KAFKA, definitions)
     if source.format.registry is not None:
         _check_connection(source.format.registry, ConnectionType.SCHEMA_REGISTRY, definitions)
+    if source.capture is not None:
+        _check_connection(source.capture.connection, source.capture.database, definitions)
+        _check_connection(source.capture.connect, ConnectionType.CONNECT, definitions)
 
 
 def _check_connection(name: str, wanted: ConnectionType, definitions: Definitions) -> None:
@@ -212,7 +228,13 @@ def _check_connection(name: str, wanted: ConnectionType, definitions: Definition
 
 
 def _system(connection_type: ConnectionType) -> str:
-    return "Kafka" if connection_type is ConnectionType.KAFKA else "a schema registry"
+    return {
+        ConnectionType.KAFKA: "Kafka",
+        ConnectionType.SCHEMA_REGISTRY: "a schema registry",
+        ConnectionType.POSTGRES: "PostgreSQL",
+        ConnectionType.MYSQL: "MySQL",
+        ConnectionType.CONNECT: "Kafka Connect",
+    }[connection_type]
 
 
 def _check_namespace(namespace: str) -> None:
@@ -262,7 +284,8 @@ def _drop(parsed: ParsedStatement, drop: Drop, definitions: Definitions, holds: 
         )
     dropped = (*users, target)
     tables = [definition.full_name for definition in dropped if isinstance(definition, Table)]
-    effects: list[Effect] = [DropDefinitions(dropped)]
+    effects: list[Effect] = [] if drop.keep_upstream else [*releasing(dropped, definitions)]
+    effects.append(DropDefinitions(dropped))
     ended = [definitions.subscription(s.name) for s in dropped if isinstance(s, Subscription)]
     effects += [EndSubscription(entry, drop.cascade and isinstance(target, Subscription)) for entry in ended]
     effects += drop_holds_on(tables, holds, cascade=drop.cascade)

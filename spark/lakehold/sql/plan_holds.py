@@ -17,6 +17,7 @@ from lakehold.sql.statements import (
     CreateHold,
     Drop,
     DropHold,
+    ExplainDefinition,
     ForSpark,
     RenameHold,
     ShowCreateHold,
@@ -29,6 +30,8 @@ _NEEDS_HOLDS = (CreateHold, Drop, DropHold, ForSpark, RenameHold, ShowCreateHold
 
 def needs_holds(statement: Statement) -> bool:
     """Whether the plan of `statement` depends on the holds."""
+    if isinstance(statement, ExplainDefinition):
+        statement = statement.statement
     return isinstance(statement, _NEEDS_HOLDS) and (not isinstance(statement, ForSpark) or bool(statement.target))
 
 

@@ -11,7 +11,7 @@ from lakehold.sql.render import create_statement, options_text
 from lakehold.sql.statements import ObjectKind
 
 _CONNECTION_COLUMNS = ("name", "type", "options")
-_SOURCE_COLUMNS = ("name", "connection", "path", "topics", "format", "registry", "transaction_topic")
+_SOURCE_COLUMNS = ("name", "connection", "path", "topics", "format", "registry", "transaction_topic", "captures")
 _TABLE_COLUMNS = ("namespace", "name", "source", "topic", "envelope", "key")
 
 
@@ -52,6 +52,7 @@ def _source_row(source: Source) -> tuple[object, ...]:
         source.format.type.value,
         source.format.registry,
         source.transaction_topic,
+        source.capture.connection if source.capture is not None else None,
     )
 
 

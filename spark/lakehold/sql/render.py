@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 from lakehold.definitions import (
+    Capture,
     Connection,
-    ConnectionType,
     Definition,
     Envelope,
     Format,
@@ -58,8 +58,7 @@ def clauses(definition: Definition) -> dict[str, str]:
     """The clauses after the name, in the order of the reference."""
     match definition:
         case Connection(type=connection_type, options=options):
-            kind = "KAFKA" if connection_type is ConnectionType.KAFKA else "SCHEMA REGISTRY"
-            return {"to": f"TO {kind} {options_text(options)}"}
+            return {"to": f"TO {connection_type.value.replace('-', ' ').upper()} {options_text(options)}"}
         case Source():
             return _source_clauses(definition)
         case Table():
@@ -75,22 +74,41 @@ def options_text(options: Mapping[str, OptionValue]) -> str:
 
 def _source_clauses(source: Source) -> dict[str, str]:
     found = {"from": f"FROM FILES {_text(source.path or '')}"}
-    if source.connection is not None:
+    if source.connection is not None and source.capture is None:
         topics = ", ".join(_text(t) for t in source.topics)
         found["from"] = f"FROM KAFKA CONNECTION {object_text(source.connection)} (TOPICS ({topics}))"
+    if source.capture is not None:
+        found |= _capture_clauses(source.connection or "", source.capture)
     found["format"] = _format(source.format)
-    if source.transaction_topic is not None:
+    if source.transaction_topic is not None and source.capture is None:
         found["transaction"] = f"TRANSACTION METADATA TOPIC {_text(source.transaction_topic)}"
     if source.options:
         found["with"] = f"WITH {options_text(source.options)}"
     return found
 
 
+def _capture_clauses(kafka: str, capture: Capture) -> dict[str, str]:
+    """Names are written out, also those that follow from the source's."""
+    names: dict[str, OptionValue | None] = {
+        "publication": capture.publication,
+        "slot": capture.slot,
+        "server_id": capture.server_id,
+    }
+    named = options_text({name: value for name, value in names.items() if value is not None})
+    topics = options_text({"topic_prefix": capture.topic_prefix, "partitions": capture.partitions})
+    return {
+        "from": f"FROM {capture.database.value.upper()} CONNECTION {object_text(capture.connection)} {named}",
+        "via": f"VIA CONNECT CONNECTION {object_text(capture.connect)}",
+        "into": f"INTO KAFKA CONNECTION {object_text(kafka)} {topics}",
+    }
+
+
 def _table_clauses(table: Table) -> dict[str, str]:
     found: dict[str, str] = {}
     if table.columns:
         found["columns"] = f"({', '.join(f'{_column(c.name)} {c.type}' for c in table.columns)})"
-    found["from"] = f"FROM SOURCE {object_text(table.source)} (TOPIC {_text(table.topic)})"
+    fed_by = f"TOPIC {_text(table.topic)}" if table.upstream is None else f"TABLE {_text(table.upstream)}"
+    found["from"] = f"FROM SOURCE {object_text(table.source)} ({fed_by})"
     if table.key:
         found["key"] = f"KEY ({', '.join(_column(k) for k in table.key)})"
     found["envelope"] = f"ENVELOPE {_ENVELOPES[table.envelope]}"

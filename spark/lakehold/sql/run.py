@@ -15,15 +15,17 @@ from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.roles import RoleCommands
 from lakehold.publish.subscriptions import COLUMNS as SUBSCRIPTION_COLUMNS
 from lakehold.sql.contracts import contracted
-from lakehold.sql.definition_change import DefinitionChange, placed
+from lakehold.sql.definition_change import DefinitionChange, changed, placed
 from lakehold.sql.effects import (
     BeginSubscription,
     ChangeTable,
+    Converge,
     DropDefinitions,
     DropHolds,
     DropIcebergTable,
     EndSubscription,
     ExplainChanges,
+    ExplainPlan,
     HoldEffect,
     ListHolds,
     ListSubscriptions,
@@ -36,6 +38,7 @@ from lakehold.sql.effects import (
     PutHold,
     ReadAsOf,
     ReadChanges,
+    Release,
     Rows,
     RunOnSpark,
 )
@@ -45,6 +48,7 @@ from lakehold.sql.list_holds import list_holds
 from lakehold.sql.parse import parse_script
 from lakehold.sql.result import Result
 from lakehold.sql.run_roles import check_privileges, run_on_roles
+from lakehold.sql.run_upstream import Upstream, converged, explained
 from lakehold.sql.statements import CreateTable, ParsedStatement
 from lakehold.sql.transactions import Transaction, units
 from lakehold.subscribe.statement import Query, Subscribe
@@ -98,6 +102,7 @@ class Runner:
         holds: Keeps tables readable.
         subscriptions: Begins and ends subscriptions.
         roles: Who may do what to holds and subscriptions.
+        upstream: What is upstream of sources that capture a database.
         schemas: Directory of the tables' contracts; None: there are none.
     """
 
@@ -108,6 +113,7 @@ class Runner:
     holds: HoldCommands
     subscriptions: SubscriptionCommands
     roles: RoleCommands
+    upstream: Upstream
     schemas: Path | None = None
 
     def run(self, sql: str) -> Result:
@@ -142,20 +148,25 @@ class Runner:
 
     def _run_statement(self, parsed: ParsedStatement) -> Result:
         change = DefinitionChange([parsed], self.holds.all)
-        change.apply(self.store.definitions())
+        before = self.store.definitions()
+        after = change.apply(before)
         if any(isinstance(effect, BeginSubscription) for effect in change.plans[0].effects):
             return self._run_together([parsed])
         check_privileges(change.plans[0], self.roles.guard)
-        if change.plans[0].definition_effects:
-            self.store.change(change.apply)
-        return self._act(change.plans[0])
+        decided = change.plans[0]
+        with converged(change.plans, before, after, self.upstream) as notices:
+            if decided.definition_effects:
+                self.store.change(change.apply)
+        result = self._act(change.plans[0])
+        return replace(result, notices=(*notices, *result.notices))
 
     def _run_together(self, statements: Sequence[ParsedStatement]) -> Result:
         """One commit of definitions. Holds are written before it and there with it, or not at all."""
         change = DefinitionChange(statements, self.holds.all)
-        after = change.apply(self.store.definitions())
+        before = self.store.definitions()
+        after = change.apply(before)
         held: list[tuple[NewHold, Hold]] = []
-        with ExitStack() as made:
+        with converged(change.plans, before, after, self.upstream) as notices, ExitStack() as made:
             for parsed, decided in zip(statements, change.plans, strict=True):
                 with placed(parsed, alone=len(statements) == 1), readable():
                     check_privileges(decided, self.roles.guard)
@@ -167,7 +178,7 @@ class Runner:
                             entry = after.subscription(effect.subscription.name)
                             made.enter_context(self.subscriptions.begun(entry, change.declared))
             self.store.change(change.apply)
-        notices = [e.text for decided in change.plans for e in decided.effects if isinstance(e, Notice)]
+        notices += [e.text for decided in change.plans for e in decided.effects if isinstance(e, Notice)]
         return Result(notices=(*notices, *(text for new, hold in held for text in self.holds.notices(new, hold))))
 
     def _change_holds_together(self, statements: Sequence[ParsedStatement]) -> Result:
@@ -182,8 +193,8 @@ class Runner:
         notices: list[str] = []
         for effect in decided.effects:
             match effect:
-                case PutDefinition() | ChangeTable() | DropDefinitions() | BeginSubscription():
-                    pass  # committed already
+                case PutDefinition() | ChangeTable() | DropDefinitions() | BeginSubscription() | Converge() | Release():
+                    pass  # done around the commit
                 case DropIcebergTable(full_name):
                     self.tables.drop_iceberg_table(full_name)
                 case PutHold() | MoveHold() | NameHold() | DropHolds():
@@ -196,7 +207,7 @@ class Runner:
                     result = run_on_roles(statement, self.roles)
                 case RunOnSpark():
                     result = run_on_spark(self.spark(), effect)
-                case ReadAsOf() | ReadChanges() | ExplainChanges():
+                case ReadAsOf() | ReadChanges() | ExplainChanges() | ExplainPlan():
                     with readable():
                         result = self._read(effect)
                 case Rows(columns, rows):
@@ -207,7 +218,7 @@ class Runner:
                     assert_never(other)
         return replace(result, notices=(*result.notices, *notices))
 
-    def _read(self, effect: ReadAsOf | ReadChanges | ExplainChanges) -> Result:
+    def _read(self, effect: ReadAsOf | ReadChanges | ExplainChanges | ExplainPlan) -> Result:
         match effect:
             case ReadAsOf(query, as_of_ms):
                 return self.reads.read_as_of(query, as_of_ms)
@@ -215,6 +226,9 @@ class Runner:
                 return self.reads.read_changes(subscribe)
             case ExplainChanges(subscribe):
                 return self.reads.explain_changes(subscribe)
+            case ExplainPlan(planned):
+                before = self.store.definitions()
+                return explained(planned, before, changed(before, planned), self.upstream)
             case other:
                 assert_never(other)
 

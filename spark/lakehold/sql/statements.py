@@ -55,12 +55,31 @@ class CreateSubscription:
 
 @dataclass(frozen=True)
 class Drop:
-    """`DROP CONNECTION|SOURCE|TABLE|SUBSCRIPTION [IF EXISTS] name [CASCADE]`; other tables are Spark's to drop."""
+    """`DROP CONNECTION|SOURCE|TABLE|SUBSCRIPTION [IF EXISTS] name [CASCADE]`; other tables are Spark's to drop.
+
+    `keep_upstream` is `KEEP UPSTREAM` behind a connection or a source: what sources made upstream stays.
+    """
 
     kind: ObjectKind
     name: str
     if_exists: bool = False
     cascade: bool = False
+    keep_upstream: bool = False
+
+
+@dataclass(frozen=True)
+class AlterSource:
+    """`ALTER SOURCE name REPAIR | RESNAPSHOT`: what is upstream as the definitions say, or all of it snapshotted anew."""
+
+    name: str
+    resnapshot: bool
+
+
+@dataclass(frozen=True)
+class ExplainDefinition:
+    """`EXPLAIN CREATE … | DROP … | ALTER SOURCE …`: what the statement would do; nothing is done."""
+
+    statement: CreateConnection | CreateSource | CreateTable | Drop | AlterSource
 
 
 @dataclass(frozen=True)
@@ -229,6 +248,8 @@ Statement = (
     | CreateTable
     | CreateSubscription
     | RetainHistory
+    | AlterSource
+    | ExplainDefinition
     | Drop
     | Show
     | ShowCreate

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from lakehold.errors import ConnectorError
 from lakehold.servers import HOST, ServerError, ServerEvent, ServerStatus
 from lakehold.stack.addresses import StackAddresses, StackPorts
-from lakehold.stack.connectors import ConnectClient, ValueFormat, debezium_postgres, publication_sql
-from lakehold.stack.errors import ConnectorError, StackError
+from lakehold.stack.connectors import ValueFormat, debezium_postgres, publication_sql
+from lakehold.stack.errors import StackError
 from lakehold.stack.lifecycle import down, status, up
 from lakehold.stack.plan import StackPlan
+from lakehold.upstream.connect import ConnectClient
 
 __all__ = [
     "HOST",

@@ -9,9 +9,3 @@ class StackError(ServerError):
     """A part of the stack cannot be set up, or another stack stands in the way."""
 
     default_code = "stack"
-
-
-class ConnectorError(StackError):
-    """Kafka Connect refused a connector, or one of its tasks failed."""
-
-    default_code = "connector"

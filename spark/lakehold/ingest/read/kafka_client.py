@@ -6,16 +6,17 @@ import atexit
 import logging
 import os
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicCollection
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicCollection
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import (
     AdminClient,
+    NewTopic,
     OffsetSpec,
     TopicDescription,
 )
@@ -82,6 +83,7 @@ class KafkaClient:
             "fetch.queue.backoff.ms": 10,
             "check.crcs": True,
         }
+        self._common = common
         with self._explained():
             self._admin = AdminClient(common)
             self._consumer = Consumer({**common, **consumer_options})
@@ -153,6 +155,47 @@ class KafkaClient:
                         yield from self._taken(message, pending)
             finally:
                 self._consumer.unassign()
+
+    def create_topic(self, name: str, partitions: int, options: Mapping[str, str]) -> None:
+        """Make a topic with the broker's replication factor, unless it exists; `options` are `retention.ms` and its like."""
+        topic = NewTopic(name, partitions, config=dict(options))
+        with self._explained():
+            self._done(
+                self._admin.create_topics([topic], request_timeout=self._timeout_s), KafkaError.TOPIC_ALREADY_EXISTS
+            )
+
+    def delete_topics(self, names: Collection[str]) -> None:
+        """Delete topics, those that exist."""
+        with self._explained():
+            deleted = self._admin.delete_topics(sorted(names), request_timeout=self._timeout_s)
+            self._done(deleted, KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+    def send(self, topic: str, key: str, values: Collection[str]) -> None:
+        """Write records to partition 0 of a topic, and wait until they are kept."""
+        with self._explained():
+            failed: list[KafkaError] = []
+            producer = Producer({**self._common, "enable.idempotence": True})
+            for value in values:
+                producer.produce(
+                    topic,
+                    value.encode(),
+                    key.encode(),
+                    partition=0,
+                    on_delivery=lambda error, _: failed.append(error) if error is not None else None,
+                )
+            if producer.flush(self._timeout_s):
+                self._fail(None)
+            if failed:
+                self._fail(failed[0])
+
+    def _done(self, futures: Mapping[str, Future[Any]], harmless: int) -> None:
+        """Wait for changes of topics; the error `harmless` says that one was done before."""
+        for future in futures.values():
+            try:
+                self._result(future)
+            except KafkaException as error:
+                if error.args[0].code() != harmless:
+                    raise
 
     def close(self) -> None:
         """Leave the brokers."""

@@ -1,0 +1,93 @@
+"""`FROM POSTGRES | MYSQL CONNECTION … VIA CONNECT CONNECTION … INTO KAFKA CONNECTION …`: a source with a connector of its own."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import Token
+
+from lakehold.definitions import Capture, ConnectionType, OptionValue
+from lakehold.sql.cursor import Cursor
+from lakehold.sql.options import INTO_KAFKA, MYSQL_CAPTURE, POSTGRES_CAPTURE, OptionSet, parse_options, spoken
+
+_SLOT = re.compile(r"[a-z0-9_]{1,63}")
+_TOPIC_PREFIX = re.compile(r"[A-Za-z0-9._-]{1,180}")
+_NOT_OF_A_NAME = re.compile(r"[^a-z0-9_]")
+_ALLOWED = {
+    "slot": "lowercase letters, digits and underscores",
+    "topic_prefix": "letters, digits, dots, hyphens and underscores",
+}
+_OPTIONS = {ConnectionType.POSTGRES: POSTGRES_CAPTURE, ConnectionType.MYSQL: MYSQL_CAPTURE}
+
+
+@dataclass(frozen=True)
+class Database:
+    """`POSTGRES | MYSQL CONNECTION c [(…)]`."""
+
+    type: ConnectionType
+    connection: str
+    options: Mapping[str, OptionValue]
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """`KAFKA CONNECTION c [(…)]` behind INTO."""
+
+    connection: str
+    options: Mapping[str, OptionValue]
+
+
+def parse_database(cursor: Cursor, database: ConnectionType) -> Database:
+    """`c [(PUBLICATION 'p', SLOT 's')]` or `c [(SERVER ID n)]`."""
+    connection = cursor.object_name("a connection name")
+    return Database(database, connection, _checked(cursor, "slot", _SLOT, _OPTIONS[database]))
+
+
+def parse_into(cursor: Cursor) -> Kafka:
+    """`c [(TOPIC PREFIX 'p', PARTITIONS n)]`."""
+    connection = cursor.object_name("a connection name")
+    return Kafka(connection, _checked(cursor, "topic_prefix", _TOPIC_PREFIX, INTO_KAFKA))
+
+
+def capture_of(source: str, database: Database, connect: str, kafka: Kafka) -> Capture:
+    """The capture that the clauses say; what they leave out is named after the source."""
+    plain = _NOT_OF_A_NAME.sub("_", source.lower())
+    is_postgres = database.type is ConnectionType.POSTGRES
+    prefix = str(kafka.options.get("topic_prefix", plain))
+    return Capture(
+        database=database.type,
+        connection=database.connection,
+        connect=connect,
+        topic_prefix=prefix,
+        publication=str(database.options.get("publication", f"lakehold_{plain}")) if is_postgres else None,
+        slot=str(database.options.get("slot", f"lakehold_{plain}"[:63])) if is_postgres else None,
+        server_id=None
+        if is_postgres
+        else int(str(database.options.get("server_id", zlib.crc32(prefix.encode()) or 1))),
+        partitions=int(str(kafka.options.get("partitions", 1))),
+    )
+
+
+def parse_upstream_table(cursor: Cursor) -> str:
+    """`'schema.table'`, as the database has it."""
+    token = cursor.peek()
+    name = cursor.text("a table as 'schema.table'")
+    schema, _, table = name.partition(".")
+    if not schema.strip() or not table.strip():
+        raise cursor.error_at(token, f"expected a table as 'schema.table', found '{name}'")
+    return name
+
+
+def _checked(cursor: Cursor, name: str, pattern: re.Pattern[str], options: OptionSet) -> dict[str, OptionValue]:
+    """The options in parentheses, if there are any; the one called `name` must be as the system upstream allows it."""
+    opening: Token = cursor.peek()
+    if cursor.source_text(opening) != "(":
+        return {}
+    found = parse_options(cursor, options)
+    value = found.get(name)
+    if value is not None and not pattern.fullmatch(str(value)):
+        raise cursor.error_at(opening, f"{spoken(name)} takes {_ALLOWED[name]}, found '{value}'", last=cursor.last)
+    return found

@@ -1,0 +1,146 @@
+"""`CREATE SOURCE`, one function a production."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lakehold.definitions import ConnectionType, Format, FormatType, OptionValue, Source
+from lakehold.sql.cursor import Cursor
+from lakehold.sql.options import SOURCE, parse_options
+from lakehold.sql.parse_capture import Database, Kafka, capture_of, parse_database, parse_into
+from lakehold.sql.statements import CreateSource
+
+_VIA = "VIA CONNECT CONNECTION"
+_INTO = "INTO KAFKA CONNECTION"
+_TRANSACTIONS = "TRANSACTION METADATA TOPIC"
+_OF_DATABASES = "it belongs to FROM POSTGRES and FROM MYSQL"
+_CLAUSES = ("FROM", _VIA, _INTO, "FORMAT", _TRANSACTIONS, "WITH")
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """What stands behind FROM: topics of a Kafka connection, a directory, or a database."""
+
+    connection: str | None = None
+    path: str | None = None
+    topics: tuple[str, ...] = ()
+    database: Database | None = None
+
+
+def parse_source(cursor: Cursor) -> CreateSource:
+    """`[IF NOT EXISTS] name`, then FROM and the other clauses in any order."""
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    name = cursor.object_name("a source name")
+    origin: _Origin | None = None
+    connect: str | None = None
+    into: Kafka | None = None
+    message_format: Format | None = None
+    transaction_topic: str | None = None
+    options: dict[str, OptionValue] = {}
+    first = cursor.position
+    for clause in cursor.clauses(*_CLAUSES):
+        match clause:
+            case "FROM":
+                origin = _origin(cursor)
+            case "VIA CONNECT CONNECTION":
+                connect = cursor.object_name("a connection name")
+            case "INTO KAFKA CONNECTION":
+                into = parse_into(cursor)
+            case "FORMAT":
+                message_format = _format(cursor)
+            case "TRANSACTION METADATA TOPIC":
+                cursor.accept_symbol("=")
+                transaction_topic = cursor.text("a topic")
+            case _:
+                options = parse_options(cursor, SOURCE)
+    if origin is None:
+        raise cursor.error("FROM")
+    given = {_VIA: connect is not None, _INTO: into is not None, _TRANSACTIONS: transaction_topic is not None}
+    _check_fit(cursor, first, origin, given)
+    if message_format is None:
+        raise cursor.error("FORMAT")
+    return CreateSource(_source(name, message_format, origin, connect, into, transaction_topic, options), if_not_exists)
+
+
+def _source(  # noqa: PLR0913 - one a clause
+    name: str,
+    message_format: Format,
+    origin: _Origin,
+    connect: str | None,
+    into: Kafka | None,
+    transaction_topic: str | None,
+    options: dict[str, OptionValue],
+) -> Source:
+    if origin.database is None or connect is None or into is None:
+        return Source(name, message_format, origin.connection, origin.path, origin.topics, transaction_topic, options)
+    capture = capture_of(name, origin.database, connect, into)
+    return Source(
+        name,
+        message_format,
+        into.connection,
+        transaction_topic=capture.transaction_topic,
+        options=options,
+        capture=capture,
+    )
+
+
+def _check_fit(cursor: Cursor, first: int, origin: _Origin, given: Mapping[str, bool]) -> None:
+    """Whether the clauses that are `given` are those of the origin; `first` is where the clauses begin."""
+    is_database = origin.database is not None
+    if is_database and not (given[_VIA] and given[_INTO]):
+        raise cursor.error(_INTO if given[_VIA] else _VIA)
+    foreign = (_TRANSACTIONS,) if is_database else (_VIA, _INTO)
+    clause = next((clause for clause in foreign if given[clause]), None)
+    if clause is None:
+        return
+    hint = "the connector of a database has a topic of its own for them" if is_database else _OF_DATABASES
+    cursor.rewind(first)
+    cursor.take_until(lambda: cursor.at_words(*clause.split()))
+    last = cursor.peek(len(clause.split()) - 1)
+    raise cursor.error_at(cursor.peek(), f"{clause} does not belong to this source", last=last, hint=hint)
+
+
+def _origin(cursor: Cursor) -> _Origin:
+    """`KAFKA CONNECTION c (TOPICS …)`, `FILES 'path'`, `POSTGRES CONNECTION c [(…)]` or `MYSQL CONNECTION c [(…)]`."""
+    match cursor.choose("KAFKA CONNECTION", "FILES", "POSTGRES CONNECTION", "MYSQL CONNECTION"):
+        case "FILES":
+            return _Origin(path=cursor.filled_text("a directory"))
+        case "POSTGRES CONNECTION":
+            return _Origin(database=parse_database(cursor, ConnectionType.POSTGRES))
+        case "MYSQL CONNECTION":
+            return _Origin(database=parse_database(cursor, ConnectionType.MYSQL))
+        case _:
+            return _Origin(cursor.object_name("a connection name"), topics=_topics(cursor))
+
+
+def _topics(cursor: Cursor) -> tuple[str, ...]:
+    """`(TOPIC 't')` or `(TOPICS ('a', 'b'))`."""
+    cursor.expect_symbol("(")
+    many = cursor.choose("TOPICS", "TOPIC") == "TOPICS"
+    cursor.accept_symbol("=")
+    topics = _topic_list(cursor) if many else (cursor.filled_text("a topic"),)
+    cursor.expect_symbol(")")
+    return topics
+
+
+def _topic_list(cursor: Cursor) -> tuple[str, ...]:
+    cursor.expect_symbol("(")
+    topics: list[str] = []
+    more = True
+    while more:
+        token = cursor.peek()
+        topic = cursor.filled_text("a topic")
+        if topic in topics:
+            raise cursor.error_at(token, f"topic '{topic}' is given twice")
+        topics.append(topic)
+        more = cursor.more()
+    return tuple(topics)
+
+
+def _format(cursor: Cursor) -> Format:
+    """`AVRO USING SCHEMA REGISTRY CONNECTION r` or `JSON`."""
+    if cursor.choose("AVRO", "JSON") == "JSON":
+        return Format(FormatType.JSON)
+    cursor.expect("USING", "SCHEMA", "REGISTRY", "CONNECTION")
+    return Format(FormatType.AVRO, cursor.object_name("a connection name"))

@@ -1,0 +1,54 @@
+"""What statements do upstream of sources that capture a database -> effects. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lakehold.catalog.definitions import Definitions
+from lakehold.definitions import Definition, Source, Table
+from lakehold.errors import DefinitionError
+from lakehold.sql.effects import Converge, Release
+
+
+def with_topic(table: Table, source: Source) -> Table:
+    """The table with the topic that follows from its table upstream.
+
+    Raises:
+        DefinitionError: The source captures no database and the statement names a table of one, or the reverse.
+    """
+    if (source.capture is None) == (table.upstream is None):
+        return table if source.capture is None else replace(table, topic=source.capture.topic(table.upstream or ""))
+    captures = source.capture is not None
+    raise DefinitionError(
+        f'source "{source.name}" captures {"a database" if captures else "no database"}',
+        code="feed-kind",
+        detail="Its topics are those of the tables upstream." if captures else "It reads topics that others write.",
+        hint="Write FROM SOURCE … (TABLE 'schema.table')." if captures else "Write FROM SOURCE … (TOPIC '…').",
+    )
+
+
+def converging(table: Table, definitions: Definitions) -> tuple[Converge, ...]:
+    """What a new table asks for upstream."""
+    return (Converge(table.source),) if definitions.source(table.source).capture is not None else ()
+
+
+def releasing(dropped: Sequence[Definition], definitions: Definitions) -> tuple[Release, ...]:
+    """What goes upstream with `dropped`."""
+    names = dict.fromkeys(definition.source for definition in dropped if isinstance(definition, Table))
+    return tuple(Release(name) for name in names if definitions.source(name).capture is not None)
+
+
+def altered(name: str, *, resnapshot: bool, definitions: Definitions) -> Converge:
+    """What ALTER SOURCE does.
+
+    Raises:
+        DefinitionError: The source captures no database.
+    """
+    if definitions.source(name).capture is None:
+        raise DefinitionError(
+            f'source "{name}" captures no database',
+            code="feed-kind",
+            hint="REPAIR and RESNAPSHOT are for sources FROM POSTGRES and FROM MYSQL.",
+        )
+    return Converge(name, anew=resnapshot)

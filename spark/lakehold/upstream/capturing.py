@@ -1,0 +1,146 @@
+"""Upstream of one source: look, plan, perform, until there is nothing left to do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from lakehold.definitions import ConnectionType
+from lakehold.errors import ConnectorError
+from lakehold.failpoints import reach
+from lakehold.ingest.decode.registry import registry_of
+from lakehold.ingest.read.kafka_client import KafkaClient, shared_client
+from lakehold.upstream.connect import ConnectClient, ConnectorStatus
+from lakehold.upstream.connector_config import SideTopics
+from lakehold.upstream.found import Found, FoundConnector
+from lakehold.upstream.journal import Journal
+from lakehold.upstream.perform import Systems, perform
+from lakehold.upstream.places import Places
+from lakehold.upstream.plan import plan, plan_anew
+from lakehold.upstream.postgres import PostgresUpstream
+from lakehold.upstream.steps import CreateConnector, Step, Steps
+from lakehold.upstream.wanted import Wanted
+
+log = logging.getLogger(__name__)
+
+_ROUNDS = 5
+"""How often is looked and planned at most: what others change meanwhile is not chased for ever."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What one source wants upstream, and where that is."""
+
+    wanted: Wanted
+    places: Places
+
+
+class Capturing:
+    """Brings one connector, and what it needs of its database and of Kafka, to what the definitions say.
+
+    Args:
+        timeout_s: How long a system may stay silent.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._journals: dict[tuple[str, str], Journal] = {}
+
+    def plan(self, target: Target, *, anew: bool = False) -> Steps:
+        """What `converge` would do now.
+
+        Raises:
+            UpstreamUnavailable: The database, Kafka or Kafka Connect does not answer.
+            UpstreamError: What is there cannot be brought to what is wanted.
+        """
+        with self._systems(target.places) as systems:
+            return self._planned(target, systems, anew=anew)
+
+    def converge(self, target: Target, *, anew: bool = False) -> Steps:
+        """Bring what is there to what is wanted; `anew`: with a new snapshot of all tables. Raises as `plan` does.
+
+        Returns:
+            What was done, and the hints that stand.
+        """
+        done: list[Step] = []
+        with self._systems(target.places) as systems:
+            planned = self._planned(target, systems, anew=anew)
+            for _ in range(_ROUNDS):
+                for step in planned.steps:
+                    log.info("source %s: %s", target.wanted.source, step.told)
+                    perform(step, systems)
+                    reach("after-step")
+                    done.append(step)
+                    if isinstance(step, CreateConnector):
+                        break  # Connect may remember an earlier one of its name, which decides about snapshots
+                if not planned.steps:
+                    break
+                planned = self._planned(target, systems, anew=False)
+        return Steps(tuple(done), planned.hints)
+
+    def status(self, target: Target) -> ConnectorStatus | None:
+        """How the connector is; None: there is none."""
+        with self._systems(target.places) as systems:
+            return systems.connect.status_if_known(target.wanted.connector)
+
+    def awaited(self, target: Target) -> frozenset[str]:
+        """The tables, by object id, whose snapshot was asked for and is not complete."""
+        journal = self._journal(target, shared_client(target.places.kafka, self._timeout_s))
+        journal.refresh()
+        return frozenset(object_id for object_id, snapshot in journal.snapshots.items() if snapshot.is_awaited)
+
+    def _planned(self, target: Target, systems: Systems, *, anew: bool) -> Steps:
+        found = self._look(target, systems)
+        return plan_anew(target.wanted, found) if anew else plan(target.wanted, found)
+
+    def _look(self, target: Target, systems: Systems) -> Found:
+        wanted = target.wanted
+        journal = self._journal(target, systems.kafka)
+        journal.refresh()
+        names = [topic.name for topic in wanted.topics]
+        capture = wanted.capture
+        database = None
+        if capture.database is ConnectionType.POSTGRES:
+            database = systems.database.look(
+                capture.publication or "", capture.slot or "", wanted.source_id, wanted.upstream_tables
+            )
+        return Found(
+            _connector(systems.connect, wanted.connector),
+            frozenset(systems.kafka.describe([*names, *wanted.released])),
+            journal.snapshots,
+            journal.first_snapshot_complete,
+            database,
+        )
+
+    def _journal(self, target: Target, kafka: KafkaClient) -> Journal:
+        """The process's journal of a connector: what was read of it is kept."""
+        places = target.places
+        side = SideTopics(target.wanted.capture.topic_prefix)
+        key = (places.kafka.brokers, side.prefix)
+        if key not in self._journals:
+            registry = registry_of(places.registry, timeout_s=self._timeout_s) if places.registry is not None else None
+            self._journals[key] = Journal(kafka, side, registry.schema_text if registry is not None else None)
+        return self._journals[key]
+
+    @contextmanager
+    def _systems(self, places: Places) -> Iterator[Systems]:
+        address = places.connect
+        with ConnectClient(
+            address.url, username=address.username, password=address.password, timeout_s=self._timeout_s
+        ) as connect:
+            database = PostgresUpstream(places.login, self._timeout_s)
+            yield Systems(connect, shared_client(places.kafka, self._timeout_s), database)
+
+
+def _connector(connect: ConnectClient, name: str) -> FoundConnector | None:
+    config = connect.config(name)
+    if config is None:
+        return None
+    try:
+        return FoundConnector(config, connect.status_if_known(name), connect.has_position(name))
+    except ConnectorError as error:
+        if error.code == "connector-missing":  # it went in between
+            return None
+        raise

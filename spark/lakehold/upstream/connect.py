@@ -1,0 +1,230 @@
+"""A client of Kafka Connect's REST interface."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from lakehold.errors import ConnectorError, UpstreamError, UpstreamUnavailable
+
+_REQUEST_TIMEOUT_S = 30.0
+_POLL_INTERVAL_S = 0.1
+_REBALANCING = 409
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class ConnectorStatus:
+    """How a connector is.
+
+    Attributes:
+        connector: State of the connector itself, as Connect names it (`RUNNING`, `FAILED`, ...).
+        tasks: State of each task.
+        trace: Stack trace of the first failure, else empty.
+    """
+
+    connector: str
+    tasks: tuple[str, ...]
+    trace: str
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the connector and at least one task run, and no task does anything else."""
+        return self.connector == "RUNNING" and set(self.tasks) == {"RUNNING"}
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether the connector or one of its tasks failed."""
+        return "FAILED" in (self.connector, *self.tasks)
+
+    @property
+    def reason(self) -> str:
+        """What the failure says of its cause, else empty: the last exception of the trace is the first that happened."""
+        lines = [line.strip() for line in self.trace.splitlines() if line.strip()]
+        causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+        return causes[-1] if causes else (lines[0] if lines else "")
+
+
+class ConnectClient:
+    """Talks to one Connect worker. Use it as a context manager, or close it.
+
+    Every method raises `UpstreamUnavailable` when the worker does not answer and `ConnectorError` when it refuses.
+
+    Args:
+        url: Base URL of the worker's REST interface.
+        username: Of HTTP's basic authentication, if the worker asks for it.
+        password: Its password.
+        timeout_s: How long the worker may stay silent.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        username: str | None = None,
+        password: str | None = None,
+        timeout_s: float = _REQUEST_TIMEOUT_S,
+    ) -> None:
+        self._url = url
+        self._timeout_s = timeout_s
+        credentials = (username, password or "") if username is not None else None
+        self._http = httpx.Client(base_url=url, timeout=timeout_s, auth=credentials)
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close its connections."""
+        self.close()
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._http.close()
+
+    def names(self) -> list[str]:
+        """Names of all connectors."""
+        return list(self._request("GET", "/connectors").json())
+
+    def config(self, name: str) -> dict[str, str] | None:
+        """The configuration of a connector, without its name; None if there is no such connector."""
+        found = self._if_known(lambda: self._request("GET", f"/connectors/{name}/config").json())
+        return None if found is None else {key: value for key, value in found.items() if key != "name"}
+
+    def put(self, name: str, config: Mapping[str, str]) -> None:
+        """Create a connector, or change its configuration."""
+        self._request("PUT", f"/connectors/{name}/config", json=dict(config))
+
+    def create_stopped(self, name: str, config: Mapping[str, str]) -> None:
+        """Create a connector that does nothing until it is resumed."""
+        self._request("POST", "/connectors", json={"name": name, "config": dict(config), "initial_state": "STOPPED"})
+
+    def delete(self, name: str) -> None:
+        """Delete a connector. Its replication slot stays in PostgreSQL and keeps WAL until somebody drops it."""
+        self._request("DELETE", f"/connectors/{name}")
+
+    def stop(self, name: str) -> None:
+        """Stop a connector, and wait until no task of it is left: its place is kept, its configuration may change."""
+        self._request("PUT", f"/connectors/{name}/stop")
+        self._wait(name, lambda status: status.connector == "STOPPED" and not status.tasks, "does not stop")
+
+    def resume(self, name: str) -> None:
+        """Let a stopped connector go on."""
+        self._request("PUT", f"/connectors/{name}/resume")
+
+    def has_position(self, name: str) -> bool:
+        """Whether a connector remembers where it was: one that does not begins with a snapshot."""
+        return bool(self._request("GET", f"/connectors/{name}/offsets").json()["offsets"])
+
+    def forget_position(self, name: str) -> None:
+        """Have a stopped connector begin anew."""
+        self._request("DELETE", f"/connectors/{name}/offsets")
+
+    def restart(self, name: str) -> None:
+        """Restart what failed of a connector and its tasks; they go on where they stopped."""
+        self._request("POST", f"/connectors/{name}/restart", params={"includeTasks": "true", "onlyFailed": "true"})
+
+    def status(self, name: str) -> ConnectorStatus:
+        """How a connector is now."""
+        answer = self._request("GET", f"/connectors/{name}/status").json()
+        states = [answer["connector"], *answer["tasks"]]
+        traces = [state["trace"] for state in states if state.get("trace")]
+        return ConnectorStatus(
+            connector=answer["connector"]["state"],
+            tasks=tuple(task["state"] for task in answer["tasks"]),
+            trace=traces[0] if traces else "",
+        )
+
+    def status_if_known(self, name: str) -> ConnectorStatus | None:
+        """How a connector is now; None for a moment after it is created, and when it is gone."""
+        return self._if_known(lambda: self.status(name))
+
+    def wait_until_running(self, name: str, timeout_s: float = 60.0) -> None:
+        """Wait until a connector and its tasks run.
+
+        Raises:
+            ConnectorError: One of them failed, or they do not run in time.
+        """
+
+        def runs(status: ConnectorStatus) -> bool:
+            if status.is_failed:
+                raise ConnectorError(
+                    f'connector "{name}" failed',
+                    detail=status.reason,
+                    hint="Remove the cause, then restart the connector: it goes on where it stopped.",
+                )
+            return status.is_running
+
+        self._wait(name, runs, "does not run", timeout_s)
+
+    def _wait(
+        self, name: str, reached: Callable[[ConnectorStatus], bool], failing: str, timeout_s: float = 60.0
+    ) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            status = self.status_if_known(name)
+            if status is not None and reached(status):
+                return
+            if time.monotonic() > deadline_s:
+                raise ConnectorError(
+                    f'connector "{name}" {failing} within {timeout_s:.0f} s', detail=f"Its status is {status}."
+                )
+            time.sleep(_POLL_INTERVAL_S)
+
+    def _if_known(self, ask: Callable[[], _T]) -> _T | None:
+        try:
+            return ask()
+        except ConnectorError as error:
+            if error.code == "connector-missing":
+                return None
+            raise
+
+    def _request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        deadline_s = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                response = self._http.request(method, path, **arguments)
+            except httpx.TransportError as error:
+                raise UpstreamUnavailable(
+                    f"Kafka Connect at {self._url} does not answer",
+                    code="connect-unavailable",
+                    detail=f"{error}.",
+                    hint="Check that the worker runs, and that this machine reaches it at the address in the connection.",
+                ) from error
+            if not _is_rebalancing(response) or time.monotonic() > deadline_s:
+                break
+            time.sleep(_POLL_INTERVAL_S)
+        if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+            raise UpstreamError(
+                f"Kafka Connect at {self._url} refuses access",
+                code="connect-denied",
+                hint="Check the user and password of its connection.",
+            )
+        if response.is_error:
+            missing = response.status_code == httpx.codes.NOT_FOUND
+            raise ConnectorError(
+                f"Kafka Connect refused {method} {path}",
+                code="connector-missing" if missing else None,
+                detail=_message(response),
+            )
+        return response
+
+
+def _is_rebalancing(response: httpx.Response) -> bool:
+    """Whether the same request will do later: a name that is taken is a conflict, too, and stays one."""
+    return response.status_code == _REBALANCING and "already exists" not in response.text
+
+
+def _message(response: httpx.Response) -> str:
+    try:
+        return str(response.json()["message"])
+    except (ValueError, KeyError):
+        return response.text

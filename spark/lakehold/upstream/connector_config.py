@@ -1,0 +1,195 @@
+"""Configurations of Debezium's connectors, as Kafka Connect takes them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+_POSTGRES = "io.debezium.connector.postgresql.PostgresConnector"
+_MYSQL = "io.debezium.connector.mysql.MySqlConnector"
+
+_HEARTBEAT_MS = 2_000
+"""How often a connector says that it is alive: in a quiet database only so do its place and its slot move on, and ad-hoc
+snapshots come to their end."""
+
+_SIGNAL_POLL_MS = 1_000
+_SIGNAL_ANSWER_MS = 200
+"""How long a poll for signals waits for the broker. Debezium's default of 0 takes several polls to get an answer."""
+
+
+@dataclass(frozen=True)
+class Login:
+    """A database and who reads it."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    database: str = ""
+
+
+@dataclass(frozen=True)
+class SideTopics:
+    """Topics of one connector beside those of its tables.
+
+    Attributes:
+        prefix: First part of the topics' names, and key of its signals.
+    """
+
+    prefix: str
+
+    @property
+    def signals(self) -> str:
+        """What the connector is asked."""
+        return f"{self.prefix}.signal"
+
+    @property
+    def notifications(self) -> str:
+        """What it says about its snapshots."""
+        return f"{self.prefix}.notification"
+
+    @property
+    def heartbeats(self) -> str:
+        """Where it says that it is alive."""
+        return f"__debezium-heartbeat.{self.prefix}"
+
+    @property
+    def schema_history(self) -> str:
+        """MySQL: the tables' structure over time."""
+        return f"{self.prefix}.schema-history"
+
+
+def debezium(topic_prefix: str, tables: Iterable[str]) -> dict[str, str]:
+    """What all databases have in common; `tables` are their names with what they stand in, `schema.table`."""
+    return {
+        "tasks.max": "1",
+        "topic.prefix": topic_prefix,
+        "table.include.list": ",".join(re.sub(r"[^\w]", lambda c: f"\\{c[0]}", table) for table in sorted(set(tables))),
+        "provide.transaction.metadata": "true",
+        "tombstones.on.delete": "true",
+        "decimal.handling.mode": "precise",
+        "schema.name.adjustment.mode": "avro",
+    }
+
+
+def postgres(login: Login, *, publication: str, slot: str) -> dict[str, str]:
+    """PostgreSQL. The publication must exist; the replication slot is made."""
+    return {
+        "connector.class": _POSTGRES,
+        **_login(login),
+        "database.dbname": login.database,
+        "plugin.name": "pgoutput",
+        "slot.name": slot,
+        "publication.name": publication,
+        "publication.autocreate.mode": "disabled",
+    }
+
+
+def mysql(login: Login, *, server_id: int, databases: Iterable[str]) -> dict[str, str]:
+    """MySQL; `server_id` tells the connector from other replicas."""
+    return {
+        "connector.class": _MYSQL,
+        **_login(login),
+        "database.server.id": str(server_id),
+        "database.include.list": ",".join(sorted(set(databases))),
+        "include.schema.changes": "false",
+    }
+
+
+def schema_history(topics: SideTopics, brokers: str, client: Mapping[str, str]) -> dict[str, str]:
+    """Where MySQL's connector keeps the tables' structure; `client` are options of Java's Kafka client."""
+    prefix = "schema.history.internal"
+    return {
+        f"{prefix}.kafka.bootstrap.servers": brokers,
+        f"{prefix}.kafka.topic": topics.schema_history,
+        **{f"{prefix}.{side}.{name}": value for side in ("producer", "consumer") for name, value in client.items()},
+    }
+
+
+def ad_hoc_snapshots(topics: SideTopics, brokers: str, client: Mapping[str, str]) -> dict[str, str]:
+    """Snapshots of single tables while others stream, asked for through Kafka: nothing is written to the database."""
+    return {
+        "read.only": "true",
+        "signal.enabled.channels": "kafka",
+        "signal.kafka.topic": topics.signals,
+        "signal.kafka.groupId": topics.signals,
+        "signal.kafka.bootstrap.servers": brokers,
+        "signal.kafka.poll.timeout.ms": str(_SIGNAL_ANSWER_MS),
+        "signal.poll.interval.ms": str(_SIGNAL_POLL_MS),
+        **{f"signal.consumer.{name}": value for name, value in client.items()},
+        "notification.enabled.channels": "sink",
+        "notification.sink.topic.name": topics.notifications,
+        "heartbeat.interval.ms": str(_HEARTBEAT_MS),
+    }
+
+
+def topic_creation(topic_prefix: str, partitions: int) -> dict[str, str]:
+    """For a connector whose topics Connect makes."""
+    # BEGIN and END of a transaction have different keys: only one partition keeps them in order.
+    return {
+        "topic.creation.default.replication.factor": "1",
+        "topic.creation.default.partitions": str(partitions),
+        "topic.creation.groups": "transaction",
+        "topic.creation.transaction.include": rf"{topic_prefix}\.transaction",
+        "topic.creation.transaction.replication.factor": "1",
+        "topic.creation.transaction.partitions": "1",
+    }
+
+
+def apicurio_avro(url: str, username: str | None = None, password: str | None = None) -> dict[str, str]:
+    """Avro in Confluent's wire format by Apicurio's converter; `url` is of the registry's own API."""
+    return _for_key_and_value(
+        {
+            "": "io.apicurio.registry.utils.converter.AvroConverter",
+            ".apicurio.registry.url": url,
+            ".apicurio.registry.auto-register": "true",
+            ".apicurio.registry.find-latest": "true",
+            # Confluent's wire format: a magic byte and a four-byte schema id before the body, not in headers.
+            ".apicurio.registry.as-confluent": "true",
+            ".apicurio.registry.use-id": "contentId",
+            ".apicurio.registry.headers.enabled": "false",
+            **({".apicurio.auth.username": username} if username is not None else {}),
+            **({".apicurio.auth.password": password} if password is not None else {}),
+        }
+    )
+
+
+def confluent_avro(url: str, username: str | None = None, password: str | None = None) -> dict[str, str]:
+    """Avro by Confluent's converter; `url` is of Confluent's API."""
+    login = {
+        ".basic.auth.credentials.source": "USER_INFO",
+        ".basic.auth.user.info": f"{username}:{password or ''}",
+    }
+    return _for_key_and_value(
+        {
+            "": "io.confluent.connect.avro.AvroConverter",
+            ".schema.registry.url": url,
+            **(login if username is not None else {}),
+        }
+    )
+
+
+def json() -> dict[str, str]:
+    """JSON with the schema in each message."""
+    return _for_key_and_value(
+        {
+            "": "org.apache.kafka.connect.json.JsonConverter",
+            ".schemas.enable": "true",
+            # Otherwise an explicit NULL in a column with a default arrives as the default.
+            ".replace.null.with.default": "false",
+        }
+    )
+
+
+def _login(login: Login) -> dict[str, str]:
+    return {
+        "database.hostname": login.host,
+        "database.port": str(login.port),
+        "database.user": login.user,
+        "database.password": login.password,
+    }
+
+
+def _for_key_and_value(converter: Mapping[str, str]) -> dict[str, str]:
+    return {f"{side}.converter{name}": value for side in ("key", "value") for name, value in converter.items()}

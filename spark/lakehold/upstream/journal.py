@@ -1,0 +1,116 @@
+"""What the connector of a source was asked about snapshots and what it said: its topics of signals and notifications.
+
+Both are kept for ever and read from where they were last left. Every signal carries the object id of the table that it is about.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fastavro import parse_schema, schemaless_reader
+
+from lakehold.ingest.offsets import OffsetRange, TopicPartition
+from lakehold.ingest.read.kafka_client import KafkaClient
+from lakehold.upstream.connector_config import SideTopics
+from lakehold.upstream.found import NO_SNAPSHOT, FoundSnapshot
+
+_ASKED = "execute-snapshot"
+_NOTED = "log"
+_GOOD = frozenset({"SUCCEEDED", "EMPTY"})
+_WIRE_FORMAT_BYTES = 5
+"""Confluent's: a zero byte and the schema's id in four."""
+
+
+def asked_snapshot(object_id: str, upstream: str) -> str:
+    """The signal that asks for a snapshot of one table."""
+    data = {"type": "incremental", "data-collections": [upstream]}
+    return json.dumps({"id": object_id, "type": _ASKED, "data": data})
+
+
+def noted_first_snapshot(object_id: str, upstream: str) -> str:
+    """A signal that the connector only logs: the table is in its first snapshot."""
+    return json.dumps({"id": object_id, "type": _NOTED, "data": {"message": f"{upstream} is in the first snapshot"}})
+
+
+class Journal:
+    """The signals and notifications of one connector.
+
+    Args:
+        client: Reads the topics.
+        topics: Their names.
+        schema_text: The Avro schema of an id; None where the connector writes JSON.
+    """
+
+    def __init__(
+        self, client: KafkaClient, topics: SideTopics, schema_text: Callable[[int], str | None] | None
+    ) -> None:
+        self._client = client
+        self._topics = topics
+        self._schema_text = schema_text
+        self._read: dict[TopicPartition, int] = {}
+        self._identities: dict[str, str] = {}
+        self.snapshots: dict[str, FoundSnapshot] = {}
+        self.first_snapshot_complete = False
+
+    def refresh(self) -> None:
+        """Read what has come since the last time; a topic that was made anew is read from its beginning."""
+        described = self._client.describe([self._topics.signals, self._topics.notifications])
+        identities = {name: str(topic.topic_id) for name, topic in described.items()}
+        if identities != self._identities:
+            self._read, self.snapshots, self.first_snapshot_complete = {}, {}, False
+            self._identities = identities
+        for value in self._new(self._topics.signals, identities):
+            self._take_signal(json.loads(value))
+        for value in self._new(self._topics.notifications, identities):
+            self._take_notification(self._decoded(value))
+
+    def _new(self, topic: str, existing: Mapping[str, str]) -> Iterator[bytes]:
+        if topic not in existing:
+            return
+        partition = TopicPartition(topic, 0)
+        marks = self._client.watermarks([partition])[partition]
+        start = max(self._read.get(partition, 0), marks.earliest)
+        yield from _values(self._client.records([OffsetRange(partition, start, marks.end_exclusive)]))
+        self._read[partition] = marks.end_exclusive
+
+    def _take_signal(self, signal: Mapping[str, Any]) -> None:
+        before = self.snapshots.get(signal["id"], NO_SNAPSHOT)
+        if signal["type"] == _ASKED:
+            self.snapshots[signal["id"]] = replace(before, asked=before.asked + 1)
+        elif signal["type"] == _NOTED:
+            self.snapshots[signal["id"]] = replace(before, is_first=True)
+
+    def _take_notification(self, said: Mapping[str, Any]) -> None:
+        kind, is_initial = said["type"], said["aggregate_type"] == "Initial Snapshot"
+        if is_initial:
+            self.first_snapshot_complete = kind in ("COMPLETED", "SKIPPED")
+        elif kind == "TABLE_SCAN_COMPLETED" and said["id"] in self.snapshots:
+            before, status = self.snapshots[said["id"]], said["additional_data"]["status"]
+            after = replace(before, succeeded=True) if status in _GOOD else _failed(before, status)
+            self.snapshots[said["id"]] = after
+
+    def _decoded(self, value: bytes) -> Mapping[str, Any]:
+        if self._schema_text is None:
+            content = json.loads(value)
+            found: Mapping[str, Any] = content.get("payload", content)
+            return found
+        schema = self._schema_text(int.from_bytes(value[1:_WIRE_FORMAT_BYTES], "big"))
+        record = schemaless_reader(
+            io.BytesIO(value[_WIRE_FORMAT_BYTES:]), parse_schema(json.loads(schema or "{}")), None
+        )
+        return record if isinstance(record, dict) else {}
+
+
+def _failed(before: FoundSnapshot, status: str) -> FoundSnapshot:
+    return replace(before, failures=(*before.failures, status))
+
+
+def _values(messages: Iterable[Any]) -> Iterator[bytes]:
+    for message in messages:
+        value = message.value()
+        if value is not None:
+            yield value

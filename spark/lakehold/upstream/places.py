@@ -1,0 +1,75 @@
+"""Where a source's database, Kafka, registry and Kafka Connect are: its connections, secrets looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lakehold.catalog.definitions import Definitions
+from lakehold.definitions import Capture, Source
+from lakehold.ingest.read.kafka_options import KafkaOptions, kafka_options
+from lakehold.secrets import resolve
+from lakehold.upstream.connector_config import Login, apicurio_avro, confluent_avro, json
+
+_DEFAULT_PORT = {"postgres": "5432", "mysql": "3306"}
+
+
+@dataclass(frozen=True)
+class ConnectAddress:
+    """How to reach Kafka Connect."""
+
+    url: str
+    username: str | None = None
+    password: str | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Places:
+    """Where everything of one source is; not shown in messages, as it holds secrets.
+
+    Attributes:
+        login: The database.
+        connect: Kafka Connect.
+        kafka: The brokers.
+        registry: Options of the registry's connection; None for JSON.
+        converter: How the connector writes keys and values.
+    """
+
+    login: Login
+    connect: ConnectAddress
+    kafka: KafkaOptions
+    registry: Mapping[str, str] | None
+    converter: Mapping[str, str]
+
+
+def places_of(source: Source, capture: Capture, defined: Definitions) -> Places:
+    """The places that a source's connections lead to.
+
+    Raises:
+        SettingsError: A secret has no value.
+        DefinitionError: A connection's options cannot be used.
+    """
+
+    def options(connection: str) -> dict[str, str]:
+        return resolve(defined.connection(connection).options)
+
+    database, connect = options(capture.connection), options(capture.connect)
+    registry = options(source.format.registry) if source.format.registry is not None else None
+    return Places(
+        login=Login(
+            database["host"],
+            int(database.get("port", _DEFAULT_PORT[capture.database])),
+            database["user"],
+            database.get("password", ""),
+            database.get("database", ""),
+        ),
+        connect=ConnectAddress(connect["url"], connect.get("username"), connect.get("password")),
+        kafka=kafka_options(options(source.connection or "")),
+        registry=registry,
+        converter=json() if registry is None else _avro(connect, registry),
+    )
+
+
+def _avro(connect: Mapping[str, str], registry: Mapping[str, str]) -> dict[str, str]:
+    write = apicurio_avro if connect.get("avro_converter") == "apicurio" else confluent_avro
+    return write(connect.get("registry_url", registry["url"]), registry.get("username"), registry.get("password"))

@@ -1,0 +1,155 @@
+"""PostgreSQL as an upstream: what there is in the database, and its publication and replication slot."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+from psycopg import errors, sql
+
+from lakehold.errors import UpstreamError, UpstreamUnavailable
+from lakehold.upstream.connector_config import Login
+from lakehold.upstream.found import FoundDatabase, FoundPublication, FoundTable
+from lakehold.upstream.steps import ChangePublication, CreatePublication
+
+_MARK = "lakehold source "
+_SLOT_RELEASED_WITHIN_S = 30.0
+_POLL_INTERVAL_S = 0.1
+_OTHER_TABLES = 50
+
+_LOG = "SELECT current_setting('wal_level'), (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint"
+_PUBLICATION = """
+    SELECT puballtables, obj_description(oid, 'pg_publication'),
+           ARRAY(SELECT schemaname || '.' || tablename FROM pg_publication_tables t WHERE t.pubname = p.pubname)
+    FROM pg_publication p WHERE pubname = %s
+"""
+_SLOT = "SELECT wal_status FROM pg_replication_slots WHERE slot_name = %s"
+_TABLES = """
+    SELECT n.nspname || '.' || c.relname, c.relreplident::text,
+           EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+    ORDER BY 1
+"""
+
+
+class PostgresUpstream:
+    """One database.
+
+    Every method raises `UpstreamUnavailable` when the server does not answer, and `UpstreamError` when it refuses.
+
+    Args:
+        login: The database, and a user that owns the captured tables or is a superuser.
+        timeout_s: How long the server may take to let it in.
+    """
+
+    def __init__(self, login: Login, timeout_s: float) -> None:
+        self._login = login
+        self._timeout_s = timeout_s
+
+    def look(self, publication: str, slot: str, source_id: str, tables: Sequence[str]) -> FoundDatabase:
+        """What there is now of a source's publication, slot and tables."""
+        with self._connected() as connection:
+            wal_level, position = _row(connection.execute(_LOG))
+            made = connection.execute(_PUBLICATION, [publication]).fetchone()
+            kept = connection.execute(_SLOT, [slot]).fetchone()
+            there = {name: FoundTable(identity, key) for name, identity, key in connection.execute(_TABLES)}
+        found = None
+        if made is not None:
+            is_for_all, comment, published = made
+            found = FoundPublication(comment == f"{_MARK}{source_id}", is_for_all, frozenset(published))
+        return FoundDatabase(
+            wal_level,
+            position,
+            found,
+            kept[0] if kept is not None else None,
+            {name: table for name, table in there.items() if name in tables},
+            tuple(name for name in there if name not in tables)[:_OTHER_TABLES],
+        )
+
+    def create_publication(self, step: CreatePublication) -> None:
+        """Make a publication, unless somebody just did."""
+        tables = sql.SQL(", ").join(map(_table, step.tables))
+        name = sql.Identifier(step.name)
+        with self._connected() as connection, suppress(errors.DuplicateObject), connection.transaction():
+            connection.execute(sql.SQL("CREATE PUBLICATION {} FOR TABLE {}").format(name, tables))
+            mark = sql.Literal(f"{_MARK}{step.source_id}")
+            connection.execute(sql.SQL("COMMENT ON PUBLICATION {} IS {}").format(name, mark))
+
+    def change_publication(self, step: ChangePublication) -> None:
+        """Add what is not in it, remove what is."""
+        name = sql.Identifier(step.name)
+        changes = [("ADD", table) for table in step.added] + [("DROP", table) for table in step.removed]
+        with self._connected() as connection:
+            for verb, table in changes:
+                change = sql.SQL("ALTER PUBLICATION {} {} TABLE {}").format(name, sql.SQL(verb), _table(table))
+                with suppress(errors.DuplicateObject, errors.UndefinedObject, errors.UndefinedTable):
+                    connection.execute(change)
+
+    def drop_publication(self, name: str) -> None:
+        """Drop a publication, if it is there."""
+        with self._connected() as connection:
+            connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
+
+    def drop_slot(self, name: str) -> None:
+        """Drop a replication slot, if it is there: its reader lets go of it a moment after it was stopped."""
+        deadline_s = time.monotonic() + _SLOT_RELEASED_WITHIN_S
+        drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"
+        with self._connected() as connection:
+            while True:
+                try:
+                    connection.execute(drop, [name])
+                    return
+                except errors.ObjectInUse:
+                    if time.monotonic() > deadline_s:
+                        raise UpstreamUnavailable(
+                            f'replication slot "{name}" is in use',
+                            code="slot-in-use",
+                            hint="Stop who reads it (pg_replication_slots.active_pid), then run the same again.",
+                        ) from None
+                    time.sleep(_POLL_INTERVAL_S)
+
+    @contextmanager
+    def _connected(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+        login = self._login
+        where = f"PostgreSQL at {login.host}:{login.port}"
+        try:
+            with psycopg.connect(
+                host=login.host,
+                port=login.port,
+                user=login.user,
+                password=login.password,
+                dbname=login.database,
+                connect_timeout=max(1, round(self._timeout_s)),
+                autocommit=True,
+            ) as connection:
+                yield connection
+        except psycopg.OperationalError as error:
+            raise UpstreamUnavailable(
+                f"{where} does not answer",
+                code="database-unavailable",
+                detail=f"{str(error).strip().splitlines()[-1]}.",
+                hint="Check that it runs, and host, port, user, password and database of its connection.",
+            ) from error
+        except psycopg.Error as error:
+            raise UpstreamError(
+                f"{where} refused a change",
+                code="database-refused",
+                detail=f"{str(error).strip().splitlines()[0]}.",
+                hint=f'User "{login.user}" must own the captured tables and be allowed to make publications in the database; '
+                "or a superuser makes the publication, and the source names it.",
+            ) from error
+
+
+def _table(name: str) -> sql.Identifier:
+    return sql.Identifier(*name.split(".", 1))
+
+
+def _row(cursor: psycopg.Cursor[tuple[Any, ...]]) -> tuple[Any, ...]:
+    row = cursor.fetchone()
+    if row is None:
+        raise AssertionError("a query without FROM gives one row")
+    return row

@@ -1,0 +1,229 @@
+"""Steps that change what is upstream. Each does no harm when it is done again; `told` is what EXPLAIN shows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lakehold.upstream.wanted import Topic
+
+
+@dataclass(frozen=True)
+class CreateTopic:
+    """Make a topic unless it exists."""
+
+    topic: Topic
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        count = self.topic.partitions
+        return f"create topic {self.topic.name} with {count} partition{'' if count == 1 else 's'}"
+
+
+@dataclass(frozen=True)
+class DeleteTopics:
+    """Delete topics that exist."""
+
+    names: tuple[str, ...]
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        return f"delete topic{'' if len(self.names) == 1 else 's'} {', '.join(self.names)}"
+
+
+@dataclass(frozen=True)
+class CreatePublication:
+    """Make a publication of some tables, marked as the source's own."""
+
+    name: str
+    tables: tuple[str, ...]
+    source_id: str
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        return f"create publication {self.name} for {', '.join(self.tables)}"
+
+
+@dataclass(frozen=True)
+class ChangePublication:
+    """Put tables into a publication and take tables from it."""
+
+    name: str
+    added: tuple[str, ...]
+    removed: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        changes = [f"add {', '.join(self.added)}"] if self.added else []
+        changes += [f"remove {', '.join(self.removed)}"] if self.removed else []
+        return f"publication {self.name}: {', '.join(changes)}"
+
+
+@dataclass(frozen=True)
+class DropPublication:
+    """Drop a publication."""
+
+    name: str
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        return f"drop publication {self.name}"
+
+
+@dataclass(frozen=True)
+class DropSlot:
+    """Drop a replication slot when its connector has let go of it."""
+
+    name: str
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        return f"drop replication slot {self.name}"
+
+
+@dataclass(frozen=True)
+class CreateConnector:
+    """Make a connector that does nothing yet."""
+
+    name: str
+    config: Mapping[str, str] = field(repr=False)
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        return f"create connector {self.name} over {self.config['table.include.list']}"
+
+
+@dataclass(frozen=True)
+class ConfigureConnector:
+    """Change a stopped connector's configuration; `changes` are the differences, secrets masked."""
+
+    name: str
+    config: Mapping[str, str] = field(repr=False)
+    changes: tuple[str, ...]
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        return f"connector {self.name}: {'; '.join(self.changes)}"
+
+
+@dataclass(frozen=True)
+class StopConnector:
+    """Stop a connector, which keeps its place."""
+
+    name: str
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        return f"stop connector {self.name}"
+
+
+@dataclass(frozen=True)
+class ResumeConnector:
+    """Let a connector go on, and wait until it runs."""
+
+    name: str
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        return f"start connector {self.name}"
+
+
+@dataclass(frozen=True)
+class RestartConnector:
+    """Restart what failed of a connector, and wait until it runs."""
+
+    name: str
+    reason: str
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        return f"restart connector {self.name}, which failed: {self.reason}"
+
+
+@dataclass(frozen=True)
+class ForgetPosition:
+    """Have a stopped connector begin anew, with a snapshot of all its tables."""
+
+    name: str
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        return f"connector {self.name}: forget its position"
+
+
+@dataclass(frozen=True)
+class DeleteConnector:
+    """Delete a stopped connector and its position."""
+
+    name: str
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        return f"delete connector {self.name}"
+
+
+@dataclass(frozen=True)
+class NoteFirstSnapshot:
+    """Write down that tables are in the connector's first snapshot: `ids` are their object ids, by name."""
+
+    prefix: str
+    ids: Mapping[str, str]
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        return f"first snapshot: {', '.join(self.ids)}"
+
+
+@dataclass(frozen=True)
+class AskSnapshot:
+    """Ask the connector for a snapshot of one table while the others stream."""
+
+    prefix: str
+    upstream: str
+    object_id: str
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        return f"snapshot of {self.upstream} alone"
+
+
+Step = (
+    CreateTopic
+    | DeleteTopics
+    | CreatePublication
+    | ChangePublication
+    | DropPublication
+    | DropSlot
+    | CreateConnector
+    | ConfigureConnector
+    | StopConnector
+    | ResumeConnector
+    | RestartConnector
+    | ForgetPosition
+    | DeleteConnector
+    | NoteFirstSnapshot
+    | AskSnapshot
+)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What leads from what there is to what is wanted, in order; `hints` are what a person should do or know."""
+
+    steps: tuple[Step, ...] = ()
+    hints: tuple[str, ...] = ()

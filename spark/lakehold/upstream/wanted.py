@@ -1,0 +1,152 @@
+"""Definitions -> what there should be upstream. Pure: no secret is shown, nothing is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lakehold.catalog.definitions import Entry
+from lakehold.definitions import Capture, ConnectionType, Envelope, Source, Table
+from lakehold.upstream import connector_config
+from lakehold.upstream.connector_config import SideTopics
+from lakehold.upstream.places import Places
+
+MARK = "lakehold.source"
+"""The option of a connector that says whose it is: the source's object id. Connect keeps options that nothing reads."""
+
+_FOREVER = {"retention.ms": "-1", "cleanup.policy": "delete"}
+
+
+@dataclass(frozen=True)
+class CapturedTable:
+    """One table of the lake and what feeds it.
+
+    Attributes:
+        object_id: The table's; the name of its snapshot.
+        full_name: In the lake.
+        upstream: In the database, `schema.table`.
+        topic: Where its changes are.
+        needs_before: Its envelope takes the row from before an update.
+    """
+
+    object_id: str
+    full_name: str
+    upstream: str
+    topic: str
+    needs_before: bool
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic to be made; options are the broker's, `retention.ms` and its like."""
+
+    name: str
+    partitions: int = 1
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What one source wants upstream. Without tables it wants nothing: what there is of it goes.
+
+    Attributes:
+        source: Its name.
+        source_id: Its object id.
+        capture: Names of everything upstream.
+        tables: What it captures.
+        config: The connector's configuration; holds the database's password.
+        topics: The topics that it writes and reads, that of the signals first.
+        passed: The highest position in the database's log that the lake has applied to these tables; None: none is known.
+        released: Topics of tables that go.
+    """
+
+    source: str
+    source_id: str
+    capture: Capture
+    tables: tuple[CapturedTable, ...]
+    config: Mapping[str, str] = field(repr=False)
+    topics: tuple[Topic, ...]
+    passed: int | None = None
+    released: tuple[str, ...] = ()
+
+    @property
+    def connector(self) -> str:
+        """Name of the connector."""
+        return self.capture.topic_prefix
+
+    @property
+    def upstream_tables(self) -> tuple[str, ...]:
+        """The captured tables as the database names them."""
+        return tuple(sorted({table.upstream for table in self.tables}))
+
+
+def wanted(  # noqa: PLR0913 - the definitions, what they lead to, and what the lake has
+    source: Entry[Source],
+    capture: Capture,
+    tables: Sequence[Entry[Table]],
+    places: Places,
+    *,
+    passed: int | None = None,
+    released: Sequence[str] = (),
+) -> Wanted:
+    """What `source` with these `tables` wants upstream."""
+    captured = tuple(
+        CapturedTable(
+            entry.object_id,
+            entry.definition.full_name,
+            entry.definition.upstream or "",
+            entry.definition.topic,
+            entry.definition.envelope is Envelope.DEBEZIUM,
+        )
+        for entry in tables
+    )
+    kept = {table.topic for table in captured}
+    return Wanted(
+        source=source.definition.name,
+        source_id=source.object_id,
+        capture=capture,
+        tables=captured,
+        config=_config(source, capture, [entry.definition for entry in tables], places),
+        topics=_topics(capture, captured),
+        passed=passed,
+        released=tuple(sorted(set(released) - kept)),
+    )
+
+
+def _config(source: Entry[Source], capture: Capture, tables: Sequence[Table], places: Places) -> dict[str, str]:
+    side = SideTopics(capture.topic_prefix)
+    names = [table.upstream or "" for table in tables]
+    brokers, client = places.kafka.brokers, places.kafka.java
+    if capture.database is ConnectionType.POSTGRES:
+        database = connector_config.postgres(
+            places.login, publication=capture.publication or "", slot=capture.slot or ""
+        )
+    else:
+        databases = [name.partition(".")[0] for name in names]
+        database = {
+            **connector_config.mysql(places.login, server_id=capture.server_id or 0, databases=databases),
+            **connector_config.schema_history(side, brokers, client),
+        }
+    truncates = any(table.options.get("truncate") == "apply" for table in tables)
+    return {
+        MARK: source.object_id,
+        **connector_config.debezium(capture.topic_prefix, names),
+        **database,
+        **connector_config.ad_hoc_snapshots(side, brokers, client),
+        **places.converter,
+        **({"skipped.operations": "none"} if truncates else {}),
+    }
+
+
+def _topics(capture: Capture, tables: Sequence[CapturedTable]) -> tuple[Topic, ...]:
+    side = SideTopics(capture.topic_prefix)
+    mysql = [Topic(side.schema_history, options=_FOREVER)] if capture.database is ConnectionType.MYSQL else []
+    return (
+        Topic(side.signals, options=_FOREVER),
+        Topic(side.notifications, options=_FOREVER),
+        Topic(side.heartbeats, options={"cleanup.policy": "compact"}),
+        *mysql,
+        # BEGIN and END of a transaction have different keys: only one partition keeps them in order.
+        Topic(capture.transaction_topic),
+        *(Topic(name, capture.partitions) for name in sorted({table.topic for table in tables})),
+    )
