@@ -13,7 +13,7 @@ from rich.console import Console
 
 from lakehold import artifacts
 from lakehold.lake import Lake, connect
-from tests.benchmarks import diffs, hold_commands, holds, long_life, merges
+from tests.benchmarks import airflow, diffs, hold_commands, holds, long_life, merges
 from tests.benchmarks.figures import Figure, as_json, as_table
 from tests.benchmarks.first_load import first_load
 
@@ -35,6 +35,7 @@ class Benchmark(StrEnum):
     HOLDS = "holds"
     HOLD_COMMANDS = "hold-commands"
     LONG_LIFE = "long-life"
+    AIRFLOW = "airflow"
 
 
 def main(
@@ -66,6 +67,7 @@ def main(
             *hold_commands.many(lake, runs),
         ],
         Benchmark.LONG_LIFE: lambda lake, place: long_life.maintained(lake, place, sized(1_000_000), sized(2_000)),
+        Benchmark.AIRFLOW: lambda _, place: airflow.ingest_runs(place, runs),
         Benchmark.HOLDS: lambda lake, place: holds.held_snapshots(
             lake, place, sized(1_000_000), [sized(count) for count in (200, holds.A_DAY, 2_000, 10_000)], runs * 2
         ),

@@ -1,0 +1,97 @@
+"""`lakehold demo --airflow` as a process: what tests and benchmarks ask of a live scheduler."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+
+from lakehold.lake import Lake, connect
+from tests.airflow_process import ROOT
+from tests.lakehold_process import wait_until
+from tests.spark_connect import free_port
+
+Row = tuple[Any, ...]
+
+STARTS_WITHIN_S = 600
+ARRIVES_WITHIN_S = 600
+STOPS_WITHIN_S = 120
+ANSWERS_WITHIN_S = 120
+
+
+@dataclass
+class LiveAirflow:
+    """The running demo."""
+
+    process: subprocess.Popen[str]
+    url: str
+    postgres: str
+    lake: Lake
+
+    def get(self, path: str, **query: Any) -> Any:
+        with httpx.Client(base_url=self.url, timeout=ANSWERS_WITHIN_S) as client:
+            token = client.get("/auth/token").raise_for_status().json()["access_token"]
+            headers = {"Authorization": f"Bearer {token}"}
+            return client.get(f"/api/v2{path}", params=query, headers=headers).raise_for_status().json()
+
+    def runs(self, dag_id: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.get(f"/dags/{dag_id}/dagRuns", order_by="start_date")["dag_runs"]
+        return found
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        def holds() -> bool:
+            assert self.process.poll() is None, "it goes on until Ctrl-C"
+            return condition()
+
+        wait_until(holds, within_s=ARRIVES_WITHIN_S)
+
+    def owner(self) -> int | None:
+        """Id of the process that is in a batch now."""
+        leases = {state.lease for state in self.lake.batches.readers("shop").values() if state.lease is not None}
+        return next((int(lease.owner.split(":")[1]) for lease in leases), None)
+
+    def orders(self, before_ms: int) -> tuple[set[Row], set[Row]]:
+        """Orders that have not changed since a time: as PostgreSQL has them, and as the lake has them now."""
+        when = f"changed_at < to_timestamp({before_ms} / 1000.0)"
+        with psycopg.connect(self.postgres) as connection:
+            statement = f"SELECT id, status::text, total::text FROM orders WHERE {when}"
+            upstream = {*connection.execute(statement.encode()).fetchall()}
+        return upstream, {*self.lake.sql("SELECT id, status, CAST(total AS STRING) FROM shop.orders").rows}
+
+
+@contextmanager
+def live_airflow(directory: Path, stack_directory: str) -> Iterator[LiveAirflow]:
+    """The demo in `directory`, on a stack of its own, until the block ends."""
+    port = free_port()
+    command = [str(Path(sys.executable).with_name("lakehold")), "demo", "--airflow", "--port", str(port)]
+    said = directory / "said"
+    with said.open("w") as output:
+        process = subprocess.Popen(
+            [*command, "--directory", str(directory / "demo")],
+            cwd=ROOT,
+            env={**os.environ, "LAKEHOLD_STACK_DIR": stack_directory},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+    try:
+        wait_until(lambda: "Airflow is at" in said.read_text() or process.poll() is not None, within_s=STARTS_WITHIN_S)
+        assert process.poll() is None, said.read_text()[-3_000:]
+        (postgres,) = re.findall(r"PostgreSQL has a shop: (\S+)", said.read_text())
+        with connect(str(directory / "demo" / "lake")) as lake:
+            yield LiveAirflow(process, f"http://127.0.0.1:{port}", postgres, lake)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        code = process.wait(STOPS_WITHIN_S)
+    assert code == 0, said.read_text()[-3_000:]
