@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from lakehold.catalog.definitions import Entry
+from lakehold.definitions import Capture, ConnectionType, Envelope, Format, FormatType, Source, Table
+from lakehold.ingest.read.kafka_options import KafkaOptions
 from lakehold.upstream.connect import ConnectorStatus
-from lakehold.upstream.connector_config import SideTopics
+from lakehold.upstream.connector_config import Login, SideTopics, json
 from lakehold.upstream.found import (
     NO_SNAPSHOT,
     Found,
@@ -16,6 +20,8 @@ from lakehold.upstream.found import (
     FoundSnapshot,
     FoundTable,
 )
+from lakehold.upstream.places import ConnectAddress, Places
+from lakehold.upstream.plan import plan
 from lakehold.upstream.steps import (
     AskSnapshot,
     ChangePublication,
@@ -34,7 +40,43 @@ from lakehold.upstream.steps import (
     Step,
     StopConnector,
 )
-from lakehold.upstream.wanted import Wanted
+from lakehold.upstream.wanted import Wanted, wanted
+
+CAPTURE = Capture(ConnectionType.POSTGRES, "pg", "connect", "shop", "p", "s")
+SOURCE = Entry("s1", Source("shop", Format(FormatType.JSON), "kafka", capture=CAPTURE), "", 0)
+PLACES = Places(
+    Login("db", 5432, "u", "secret", "shop"), ConnectAddress("http://c"), KafkaOptions("k:1", {}, {}), None, json()
+)
+_ROUNDS = 6
+
+
+def target(
+    declared: Mapping[str, str], released: Sequence[str] = (), passed: int | None = None, capture: Capture = CAPTURE
+) -> Wanted:
+    """What tables, by object id, want upstream."""
+    entries = [
+        Entry(object_id, Table("shop", object_id, "shop", capture.topic(name), Envelope.DEBEZIUM, upstream=name), "", 0)
+        for object_id, name in declared.items()
+    ]
+    topics = [capture.topic(name) for name in released]
+    return wanted(SOURCE, capture, entries, PLACES, passed=passed, released=topics)
+
+
+def converge(world: World, goal: Wanted, cut_after: int | None = None) -> bool:
+    """As `lakehold.upstream.capturing` does, cut short after so many steps; whether it came to its end."""
+    done = 0
+    for _ in range(_ROUNDS):
+        steps = plan(goal, world.look(goal)).steps
+        if not steps:
+            return True
+        for step in steps:
+            if done == cut_after:
+                return False
+            world.perform(step)
+            done += 1
+            if isinstance(step, CreateConnector):
+                break
+    raise AssertionError("it does not come to rest")
 
 
 @dataclass

@@ -44,12 +44,13 @@ class ConnectionType(StrEnum):
     SCHEMA_REGISTRY = "schema-registry"
     POSTGRES = "postgres"
     MYSQL = "mysql"
+    MARIADB = "mariadb"
     CONNECT = "connect"
 
 
 @dataclass(frozen=True)
 class Connection:
-    """`CREATE CONNECTION name TO KAFKA | SCHEMA REGISTRY | POSTGRES | MYSQL | CONNECT (options)`.
+    """`CREATE CONNECTION name TO KAFKA | SCHEMA REGISTRY | POSTGRES | MYSQL | MARIADB | CONNECT (options)`.
 
     Option names are lowercase with `_` for spaces and dots kept.
     """
@@ -76,16 +77,16 @@ class Format:
 
 @dataclass(frozen=True)
 class Capture:
-    """`FROM POSTGRES | MYSQL CONNECTION c (…) VIA CONNECT CONNECTION k INTO KAFKA CONNECTION … (…)`: one connector a database.
+    """`FROM POSTGRES | MYSQL | MARIADB CONNECTION c (…) VIA CONNECT … INTO KAFKA …`: one connector a database.
 
     Attributes:
-        database: What `connection` leads to: PostgreSQL or MySQL.
+        database: What `connection` leads to: PostgreSQL, MySQL or MariaDB.
         connection: Name of the database's connection.
         connect: Name of the connection to Kafka Connect.
         topic_prefix: First part of the topics' names, and the connector's name.
-        publication: PostgreSQL's, which lists the tables; None for MySQL.
-        slot: The replication slot of PostgreSQL; None for MySQL.
-        server_id: What MySQL tells its replicas apart by; None for PostgreSQL.
+        publication: PostgreSQL's, which lists the tables; None for the others.
+        slot: The replication slot of PostgreSQL; None for the others.
+        server_id: What MySQL and MariaDB tell their replicas apart by; None for PostgreSQL.
         partitions: Of each table's topic.
     """
 

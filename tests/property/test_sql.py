@@ -114,7 +114,9 @@ prefixes = st.from_regex(r"[A-Za-z0-9._-]{1,12}", fullmatch=True)
 def captured_sources(draw: st.DrawFn) -> Source:
     is_postgres = draw(st.booleans())
     capture = Capture(
-        ConnectionType.POSTGRES if is_postgres else ConnectionType.MYSQL,
+        ConnectionType.POSTGRES
+        if is_postgres
+        else draw(st.sampled_from([ConnectionType.MYSQL, ConnectionType.MARIADB])),
         draw(NAMES),
         draw(NAMES),
         draw(prefixes),

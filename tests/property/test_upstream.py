@@ -3,61 +3,13 @@ and every table has had a snapshot of its own or was in the first one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehold.catalog.definitions import Entry
-from lakehold.definitions import Capture, ConnectionType, Envelope, Format, FormatType, Source, Table
-from lakehold.ingest.read.kafka_options import KafkaOptions
-from lakehold.upstream.connector_config import Login, json
-from lakehold.upstream.places import ConnectAddress, Places
-from lakehold.upstream.plan import plan, plan_anew
-from lakehold.upstream.steps import CreateConnector
-from lakehold.upstream.wanted import Wanted, wanted
-from tests.upstream_world import World
+from lakehold.upstream.plan import plan_anew
+from tests.upstream_world import CAPTURE, World, converge, target
 
 TABLES = ("public.a", "public.b", "public.c")
-CAPTURE = Capture(ConnectionType.POSTGRES, "pg", "connect", "shop", "p", "s")
-SOURCE = Entry(
-    "s1", Source("shop", Format(FormatType.JSON), "kafka", transaction_topic="shop.transaction", capture=CAPTURE), "", 0
-)
-PLACES = Places(
-    Login("db", 5432, "u", "secret", "shop"), ConnectAddress("http://c"), KafkaOptions("k:1", {}, {}), None, json()
-)
-_ROUNDS = 6
-
-
-def target(declared: dict[str, str], released: Sequence[str] = (), passed: int | None = None) -> Wanted:
-    """What tables, by object id, want upstream."""
-    entries = [
-        Entry(
-            object_id,
-            Table("shop", object_id, "shop", CAPTURE.topic(name), Envelope.DEBEZIUM, upstream=name),
-            "",
-            0,
-        )
-        for object_id, name in declared.items()
-    ]
-    return wanted(SOURCE, CAPTURE, entries, PLACES, passed=passed, released=[CAPTURE.topic(n) for n in released])
-
-
-def converge(world: World, goal: Wanted, cut_after: int | None = None) -> bool:
-    """As `lakehold.upstream.capturing` does, cut short after so many steps; whether it came to its end."""
-    done = 0
-    for _ in range(_ROUNDS):
-        steps = plan(goal, world.look(goal)).steps
-        if not steps:
-            return True
-        for step in steps:
-            if done == cut_after:
-                return False
-            world.perform(step)
-            done += 1
-            if isinstance(step, CreateConnector):
-                break
-    raise AssertionError("it does not come to rest")
 
 
 def assert_as_declared(world: World, declared: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ from lakehold.errors import DefinitionError
 
 SETS_DIRECTORY = Path(__file__).parent / "sets"
 
-STACK = ("kafka", "debezium-postgres", "apicurio-registry", "apicurio-converter")
+STACK = ("kafka", "debezium-postgres", "debezium-mariadb", "apicurio-registry", "apicurio-converter")
 """The sets that `lakehold stack up` needs."""
 
 

@@ -107,6 +107,7 @@ CONNECTIONS = {
     ConnectionType.SCHEMA_REGISTRY: SCHEMA_REGISTRY,
     ConnectionType.POSTGRES: POSTGRES,
     ConnectionType.MYSQL: MYSQL,
+    ConnectionType.MARIADB: MYSQL,
     ConnectionType.CONNECT: CONNECT,
 }
 POSTGRES_CAPTURE = OptionSet(known={"publication": _TEXT, "slot": _TEXT})

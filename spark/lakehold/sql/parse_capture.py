@@ -1,4 +1,4 @@
-"""`FROM POSTGRES | MYSQL CONNECTION … VIA CONNECT CONNECTION … INTO KAFKA CONNECTION …`: a source with a connector of its own."""
+"""`FROM POSTGRES | MYSQL | MARIADB CONNECTION … VIA CONNECT … INTO KAFKA …`: a source with a connector of its own."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ _ALLOWED = {
     "slot": "lowercase letters, digits and underscores",
     "topic_prefix": "letters, digits, dots, hyphens and underscores",
 }
-_OPTIONS = {ConnectionType.POSTGRES: POSTGRES_CAPTURE, ConnectionType.MYSQL: MYSQL_CAPTURE}
+_OPTIONS = {
+    ConnectionType.POSTGRES: POSTGRES_CAPTURE,
+    ConnectionType.MYSQL: MYSQL_CAPTURE,
+    ConnectionType.MARIADB: MYSQL_CAPTURE,
+}
 
 
 @dataclass(frozen=True)
 class Database:
-    """`POSTGRES | MYSQL CONNECTION c [(…)]`."""
+    """`POSTGRES | MYSQL | MARIADB CONNECTION c [(…)]`."""
 
     type: ConnectionType
     connection: str

@@ -14,7 +14,12 @@ from lakehold.sql.statements import CreateSource
 _VIA = "VIA CONNECT CONNECTION"
 _INTO = "INTO KAFKA CONNECTION"
 _TRANSACTIONS = "TRANSACTION METADATA TOPIC"
-_OF_DATABASES = "it belongs to FROM POSTGRES and FROM MYSQL"
+_OF_DATABASES = "it belongs to FROM POSTGRES, FROM MYSQL and FROM MARIADB"
+_DATABASES = {
+    "POSTGRES CONNECTION": ConnectionType.POSTGRES,
+    "MYSQL CONNECTION": ConnectionType.MYSQL,
+    "MARIADB CONNECTION": ConnectionType.MARIADB,
+}
 _CLAUSES = ("FROM", _VIA, _INTO, "FORMAT", _TRANSACTIONS, "WITH")
 
 
@@ -102,16 +107,14 @@ def _check_fit(cursor: Cursor, first: int, origin: _Origin, given: Mapping[str, 
 
 
 def _origin(cursor: Cursor) -> _Origin:
-    """`KAFKA CONNECTION c (TOPICS …)`, `FILES 'path'`, `POSTGRES CONNECTION c [(…)]` or `MYSQL CONNECTION c [(…)]`."""
-    match cursor.choose("KAFKA CONNECTION", "FILES", "POSTGRES CONNECTION", "MYSQL CONNECTION"):
+    """`KAFKA CONNECTION c (TOPICS …)`, `FILES 'path'`, or `POSTGRES | MYSQL | MARIADB CONNECTION c [(…)]`."""
+    match cursor.choose("KAFKA CONNECTION", "FILES", *_DATABASES):
         case "FILES":
             return _Origin(path=cursor.filled_text("a directory"))
-        case "POSTGRES CONNECTION":
-            return _Origin(database=parse_database(cursor, ConnectionType.POSTGRES))
-        case "MYSQL CONNECTION":
-            return _Origin(database=parse_database(cursor, ConnectionType.MYSQL))
-        case _:
+        case "KAFKA CONNECTION":
             return _Origin(cursor.object_name("a connection name"), topics=_topics(cursor))
+        case phrase:
+            return _Origin(database=parse_database(cursor, _DATABASES[phrase]))
 
 
 def _topics(cursor: Cursor) -> tuple[str, ...]:

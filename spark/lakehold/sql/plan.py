@@ -233,6 +233,7 @@ def _system(connection_type: ConnectionType) -> str:
         ConnectionType.SCHEMA_REGISTRY: "a schema registry",
         ConnectionType.POSTGRES: "PostgreSQL",
         ConnectionType.MYSQL: "MySQL",
+        ConnectionType.MARIADB: "MariaDB",
         ConnectionType.CONNECT: "Kafka Connect",
     }[connection_type]
 

@@ -49,6 +49,6 @@ def altered(name: str, *, resnapshot: bool, definitions: Definitions) -> Converg
         raise DefinitionError(
             f'source "{name}" captures no database',
             code="feed-kind",
-            hint="REPAIR and RESNAPSHOT are for sources FROM POSTGRES and FROM MYSQL.",
+            hint="REPAIR and RESNAPSHOT are for sources FROM POSTGRES, FROM MYSQL and FROM MARIADB.",
         )
     return Converge(name, anew=resnapshot)

@@ -82,8 +82,10 @@ class Capturing:
 
     def status(self, target: Target) -> ConnectorStatus | None:
         """How the connector is; None: there is none."""
+        name = target.wanted.connector
         with self._systems(target.places) as systems:
-            return systems.connect.status_if_known(target.wanted.connector)
+            # The status of a connector that was deleted is there for a moment longer.
+            return systems.connect.status_if_known(name) if systems.connect.config(name) is not None else None
 
     def awaited(self, target: Target) -> frozenset[str]:
         """The tables, by object id, whose snapshot was asked for and is not complete."""

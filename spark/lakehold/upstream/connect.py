@@ -104,8 +104,9 @@ class ConnectClient:
         self._request("PUT", f"/connectors/{name}/config", json=dict(config))
 
     def create_stopped(self, name: str, config: Mapping[str, str]) -> None:
-        """Create a connector that does nothing until it is resumed."""
+        """Create a connector that does nothing until it is resumed, and wait until Connect has it so."""
         self._request("POST", "/connectors", json={"name": name, "config": dict(config), "initial_state": "STOPPED"})
+        self._wait_until_stopped(name)
 
     def delete(self, name: str) -> None:
         """Delete a connector. Its replication slot stays in PostgreSQL and keeps WAL until somebody drops it."""
@@ -114,7 +115,7 @@ class ConnectClient:
     def stop(self, name: str) -> None:
         """Stop a connector, and wait until no task of it is left: its place is kept, its configuration may change."""
         self._request("PUT", f"/connectors/{name}/stop")
-        self._wait(name, lambda status: status.connector == "STOPPED" and not status.tasks, "does not stop")
+        self._wait_until_stopped(name)
 
     def resume(self, name: str) -> None:
         """Let a stopped connector go on."""
@@ -164,6 +165,9 @@ class ConnectClient:
             return status.is_running
 
         self._wait(name, runs, "does not run", timeout_s)
+
+    def _wait_until_stopped(self, name: str) -> None:
+        self._wait(name, lambda status: status.connector == "STOPPED" and not status.tasks, "does not stop")
 
     def _wait(
         self, name: str, reached: Callable[[ConnectorStatus], bool], failing: str, timeout_s: float = 60.0

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 _POSTGRES = "io.debezium.connector.postgresql.PostgresConnector"
 _MYSQL = "io.debezium.connector.mysql.MySqlConnector"
+_MARIADB = "io.debezium.connector.mariadb.MariaDbConnector"
 
 _HEARTBEAT_MS = 2_000
 """How often a connector says that it is alive: in a quiet database only so do its place and its slot move on, and ad-hoc
@@ -56,7 +57,7 @@ class SideTopics:
 
     @property
     def schema_history(self) -> str:
-        """MySQL: the tables' structure over time."""
+        """MySQL and MariaDB: the tables' structure over time."""
         return f"{self.prefix}.schema-history"
 
 
@@ -86,19 +87,20 @@ def postgres(login: Login, *, publication: str, slot: str) -> dict[str, str]:
     }
 
 
-def mysql(login: Login, *, server_id: int, databases: Iterable[str]) -> dict[str, str]:
-    """MySQL; `server_id` tells the connector from other replicas."""
+def mysql(login: Login, *, server_id: int, is_mariadb: bool) -> dict[str, str]:
+    """MySQL or MariaDB; `server_id` tells the connector from other replicas."""
     return {
-        "connector.class": _MYSQL,
+        "connector.class": _MARIADB if is_mariadb else _MYSQL,
         **_login(login),
         "database.server.id": str(server_id),
-        "database.include.list": ",".join(sorted(set(databases))),
+        # Of all databases: a table that joins later may be in one that the connector would not know otherwise.
+        "schema.history.internal.store.only.captured.databases.ddl": "false",
         "include.schema.changes": "false",
     }
 
 
 def schema_history(topics: SideTopics, brokers: str, client: Mapping[str, str]) -> dict[str, str]:
-    """Where MySQL's connector keeps the tables' structure; `client` are options of Java's Kafka client."""
+    """Where the connector of MySQL or MariaDB keeps the tables' structure; `client` are options of Java's Kafka client."""
     prefix = "schema.history.internal"
     return {
         f"{prefix}.kafka.bootstrap.servers": brokers,

@@ -116,7 +116,7 @@ class Found:
         topics: Those that exist, of its own and of those that it would make.
         snapshots: By object id of the table.
         first_snapshot_complete: The connector said that its first snapshot is.
-        database: None for MySQL, of which nothing is asked.
+        database: None for MySQL and MariaDB, of which nothing is asked.
     """
 
     connector: FoundConnector | None = None

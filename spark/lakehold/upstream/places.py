@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakehold.catalog.definitions import Definitions
-from lakehold.definitions import Capture, Source
+from lakehold.definitions import Capture, ConnectionType, Source
 from lakehold.ingest.read.kafka_options import KafkaOptions, kafka_options
 from lakehold.secrets import resolve
 from lakehold.upstream.connector_config import Login, apicurio_avro, confluent_avro, json
 
-_DEFAULT_PORT = {"postgres": "5432", "mysql": "3306"}
+_DEFAULT_PORT = {ConnectionType.POSTGRES: "5432", ConnectionType.MYSQL: "3306", ConnectionType.MARIADB: "3306"}
 
 
 @dataclass(frozen=True)

@@ -122,9 +122,12 @@ def _config(source: Entry[Source], capture: Capture, tables: Sequence[Table], pl
             places.login, publication=capture.publication or "", slot=capture.slot or ""
         )
     else:
-        databases = [name.partition(".")[0] for name in names]
         database = {
-            **connector_config.mysql(places.login, server_id=capture.server_id or 0, databases=databases),
+            **connector_config.mysql(
+                places.login,
+                server_id=capture.server_id or 0,
+                is_mariadb=capture.database is ConnectionType.MARIADB,
+            ),
             **connector_config.schema_history(side, brokers, client),
         }
     truncates = any(table.options.get("truncate") == "apply" for table in tables)
@@ -140,12 +143,13 @@ def _config(source: Entry[Source], capture: Capture, tables: Sequence[Table], pl
 
 def _topics(capture: Capture, tables: Sequence[CapturedTable]) -> tuple[Topic, ...]:
     side = SideTopics(capture.topic_prefix)
-    mysql = [Topic(side.schema_history, options=_FOREVER)] if capture.database is ConnectionType.MYSQL else []
+    is_postgres = capture.database is ConnectionType.POSTGRES
+    history = [] if is_postgres else [Topic(side.schema_history, options=_FOREVER)]
     return (
         Topic(side.signals, options=_FOREVER),
         Topic(side.notifications, options=_FOREVER),
         Topic(side.heartbeats, options={"cleanup.policy": "compact"}),
-        *mysql,
+        *history,
         # BEGIN and END of a transaction have different keys: only one partition keeps them in order.
         Topic(capture.transaction_topic),
         *(Topic(name, capture.partitions) for name in sorted({table.topic for table in tables})),

@@ -1,4 +1,4 @@
-"""Kafka Connect with Debezium's PostgreSQL connector and Apicurio's Avro converter."""
+"""Kafka Connect with Debezium's connectors for PostgreSQL and MariaDB, and Apicurio's Avro converter."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from lakehold.stack.parts.part import Part, write_properties
 _HEAP_MB = 320
 _CLIENT_TIMEOUT_S = 5.0
 
+_CONNECTORS = ("debezium-postgres", "debezium-mariadb")
 _CONVERTER_SERVICE = "META-INF/services/org.apache.kafka.connect.storage.Converter"
 _AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 
@@ -46,7 +47,7 @@ class Connect(Part):
 
     name = "connect"
     needs = (Kafka.name,)
-    artifact_sets = ("kafka", "debezium-postgres", "apicurio-converter")
+    artifact_sets = ("kafka", *_CONNECTORS, "apicurio-converter")
 
     @property
     def port(self) -> int:
@@ -86,7 +87,8 @@ class Connect(Part):
         plugins = self.folder / "plugins"
         shutil.rmtree(plugins, ignore_errors=True)
         plugins.mkdir()
-        (plugins / "debezium-postgres").symlink_to(artifacts.directory("debezium-postgres"))
+        for connector in _CONNECTORS:
+            (plugins / connector).symlink_to(artifacts.directory(connector))
         converter = plugins / "apicurio-converter"
         converter.mkdir()
         for jar in artifacts.jars("apicurio-converter"):

@@ -1,0 +1,156 @@
+"""What is refused, awaited and hinted at before anything upstream changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from lakehold.definitions import ConnectionType
+from lakehold.errors import UpstreamError
+from lakehold.upstream.connect import ConnectorStatus
+from lakehold.upstream.found import FoundPublication, FoundSnapshot, FoundTable
+from lakehold.upstream.plan import differences, plan
+from lakehold.upstream.steps import AskSnapshot, ChangePublication, RestartConnector
+from lakehold.upstream.wanted import MARK
+from tests.upstream_world import CAPTURE, World, converge, target
+
+A, B = {"a1": "public.a"}, {"b1": "public.b"}
+
+
+@pytest.fixture
+def world() -> World:
+    """A database whose table `public.a` is captured."""
+    world = World(frozenset({"public.a", "public.b"}))
+    assert converge(world, target(A))
+    return world
+
+
+def lose_mark(world: World) -> None:
+    world.config = {**(world.config or {}), MARK: "another"}
+
+
+def forget_all_but_a_topic(world: World) -> None:
+    world.config, world.topics = None, {CAPTURE.topic("public.a")}
+
+
+def forget_all_but_the_slot(world: World) -> None:
+    world.config, world.topics = None, set()
+
+
+def drop_table(world: World) -> None:
+    world.tables = frozenset({"public.b"})
+
+
+def restore(world: World) -> None:
+    world.position = 10
+
+
+def drop_slot(world: World) -> None:
+    world.slot = None
+
+
+@pytest.mark.parametrize(
+    ("happened", "code", "way_out"),
+    [
+        (lose_mark, "connector-foreign", "another TOPIC PREFIX"),
+        (forget_all_but_a_topic, "topic-foreign", "another TOPIC PREFIX"),
+        (forget_all_but_the_slot, "slot-foreign", "another SLOT"),
+        (drop_table, "upstream-table-missing", "Did you mean public.b?"),
+        (restore, "database-restored", "DROP SOURCE shop CASCADE"),
+        (drop_slot, "slot-lost", "ALTER SOURCE shop RESNAPSHOT"),
+    ],
+)
+def test_what_cannot_be_right_is_refused_with_the_way_out(
+    world: World, happened: Callable[[World], None], code: str, way_out: str
+) -> None:
+    happened(world)
+    goal = target(A, passed=500)
+    with pytest.raises(UpstreamError) as refusal:
+        plan(goal, world.look(goal))
+    assert refusal.value.code == code
+    assert way_out in refusal.value.hint
+
+
+def test_a_restored_database_says_how_far_it_went_back_and_may_be_dropped(world: World) -> None:
+    world.position = 0x1_0000_00FF
+    goal = target(A, passed=0x2_0000_0000)
+    with pytest.raises(UpstreamError) as refusal:
+        plan(goal, world.look(goal))
+    assert "stands at 1/FF, and the lake has changes up to 2/0" in refusal.value.detail
+    gone = target({}, released=["public.a"])
+    assert converge(world, gone)
+    assert world.config is None
+
+
+def test_tables_wait_for_the_first_snapshot_unless_it_fails(world: World) -> None:
+    goal = target(A | B)
+    found = replace(world.look(goal), first_snapshot_complete=False)
+    waiting = plan(goal, found)
+    assert waiting.steps == ()
+    assert waiting.hints == ("the tables that are new to connector shop join it when its first snapshot is complete",)
+
+    assert found.connector is not None
+    failed = replace(found.connector, status=ConnectorStatus("RUNNING", ("FAILED",), "java.net.ConnectException: no"))
+    assert AskSnapshot("shop", "public.b", "b1") in plan(goal, replace(found, connector=failed)).steps
+
+
+def test_a_failed_task_is_restarted_with_its_reason(world: World) -> None:
+    world.trace = (
+        "org.apache.kafka.connect.errors.ConnectException: outer\n\tat a\nCaused by: java.io.IOException: inner\n\tat b"
+    )
+    goal = target(A)
+    assert plan(goal, world.look(goal)).steps == (RestartConnector("shop", "java.io.IOException: inner"),)
+
+
+def test_a_snapshot_that_was_asked_of_a_task_that_did_not_know_the_table_is_asked_for_again(world: World) -> None:
+    goal = target(A)
+    for snapshot, asked_again in [
+        (FoundSnapshot(asked=1), False),
+        (FoundSnapshot(asked=1, failures=("UNKNOWN_SCHEMA",)), True),
+        (FoundSnapshot(asked=2, failures=("UNKNOWN_SCHEMA",)), False),
+        (FoundSnapshot(asked=1, failures=("NO_PRIMARY_KEY",)), False),
+        (FoundSnapshot(asked=2, failures=("UNKNOWN_SCHEMA",), succeeded=True), False),
+    ]:
+        world.snapshots["a1"] = snapshot
+        steps = plan(goal, world.look(goal)).steps
+        assert (AskSnapshot("shop", "public.a", "a1") in steps) is asked_again, snapshot
+
+
+def test_a_publication_of_others_is_only_added_to(world: World) -> None:
+    world.publication = FoundPublication(is_own=False, is_for_all=False, tables=frozenset({"public.z"}))
+    goal = target(A)
+    assert plan(goal, world.look(goal)).steps == (ChangePublication("p", ("public.a",)),)
+    world.publication = FoundPublication(is_own=False, is_for_all=True, tables=frozenset())
+    assert plan(goal, world.look(goal)).steps == ()
+
+
+def test_what_the_database_lacks_is_hinted_at(world: World) -> None:
+    goal = target(A)
+    found = world.look(goal)
+    assert found.database is not None
+    poor = replace(found.database, tables={"public.a": FoundTable("d", True)})
+    (hint,) = plan(goal, replace(found, database=poor)).hints
+    assert hint.endswith("ALTER TABLE public.a REPLICA IDENTITY FULL")
+
+
+def test_passwords_are_not_shown() -> None:
+    found = {"database.password": "old", "tasks.max": "1", "x.sasl.jaas.config": "a", "gone": "1"}
+    wanted = {"database.password": "new", "tasks.max": "2", "x.sasl.jaas.config": "b", "new": "2"}
+    assert list(differences(found, wanted)) == [
+        "database.password changed",
+        "gone 1 removed",
+        "new 2 added",
+        "tasks.max from 1 to 2",
+        "x.sasl.jaas.config changed",
+    ]
+    assert "secret" not in repr(target(A))
+
+
+def test_mysql_and_mariadb_are_asked_nothing_and_keep_the_structure_of_their_tables() -> None:
+    capture = replace(CAPTURE, database=ConnectionType.MARIADB, publication=None, slot=None, server_id=7)
+    goal = target({"a1": "shop.a"}, capture=capture)
+    assert goal.config["connector.class"].endswith("MariaDbConnector")
+    assert goal.config["database.server.id"] == "7"
+    assert "shop.schema-history" in {topic.name for topic in goal.topics}
