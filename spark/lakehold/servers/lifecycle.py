@@ -1,17 +1,18 @@
-"""Starting one server until it answers, stopping it, and looking at it."""
+"""Starting servers until they answer, stopping one, and looking at it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from threading import Event
+from collections.abc import Iterable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from threading import Event, Lock
 
 from lakehold import artifacts
 from lakehold.servers import processes
 from lakehold.servers.errors import ServerError
 from lakehold.servers.server import OnEvent, Server, ServerEvent, ServerStatus
 
-_HEALTHY_WITHIN_S = 120.0
+_HEALTHY_WITHIN_S = 240.0
 _HEALTH_CHECK_INTERVAL_S = 0.1
 _STOP_GRACE_S = 20.0
 _LOG_LINES = 12
@@ -59,6 +60,42 @@ def start(server: Server, cancelled: Event, on_event: OnEvent) -> None:
         processes.start(server.command(), server.pid_file)
     _wait_until_healthy(server, cancelled)
     on_event(ServerEvent(server.name, "healthy", f"after {time.monotonic() - began_s:.1f} s"))
+
+
+def start_together(servers: Sequence[Server], cancelled: Event, on_event: OnEvent) -> None:
+    """Start servers side by side, each as soon as those that it needs are healthy.
+
+    Args:
+        servers: Each behind those that it needs.
+        cancelled: Ends the waiting; set in the end.
+        on_event: Called for each thing that happens, one at a time, from other threads.
+
+    Raises:
+        ServerError: One does not become healthy; what was started stays recorded.
+        Cancelled: `cancelled` was set meanwhile.
+    """
+    one_at_a_time = Lock()
+
+    def report(event: ServerEvent) -> None:
+        with one_at_a_time:
+            on_event(event)
+
+    def start_behind(needed: Iterable[Future[None]], server: Server) -> None:
+        for future in needed:
+            future.result()
+        start(server, cancelled, report)
+
+    with ThreadPoolExecutor(max_workers=len(servers)) as threads:
+        started: dict[str, Future[None]] = {}
+        for server in servers:
+            started[server.name] = threads.submit(start_behind, [started[name] for name in server.needs], server)
+        try:
+            wait(started.values(), return_when=FIRST_EXCEPTION)
+        finally:
+            cancelled.set()
+    failures = [failure for future in started.values() if (failure := future.exception())]
+    if failures:
+        raise next((failure for failure in failures if not isinstance(failure, Cancelled)), failures[0])
 
 
 def stop(server: Server, on_event: OnEvent) -> None:

@@ -21,6 +21,7 @@ _START_TIME_TOLERANCE_S = 2.0
 """The kernel's boot time, on which start times rest, moves when the clock is corrected."""
 
 _POLL_INTERVAL_S = 0.02
+_STANDARD_ERROR = 2
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ def start(command: ServerCommand, pid_file: Path) -> None:
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(command.log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
             (os.POSIX_SPAWN_DUP2, 1, 2),
+            *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inherited()),
         ],
         setsid=True,
     )
@@ -72,6 +74,16 @@ def start(command: ServerCommand, pid_file: Path) -> None:
     partial = pid_file.with_suffix(".partial")
     partial.write_text(json.dumps(asdict(record)))
     partial.replace(pid_file)
+
+
+def _inherited() -> list[int]:
+    """Descriptors that this process was given and would give on: a lock or a pipe of the shell must not outlive the command."""
+    found = []
+    for name in os.listdir("/dev/fd"):
+        with contextlib.suppress(OSError):  # that of the listing is closed by now
+            if int(name) > _STANDARD_ERROR and os.get_inheritable(int(name)):
+                found.append(int(name))
+    return found
 
 
 def recorded(pid_file: Path) -> psutil.Process | None:

@@ -81,6 +81,8 @@ class Server(ABC):
     name: ClassVar[str]
     artifact_sets: ClassVar[tuple[str, ...]] = ()
     """Sets of `lakehold.artifacts` that it is made of."""
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Names of the servers that must be healthy before this one is prepared and started."""
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
     up_command: ClassVar[str]
     """What a person starts it with."""

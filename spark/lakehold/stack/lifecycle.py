@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from threading import Event, Lock
+from threading import Event
 
 from lakehold.servers import ServerEvent, ServerStatus, lifecycle, processes
 from lakehold.servers.ports import refuse_taken
@@ -48,7 +47,7 @@ def up(directory: Path, ports: StackPorts | None = None, on_event: OnEvent = _ig
         refuse_taken(missing)
         _fetch_programs(missing, on_event)
         plan.record()
-        _bring_up(plan, on_event)
+        lifecycle.start_together(plan.parts(), Event(), on_event)
     return plan.addresses
 
 
@@ -79,36 +78,6 @@ def _fetch_programs(parts: list[Part], on_event: OnEvent) -> None:
     if parts:
         binary_directory()
         lifecycle.fetch_programs(parts, on_event)
-
-
-def _bring_up(plan: StackPlan, on_event: OnEvent) -> None:
-    cancelled = Event()
-    one_at_a_time = Lock()
-
-    def report(event: ServerEvent) -> None:
-        with one_at_a_time:
-            on_event(event)
-
-    parts = plan.parts()
-    with ThreadPoolExecutor(max_workers=len(parts)) as threads:
-        started: dict[str, Future[None]] = {}
-        for part in parts:
-            needed = [started[name] for name in part.needs]
-            started[part.name] = threads.submit(_start, part, needed, cancelled, report)
-        try:
-            wait(started.values(), return_when=FIRST_EXCEPTION)
-        finally:
-            cancelled.set()
-    failures = [failure for future in started.values() if (failure := future.exception())]
-    for failure in failures:
-        if not isinstance(failure, lifecycle.Cancelled):
-            raise failure
-
-
-def _start(part: Part, needed: list[Future[None]], cancelled: Event, on_event: OnEvent) -> None:
-    for future in needed:
-        future.result()
-    lifecycle.start(part, cancelled, on_event)
 
 
 def _delete_data(plan: StackPlan) -> None:

@@ -8,7 +8,7 @@ import zipfile
 import httpx
 
 from lakehold import artifacts
-from lakehold.servers import HOST, ServerCommand
+from lakehold.servers import HOST, ServerCommand, http
 from lakehold.stack.parts.java import kafka_java
 from lakehold.stack.parts.kafka import Kafka
 from lakehold.stack.parts.part import Part, write_properties
@@ -79,7 +79,7 @@ class Connect(Part):
     def is_healthy(self) -> bool:
         """Whether it lists its connectors."""
         try:
-            return httpx.get(f"{self.addresses.connect}/connectors", timeout=_CLIENT_TIMEOUT_S).is_success
+            return http.get(f"{self.addresses.connect}/connectors", _CLIENT_TIMEOUT_S).is_success
         except httpx.HTTPError:
             return False
 

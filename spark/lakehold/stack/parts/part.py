@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
 
 from lakehold.servers import Server
 from lakehold.stack.addresses import StackAddresses, StackPorts
@@ -18,8 +17,6 @@ class Part(Server):
         ports: The ports of the whole stack.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ()
-    """Names of the parts that must be healthy before this one is started."""
     up_command = "lakehold stack up"
     other_port_option = "--port-base 20000"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 
 from lakehold import artifacts
-from lakehold.servers import HOST, ServerCommand
+from lakehold.servers import HOST, ServerCommand, http
 from lakehold.stack.parts.java import java
 from lakehold.stack.parts.part import Part
 from lakehold.stack.parts.postgres import Postgres
@@ -55,6 +55,6 @@ class Registry(Part):
     def is_healthy(self) -> bool:
         """Whether it lists its subjects."""
         try:
-            return httpx.get(f"{self.addresses.registry}/subjects", timeout=_CLIENT_TIMEOUT_S).is_success
+            return http.get(f"{self.addresses.registry}/subjects", _CLIENT_TIMEOUT_S).is_success
         except httpx.HTTPError:
             return False

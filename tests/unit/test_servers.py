@@ -1,0 +1,117 @@
+"""Servers outlive who starts them; together: none waits for what it does not need, and all are given up with one that fails."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+from typing import ClassVar
+
+import pytest
+
+from lakehold.servers import Server, ServerCommand, ServerError, ServerEvent, lifecycle
+
+RUN = "print('ready', flush=True); time.sleep(600)"
+
+
+class Small(Server):
+    """Is healthy as soon as its program has said `ready`, in a folder that all of them share."""
+
+    program: ClassVar[str]
+    up_command = "small up"
+    port = 0
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.folder = directory
+
+    def prepare(self) -> None:
+        for folder in (self.log.parent, self.pid_file.parent):
+            folder.mkdir(exist_ok=True)
+
+    def command(self) -> ServerCommand:
+        return ServerCommand([sys.executable, "-c", self.program], self.folder, self.log, {})
+
+    def is_healthy(self) -> bool:
+        return self.log.exists() and "ready" in self.log.read_text()
+
+
+class Database(Small):
+    """Ready when the cache has begun, which nobody has to wait for."""
+
+    name = "database"
+    program = f"import pathlib, time\nwhile not pathlib.Path('begun').exists(): time.sleep(0.01)\n{RUN}"
+
+
+class Cache(Small):
+    name = "cache"
+    program = f"import pathlib, time; pathlib.Path('begun').touch(); {RUN}"
+
+
+class Application(Cache):
+    name = "application"
+    needs = ("database",)
+
+
+class Broken(Small):
+    name = "broken"
+    program = "import sys; sys.exit('no disk')"
+
+
+class Waiting(Small):
+    name = "waiting"
+    program = "import time; time.sleep(600)"
+
+
+class Behind(Cache):
+    name = "behind"
+    needs = ("waiting",)
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Iterator[None]:
+    yield
+    for kind in (Database, Cache, Application, Broken, Waiting, Behind):
+        lifecycle.stop(kind(tmp_path), lambda _: None)
+
+
+@pytest.mark.usefixtures("stopped")
+def test_each_starts_as_soon_as_what_it_needs_is_healthy(tmp_path: Path) -> None:
+    events: list[ServerEvent] = []
+    servers = [kind(tmp_path) for kind in (Database, Application, Cache)]
+    lifecycle.start_together(servers, Event(), events.append)
+    assert all(lifecycle.status(server).healthy for server in servers)
+    happened = [(event.server, event.state) for event in events]
+    assert happened.index(("database", "healthy")) < happened.index(("application", "starting"))
+
+
+@pytest.mark.usefixtures("stopped")
+def test_one_that_fails_is_named_and_the_others_are_not_waited_for(tmp_path: Path) -> None:
+    servers = [kind(tmp_path) for kind in (Waiting, Behind, Broken)]
+    with pytest.raises(ServerError, match="broken ended before it was healthy") as failure:
+        lifecycle.start_together(servers, Event(), lambda _: None)
+    assert "no disk" in failure.value.detail
+    assert lifecycle.status(servers[1]).state == "stopped"
+
+
+@pytest.mark.usefixtures("stopped")
+def test_whoever_gives_up_ends_the_waiting(tmp_path: Path) -> None:
+    given_up = Event()
+    with pytest.raises(lifecycle.Cancelled):
+        lifecycle.start_together([Waiting(tmp_path), Behind(tmp_path)], given_up, lambda _: given_up.set())
+
+
+@pytest.mark.usefixtures("stopped")
+def test_a_server_keeps_nothing_open_that_its_starter_was_given(tmp_path: Path) -> None:
+    """A lock or a pipe of the shell would be held for as long as the server runs."""
+    reading, writing = os.pipe()
+    os.set_inheritable(writing, True)
+    try:
+        lifecycle.start(Cache(tmp_path), Event(), lambda _: None)
+    finally:
+        os.close(writing)
+    with open(reading, "rb", buffering=0) as pipe:
+        os.set_blocking(reading, False)
+        assert pipe.read() == b"", "nobody has the other end any more"
