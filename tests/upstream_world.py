@@ -136,11 +136,13 @@ class World:
                     self.snapshots.clear()
                     self.asked.clear()
             case CreatePublication(_, tables, _):
-                self.publication = self.publication or FoundPublication(True, False, frozenset(tables))
+                self.publication = self.publication or FoundPublication(
+                    True, False, frozenset(tables), frozenset(tables)
+                )
             case ChangePublication(_, added, removed):
                 assert self.publication is not None
                 published = (self.publication.tables | set(added)) - set(removed)
-                self.publication = replace(self.publication, tables=published)
+                self.publication = replace(self.publication, tables=published, listed=published)
             case DropPublication():
                 self.publication = None
             case DropSlot(name):

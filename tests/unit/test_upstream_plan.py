@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamError
 from lakehold.upstream.connect import ConnectorStatus
 from lakehold.upstream.found import FoundPublication, FoundSnapshot, FoundTable
+from lakehold.upstream.journal import asked_snapshot
 from lakehold.upstream.plan import differences, plan
 from lakehold.upstream.steps import AskSnapshot, ChangePublication, RestartConnector
 from lakehold.upstream.wanted import MARK
@@ -154,3 +156,12 @@ def test_mysql_and_mariadb_are_asked_nothing_and_keep_the_structure_of_their_tab
     assert goal.config["connector.class"].endswith("MariaDbConnector")
     assert goal.config["database.server.id"] == "7"
     assert "shop.schema-history" in {topic.name for topic in goal.topics}
+
+
+def test_a_signal_names_tables_as_debezium_reads_them() -> None:
+    def named(upstream: str) -> list[str]:
+        collections: list[str] = json.loads(asked_snapshot("a1", upstream))["data"]["data-collections"]
+        return collections
+
+    assert named("public.orders") == ["public.orders"]
+    assert named("My Schema.Order,Lines.x") == ['"My Schema"."Order,Lines.x"']

@@ -20,7 +20,7 @@ from lakehold.upstream.perform import Systems, perform
 from lakehold.upstream.places import Places
 from lakehold.upstream.plan import plan, plan_anew
 from lakehold.upstream.postgres import PostgresUpstream
-from lakehold.upstream.steps import CreateConnector, Step, Steps
+from lakehold.upstream.steps import CreateConnector, RestartConnector, Step, Steps
 from lakehold.upstream.wanted import Wanted
 
 log = logging.getLogger(__name__)
@@ -73,6 +73,8 @@ class Capturing:
                     perform(step, systems)
                     reach("after-step")
                     done.append(step)
+                    if isinstance(step, RestartConnector):
+                        return Steps(tuple(done), planned.hints)  # its status tells of the failure for a moment longer
                     if isinstance(step, CreateConnector):
                         break  # Connect may remember an earlier one of its name, which decides about snapshots
                 if not planned.steps:

@@ -40,12 +40,14 @@ class FoundPublication:
     Attributes:
         is_own: This source made it.
         is_for_all: It is FOR ALL TABLES.
-        tables: Those in it, `schema.table`.
+        tables: Those whose changes it has, `schema.table`.
+        listed: Those of them that it names itself, not by their schema.
     """
 
     is_own: bool
     is_for_all: bool
     tables: frozenset[str]
+    listed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

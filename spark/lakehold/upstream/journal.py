@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ from lakehold.ingest.read.kafka_client import KafkaClient
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.found import NO_SNAPSHOT, FoundSnapshot
 
+_WORD = re.compile(r"\w+")
 _ASKED = "execute-snapshot"
 _NOTED = "log"
 _GOOD = frozenset({"SUCCEEDED", "EMPTY"})
@@ -27,8 +29,14 @@ _WIRE_FORMAT_BYTES = 5
 
 def asked_snapshot(object_id: str, upstream: str) -> str:
     """The signal that asks for a snapshot of one table."""
-    data = {"type": "incremental", "data-collections": [upstream]}
+    data = {"type": "incremental", "data-collections": [_collection(upstream)]}
     return json.dumps({"id": object_id, "type": _ASKED, "data": data})
+
+
+def _collection(upstream: str) -> str:
+    """The table as a signal names it: in double quotes unless both parts are plain words."""
+    parts = upstream.split(".", 1)
+    return upstream if all(_WORD.fullmatch(part) for part in parts) else ".".join(f'"{part}"' for part in parts)
 
 
 def noted_first_snapshot(object_id: str, upstream: str) -> str:

@@ -70,7 +70,6 @@ def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912 - one a step
             on.connect.wait_until_running(name)
         case RestartConnector(name):
             on.connect.restart(name)
-            on.connect.wait_until_running(name)
         case ForgetPosition(name):
             on.connect.forget_position(name)
         case DeleteConnector(name):

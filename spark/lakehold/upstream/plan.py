@@ -220,7 +220,7 @@ def _released(wanted: Wanted, found: Found) -> Iterator[Step]:
     existing = found.database.publication if found.database is not None else None
     name = wanted.capture.publication
     if name is not None and existing is not None and existing.is_own and not existing.is_for_all:
-        removed = tuple(sorted(existing.tables - set(wanted.upstream_tables)))
+        removed = tuple(sorted(existing.listed - set(wanted.upstream_tables)))
         if removed:
             yield ChangePublication(name, (), removed)
     topics = tuple(name for name in wanted.released if name in found.topics)

@@ -23,7 +23,10 @@ _OTHER_TABLES = 50
 _LOG = "SELECT current_setting('wal_level'), (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint"
 _PUBLICATION = """
     SELECT puballtables, obj_description(oid, 'pg_publication'),
-           ARRAY(SELECT schemaname || '.' || tablename FROM pg_publication_tables t WHERE t.pubname = p.pubname)
+           ARRAY(SELECT schemaname || '.' || tablename FROM pg_publication_tables t WHERE t.pubname = p.pubname),
+           ARRAY(SELECT n.nspname || '.' || c.relname
+                 FROM pg_publication_rel r JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+                 WHERE r.prpubid = p.oid)
     FROM pg_publication p WHERE pubname = %s
 """
 _SLOT = "SELECT wal_status FROM pg_replication_slots WHERE slot_name = %s"
@@ -59,8 +62,9 @@ class PostgresUpstream:
             there = {name: FoundTable(identity, key) for name, identity, key in connection.execute(_TABLES)}
         found = None
         if made is not None:
-            is_for_all, comment, published = made
-            found = FoundPublication(comment == f"{_MARK}{source_id}", is_for_all, frozenset(published))
+            is_for_all, comment, published, listed = made
+            is_own = comment == f"{_MARK}{source_id}"
+            found = FoundPublication(is_own, is_for_all, frozenset(published) | frozenset(listed), frozenset(listed))
         return FoundDatabase(
             wal_level,
             position,
@@ -75,7 +79,9 @@ class PostgresUpstream:
         tables = sql.SQL(", ").join(map(_table, step.tables))
         name = sql.Identifier(step.name)
         with self._connected() as connection, suppress(errors.DuplicateObject), connection.transaction():
-            connection.execute(sql.SQL("CREATE PUBLICATION {} FOR TABLE {}").format(name, tables))
+            # Changes of a partition are those of its table.
+            create = "CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)"
+            connection.execute(sql.SQL(create).format(name, tables))
             mark = sql.Literal(f"{_MARK}{step.source_id}")
             connection.execute(sql.SQL("COMMENT ON PUBLICATION {} IS {}").format(name, mark))
 

@@ -140,7 +140,7 @@ class ResumeConnector:
 
 @dataclass(frozen=True)
 class RestartConnector:
-    """Restart what failed of a connector, and wait until it runs."""
+    """Restart what failed of a connector; whether that helped, the next look tells."""
 
     name: str
     reason: str

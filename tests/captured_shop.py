@@ -1,0 +1,165 @@
+"""A shop in PostgreSQL that a lake captures by statements alone, and looks at what there is upstream of it."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import psycopg
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from lakehold.lake import Lake
+from lakehold.status import status_of
+from tests.live_source import execute
+from tests.stack_fixtures import SourceDatabase
+
+_ARRIVES_WITHIN_S = 60.0
+
+
+class Opening(Protocol):
+    """Opens a lake: a new one, or that of a warehouse."""
+
+    def __call__(self, warehouse: Path | None = None, **settings: Any) -> Lake: ...
+
+
+class Shop:
+    """The source `shop` of a lake over one database, and its tables of the same names."""
+
+    def __init__(self, open_lake: Opening, database: SourceDatabase, value_format: str = "FORMAT JSON") -> None:
+        self._open_lake = open_lake
+        self.lake: Lake = open_lake()
+        self.database = database
+        lake = self.lake
+        addresses = database.addresses
+        lake.sql(
+            f"CREATE CONNECTION kafka TO KAFKA (BROKER '{addresses.kafka}');"
+            f"CREATE CONNECTION registry TO SCHEMA REGISTRY (URL '{addresses.registry}');"
+            f"CREATE CONNECTION pg TO POSTGRES (HOST '{addresses.postgres_host}', PORT {addresses.postgres_port}, "
+            f"USER '{addresses.postgres_user}', PASSWORD SECRET 'pg', DATABASE '{database.name}');"
+            f"CREATE CONNECTION connect TO CONNECT (URL '{addresses.connect}', AVRO CONVERTER 'apicurio', "
+            f"REGISTRY URL '{addresses.registry_native}');"
+            f"CREATE SOURCE shop FROM POSTGRES CONNECTION pg (PUBLICATION 'lake', SLOT '{database.name}') "
+            f"VIA CONNECT CONNECTION connect INTO KAFKA CONNECTION kafka (TOPIC PREFIX '{database.topic_prefix}') "
+            f"{value_format}"
+        )
+
+    def reopen(self) -> None:
+        """Go on as another process, which has not looked at the connector yet."""
+        settings = self.lake.settings
+        self.lake = self._open_lake(Path(settings.warehouse), catalog_name=settings.catalog_name)
+
+    def close(self) -> None:
+        """Leave nothing upstream."""
+        if "shop" in self.lake.definitions.definitions().sources:
+            self.lake.sql("DROP SOURCE shop CASCADE")
+
+    @staticmethod
+    def creating(table: str, envelope: str = "DEBEZIUM") -> str:
+        return f"CREATE TABLE shop.{table} FROM SOURCE shop (TABLE 'public.{table}') ENVELOPE {envelope}"
+
+    def upstream(self, *tables: str, rows: int = 200) -> None:
+        """Make tables in the database."""
+        for table in tables:
+            execute(
+                self.database,
+                [
+                    f"CREATE TABLE {table} (id int PRIMARY KEY, n int, note text)",
+                    f"ALTER TABLE {table} REPLICA IDENTITY FULL",
+                    f"INSERT INTO {table} SELECT i, 0, '{table}' FROM generate_series(1, {rows}) i",
+                ],
+            )
+
+    def steps(self, statement: str) -> list[str]:
+        """What EXPLAIN shows, without the prefix that is new in each test."""
+        rows = self.lake.sql(f"EXPLAIN {statement}").rows
+        return [text.replace(self.database.name, "shop") for (text,) in rows]
+
+    def rows(self, table: str) -> list[tuple[Any, ...]]:
+        found = self.lake.sql(f"SELECT id, n, note FROM {self.lake.settings.catalog_name}.shop.{table}").rows
+        return sorted(found)
+
+    def wanted(self, table: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.database.addresses.postgres(self.database.name)) as connection:
+            return sorted(connection.execute(f"SELECT id, n, note FROM {table}".encode()).fetchall())
+
+    def follow_until_equal(self, *tables: str) -> None:
+        """Ingest until the lake's tables are the database's."""
+
+        def equal() -> bool:
+            for report in self.lake.ingest("shop"):
+                for error in report.stopped.values():
+                    raise error
+            return all(self._has(table) and self.rows(table) == self.wanted(table) for table in tables)
+
+        wait_for(equal, "the lake is equal to the database")
+
+    def _has(self, table: str) -> bool:
+        return self.lake.tables.table_state(f"shop.{table}") is not None
+
+    def since(self, table: str) -> Any:
+        status = status_of(self.lake)
+        return next(
+            dict(zip(status.columns, row, strict=True))["since"] for row in status.rows if row[0] == f"shop.{table}"
+        )
+
+    def topics(self) -> set[str]:
+        """Those of the source that the broker has, without the prefix."""
+        names = AdminClient({"bootstrap.servers": self.database.addresses.kafka}).list_topics(timeout=10).topics
+        return {name.replace(self.database.name, "shop") for name in names if self.database.name in name}
+
+    def slots(self) -> int:
+        ((count,),) = self._query("SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s", self.database.name)
+        return int(count)
+
+    def publications(self) -> dict[str, set[str]]:
+        of_each = "ARRAY(SELECT tablename FROM pg_publication_tables t WHERE t.pubname = p.pubname)"
+        found = self._query(f"SELECT pubname, {of_each} FROM pg_publication p")
+        return {name: set(tables) for name, tables in found}
+
+    def drop_slot(self) -> None:
+        """As somebody who does not know what it is for."""
+        self._query(
+            "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s", self.database.name
+        )
+        self._query("SELECT pg_drop_replication_slot(%s)", self.database.name)
+
+    def wait_for_events(self, table: str, wanted: dict[str, int]) -> None:
+        """Until the topic of a table has so many messages of each kind."""
+        wait_for(lambda: self.events(table) == wanted, f"{table} has {wanted}")
+
+    def events(self, table: str) -> Counter[str]:
+        """How many messages of each kind the topic has."""
+        settings = {"bootstrap.servers": self.database.addresses.kafka, "group.id": uuid.uuid4().hex, "log_level": 0}
+        consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True})
+        consumer.assign([TopicPartition(self.database.topic(f"public.{table}"), 0, OFFSET_BEGINNING)])
+        found: Counter[str] = Counter()
+        try:
+            while True:
+                message = consumer.poll(_ARRIVES_WITHIN_S)
+                assert message is not None
+                if message.error() is not None:
+                    return found
+                value = json.loads(message.value() or b"null")
+                if value is not None:
+                    is_ad_hoc = value["payload"]["source"]["snapshot"] == "incremental"
+                    found["ad hoc" if is_ad_hoc else value["payload"]["op"]] += 1
+        finally:
+            consumer.close()
+
+    def _query(self, statement: str, *values: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.database.addresses.postgres(self.database.name), autocommit=True) as connection:
+            return connection.execute(statement.encode(), values or None).fetchall()
+
+
+def wait_for(reached: Callable[[], bool], what: str) -> None:
+    """Until something is so."""
+    deadline = time.monotonic() + _ARRIVES_WITHIN_S
+    while not reached():
+        assert time.monotonic() < deadline, f"not within {_ARRIVES_WITHIN_S} s: {what}"
+        time.sleep(0.1)

@@ -1,0 +1,147 @@
+"""What is upstream of a source follows what is declared: made, changed, refused, repaired and removed. Nothing is ingested."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from lakehold import stack as lakehold_stack
+from lakehold.errors import LakeholdError
+from lakehold.lake import Lake, connect
+from lakehold.stack import ConnectClient
+from lakehold.status import status_of
+from tests.captured_shop import Opening, Shop, wait_for
+from tests.live_source import execute
+from tests.stack_fixtures import SourceDatabase
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture
+def open_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: SourceDatabase) -> Iterator[Opening]:
+    """Opens a lake without a session: statements on definitions take none."""
+    monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
+    opened: list[Lake] = []
+
+    def made(warehouse: Path | None = None, **settings: Any) -> Lake:
+        opened.append(connect(str(warehouse or tmp_path / "lake"), **settings))
+        return opened[-1]
+
+    yield made
+    for lake in opened:
+        lake.close()
+
+
+@pytest.fixture
+def shop(open_lake: Opening, database: SourceDatabase) -> Iterator[Shop]:
+    """A shop that is captured as JSON; in the end nothing of it is left upstream."""
+    shop = Shop(open_lake, database)
+    yield shop
+    shop.close()
+
+
+@pytest.fixture
+def avro_shop(open_lake: Opening, database: SourceDatabase) -> Iterator[Shop]:
+    """A shop that is captured as Avro."""
+    shop = Shop(open_lake, database, "FORMAT AVRO USING SCHEMA REGISTRY CONNECTION registry")
+    yield shop
+    shop.close()
+
+
+def test_what_was_made_goes_with_the_definitions(shop: Shop) -> None:
+    shop.upstream("customers", "orders")
+    execute(shop.database, ["CREATE PUBLICATION of_others FOR TABLE orders"])
+    shop.lake.sql(f"BEGIN; {shop.creating('orders')}; {shop.creating('customers')}; COMMIT")
+    shop.wait_for_events("orders", {"r": 200})
+    shop.wait_for_events("customers", {"r": 200})
+
+    shop.lake.sql("DROP TABLE shop.customers")
+    assert shop.publications()["lake"] == {"orders"}
+    assert "shop.public.customers" not in shop.topics()
+    execute(shop.database, ["UPDATE orders SET n = 7", "UPDATE customers SET n = 7"])
+    shop.wait_for_events("orders", {"r": 200, "u": 200})
+    assert "shop.public.customers" not in shop.topics(), "nothing writes it any more"
+
+    with pytest.raises(LakeholdError, match="still used"):
+        shop.lake.sql("DROP SOURCE shop")
+    shop.lake.sql("DROP SOURCE shop CASCADE")
+    assert (shop.topics(), shop.slots(), shop.publications()) == (set(), 0, {"of_others": {"orders"}})
+    with ConnectClient(shop.database.addresses.connect) as worker:
+        assert shop.database.name not in worker.names()
+
+
+def test_what_cannot_be_captured_is_refused_before_it_is_declared(shop: Shop) -> None:
+    shop.upstream("orders")
+    with pytest.raises(LakeholdError) as refusal:
+        shop.lake.sql(shop.creating("order"))
+    assert refusal.value.code == "upstream-table-missing"
+    assert refusal.value.hint == "Did you mean public.orders?"
+    with ConnectClient(shop.database.addresses.connect) as worker:
+        config = {"connector.class": "io.debezium.connector.postgresql.PostgresConnector", "topic.prefix": "others"}
+        worker.create_stopped(shop.database.name, {**shop.database.connector_config("public.orders"), **config})
+        with pytest.raises(LakeholdError) as refusal:
+            shop.lake.sql(shop.creating("orders"))
+        assert refusal.value.code == "connector-foreign"
+        worker.delete(shop.database.name)
+    assert shop.lake.sql("SHOW TABLES").rows == []
+    assert shop.topics() == set()
+    execute(shop.database, ["ALTER TABLE orders REPLICA IDENTITY DEFAULT"])
+    (notice,) = shop.lake.sql(shop.creating("orders")).notices
+    assert notice.endswith("ALTER TABLE public.orders REPLICA IDENTITY FULL")
+
+
+def test_what_was_changed_by_hand_is_shown_and_brought_back(shop: Shop) -> None:
+    shop.upstream("customers", "orders")
+    shop.lake.sql(f"BEGIN; {shop.creating('orders')}; {shop.creating('customers')}; COMMIT")
+    shop.wait_for_events("orders", {"r": 200})
+    shop.wait_for_events("customers", {"r": 200})
+    name = shop.database.name
+    with ConnectClient(shop.database.addresses.connect) as worker:
+        config = worker.config(name)
+        assert config is not None
+        worker.put(name, {**config, "tombstones.on.delete": "false"})
+        execute(shop.database, ["ALTER PUBLICATION lake DROP TABLE customers"])
+        assert shop.steps("ALTER SOURCE shop REPAIR") == [
+            "publication lake: add public.customers",
+            "stop connector shop",
+            "connector shop: tombstones.on.delete from false to true",
+            "start connector shop",
+        ]
+        shop.lake.sql("ALTER SOURCE shop REPAIR")
+        assert worker.config(name) == config
+        worker.delete(name)
+    (problem,) = status_of(shop.lake).notices
+    assert "there is no connector" in problem
+
+    execute(shop.database, ["UPDATE customers SET n = 1"])
+    shop.lake.sql("ALTER SOURCE shop REPAIR")
+    shop.wait_for_events("customers", {"r": 200, "u": 200})
+    assert shop.events("orders") == {"r": 200}, "Connect remembers where it was: nothing is snapshotted again"
+    assert status_of(shop.lake).notices == ()
+
+
+def test_a_failed_task_is_told_and_restarted_ever_more_rarely(
+    avro_shop: Shop, stack_directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop = avro_shop
+    shop.upstream("orders")
+    shop.lake.sql(shop.creating("orders"))
+    wait_for(lambda: "shop.public.orders" in shop.topics(), "the table has its topic")
+    (pid,) = (part.pid for part in lakehold_stack.status(stack_directory) if part.name == "registry")
+    registry = psutil.Process(pid)
+    registry.kill()
+    registry.wait()
+    try:
+        execute(shop.database, ["ALTER TABLE orders ADD COLUMN more text", "UPDATE orders SET n = 2, more = 'x'"])
+        wait_for(lambda: any("failed" in notice for notice in status_of(shop.lake).notices), "the task fails")
+    finally:
+        lakehold_stack.up(stack_directory)
+
+    shop.lake.captured.tend("shop")
+    assert "its connector failed and was restarted" in caplog.text
+    assert "Next look in 5 s" in caplog.text
+    wait_for(lambda: status_of(shop.lake).notices == (), "it runs again")

@@ -1,0 +1,97 @@
+"""A MariaDB server of its own for tests, with the binaries of the operating system; it stands beside the stack."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lakehold.servers import HOST
+from tests.stack_fixtures import free_ports, open_directory
+
+_STARTS_WITHIN_S = 60.0
+_USER = "mysql"
+PASSWORD = "lakehold"
+
+_SETTINGS = ("--log-bin=binlog", "--binlog-format=ROW", "--binlog-row-image=FULL", "--server-id=1")
+
+
+class MariaDb:
+    """A running server whose binary log can be captured by the user `lakehold`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.port = free_ports().postgres
+        self._socket = directory / "socket"
+        data = directory / "data"
+        shutil.chown(directory, _server_user(), _server_user())
+        install = ["--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal", "--skip-test-db"]
+        subprocess.run(
+            ["mariadb-install-db", *install, f"--user={_server_user()}"], check=True, capture_output=True, text=True
+        )
+        server = [
+            shutil.which("mariadbd") or "/usr/sbin/mariadbd",
+            "--no-defaults",
+            f"--user={_server_user()}",
+            f"--datadir={data}",
+            f"--bind-address={HOST}",
+            f"--port={self.port}",
+            f"--socket={self._socket}",
+            *_SETTINGS,
+        ]
+        self._log = (directory / "log").open("w")
+        self._process = subprocess.Popen(server, stdout=self._log, stderr=self._log)
+        self._wait()
+        self.execute(
+            f"CREATE USER lakehold@'%' IDENTIFIED BY '{PASSWORD}'",
+            "GRANT SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT, BINLOG MONITOR ON *.* TO lakehold@'%'",
+        )
+
+    def execute(self, *statements: str) -> None:
+        """Run statements."""
+        self._client(";".join(statements))
+
+    def rows(self, query: str) -> list[tuple[str, ...]]:
+        """Rows of a query, values as text."""
+        return [tuple(line.split("\t")) for line in self._client(query).splitlines()]
+
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait()
+        self._log.close()
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + _STARTS_WITHIN_S
+        while self._asked("SELECT 1").returncode != 0:
+            assert self._process.poll() is None, "the server ended"
+            assert time.monotonic() < deadline, "the server does not answer"
+            time.sleep(0.1)
+
+    def _client(self, sql: str) -> str:
+        answer = self._asked(sql)
+        assert answer.returncode == 0, answer.stderr
+        return answer.stdout
+
+    def _asked(self, sql: str) -> subprocess.CompletedProcess[str]:
+        command = ["mariadb", "--no-defaults", f"--socket={self._socket}", "--user=root", "--batch", "-N", "-e", sql]
+        return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+def _server_user() -> str:
+    """The server refuses to run as root without being told another user."""
+    return _USER if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
+
+
+@pytest.fixture
+def mariadb() -> Iterator[MariaDb]:
+    """A server for one test."""
+    with open_directory() as directory:
+        server = MariaDb(Path(directory))
+        yield server
+        server.stop()
