@@ -72,6 +72,18 @@ def test_a_held_table_neither_goes_nor_gets_another_name(lake: Lake, statement: 
     assert lake.sql("SELECT count(*) FROM shop.rates").rows == [(3,)]
 
 
+@pytest.mark.parametrize("name", ["rates", "{catalog}.shop.rates"])
+@pytest.mark.parametrize("statement", ["DROP TABLE {}", "DROP TABLE IF EXISTS {}", "ALTER TABLE {} RENAME TO x"])
+def test_a_held_table_is_found_by_every_name_it_has(lake: Lake, statement: str, name: str) -> None:
+    name = name.format(catalog=lake.settings.catalog_name)
+    lake.sql("CREATE HOLD h ON shop.rates; USE shop")
+    with pytest.raises(DefinitionError) as refused:
+        lake.sql(statement.format(name))
+    assert refused.value.code == "table-held"
+    lake.sql(f"DROP TABLE {name} CASCADE")
+    assert lake.sql("SHOW HOLDS").rows == lake.sql("SHOW TABLES IN shop").rows == []
+
+
 def test_cascade_drops_the_holds_and_then_the_table(lake: Lake) -> None:
     lake.sql("CREATE HOLD h ON shop.rates; DROP TABLE shop.rates CASCADE")
     assert lake.sql("SHOW HOLDS").rows == []

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakehold.errors import LakeholdError, StatementError
 from lakehold.sql.effects import RunOnSpark
 from lakehold.sql.result import Result
+from lakehold.sql.statements import Drop, ForSpark, ObjectKind, Statement
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +41,29 @@ def run_on_spark(spark: SparkSession, statement: RunOnSpark) -> Result:
             return Result(columns, [tuple(row) for row in frame.collect()] if columns else [])
     except Exception as error:  # noqa: BLE001 - classic Spark and Connect have no common class for what the JVM throws
         raise _readable(error, statement) from None
+
+
+def in_full(statement: Statement, spark: Callable[[], SparkSession]) -> Statement:
+    """`statement`, the table that it changes named `namespace.table`, as Spark finds it: USE may say the namespace.
+
+    Args:
+        statement: One that names its table so, or names none, stays as it is.
+        spark: Gives the session; asked for only if it does not.
+    """
+    match statement:
+        case Drop(ObjectKind.TABLE, name) if name.count(".") != 1:
+            return replace(statement, name=_full_name(name, spark()))
+        case ForSpark(_, name) if name and name.count(".") != 1:
+            return replace(statement, target=_full_name(name, spark()))
+        case _:
+            return statement
+
+
+def _full_name(name: str, spark: SparkSession) -> str:
+    ((catalog, namespace),) = spark.sql("SELECT current_catalog(), current_schema()").collect()
+    if "." in name:
+        return name.removeprefix(f"{catalog}.")
+    return f"{namespace}.{name}" if namespace else name
 
 
 @contextmanager

@@ -42,7 +42,7 @@ from lakehold.sql.effects import (
     Rows,
     RunOnSpark,
 )
-from lakehold.sql.engine import readable, run_on_spark
+from lakehold.sql.engine import in_full, readable, run_on_spark
 from lakehold.sql.hold_change import HoldChange
 from lakehold.sql.list_holds import list_holds
 from lakehold.sql.parse import parse_script
@@ -132,17 +132,17 @@ class Runner:
             if isinstance(unit, Transaction) and unit.changes_holds:
                 result = self._change_holds_together(unit.statements)
             elif isinstance(unit, Transaction):
-                result = self._run_together([self._contracted(parsed) for parsed in unit.statements])
+                result = self._run_together([self._completed(parsed) for parsed in unit.statements])
             else:
                 with placed(unit, alone=len(script) == 1):
-                    result = self._run_statement(self._contracted(unit))
+                    result = self._run_statement(self._completed(unit))
             notices += result.notices
         return replace(result, notices=tuple(notices))
 
-    def _contracted(self, parsed: ParsedStatement) -> ParsedStatement:
-        """The statement with what the table's file says in its place, read once: plans have no effects."""
+    def _completed(self, parsed: ParsedStatement) -> ParsedStatement:
+        """The statement with what the table's file and the session say in its place, read once: plans have no effects."""
         if not isinstance(parsed.statement, CreateTable):
-            return parsed
+            return replace(parsed, statement=in_full(parsed.statement, self.spark))
         table = contracted(parsed.statement.table, self.schemas)
         return replace(parsed, statement=replace(parsed.statement, table=table))
 
