@@ -34,5 +34,6 @@ def test_a_lake_leaves_the_session_that_it_found(spark: SparkSession, tmp_path: 
     assert spark.sql("SELECT 2").first() == (2,)
 
 
+@pytest.mark.usefixtures("jvm")
 def test_spark_stops_with_the_last_of_the_lakes_that_share_it(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", TWO_LAKES], cwd=tmp_path, check=True)
