@@ -13,7 +13,7 @@ from lakehold.errors import UpstreamError
 from lakehold.upstream.connect import ConnectorStatus
 from lakehold.upstream.found import FoundPublication, FoundSnapshot, FoundTable
 from lakehold.upstream.journal import asked_snapshot
-from lakehold.upstream.plan import differences, plan
+from lakehold.upstream.plan import differences, plan, plan_anew
 from lakehold.upstream.steps import AskSnapshot, ChangePublication, RestartConnector
 from lakehold.upstream.wanted import MARK
 from tests.upstream_world import CAPTURE, World, converge, target
@@ -81,6 +81,8 @@ def test_a_restored_database_says_how_far_it_went_back_and_may_be_dropped(world:
     with pytest.raises(UpstreamError) as refusal:
         plan(goal, world.look(goal))
     assert "stands at 1/FF, and the lake has changes up to 2/0" in refusal.value.detail
+    with pytest.raises(UpstreamError, match="gone back"):
+        plan_anew(goal, world.look(goal))
     gone = target({}, released=["public.a"])
     assert converge(world, gone)
     assert world.config is None

@@ -48,6 +48,9 @@ def converged(
     for going in goes:
         notices += upstream.release(going.source, before, after).hints
     yield notices
+    for going in goes:
+        # An ingest that still knew what goes may have brought it back.
+        upstream.release(going.source, before, after)
     for coming in comes:
         try:
             notices += upstream.converge(coming.source, anew=coming.anew).hints

@@ -9,6 +9,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -72,7 +73,10 @@ class Journal:
             self._read, self.snapshots, self.first_snapshot_complete = {}, {}, False
             self._identities = identities
         for value in self._new(self._topics.signals, identities):
-            self._take_signal(json.loads(value))
+            with suppress(
+                ValueError, KeyError, TypeError
+            ):  # others may ask, too, and the connector ignores what is none
+                self._take_signal(json.loads(value))
         for value in self._new(self._topics.notifications, identities):
             self._take_notification(self._decoded(value))
 

@@ -48,7 +48,8 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     if not wanted.tables:
         return Steps(tuple(_removal(wanted, found)))
     if found.database is not None:
-        _refuse_unfit(wanted, found, found.database)
+        _refuse_unfit(wanted, found.database)
+        _refuse_lost(wanted, found, found.database)
     if _must_wait(wanted, found):
         hint = f"the tables that are new to connector {wanted.connector} join it when its first snapshot is complete"
         return Steps(hints=(hint, *_hints(wanted, found)))
@@ -66,6 +67,8 @@ def plan_anew(wanted: Wanted, found: Found) -> Steps:
     _refuse_foreign(wanted, found)
     if found.connector is None or not wanted.tables:
         return plan(wanted, found)
+    if found.database is not None:
+        _refuse_unfit(wanted, found.database)
     slot = wanted.capture.slot
     dropped = (DropSlot(slot),) if slot is not None and found.database is not None and found.database.slot else ()
     ids = {table.upstream: table.object_id for table in wanted.tables}
@@ -111,7 +114,7 @@ def _refuse_foreign(wanted: Wanted, found: Found) -> None:
         )
 
 
-def _refuse_unfit(wanted: Wanted, found: Found, database: FoundDatabase) -> None:
+def _refuse_unfit(wanted: Wanted, database: FoundDatabase) -> None:
     for name in wanted.upstream_tables:
         if name not in database.tables:
             close = difflib.get_close_matches(name, database.other_tables, n=1)
@@ -136,6 +139,9 @@ def _refuse_unfit(wanted: Wanted, found: Found, database: FoundDatabase) -> None
             "it was restored from a backup, or is another one. New changes would be taken for old ones.",
             hint=f"Load it anew: DROP SOURCE {wanted.source} CASCADE, then create the source and its tables again.",
         )
+
+
+def _refuse_lost(wanted: Wanted, found: Found, database: FoundDatabase) -> None:
     connector = found.connector
     if connector is not None and connector.has_position and database.slot in (None, "lost"):
         raise UpstreamError(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from lakehold.catalog.definitions import Definitions
 from lakehold.catalog.readers import Readers
 from lakehold.definitions import ConnectionType
-from lakehold.errors import ConnectorError, UpstreamUnavailable
+from lakehold.errors import ConnectorError, LakeholdError, UpstreamUnavailable
 from lakehold.ingest.marks import Marks
 from lakehold.upstream.capturing import Capturing, Target
 from lakehold.upstream.places import places_of
@@ -108,7 +108,7 @@ class CapturedSources:
             return
         attention.went_well()
         for step in done.steps:
-            log.warning("source %s was not as declared: %s", source, step.told)
+            log.warning("source %s is brought to what is declared: %s", source, step.told)
 
     def awaited(self, source: str) -> frozenset[str]:
         """The tables, by object id, whose snapshot was asked for and is not complete."""
@@ -119,25 +119,21 @@ class CapturedSources:
     def problems(self) -> list[str]:
         """A line for each source whose connector does not run."""
         defined = self._definitions()
-        found = []
-        for name in sorted(defined.sources):
+        return [problem for name in sorted(defined.sources) if (problem := self._problem(name, defined)) is not None]
+
+    def _problem(self, name: str, defined: Definitions) -> str | None:
+        try:
             target = self._target(name, defined, defined)
-            if target is None or not target.wanted.tables:
-                continue
-            try:
-                status = self._capturing.status(target)
-            except UpstreamUnavailable as error:
-                found.append(f"source {name}: {error.message}")
-                continue
-            if status is None:
-                found.append(
-                    f"source {name}: there is no connector {target.wanted.connector}; the next ingest makes it"
-                )
-            elif status.is_failed:
-                found.append(f"source {name}: its connector failed: {status.reason}")
-            elif not status.is_running:
-                found.append(f"source {name}: its connector is {status.connector.lower()}")
-        return found
+            status = self._capturing.status(target) if target is not None else None
+        except LakeholdError as error:
+            return f"source {name}: {error.message}"
+        if target is None or (status is not None and status.is_running):
+            return None
+        if status is None:
+            return f"source {name}: there is no connector {target.wanted.connector}; the next ingest makes it"
+        if status.is_failed:
+            return f"source {name}: its connector failed: {status.reason}"
+        return f"source {name}: its connector is {status.connector.lower()}"
 
     def _target(self, name: str, before: Definitions, after: Definitions) -> Target | None:
         """None: the source captures nothing, or has no tables now and before."""
@@ -154,7 +150,7 @@ class CapturedSources:
         passed = self._passed(name, ids) if capture.database is ConnectionType.POSTGRES else None
         return Target(wanted(entry, capture, tables, places, passed=passed, released=released), places)
 
-    def _passed(self, source: str, ids: Sequence[str] | set[str]) -> int | None:
+    def _passed(self, source: str, ids: Collection[str]) -> int | None:
         """The highest position of the database's log that any of the tables has applied."""
         progress = [p for state in self._readers(source).values() for p in state.tables.values() if p.object_id in ids]
         marks = [Marks.from_json(p.marks) for p in progress]

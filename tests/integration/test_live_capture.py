@@ -1,0 +1,141 @@
+"""A database is captured by statements alone, and the lake is equal to it, whatever happens upstream."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import psycopg
+import pytest
+
+from lakehold.errors import LakeholdError
+from lakehold.stack import ConnectClient
+from tests.captured_shop import Shop, wait_for
+from tests.conftest import LakeFactory
+from tests.live_source import execute
+from tests.stack_fixtures import SourceDatabase
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+_COMMAND = str(Path(sys.executable).with_name("lakehold"))
+
+
+@pytest.fixture
+def shop(make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    """A shop that is captured; in the end nothing of it is left upstream."""
+    monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
+    shop = Shop(make_lake, database)
+    yield shop
+    shop.close()
+
+
+def test_tables_share_a_connector_and_one_that_joins_is_snapshotted_alone(shop: Shop) -> None:
+    shop.upstream("customers", "orders", "items")
+    assert shop.steps(shop.creating("orders")) == [
+        "declare table shop.orders",
+        "create topic shop.signal with 1 partition",
+        "create topic shop.notification with 1 partition",
+        "create topic __debezium-heartbeat.shop with 1 partition",
+        "create topic shop.transaction with 1 partition",
+        "create topic shop.public.orders with 1 partition",
+        "create publication lake for public.orders",
+        r"create connector shop over public\.orders",
+        "first snapshot: public.orders",
+        "start connector shop",
+    ]
+    assert shop.topics() == set(), "EXPLAIN does nothing"
+
+    shop.lake.sql(f"BEGIN; {shop.creating('orders')}; {shop.creating('customers', 'DEBEZIUM UPSERT')}; COMMIT")
+    assert shop.publications() == {"lake": {"orders", "customers"}}
+    shop.follow_until_equal("orders", "customers")
+    assert shop.steps("ALTER SOURCE shop REPAIR") == []
+
+    assert shop.steps(shop.creating("items"))[1:] == [
+        "create topic shop.public.items with 1 partition",
+        "publication lake: add public.items",
+        "stop connector shop",
+        r"connector shop: table.include.list from public\.customers,public\.orders "
+        r"to public\.customers,public\.items,public\.orders",
+        "snapshot of public.items alone",
+        "start connector shop",
+    ]
+    closed = Event()
+    with ThreadPoolExecutor(1) as threads:
+        trading = threads.submit(_trade, shop.database, closed)
+        try:
+            shop.lake.sql(shop.creating("items"))
+            shop.follow_until_equal("customers")
+        finally:
+            closed.set()
+        changes = trading.result()
+    shop.follow_until_equal("orders", "customers", "items")
+    wait_for(lambda: not shop.lake.captured.awaited("shop"), "the snapshot is complete")
+    shop.follow_until_equal("items")
+
+    assert shop.since("items") is not None
+    assert changes > 0
+    assert shop.events("orders") == {"r": 200, "u": changes}, "orders streamed on, and was not read again"
+    of_items = shop.events("items")
+    assert of_items.keys() <= {"ad hoc", "u"}
+    assert of_items["ad hoc"] <= 200
+    assert shop.slots() == 1
+
+
+def _trade(database: SourceDatabase, closed: Event) -> int:
+    """Change a row of two tables in one transaction, again and again; returns how often."""
+    count = 0
+    with psycopg.connect(database.addresses.postgres(database.name), autocommit=True) as connection:
+        while not closed.wait(0.01):
+            with connection.transaction():
+                for table in (b"orders", b"items"):
+                    connection.execute(b"UPDATE " + table + b" SET n = n + 1 WHERE id = %s", [count % 200 + 1])
+            count += 1
+    return count
+
+
+def test_a_lost_slot_stops_the_source_until_all_is_snapshotted_anew(shop: Shop) -> None:
+    shop.upstream("customers", "orders")
+    shop.lake.sql(f"BEGIN; {shop.creating('orders')}; {shop.creating('customers', 'DEBEZIUM UPSERT')}; COMMIT")
+    execute(shop.database, ["UPDATE orders SET n = 1", "UPDATE customers SET n = 1"])
+    shop.follow_until_equal("orders", "customers")
+    with ConnectClient(shop.database.addresses.connect) as worker:
+        worker.stop(shop.database.name)
+    shop.drop_slot()
+    execute(shop.database, ["DELETE FROM orders WHERE id < 50", "DELETE FROM customers WHERE id < 50"])
+
+    shop.reopen()
+    with pytest.raises(LakeholdError) as refusal:
+        shop.lake.ingest("shop")
+    assert refusal.value.code == "slot-lost"
+    assert "ALTER SOURCE shop RESNAPSHOT" in refusal.value.hint
+
+    shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
+    shop.follow_until_equal("orders", "customers")
+
+
+def test_a_statement_that_is_killed_half_way_is_finished_by_the_next_ingest(shop: Shop) -> None:
+    shop.upstream("customers", "orders")
+    shop.lake.sql(shop.creating("orders"))
+    shop.follow_until_equal("orders")
+    settings = shop.lake.settings
+    killed = subprocess.run(
+        [_COMMAND, "sql", shop.creating("customers"), "--warehouse", settings.warehouse],
+        env={**os.environ, "LAKEHOLD_KILL_AT": "after-step:4", "LAKEHOLD_CATALOG_NAME": settings.catalog_name},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    with ConnectClient(shop.database.addresses.connect) as worker:
+        wait_for(lambda: worker.status(shop.database.name).connector == "STOPPED", "the connector stands still")
+    assert shop.steps("ALTER SOURCE shop REPAIR") == ["snapshot of public.customers alone", "start connector shop"]
+
+    shop.reopen()
+    execute(shop.database, ["UPDATE orders SET n = 3", "UPDATE customers SET n = 3"])
+    shop.follow_until_equal("orders", "customers")
