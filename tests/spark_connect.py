@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -16,12 +18,18 @@ from lakehold.spark_server import lifecycle
 @pytest.fixture(scope="session")
 def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The server's address. It knows no lake: each client's session brings its own."""
-    directory = tmp_path_factory.mktemp("spark-connect")
+    with running_server(tmp_path_factory.mktemp("spark-connect"), {"spark.sql.shuffle.partitions": "2"}) as remote:
+        yield remote
+
+
+@contextmanager
+def running_server(directory: Path, conf: dict[str, str]) -> Iterator[str]:
+    """A server for a short time, on a free port: its address."""
     settings = load_settings(
         warehouse=str(directory),
         spark_driver_memory="1g",
         spark_master="local[2]",
-        spark_conf={"spark.driver.extraJavaOptions": SHORT_RUN_OPTIONS, "spark.sql.shuffle.partitions": "2"},
+        spark_conf={"spark.driver.extraJavaOptions": SHORT_RUN_OPTIONS, **conf},
     )
     try:
         yield lifecycle.up(directory, settings, free_port())
