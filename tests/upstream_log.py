@@ -27,20 +27,22 @@ State = Mapping[Key, int]
 
 @dataclass(frozen=True)
 class Change:
-    """A change in a transaction: the new value of a row, or None where it goes."""
+    """A change in a transaction: the new value of a row, or None where it goes, and the value before."""
 
     table: str
     key: int
     value: int | None
+    before: int | None = None
 
 
 @dataclass(frozen=True)
 class Message:
-    """A record of a topic; `change` is what it does."""
+    """A record of a topic; `change` is what it does, `tombstone_of` the key whose deletion it repeats."""
 
     record: Record | None = None
     end: End | None = None
     change: Change | None = None
+    tombstone_of: int | None = None
 
 
 @dataclass(frozen=True)
@@ -91,14 +93,25 @@ class Upstream:
         partitions: Of each table's topic.
         transactions: How many there are.
         ids: How the connector names transactions: `postgres`, `binlog` or `gtid`.
+        snapshots: Some partitions begin with rows of a snapshot.
     """
 
-    def __init__(self, random: Random, *, tables: int, partitions: int, transactions: int, ids: str) -> None:
+    def __init__(
+        self,
+        random: Random,
+        *,
+        tables: int,
+        partitions: int,
+        transactions: int,
+        ids: str,
+        snapshots: bool = True,
+    ) -> None:
         self._random = random
+        self._snapshots = snapshots
         self._tables = [f"public.t{number}" for number in range(tables)]
         self._partitions = partitions
         self._ids = ids
-        self.transactions = [self._transaction() for _ in range(transactions)]
+        self.transactions = _with_values_before([self._transaction() for _ in range(transactions)])
         self.topics = Topics({tp: self._snapshot(tp) for tp in self._all_partitions()})
 
     def history(self) -> list[dict[Key, int]]:
@@ -141,7 +154,7 @@ class Upstream:
         return [*tables, TRANSACTIONS]
 
     def _snapshot(self, tp: TopicPartition) -> list[Message]:
-        rows = 0 if tp == TRANSACTIONS else self._random.randrange(3)
+        rows = self._random.randrange(3) if self._snapshots and tp != TRANSACTIONS else 0
         return [Message(Record(tp.topic, tp.partition, 0, Kind.SNAPSHOT))] * rows
 
     def _transaction(self) -> list[Change]:
@@ -169,7 +182,7 @@ class Upstream:
             )
             steps.append(_Emitted(tp, Message(record, change=change)))
             if change.value is None:
-                steps.append(_Emitted(tp, Message()))  # tombstone
+                steps.append(_Emitted(tp, Message(tombstone_of=change.key)))
         shown_id = self._end_id(number)
         events = {f"shop.{table}": count for table, count in counts.items() if table != OTHER_TABLE}
         end = End(0, transaction_of(shown_id), shown_id, place_of_end(shown_id), events)
@@ -190,6 +203,17 @@ class Upstream:
                 return f"0e4d5dcd-a33b-11ea-80f1-02010a22a99e:{number + 1}"
             case _:
                 return f"file=binlog.{number // 5:06},pos={(number % 5) * 100}"
+
+
+def _with_values_before(transactions: Sequence[Sequence[Change]]) -> list[list[Change]]:
+    state: dict[Key, int] = {}
+    found: list[list[Change]] = []
+    for changes in transactions:
+        found.append([])
+        for change in changes:
+            found[-1].append(replace(change, before=state.get((change.table, change.key))))
+            _apply(state, change)
+    return found
 
 
 def _commit_lsn(number: int) -> int:

@@ -114,7 +114,7 @@ class Source:
     """`CREATE SOURCE`: one reader over topics, or over a directory of recorded messages.
 
     `connection` names a Kafka connection; `path` is set instead for FROM FILES. `topics` is empty for FILES, and for a source
-    that captures a database: their topics are those of its tables. `transaction_topic` is kept for whole-transaction batches.
+    that captures a database: their topics are those of its tables. `transaction_topic` says where batches may end.
     """
 
     name: str

@@ -10,6 +10,7 @@
     ├── EnvironmentMissing           a program, library or file this machine lacks
     ├── UpstreamError                broker, registry, database or files: what they hold contradicts what was read before
     │   ├── UpstreamUnavailable      ... or they do not answer: the same call may work later
+    │   ├── TransactionIncomplete    ... a transaction has not come whole for too long
     │   └── ConnectorError           ... Kafka Connect refused a connector, or one of its tasks failed
     ├── TableStopped                 one table cannot go on; its neighbours do
     ├── SourceBusy                   somebody else runs the source now
@@ -175,6 +176,13 @@ class ConnectorError(UpstreamError):
     """Kafka Connect refused a connector, or one of its tasks failed."""
 
     default_code = "connector"
+
+
+class TransactionIncomplete(UpstreamError):
+    """A transaction has not come whole for longer than `transaction_timeout_ms`; when the rest comes, the same call works."""
+
+    default_code = "transaction-incomplete"
+    retryable = True
 
 
 class TableStopped(LakeholdError):

@@ -7,7 +7,7 @@ What a part is made of is imported when it is made: a short process pays for wha
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -27,14 +27,15 @@ if TYPE_CHECKING:
     from lakehold.catalog.definitions import Definitions
     from lakehold.catalog.holds import Hold, HoldStore
     from lakehold.catalog.long_reads import LongReadStore
-    from lakehold.definitions import Source
+    from lakehold.definitions import Source, Table
     from lakehold.holds.commands import HoldCommands
     from lakehold.holds.guard import Guard
     from lakehold.holds.roles import RoleCommands
     from lakehold.holds.tags import TableTags
     from lakehold.ingest.decode.registry import Registry
     from lakehold.ingest.lease import HeldLease
-    from lakehold.ingest.read.reader import Reader
+    from lakehold.ingest.planning import Planner
+    from lakehold.ingest.read.reader import Limits, Reader
     from lakehold.ingest.run import Ingesting
     from lakehold.maintenance.maintain import Maintaining
     from lakehold.publish.subscriptions import Subscriptions
@@ -254,10 +255,9 @@ class LakeParts:
                 code="source-without-tables",
                 hint=f"Add one: CREATE TABLE namespace.name FROM SOURCE {name} (TOPIC '…') ENVELOPE …",
             )
-        reader = self._reader(source, defined)
-        decoder = TopicDecoder(
-            source.format.type, self._registry(source, defined), self._spark, self.settings.max_record_bytes
-        )
+        reader, registry = self._reader(source, defined), self._registry(source, defined)
+        decoder = TopicDecoder(source.format.type, registry, self._spark, self.settings.max_record_bytes)
+        planner = self._planner(source, [entry.definition for entry in tables.values()], reader, registry)
 
         def under(lease: HeldLease) -> Ingesting:
             writing = Writing(
@@ -276,19 +276,44 @@ class LakeParts:
                 decoder=decoder,
                 writing=writing,
                 tables=tables,
-                driver_records=self.settings.driver_read_max_records,
-                driver_bytes=self.settings.driver_read_max_bytes,
+                driver_limits=self._driver_limits,
                 awaited=self.captured.awaited(name) if source.capture is not None else frozenset(),
             )
-            limits = Limits(
-                int(str(source.options.get("max_records", self.settings.max_batch_records))),
-                int(str(source.options.get("max_bytes", self.settings.max_batch_bytes))),
+            return Ingesting(
+                name, running, planner, idle_ms, source.transaction_topic, self.settings.transaction_timeout_ms
             )
-            return Ingesting(name, running, limits, idle_ms)
 
         return under
 
     def _reader(self, source: Source, defined: Definitions) -> Reader:
+    def _planner(self, source: Source, tables: Sequence[Table], reader: Reader, registry: Registry | None) -> Planner:
+        """What says which records the batches of `source` read."""
+        from lakehold.definitions import Envelope
+        from lakehold.ingest.planning import Planner
+        from lakehold.ingest.read.reader import Limits
+
+        limits = Limits(
+            int(str(source.options.get("max_records", self.settings.max_batch_records))),
+            int(str(source.options.get("max_bytes", self.settings.max_batch_bytes))),
+        )
+        if source.transaction_topic is None:
+            return Planner(reader, limits)
+        from lakehold.ingest.transactions.planning import WholeTransactions
+        from lakehold.ingest.transactions.records import Records
+
+        records = Records(
+            source.transaction_topic, source.format.type, registry, self._spark, self.settings.max_record_bytes
+        )
+        counted = frozenset(table.topic for table in tables if table.envelope is not Envelope.UPSERT)
+        return WholeTransactions(reader, limits, records, counted, self._driver_limits)
+
+    @property
+    def _driver_limits(self) -> Limits:
+        """What is read in the driver."""
+        from lakehold.ingest.read.reader import Limits
+
+        return Limits(self.settings.driver_read_max_records, self.settings.driver_read_max_bytes)
+
         from lakehold.ingest.read.opening import open_reader
 
         options = resolve(defined.connection(source.connection).options) if source.connection is not None else {}

@@ -129,6 +129,9 @@ class Settings(BaseSettings):
     """How far behind the clock tables that others write are read, in milliseconds: the time that a commit there may take."""
 
     retain_history_ms: int = Field(default=24 * 60 * 60 * 1000, ge=0)
+    transaction_timeout_ms: int = Field(default=600_000, ge=0)
+    """How long a transaction of a source with a transaction topic may come no further before an ingest fails, in milliseconds."""
+
     """How much history a table keeps that does not say RETAIN HISTORY, in milliseconds."""
 
     expire_grace_ms: int = Field(default=10 * 60 * 1000, ge=0)

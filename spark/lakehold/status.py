@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from lakehold.catalog.readers import Waiting
 from lakehold.lake import Lake
 from lakehold.overview.standing import Standing, standings
 from lakehold.sql.result import Result
 from lakehold.times import iso
 
-COLUMNS = ("table", "source", "state", "since", "upper", "rows", "open_errors", "stopped_by")
+COLUMNS = ("table", "source", "state", "since", "upper", "rows", "open_errors", "stopped_by", "waiting_for")
 
 
 def status_of(lake: Lake) -> Result:
-    """One row a table that a source feeds: readable on `[since, upper)`, live rows, open errors, and what stopped it.
+    """One row a table that a source feeds: readable on `[since, upper)`, live rows, open errors, what stopped it.
 
-    Notices tell of connectors that do not run.
+    Also which transaction upstream it waits for. Notices tell of connectors that do not run.
     """
     defined = lake.definitions.definitions()
     found = standings(defined, lake.batches.all_readers())
@@ -27,7 +28,7 @@ def status_of(lake: Lake) -> Result:
 def _row(lake: Lake, standing: Standing) -> tuple[Any, ...]:
     name, source, reader, progress = standing.full_name, standing.source, standing.reader, standing.progress
     if reader is None or progress is None:
-        return (name, source, standing.state.value, None, None, None, 0, None)
+        return (name, source, standing.state.value, None, None, None, 0, None, None)
     table = lake.tables.table_state(name)
     return (
         name,
@@ -38,4 +39,9 @@ def _row(lake: Lake, standing: Standing) -> tuple[Any, ...]:
         table.row_count if table is not None else 0,
         progress.open_errors,
         f"{reader.error.code}: {reader.error.message}" if reader.error is not None else None,
+        _waiting_text(standing.waiting) if standing.waiting is not None else None,
     )
+
+
+def _waiting_text(waiting: Waiting) -> str:
+    return f"transaction {waiting.transaction} since {iso(waiting.since_ms)}: {waiting.detail}"

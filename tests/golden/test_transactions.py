@@ -2,7 +2,8 @@
 
     A1      the first event of transaction A in this topic; transactions commit in the order of the alphabet
     A( A)   its BEGIN, and its END with the counts of its events: `A)orders=2,items=1`
-    s . ?   a row of a snapshot; a record without a transaction; one that cannot be read
+    s sB    a row of an ad-hoc snapshot; one of a snapshot with which the connector began, behind the commit of B
+    . ?     a record without a transaction; one that cannot be read
 
 Lines before them say what was before: `passed B: orders/0=B2` is what earlier batches took, up to the commit of B, and the
 furthest event of each partition; `cut off orders/0` that a partition is first read and its beginning was deleted; `bounded` that
@@ -117,6 +118,9 @@ def record_of(tp: TopicPartition, offset: int, token: str) -> Record | None:
     match token:
         case "s":
             return Record(*place_in(tp, offset), Kind.SNAPSHOT)
+        case _ if found := re.fullmatch(r"s([A-Z])", token):
+            at = lsn(found.group(1)) + 1
+            return Record(*place_in(tp, offset), Kind.SNAPSHOT, position=(at, at, -1, 1))
         case "?":
             return Record(*place_in(tp, offset), Kind.UNREADABLE)
         case _ if found := re.fullmatch(r"([A-Z])(\d+)", token):

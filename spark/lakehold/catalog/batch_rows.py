@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog
 
 from lakehold.catalog.batches import Batch, BatchStore, TableChange
 from lakehold.catalog.log_table import LogTable
-from lakehold.catalog.readers import Intent, Lease, ReaderError, ReaderState, TableProgress
+from lakehold.catalog.readers import Intent, Lease, ReaderError, ReaderState, TableProgress, Waiting
 from lakehold.catalog.state_table import Row, StateValues
 from lakehold.ingest import offsets
 from lakehold.times import now_ms
@@ -21,6 +21,7 @@ BATCHES_TABLE = "mz_catalog.mz_batches"
 _PROGRESS = TypeAdapter(Mapping[str, TableProgress])
 _CHANGES = TypeAdapter(Mapping[str, TableChange])
 _ERROR = TypeAdapter(ReaderError)
+_WAITING = TypeAdapter(Waiting)
 
 
 class PyIcebergBatches(BatchStore):
@@ -67,6 +68,9 @@ def reader_to_row(state: ReaderState) -> Row:
         "intent_offsets": offsets.to_json(intent.end) if intent else None,
         "intent_tables": json.dumps(dict(intent.parents), sort_keys=True) if intent else None,
         "error": _ERROR.dump_json(state.error).decode() if state.error else None,
+        "transactions": state.transactions or None,
+        "intent_transactions": (intent.transactions or None) if intent else None,
+        "waiting": _WAITING.dump_json(state.waiting).decode() if state.waiting else None,
         "updated_at_ms": state.updated_at_ms,
     }
 
@@ -84,6 +88,8 @@ def reader_from_row(row: Row) -> ReaderState:
         lease=Lease(row["owner"], row["lease_since_ms"], row["lease_until_ms"]) if row["owner"] is not None else None,
         intent=_intent(row) if row["intent_timestamp_ms"] is not None else None,
         error=_ERROR.validate_json(row["error"]) if row["error"] is not None else None,
+        transactions=row.get("transactions") or "",
+        waiting=_WAITING.validate_json(row["waiting"]) if row.get("waiting") is not None else None,
         updated_at_ms=row["updated_at_ms"],
     )
 
@@ -95,6 +101,7 @@ def _intent(row: Row) -> Intent:
         mz_timestamp=row["intent_timestamp_ms"],
         end=offsets.from_json(row["intent_offsets"]),
         parents=json.loads(row["intent_tables"]),
+        transactions=row.get("intent_transactions") or "",
     )
 
 

@@ -44,6 +44,25 @@ class ReaderError:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """An upstream transaction that has not come whole, and keeps what is behind it waiting.
+
+    Args:
+        transaction: Its id, as upstream's messages give it.
+        arrived: How many of its events have come.
+        since_ms: When an ingest last saw more of it come, epoch milliseconds.
+        tables: Full names of those with changes that wait.
+        detail: What it lacks, in a sentence.
+    """
+
+    transaction: str
+    arrived: int
+    since_ms: int
+    tables: tuple[str, ...]
+    detail: str
+
+
+@dataclass(frozen=True)
 class Lease:
     """Who owns a source from `since_ms` to `until_ms` (exclusive), epoch milliseconds."""
 
@@ -57,7 +76,7 @@ class Intent:
     """A batch begun and not yet committed: everything that running it again needs.
 
     It reads from the reader's position to `end` (exclusive) under `mz_timestamp`. `parents` are the tables it feeds and
-    the snapshot that each had then (None: none).
+    the snapshot that each had then (None: none). `transactions` becomes that of the reader.
     """
 
     source: str
@@ -65,6 +84,7 @@ class Intent:
     mz_timestamp: int
     end: Offsets
     parents: Mapping[str, int | None]
+    transactions: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,7 +92,9 @@ class ReaderState:
     """One reader: a row of `mz_catalog.mz_readers`.
 
     `position` is the next offset to read of each partition; `topic_ids` the identity that the broker gave each topic;
-    `upper_ms` the last committed `mz_timestamp` + 1, None before the first; `error` what stopped it.
+    `upper_ms` the last committed `mz_timestamp` + 1, None before the first; `error` what stopped it. `transactions` is what it
+    has taken of upstream's transactions, as `lakehold.ingest.transactions.passed.Passed` writes it; empty for a source without a
+    transaction topic. `waiting` is what it waits for there.
     """
 
     source: str
@@ -84,6 +106,8 @@ class ReaderState:
     lease: Lease | None = None
     intent: Intent | None = None
     error: ReaderError | None = None
+    transactions: str = ""
+    waiting: Waiting | None = None
     updated_at_ms: int = 0
 
 
@@ -206,7 +230,7 @@ def committed(
             hint="Nothing was committed twice. Run it again.",
         )
     left = {
-        name: replace(state, reader=name, tables={name: tables.get(name, state.tables[name])}, intent=None, error=error)
+        name: replace(_alone(state, name, error), tables={name: tables.get(name, state.tables[name])}, intent=None)
         for name, error in stopped.items()
     }
     moved = replace(
@@ -216,6 +240,7 @@ def committed(
         upper_ms=intent.mz_timestamp + 1,
         intent=None,
         error=None,
+        transactions=intent.transactions,
     )
     if intent.reader in left:
         return {**readers, **left}
@@ -247,8 +272,7 @@ def split_off(readers: Readers, table: str, error: ReaderError | None) -> Reader
         return {**readers, table: replace(state, error=error)}
     if state.intent:
         raise ValueError(f"batch {state.intent.mz_timestamp} of {state.source}/{state.reader} is not committed yet")
-    own = replace(state, reader=table, tables={table: state.tables[table]}, error=error)
-    return {**dropped(readers, table), table: own}
+    return {**dropped(readers, table), table: _alone(state, table, error)}
 
 
 def dropped(readers: Readers, table: str) -> Readers:
@@ -263,6 +287,11 @@ def dropped(readers: Readers, table: str) -> Readers:
 def without(readers: Readers, reader: str) -> Readers:
     """The readers less `reader`."""
     return {name: state for name, state in readers.items() if name != reader}
+
+
+def _alone(state: ReaderState, table: str, error: ReaderError | None) -> ReaderState:
+    """A reader for one table of another reader, at the same position."""
+    return replace(state, reader=table, tables={table: state.tables[table]}, error=error, waiting=None)
 
 
 def _reader_of(readers: Readers, table: str) -> ReaderState:

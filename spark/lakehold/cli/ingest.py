@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
+from lakehold.catalog.readers import Waiting
 from lakehold.cli.interrupt import stop_on_signal
 from lakehold.cli.output import Output
 from lakehold.errors import LakeholdError
@@ -9,12 +12,22 @@ from lakehold.ingest.batch import BatchReport
 from lakehold.lake import Lake
 from lakehold.progress import Progress
 from lakehold.sql.result import Result
-from lakehold.times import iso
+from lakehold.times import iso, now_ms
 
 COLUMNS = ("mz_timestamp", "at", "table", "messages", "inserted", "updated", "deleted", "repeated", "errors")
 _POLL_S = 1.0
 _MAX_PAUSE_S = 30.0
 _IDLE_MS = 10_000
+_WAITING_MS = 10_000
+"""How long a source that is followed may wait for the rest of a transaction before it is said."""
+
+
+@dataclass
+class _Said:
+    """What was said last of what does not go on: errors of stopped tables by name, and the transaction that is waited for."""
+
+    stopped: dict[str, str] = field(default_factory=dict)
+    waiting: Waiting | None = None
 
 
 def run_ingest(lake: Lake, source: str, output: Output, progress: Progress, *, follow: bool) -> bool:
@@ -24,7 +37,7 @@ def run_ingest(lake: Lake, source: str, output: Output, progress: Progress, *, f
         Whether all tables are going on.
     """
     stop = stop_on_signal()
-    stopped: dict[str, str] = {}
+    said = _Said()
     pause_s = _POLL_S
     while not stop.is_set():
         try:
@@ -32,7 +45,7 @@ def run_ingest(lake: Lake, source: str, output: Output, progress: Progress, *, f
                 batches = lake.batches_of(source, idle_ms=_IDLE_MS if follow else 0)
                 for report in batches:
                     task.advance(report.records, f"at {iso(report.timestamp_ms)}")
-                    _show(report, output, stopped)
+                    _show(report, output, said, follow=follow)
                     if stop.is_set():
                         batches.close()
                         break
@@ -46,11 +59,11 @@ def run_ingest(lake: Lake, source: str, output: Output, progress: Progress, *, f
         if not follow:
             break
         stop.wait(pause_s)
-    return not stopped
+    return not said.stopped
 
 
-def _show(report: BatchReport, output: Output, stopped: dict[str, str]) -> None:
-    """Write a batch's rows, and each stopped table's error once; `stopped` is what stands so far."""
+def _show(report: BatchReport, output: Output, said: _Said, *, follow: bool) -> None:
+    """Write a batch's rows, and once what does not go on."""
     rows = [
         (
             report.timestamp_ms,
@@ -70,8 +83,15 @@ def _show(report: BatchReport, output: Output, stopped: dict[str, str]) -> None:
     if report.malformed:
         output.notice(f"{report.malformed} malformed lines are in mz_catalog.mz_source_errors")
     for name in (t.table for t in report.tables):
-        stopped.pop(name, None)
+        said.stopped.pop(name, None)
     for name, error in report.stopped.items():
-        if stopped.get(name) != error.message:
+        if said.stopped.get(name) != error.message:
             output.error(error)
-        stopped[name] = error.message
+        said.stopped[name] = error.message
+    waiting = report.waiting
+    if waiting is None or (follow and now_ms() - waiting.since_ms < _WAITING_MS):
+        return
+    if waiting != said.waiting:
+        tables = ", ".join(waiting.tables)
+        output.notice(f"{tables}: waiting for transaction {waiting.transaction} to come whole. {waiting.detail}")
+    said.waiting = waiting

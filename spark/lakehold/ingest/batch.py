@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 
 from lakehold.catalog.batches import Batch, BatchStore, TableChange
 from lakehold.catalog.definitions import Entry
-from lakehold.catalog.readers import MAIN_READER, Intent, ReaderError, ReaderState, TableProgress
+from lakehold.catalog.readers import MAIN_READER, Intent, ReaderError, ReaderState, TableProgress, Waiting
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
 from lakehold.failpoints import reach
@@ -27,8 +27,9 @@ from lakehold.ingest.envelope import changes_of
 from lakehold.ingest.evolve import stored_key
 from lakehold.ingest.lease import HeldLease
 from lakehold.ingest.offsets import OffsetRange, Offsets, to_json
+from lakehold.ingest.planning import Planned
 from lakehold.ingest.read.lines import file_of
-from lakehold.ingest.read.reader import Available, Reader, ReadPlan
+from lakehold.ingest.read.reader import Limits, Reader, ReadPlan
 from lakehold.ingest.topic import TopicDecoder
 from lakehold.times import now_ms
 
@@ -49,6 +50,7 @@ class BatchReport:
         records: Messages read.
         tables: What it did to each table that had messages.
         stopped: Tables that could not go on, with the error.
+        waiting: An upstream transaction that has not come whole, for which the source waits.
         malformed: Lines of a FILES source that are no message.
         elapsed_ms: From before the intent to behind the last table's commit.
     """
@@ -59,6 +61,7 @@ class BatchReport:
     records: int
     tables: tuple[TableReport, ...] = ()
     stopped: Mapping[str, LakeholdError] = field(default_factory=dict)
+    waiting: Waiting | None = None
     malformed: int = 0
     elapsed_ms: int = 0
 
@@ -74,8 +77,7 @@ class Running:
         decoder: Turns a topic's records into typed columns.
         writing: Where changes go.
         tables: The source's tables by full name.
-        driver_records: Batches of at most so many records are read in the driver.
-        driver_bytes: ... and of at most so many bytes.
+        driver_limits: Batches within them are read in the driver.
         awaited: Object ids of tables whose snapshot is under way upstream without saying so in their topics: they are not
             readable before it is complete.
     """
@@ -86,27 +88,24 @@ class Running:
     decoder: TopicDecoder
     writing: Writing
     tables: Mapping[str, Entry[Table]]
-    driver_records: int
-    driver_bytes: int
+    driver_limits: Limits
     awaited: frozenset[str] = frozenset()
 
 
-def run_batch(
-    running: Running, state: ReaderState, plan: ReadPlan, available: Available, timestamp_ms: int
-) -> BatchReport:
-    """Begin the batch that `plan` describes and bring it to its commit."""
+def run_batch(running: Running, state: ReaderState, planned: Planned, timestamp_ms: int) -> BatchReport:
+    """Begin a batch and bring it to its commit."""
     started_ms = now_ms()
-    intent = Intent(state.source, state.reader, timestamp_ms, plan.position, dict.fromkeys(state.tables))
+    parents: dict[str, int | None] = dict.fromkeys(state.tables)
+    intent = Intent(state.source, state.reader, timestamp_ms, planned.plan.position, parents, planned.transactions)
     reach("before-intent")
     running.store.begin(intent, running.lease.owner)
     reach("after-intent")
-    return complete(running, state, intent, plan, available, started_ms)
+    return complete(running, state, intent, planned, started_ms)
 
 
-def complete(  # noqa: PLR0913 - the five steps' inputs
-    running: Running, state: ReaderState, intent: Intent, plan: ReadPlan, available: Available, started_ms: int
-) -> BatchReport:
+def complete(running: Running, state: ReaderState, intent: Intent, planned: Planned, started_ms: int) -> BatchReport:
     """Make the effects of an open intent and commit it; of those an earlier attempt made, none is made again."""
+    plan = planned.plan
     identity = BatchIdentity(intent.source, intent.mz_timestamp, to_json(_own_offsets(plan.ranges)))
     records = _Records(running, plan)
     malformed = running.reader.malformed(plan.ranges) if state.reader == MAIN_READER else ()
@@ -118,14 +117,15 @@ def complete(  # noqa: PLR0913 - the five steps' inputs
     for name, before in state.tables.items():
         entry = running.tables[name]
         progress[name] = before
-        settled = _settled(entry.definition.topic, intent.end, available)
+        settled = entry.definition.topic in planned.settled
         try:
             if records.has(entry.definition.topic):
                 report, progress[name] = _apply(running, identity, entry, records, before, settled)
                 reports.append(report)
             elif settled:
                 progress[name] = settle(running.writing, identity, entry, before)
-            if entry.object_id in running.awaited:
+            if entry.object_id in running.awaited or state.reader != MAIN_READER:
+                # A table that catches up becomes readable as it joins the others.
                 progress[name] = replace(progress[name], since_ms=before.since_ms)
         except (LeaseLost, UpstreamUnavailable):
             raise
@@ -157,7 +157,7 @@ class _Records:
     def __init__(self, running: Running, plan: ReadPlan) -> None:
         self._running = running
         self._plan = plan
-        few = plan.records <= running.driver_records and plan.size_bytes <= running.driver_bytes
+        few = plan.fits(running.driver_limits)
         self._table = running.reader.in_driver(plan.ranges) if few and plan.ranges else None
         self._topics = (
             set(pc.unique(self._table["topic"]).to_pylist())
@@ -231,12 +231,6 @@ def _apply(  # noqa: PLR0913
         return applied(look=False)
     except SchemasUnknown:
         return applied(look=True)
-
-
-def _settled(topic: str, end: Offsets, available: Available) -> bool:
-    """Whether the batch reads all partitions of `topic` as far as they went when they were looked at."""
-    of_topic = [tp for tp in available.partitions if tp.topic == topic or file_of(tp) is not None]
-    return all(end.get(tp, 0) >= available.partitions[tp].end_exclusive for tp in of_topic)
 
 
 def _own_offsets(read: tuple[OffsetRange, ...]) -> Offsets:

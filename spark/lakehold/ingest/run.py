@@ -8,20 +8,19 @@ offsets; a table whose cause of stopping is gone so recovers by itself.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from lakehold.catalog import readers as decide
 from lakehold.catalog.batches import BatchStore
-from lakehold.catalog.definitions import Entry
-from lakehold.catalog.readers import MAIN_READER, ReaderError, Readers, ReaderState, TableProgress
-from lakehold.definitions import Table
+from lakehold.catalog.readers import MAIN_READER, ReaderError, Readers, ReaderState, Waiting
 from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
 from lakehold.ingest.batch import BatchReport, Running, complete, run_batch
-from lakehold.ingest.offsets import Offsets, TopicPartition
+from lakehold.ingest.membership import identified, joined, split, with_tables
+from lakehold.ingest.planning import Planned, Planner
 from lakehold.ingest.read.checks import faults
-from lakehold.ingest.read.lines import file_of
-from lakehold.ingest.read.reader import Available, Limits, ReadPlan, Watermarks
+from lakehold.ingest.read.reader import Available
+from lakehold.ingest.transactions.waiting import incomplete, waiting_for
 from lakehold.times import next_timestamp, now_ms
 
 log = logging.getLogger(__name__)
@@ -34,14 +33,18 @@ class Ingesting:
     Args:
         source: Its name.
         running: What its batches take.
-        limits: How large they may be.
+        planner: Says what they read.
         idle_ms: A call that finds nothing to read moves the write frontier at most so often.
+        transaction_topic: Says which transactions are whole; None: batches end anywhere.
+        transaction_timeout_ms: How long a transaction may keep the source waiting.
     """
 
     source: str
     running: Running
-    limits: Limits
+    planner: Planner
     idle_ms: int
+    transaction_topic: str | None
+    transaction_timeout_ms: int
 
     @property
     def _store(self) -> BatchStore:
@@ -57,15 +60,20 @@ class Ingesting:
         A call that finds nothing to read runs one empty batch, which moves the source's write frontier, unless it moved less
         than `idle_ms` ago.
         """
-        available = self.running.reader.look(sorted({e.definition.topic for e in self.running.tables.values()}))
-        self._change(
-            lambda readers: self._identified(with_tables(readers, self.source, self.running.tables), available)
-        )
+        topics = {entry.definition.topic for entry in self.running.tables.values()}
+        available = self.running.reader.look(sorted(self._with_transactions(topics)))
+        self._change(lambda readers: self._identified(self._with_tables(readers), available))
         yield from self._recover(available)
         yield from self._stop_faulty(available)
         for name in [n for n in self._readers() if n != MAIN_READER]:
             yield from self._catch_up(name, available)
         yield from self._drain_main(available)
+
+    def _with_transactions(self, topics: Collection[str]) -> set[str]:
+        return {*topics, self.transaction_topic} if self.transaction_topic is not None else {*topics}
+
+    def _with_tables(self, readers: Readers) -> Readers:
+        return with_tables(readers, self.source, self.running.tables, self.transaction_topic)
 
     def _topic(self, table: str) -> str:
         return self.running.tables[table].definition.topic
@@ -84,41 +92,48 @@ class Ingesting:
             if state.intent is None:
                 continue
             log.info("going on with batch %s of %s", state.intent.mz_timestamp, self.source)
-            plan = self.running.reader.plan_to(available, state.position, state.intent.end)
-            yield complete(self.running, state, state.intent, plan, available, now_ms())
+            planned = self.planner.plan_again(state, state.intent.end, state.intent.transactions, available)
+            yield complete(self.running, state, state.intent, planned, now_ms())
 
     def _stop_faulty(self, available: Available) -> Iterator[BatchReport]:
         """Stop the tables of topics that contradict what was read of them; the others go on."""
         main = self._readers()[MAIN_READER]
         found = faults(available, main.position, main.topic_ids)
-        by_file = {topic: error for topic, error in found.items() if topic not in available.topics}
-        if by_file:
-            raise next(iter(by_file.values()))
+        if self.transaction_topic not in main.topic_ids and self.transaction_topic in available.missing:
+            # The connector makes it with its first transaction.
+            found = {topic: error for topic, error in found.items() if topic != self.transaction_topic}
+        of_no_table = {
+            topic: e for topic, e in found.items() if topic not in available.topics - {self.transaction_topic}
+        }
+        if of_no_table:
+            raise next(iter(of_no_table.values()))
         stopped = {name: found[self._topic(name)] for name in main.tables if self._topic(name) in found}
         if not stopped:
             return
-        self._change(lambda readers: _split(readers, stopped))
+        self._change(lambda readers: split(readers, stopped))
         yield self._stop_report(MAIN_READER, stopped)
 
     def _catch_up(self, name: str, available: Available) -> Iterator[BatchReport]:
-        """Bring one table that is behind to where `main` stands, and let it join."""
+        """Bring tables that are behind to where `main` stands, and let them join."""
         topics = {self._topic(t) for t in self._readers()[name].tables}
+        own = available.without(available.topics - topics)
         try:
-            main = self._readers()[MAIN_READER]
-            own = clipped(available, main.position, topics)
-            found = faults(own, self._readers()[name].position, self._readers()[name].topic_ids)
+            state, main = self._readers()[name], self._readers()[MAIN_READER]
+            found = faults(own, state.position, state.topic_ids)
             if found:
                 raise next(iter(found.values()))
-            while True:
-                state = self._readers()[name]
-                plan = self.running.reader.plan(own, state.position, self.limits)
-                if not plan.ranges:
-                    break
-                report = self._run(state, plan, own)
+            if self.planner.is_ahead(state, main):
+                return
+            if not main.position:
+                # They go on as `main` would, and become it.
+                own = available.without(available.topics - self._with_transactions(topics))
+            while (planned := self.planner.plan_behind(self._readers()[name], main, own)).plan.ranges:
+                report = self._run(self._readers()[name], planned)
                 yield report
                 if report.stopped:
                     return
-            self._join(name, own, topics)
+            awaited = self.running.awaited
+            self._change(lambda readers: joined(readers, name, own, awaited))
         except (LeaseLost, UpstreamUnavailable):
             raise
         except LakeholdError as error:
@@ -126,119 +141,75 @@ class Ingesting:
             self._change(lambda readers: {**readers, name: replace(readers[name], error=stop)})
             yield self._stop_report(name, dict.fromkeys(self._readers()[name].tables, error))
 
-    def _join(self, name: str, own: Available, topics: set[str]) -> None:
-        def joined(readers: Readers) -> Readers:
-            main, joining = readers[MAIN_READER], readers[name]
-            position = {**joining.position, **main.position}
-            identities = {
-                **joining.topic_ids,
-                **{t: i for t, i in own.identities.items() if t in topics},
-                **main.topic_ids,
-            }
-            level = {
-                **readers,
-                MAIN_READER: replace(main, position=position, topic_ids=identities),
-                name: replace(joining, position=position, error=None),
-            }
-            return decide.joined(level, name)
-
-        self._change(joined)
-
     def _drain_main(self, available: Available) -> Iterator[BatchReport]:
-        main = self._readers()[MAIN_READER]
-        if not main.tables:
+        if not self._readers()[MAIN_READER].tables:
             return
         # Tables that caught up have joined since.
         self._change(lambda readers: self._identified(readers, available))
-        own = available.without(available.topics - {self._topic(t) for t in main.tables})
+        own = available.without(available.topics - self._topics_of_main())
         ran = False
         while True:
             state = self._readers()[MAIN_READER]
-            plan = self.running.reader.plan(own, state.position, self.limits)
-            if not plan.ranges and (ran or self._moved_lately()):
-                return
-            report = self._run(state, plan, own)
+            planned = self.planner.plan(state, own)
+            if not planned.has_news and (ran or self._moved_lately() or self._is_overdue(planned, state)):
+                break
+            report = self._run(state, planned)
             ran = True
             yield report
             if report.stopped:
                 own = own.without({self._topic(t) for t in report.stopped} - self._topics_of_main())
+            elif planned.is_last:
+                break
+        yield from self._wait(planned)
+
+    def _wait(self, planned: Planned) -> Iterator[BatchReport]:
+        """Keep and tell which transaction keeps the source waiting.
+
+        Raises:
+            TransactionIncomplete: It has for too long.
+        """
+        waiting = self._waiting(planned, self._readers()[MAIN_READER])
+        error = incomplete(self.source, waiting) if waiting is not None and self._is_late(waiting) else None
+        stop = ReaderError(error.code, error.message, error.detail, error.hint) if error is not None else None
+        self._change(
+            lambda readers: {**readers, MAIN_READER: replace(readers[MAIN_READER], waiting=waiting, error=stop)}
+        )
+        if error is not None:
+            raise error
+        if waiting is not None:
+            yield BatchReport(self.source, MAIN_READER, self._last_ms(), 0, waiting=waiting)
+
+    def _waiting(self, planned: Planned, main: ReaderState) -> Waiting | None:
+        if planned.blocked is None:
+            return None
+        tables = {name: self._topic(name) for name in main.tables}
+        return waiting_for(planned.blocked, planned.waiting, tables, main.waiting, now_ms())
+
+    def _is_overdue(self, planned: Planned, main: ReaderState) -> bool:
+        """Whether the write frontier must stand still, because something does not come."""
+        waiting = self._waiting(planned, main)
+        return waiting is not None and self._is_late(waiting)
+
+    def _is_late(self, waiting: Waiting) -> bool:
+        return now_ms() - waiting.since_ms >= self.transaction_timeout_ms
 
     def _moved_lately(self) -> bool:
         last_ms = decide.last_timestamp(self._readers())
         return last_ms is not None and now_ms() - last_ms < self.idle_ms
 
     def _topics_of_main(self) -> set[str]:
-        return {self._topic(t) for t in self._readers()[MAIN_READER].tables}
+        return self._with_transactions({self._topic(t) for t in self._readers()[MAIN_READER].tables})
 
     def _identified(self, readers: Readers, available: Available) -> Readers:
-        """Keep what tells each topic of `main` from a later one of its name."""
-        main = readers[MAIN_READER]
-        own = available.without(available.topics - {self._topic(t) for t in main.tables})
-        return {**readers, MAIN_READER: replace(main, topic_ids={**own.identities, **main.topic_ids})}
+        topics = {self._topic(t) for t in readers[MAIN_READER].tables}
+        return identified(readers, available, self._with_transactions(topics))
 
-    def _run(self, state: ReaderState, plan: ReadPlan, available: Available) -> BatchReport:
+    def _run(self, state: ReaderState, planned: Planned) -> BatchReport:
         timestamp_ms = next_timestamp(decide.last_timestamp(self._readers()))
-        return run_batch(self.running, state, plan, available, timestamp_ms)
+        return run_batch(self.running, state, planned, timestamp_ms)
 
     def _stop_report(self, reader: str, stopped: Mapping[str, LakeholdError]) -> BatchReport:
-        last = decide.last_timestamp(self._readers())
-        return BatchReport(self.source, reader, last if last is not None else 0, 0, stopped=stopped)
+        return BatchReport(self.source, reader, self._last_ms(), 0, stopped=stopped)
 
-
-def with_tables(readers: Readers, source: str, tables: Mapping[str, Entry[Table]]) -> Readers:
-    """The readers with every defined table in one of them, and none that is not defined or was defined anew.
-
-    A table of a source that stands nowhere yet joins `main` at once; a later one gets a reader of its own, which begins at its
-    topic's earliest offset and stands where `main` stands for everything else.
-    """
-    found = dict(readers)
-    for state in readers.values():
-        for name, progress in state.tables.items():
-            if name not in tables or progress.object_id != tables[name].object_id:
-                found = dict(decide.dropped(found, name))
-    found[MAIN_READER] = _pruned(found[MAIN_READER], tables)
-    read = {name for state in found.values() for name in state.tables}
-    for name, entry in tables.items():
-        if name in read:
-            continue
-        main, new = found[MAIN_READER], {name: TableProgress(object_id=entry.object_id)}
-        if not main.position and main.intent is None:
-            found[MAIN_READER] = replace(main, tables={**main.tables, **new})
-        else:
-            topic = entry.definition.topic
-            position = {tp: at for tp, at in main.position.items() if tp.topic != topic and file_of(tp) is None}
-            found[name] = ReaderState(source, name, tables=new, position=position)
-    return found
-
-
-def _pruned(main: ReaderState, tables: Mapping[str, Entry[Table]]) -> ReaderState:
-    """`main` without the topics that no table of it reads any more: one that comes back is read from its beginning."""
-    topics = {tables[name].definition.topic for name in main.tables}
-    if main.intent is not None:
-        return main
-    if not topics:
-        return replace(main, position={}, topic_ids={})
-    return replace(
-        main,
-        position={tp: at for tp, at in main.position.items() if tp.topic in topics or file_of(tp) is not None},
-        topic_ids={t: i for t, i in main.topic_ids.items() if t in topics or file_of(TopicPartition(t, 0)) is not None},
-    )
-
-
-def clipped(available: Available, limit: Offsets, topics: set[str]) -> Available:
-    """What a table that catches up reads: its own topics, up to where `main` stands in them."""
-    own = available.without(available.topics - topics)
-    return replace(
-        own,
-        partitions={
-            tp: Watermarks(marks.earliest, min(marks.end_exclusive, limit.get(tp, marks.end_exclusive)))
-            for tp, marks in own.partitions.items()
-        },
-    )
-
-
-def _split(readers: Readers, stopped: Mapping[str, LakeholdError]) -> Readers:
-    found = readers
-    for name, error in stopped.items():
-        found = decide.split_off(found, name, ReaderError(error.code, error.message, error.detail, error.hint))
-    return found
+    def _last_ms(self) -> int:
+        return decide.last_timestamp(self._readers()) or 0

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from lakehold.errors import LakeholdError, TransactionIncomplete
 from lakehold.orchestration.assets import Changed
 from lakehold.orchestration.lakes import text_of
 from lakehold.times import iso
 
 if TYPE_CHECKING:
-    from lakehold.errors import LakeholdError
     from lakehold.ingest.batch import BatchReport
     from lakehold.lake import Lake
 
@@ -29,7 +29,7 @@ class Ingested:
 
     Attributes:
         changed: Tables that have changed.
-        stopped: Tables that cannot go on, with their errors as text.
+        stopped: Tables that cannot go on, or the source that waits for a transaction, with their errors as text.
     """
 
     changed: tuple[Changed, ...]
@@ -58,16 +58,20 @@ def ingest(lake: Lake, source: str, since: datetime | None) -> Ingested:
             tell, is told for.
     """
     stopped: dict[str, str] = {}
+    touched: set[str] = set()
 
     def batch(report: BatchReport) -> None:
         _log_batch(report)
+        touched.update(table.table for table in report.tables)
         stopped.update({table: text_of(error) for table, error in report.stopped.items()})
 
-    reports = lake.ingest(source, batch)
-    if not any(report.tables for report in reports):
+    try:
+        lake.ingest(source, batch)
+    except TransactionIncomplete as error:
+        stopped[source] = text_of(error)
+    if not touched:
         log.info("nothing new in source %s", source)
     fed = [entry.definition.full_name for entry in lake.definitions.definitions().tables_of(source)]
-    touched = {table.table for report in reports for table in report.tables}
     return Ingested(tuple(changed(lake, fed, touched, since)), stopped)
 
 
@@ -117,6 +121,8 @@ def backfill(lake: Lake, table: str) -> list[Changed]:
 
 
 def _log_batch(report: BatchReport) -> None:
+    if report.waiting is not None:
+        log.info("waiting for transaction %s to come whole: %s", report.waiting.transaction, report.waiting.detail)
     if not report.tables and not report.stopped and not report.malformed:
         return
     log.info(

@@ -22,6 +22,9 @@ from lakehold.timeline.timelines import Timeline
 from lakehold.timeline.versions import versions
 from lakehold.times import now_ms
 
+_WAITING_MS = 60_000
+"""How long a source may wait for the rest of a transaction before it is a fact: some transaction is always under way."""
+
 
 @dataclass(frozen=True)
 class _Follower:
@@ -61,7 +64,7 @@ def gather(lake: Lake) -> Overview:
     def facts(name: str) -> TableFacts:
         standing = fed.get(name) or Standing(name, "", State.FOREIGN)
         return replace(
-            _table(lake, standing, lines.get(name)),
+            _table(lake, standing, lines.get(name), taken_at_ms),
             holds=tuple(hold for hold in free_holds if name in hold.tables),
             followers=tuple(follower for follower in of_followers if name in follower.tables),
             checks=checks.get(name, ()),
@@ -87,8 +90,8 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _table(lake: Lake, standing: Standing, line: Timeline | None) -> TableFacts:
-    name, reader, progress = standing.full_name, standing.reader, standing.progress
+def _table(lake: Lake, standing: Standing, line: Timeline | None, taken_at_ms: int) -> TableFacts:
+    name, reader, progress, waiting = standing.full_name, standing.reader, standing.progress, standing.waiting
     state = lake.tables.table_state(name) if line is None else state_of(name, line.table)
     known = line.versions if line is not None else versions(state.table, standing.source) if state is not None else ()
     return TableFacts(
@@ -100,6 +103,7 @@ def _table(lake: Lake, standing: Standing, line: Timeline | None) -> TableFacts:
         rows=state.row_count if state is not None else 0,
         open_errors=progress.open_errors if progress is not None else 0,
         error=reader.error if reader is not None else None,
+        waiting=waiting if waiting is not None and taken_at_ms - waiting.since_ms >= _WAITING_MS else None,
         snapshots_ms=tuple(version.mz_timestamp for version in known),
     )
 

@@ -86,6 +86,15 @@ def _found(table: TableFacts) -> Iterator[Problem]:
         error, source = table.error, table.source or ""
         hint = error.hint or "Remove the cause and ingest again."
         yield Problem(Level.WRONG, f"stopped: {error.message}", error.detail, hint, Action.INGEST, source)
+    elif table.waiting is not None:
+        yield Problem(
+            Level.LOOK,
+            f"waits for transaction {table.waiting.transaction} since {to_second(table.waiting.since_ms)} UTC",
+            table.waiting.detail,
+            "See whether the connector runs. What was committed before the transaction is in the table.",
+            Action.INGEST,
+            table.source or "",
+        )
     yield from (_failed(check, table.name) for check in table.checks if not check.success)
     for follower in table.followers:
         yield from _of_follower(follower)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lakehold.catalog.definitions import Definitions
-from lakehold.catalog.readers import MAIN_READER, ReaderState, TableProgress
+from lakehold.catalog.readers import MAIN_READER, ReaderState, TableProgress, Waiting
 
 
 class State(StrEnum):
@@ -32,6 +32,12 @@ class Standing:
     state: State
     reader: ReaderState | None = None
     progress: TableProgress | None = None
+
+    @property
+    def waiting(self) -> Waiting | None:
+        """The upstream transaction that its next changes wait for."""
+        waiting = self.reader.waiting if self.reader is not None else None
+        return waiting if waiting is not None and self.full_name in waiting.tables else None
 
 
 def standings(defined: Definitions, readers: Iterable[ReaderState]) -> tuple[Standing, ...]:

@@ -9,6 +9,7 @@ types.py, unify.py   columns, and one type for two
 parts.py             how a key or a value is parsed, one version for each schema
 structures.py        how it becomes columns: convert.py
 decoded.py           all together: `decode`
+heads.py             ... or what stands around the rows only, and what a transaction topic says
 """
 
 from __future__ import annotations

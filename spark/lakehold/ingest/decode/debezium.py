@@ -13,14 +13,14 @@ from dataclasses import replace
 
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
 from lakehold.ingest.decode.logical import decimal_parameters
-from lakehold.ingest.decode.parts import Part, Refused, Version
+from lakehold.ingest.decode.parts import Part, Refused
 from lakehold.ingest.decode.sql_text import literal, struct_of
 from lakehold.ingest.decode.structures import Structure, parsed_column
 from lakehold.session import quoted
 
 PLACEHOLDER = "__debezium_unavailable_value"
 
-_SOURCE = {
+SOURCE = {
     "connector": ("connector", "string"),
     "snapshot": ("snapshot", "string"),
     "sequence": ("sequence", "string"),
@@ -50,10 +50,10 @@ def only_envelopes(value: Part) -> Part:
 def fields(value: Part, after: Structure) -> dict[str, str]:
     """`op`, `unavailable`, `source` and `transaction` of the result."""
     return {
-        "op": _first(_text(v, i, value, "op") for i, v in enumerate(value.versions)),
+        "op": field_of(value, "op"),
         "unavailable": _unavailable(after),
-        "source": _meta(value, "source", _SOURCE),
-        "transaction": _meta(value, "transaction", _TRANSACTION),
+        "source": block(value, "source", SOURCE),
+        "transaction": block(value, "transaction", _TRANSACTION),
     }
 
 
@@ -69,28 +69,27 @@ def _is_envelope(schema: ConnectSchema) -> bool:
     return schema.field_named("op") is not None and all(p is not None and p.type is SchemaType.STRUCT for p in parts)
 
 
-def _text(version: Version, index: int, value: Part, field: str) -> str:
-    return f"{version.row(parsed_column(value, index))}.{quoted(field)}"
+def field_of(value: Part, name: str, kind: str = "string") -> str:
+    """A field that every version of `value` has."""
+    found = (f"{v.row(parsed_column(value, i))}.{quoted(name)}" for i, v in enumerate(value.versions))
+    return f"coalesce({', '.join([*found, f'CAST(NULL AS {kind})'])})"
 
 
-def _meta(value: Part, block: str, wanted: dict[str, tuple[str, str]]) -> str:
+def block(value: Part, name: str, wanted: dict[str, tuple[str, str]]) -> str:
+    """A structure of the fields `wanted`, each null where a version lacks it: by name the field and its type."""
     found = []
     for i, version in enumerate(value.versions):
-        place = f"{version.row(parsed_column(value, i))}.{block}"
-        schema = version.schema.field_named(block)
+        place = f"{version.row(parsed_column(value, i))}.{name}"
+        schema = version.schema.field_named(name)
         if schema is not None and schema.type is SchemaType.STRUCT:
             has = {f.name for f in schema.fields}
             inner = {
-                name: f"try_cast({place}.{quoted(field)} AS {kind})" if field in has else f"CAST(NULL AS {kind})"
-                for name, (field, kind) in wanted.items()
+                key: f"try_cast({place}.{quoted(field)} AS {kind})" if field in has else f"CAST(NULL AS {kind})"
+                for key, (field, kind) in wanted.items()
             }
             found.append(f"CASE WHEN {place} IS NOT NULL THEN {struct_of(inner)} END")
     empty = f"CAST(NULL AS struct<{','.join(f'{quoted(n)}:{kind}' for n, (_, kind) in wanted.items())}>)"
     return f"coalesce({', '.join([*found, empty])})"
-
-
-def _first(expressions: Iterator[str]) -> str:
-    return f"coalesce({', '.join([*expressions, 'CAST(NULL AS string)'])})"
 
 
 def _unavailable(after: Structure) -> str:

@@ -15,10 +15,10 @@ from enum import StrEnum
 from pyspark.sql import DataFrame
 
 from lakehold.ingest.decode import debezium
-from lakehold.ingest.decode.parts import Part, part
+from lakehold.ingest.decode.parts import Part, is_small_value, part
 from lakehold.ingest.decode.schemas import TopicSchemas, declared_envelope
 from lakehold.ingest.decode.sql_text import literal, struct_of
-from lakehold.ingest.decode.structures import Structure, parsed_column, structure
+from lakehold.ingest.decode.structures import Structure, parsed_column, parsing, structure
 from lakehold.ingest.decode.types import ColumnType
 
 UNKNOWN_SCHEMA = "unknown-schema"
@@ -83,7 +83,7 @@ def decode(
     key = _decode_key(schemas, max_record_bytes)
     value = _decode_value(schemas, shape, max_record_bytes)
     both = (key, value)
-    parsed = raw.selectExpr("*", *(e for d in both for e in _parsing(d)))
+    parsed = raw.selectExpr("*", *(e for d in both for e in parsing(d.part, d.is_small)))
     typed = parsed.selectExpr("*", *(e for d in both for s in d.structures for e in s.conversions()))
     judged = typed.selectExpr("*", *(f"{_problem(d, shape)} AS _{d.part.name}_problem" for d in both))
     rest = debezium.fields(value.part, value.structures[-1]) if shape is Shape.DEBEZIUM else {}
@@ -105,21 +105,13 @@ def _decode_key(schemas: TopicSchemas, max_bytes: int) -> _Decoding:
 
 
 def _decode_value(schemas: TopicSchemas, shape: Shape, max_bytes: int) -> _Decoding:
-    is_small = f"coalesce(length(key), 0) + length(value) <= {max_bytes}"
+    is_small = is_small_value(max_bytes)
     if shape is Shape.FLAT:
         value = part("value", schemas.value)
         return _Decoding(value, (structure("value", value),), is_small)
     value = debezium.only_envelopes(part("value", schemas.value, declared_envelope))
     after = structure("after", value, "after")
     return _Decoding(value, (structure("before", value, "before", after.columns), after), is_small)
-
-
-def _parsing(of: _Decoding) -> Iterator[str]:
-    others: list[str] = []
-    for i, version in enumerate(of.part.versions):
-        mine = " AND ".join([of.is_small, f"NOT ({of.part.is_blank})", f"({version.matches})", *others])
-        yield f"CASE WHEN {mine} THEN {version.parse} END AS {parsed_column(of.part, i)}"
-        others.append(f"NOT ({version.matches})")
 
 
 def _problem(of: _Decoding, shape: Shape) -> str:

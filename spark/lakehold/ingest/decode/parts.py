@@ -83,6 +83,11 @@ def part(
             return _declared_part(name, schemas, as_declared)
 
 
+def is_small_value(max_bytes: int) -> str:
+    """The condition under which a value is parsed: it is no longer than that, its key included."""
+    return f"coalesce(length(key), 0) + length(value) <= {max_bytes}"
+
+
 def _avro_part(name: str, schemas: AvroIds) -> Part:
     versions, refused = [], []
     for schema_id, text in sorted(schemas.schemas.items()):

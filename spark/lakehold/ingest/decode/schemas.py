@@ -71,7 +71,7 @@ def declared_envelope(row: ConnectSchema) -> ConnectSchema:
         "after": row,
         "source": _optional_struct(source),
         "op": text,
-        "transaction": _optional_struct({"id": text, "total_order": number}),
+        "transaction": _optional_struct({"id": text, "total_order": number, "data_collection_order": number}),
     }
     return _optional_struct(parts)
 

@@ -89,6 +89,15 @@ def parsed_column(part: Part, version: int) -> str:
     return f"_parsed_{part.name}{version}"
 
 
+def parsing(part: Part, is_small: str) -> Iterator[str]:
+    """A `parsed_column` for each version, of the records that satisfy `is_small` and no earlier version takes."""
+    others: list[str] = []
+    for i, version in enumerate(part.versions):
+        mine = " AND ".join([is_small, f"NOT ({part.is_blank})", f"({version.matches})", *others])
+        yield f"CASE WHEN {mine} THEN {version.parse} END AS {parsed_column(part, i)}"
+        others.append(f"NOT ({version.matches})")
+
+
 def structure(
     name: str, part: Part, field: str | None = None, columns: tuple[ColumnType, ...] | None = None
 ) -> Structure:

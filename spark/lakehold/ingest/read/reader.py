@@ -112,6 +112,10 @@ class ReadPlan:
     skipped: int = 0
     malformed: int = 0
 
+    def fits(self, limits: Limits) -> bool:
+        """Whether it reads no more than `limits` allow."""
+        return self.records <= limits.max_records and self.size_bytes <= limits.max_bytes
+
 
 @dataclass(frozen=True)
 class MalformedLine:

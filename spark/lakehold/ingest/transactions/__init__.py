@@ -15,15 +15,21 @@ after some transaction (`envelopes.md`, "Hard Requirement: Our results are corre
     where each partition has come again as far as it was.
 5.  Records without a transaction pass: rows of snapshots, tombstones, topics of ENVELOPE UPSERT. Counts of tables that the source
     does not have, of logical messages and of signals are nobody's here.
-6.  What was deleted before the source first read it cannot be judged: at the first reading, transactions up to the first one
+6.  A connector that begins anew, with a snapshot of all its tables, never ends what it was in the middle of: its events pass, as
+    the snapshot shows what the transaction did.
+7.  What was deleted before the source first read it cannot be judged: at the first reading, transactions up to the first one
     that a partition still shows are complete there.
 
 `places.py`    a transaction's name and its place in the upstream's log, from the ids of PostgreSQL, MySQL and others
-`runs.py`      from records to runs, the consecutive events of one transaction in one partition
+`naming.py`    the topic of a table that an END counts
+`records.py`   from raw records to what is needed of each
+`runs.py`      ... and to runs, the consecutive events of one transaction in one partition
 `log.py`       runs and ENDs of a stretch of the source: what is judged
 `passed.py`    what earlier batches have taken, kept with the reader
 `arrival.py`   which transactions are complete
 `cut.py`       where the batch ends: pure
+`planning.py`  a batch's plan, made larger until something is whole
+`waiting.py`   a transaction that does not become complete
 
 All records of a batch are looked at, not only those near its end: an event of a transaction that must not be in the batch may
 stand anywhere before a repetition.

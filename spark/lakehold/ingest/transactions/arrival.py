@@ -26,6 +26,10 @@ class Arrival:
         self._passed = passed
         self.ends = tuple(_new_ends(log.ends, passed))
         self._ranks = {end.transaction: rank for rank, end in enumerate(self.ends, 1)}
+        self._began_anew = max(
+            (r.position for runs in log.runs.values() for r in runs if r.kind is Kind.SNAPSHOT and r.position),
+            default=None,
+        )
         self._is_cut_off = not passed.cut_off.isdisjoint(log.ends)
         self._new: Counter[tuple[str, str]] = Counter()
         for tp, runs in log.runs.items():
@@ -67,6 +71,13 @@ class Arrival:
             if not self._has_come(topic, rank, count)
         }
 
+    @property
+    def uncounted(self) -> frozenset[str]:
+        """Topics with events of several transactions that have ended, of which no END counts any."""
+        counted = {topic for end in self.ends for topic in end.events}
+        ended = Counter(topic for topic, transaction in self._new if transaction in self._ranks)
+        return frozenset(topic for topic, transactions in ended.items() if transactions > 1 and topic not in counted)
+
     def arrived(self, transaction: str) -> int:
         """How many events of a transaction have come."""
         return sum(count for (_, of), count in self._new.items() if of == transaction)
@@ -75,7 +86,8 @@ class Arrival:
         ranked = self._ranks.get(run.transaction)
         if ranked is not None:
             return ranked
-        return 0 if self._passed.has(run.place) or self._precedes_topic(run) else self.unranked
+        passes = self._passed.has(run.place) or self._precedes_topic(run) or self._is_abandoned(run)
+        return 0 if passes else self.unranked
 
     def _precedes_topic(self, run: Run) -> bool:
         """Whether it lies before a transaction topic whose beginning was deleted before it was first read."""
@@ -83,6 +95,11 @@ class Arrival:
             return False
         first = self.ends[0].place
         return first is not None and not run.place.is_after(first)
+
+    def _is_abandoned(self, run: Run) -> bool:
+        """Whether the connector has begun anew behind it, by a snapshot that shows what the transaction did."""
+        anew = self._began_anew
+        return run.position is not None and anew is not None and run.position < anew
 
     def _has_come(self, topic: str, rank: int, count: int) -> bool:
         if rank <= self._reaches.get(topic, 0):

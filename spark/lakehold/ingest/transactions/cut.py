@@ -35,9 +35,10 @@ class Cut:
     Args:
         stops: Of each partition (exclusive), the transaction topic's included.
         passed: What has been taken when it is done.
-        blocked: What stands behind it, if anything does; said only of a stretch that reaches up to now.
+        blocked: What stands behind it, if anything does.
         waiting: Topics with events behind it.
         unsettled: Topics that may have rows of a snapshot behind it.
+        uncounted: Topics whose events no END counts: they are not named as Debezium names them.
     """
 
     stops: Offsets
@@ -45,6 +46,7 @@ class Cut:
     blocked: Blocked | None
     waiting: frozenset[str]
     unsettled: frozenset[str]
+    uncounted: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,12 @@ def cut(log: Log, passed: Passed) -> Cut:
     return Cut(
         stops={**log.stops, **stops},
         passed=_taken(log, arrival, last, passed, found),
-        blocked=_blocked(log, arrival, last, found) if log.reaches_now else None,
+        blocked=_blocked(log, arrival, last, found),
         waiting=_topics_behind(log, stops, Kind.EVENTS),
         unsettled=_topics_behind(log, stops, Kind.SNAPSHOT)
         if log.reaches_now
-        else frozenset(tp.topic for tp in log.starts),
+        else frozenset(tp.topic for tp in log.runs),
+        uncounted=arrival.uncounted,
     )
 
 

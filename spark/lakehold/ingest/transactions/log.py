@@ -28,10 +28,10 @@ class Run:
         first: Offset of the first one.
         last: Offset of the last one.
         records: How many.
+        position: Of the last one, as `lakehold.ingest.position` has it; None: unknown, and of an ad-hoc snapshot.
         transaction: Of events: which.
         shown_id: ... as its last event names it.
         place: ... where it stands in the upstream's log; None: unknown.
-        position: ... of the last one, as `lakehold.ingest.position` has it; None: unknown.
         new: ... how many stand in no earlier run of the stretch.
     """
 
@@ -39,10 +39,10 @@ class Run:
     first: int
     last: int
     records: int
+    position: Position | None = None
     transaction: str = ""
     shown_id: str = ""
     place: Place | None = None
-    position: Position | None = None
     new: int = 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakehold.ingest.marks import Position
@@ -71,6 +71,14 @@ class Passed:
             },
             cut_off=frozenset(TopicPartition(*each) for each in content["cut_off"]),
         )
+
+
+def joined_transactions(main: str, joining: str) -> str:
+    """What `main` has taken, as `Passed.to_json` says it, when tables join that have caught up with it."""
+    if not main:
+        return joining
+    taken = Passed.from_json(main)
+    return replace(taken, marks={**Passed.from_json(joining).marks, **taken.marks}).to_json()
 
 
 def _listed(place: Place) -> list[Any]:

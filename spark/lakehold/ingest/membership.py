@@ -1,0 +1,111 @@
+"""Which tables a source's readers read: tables come and go, stop, catch up and join. Pure: readers in, readers out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from lakehold.catalog import readers as decide
+from lakehold.catalog.definitions import Entry
+from lakehold.catalog.readers import MAIN_READER, ReaderError, Readers, ReaderState, TableProgress
+from lakehold.definitions import Table
+from lakehold.errors import LakeholdError
+from lakehold.ingest.marks import Marks
+from lakehold.ingest.offsets import TopicPartition
+from lakehold.ingest.read.lines import file_of
+from lakehold.ingest.read.reader import Available
+from lakehold.ingest.transactions.passed import joined_transactions
+
+
+def with_tables(
+    readers: Readers, source: str, tables: Mapping[str, Entry[Table]], transaction_topic: str | None = None
+) -> Readers:
+    """The readers with every defined table in one of them, and none that is not defined or was defined anew.
+
+    A table of a source that stands nowhere yet joins `main` at once; a later one gets a reader of its own, which begins at its
+    topic's earliest offset and stands where `main` stands for everything else.
+    """
+    found = dict(readers)
+    for state in readers.values():
+        for name, progress in state.tables.items():
+            if name not in tables or progress.object_id != tables[name].object_id:
+                found = dict(decide.dropped(found, name))
+    found[MAIN_READER] = _pruned(found[MAIN_READER], tables, transaction_topic)
+    read = {name for state in found.values() for name in state.tables}
+    for name, entry in tables.items():
+        if name in read:
+            continue
+        main, new = found[MAIN_READER], {name: TableProgress(object_id=entry.object_id)}
+        if not main.position and main.intent is None:
+            found[MAIN_READER] = replace(main, tables={**main.tables, **new})
+        else:
+            topic = entry.definition.topic
+            position = {tp: at for tp, at in main.position.items() if tp.topic != topic and file_of(tp) is None}
+            found[name] = ReaderState(source, name, tables=new, position=position)
+    return found
+
+
+def _pruned(main: ReaderState, tables: Mapping[str, Entry[Table]], transaction_topic: str | None) -> ReaderState:
+    """`main` without the topics that no table of it reads any more: one that comes back is read from its beginning."""
+    topics = {tables[name].definition.topic for name in main.tables}
+    if main.intent is not None:
+        return main
+    if not topics:
+        return replace(main, position={}, topic_ids={}, transactions="", waiting=None)
+    kept = {*topics, transaction_topic}
+    return replace(
+        main,
+        position={tp: at for tp, at in main.position.items() if tp.topic in kept or file_of(tp) is not None},
+        topic_ids={t: i for t, i in main.topic_ids.items() if t in kept or file_of(TopicPartition(t, 0)) is not None},
+    )
+
+
+def identified(readers: Readers, available: Available, topics: Collection[str]) -> Readers:
+    """The readers with what tells each of the `topics` of `main` from a later one of its name."""
+    main = readers[MAIN_READER]
+    own = available.without(available.topics - set(topics))
+    return {**readers, MAIN_READER: replace(main, topic_ids={**own.identities, **main.topic_ids})}
+
+
+def split(readers: Readers, stopped: Mapping[str, LakeholdError]) -> Readers:
+    """The readers with each stopped table in one of its own."""
+    found = readers
+    for name, error in stopped.items():
+        found = decide.split_off(found, name, ReaderError(error.code, error.message, error.detail, error.hint))
+    return found
+
+
+def joined(readers: Readers, name: str, available: Available, awaited: Collection[str]) -> Readers:
+    """The readers with the tables of `name` in `main`, which they have caught up with.
+
+    Args:
+        readers: The readers.
+        name: The reader that joins.
+        available: What there is of its topics.
+        awaited: Object ids of tables that are not readable yet all the same.
+    """
+    main, joining = readers[MAIN_READER], readers[name]
+    position = {**joining.position, **main.position}
+    identities = {t: identity for t, identity in available.identities.items() if t in available.topics}
+    tables = {
+        table: progress if progress.object_id in awaited else _readable(progress, joining.upper_ms)
+        for table, progress in joining.tables.items()
+    }
+    level = {
+        **readers,
+        MAIN_READER: replace(
+            main,
+            position=position,
+            topic_ids={**joining.topic_ids, **identities, **main.topic_ids},
+            transactions=joined_transactions(main.transactions, joining.transactions),
+        ),
+        name: replace(joining, tables=tables, position=position, error=None),
+    }
+    return decide.joined(level, name)
+
+
+def _readable(progress: TableProgress, upper_ms: int | None) -> TableProgress:
+    """A table that joins is readable from its reader's last batch on, once no snapshot is half read."""
+    if progress.since_ms is not None or upper_ms is None or not Marks.from_json(progress.marks).is_whole:
+        return progress
+    return replace(progress, since_ms=upper_ms - 1)

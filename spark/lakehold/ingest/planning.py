@@ -1,0 +1,105 @@
+"""What a reader's next batch reads, bounded by records and bytes. Nothing is changed by it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lakehold.catalog.readers import ReaderState
+from lakehold.ingest.offsets import Offsets
+from lakehold.ingest.read.lines import file_of
+from lakehold.ingest.read.reader import Available, Limits, Reader, ReadPlan, Watermarks
+from lakehold.ingest.transactions.cut import Blocked
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A batch to be.
+
+    Attributes:
+        plan: What it reads.
+        settled: Topics of whose snapshots nothing is left behind it, as far as they went when they were looked at.
+        transactions: What has been taken of upstream's transactions when it is done (`lakehold.ingest.transactions`).
+        has_news: It reads something for tables, and not only what says that nothing happened to them.
+        is_last: Of what there was nothing more can be taken now.
+        blocked: The transaction that keeps what is behind the batch waiting.
+        waiting: Topics with events behind it.
+    """
+
+    plan: ReadPlan
+    settled: frozenset[str]
+    transactions: str = ""
+    has_news: bool = True
+    is_last: bool = False
+    blocked: Blocked | None = None
+    waiting: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Plans batches of a source.
+
+    Args:
+        reader: Where records come from.
+        limits: How large batches may be.
+    """
+
+    reader: Reader
+    limits: Limits
+
+    def plan(self, state: ReaderState, available: Available) -> Planned:
+        """The next batch of `main`.
+
+        Args:
+            state: Where it stands.
+            available: What there is.
+        """
+        plan = self.reader.plan(available, state.position, self.limits)
+        return Planned(plan, settled(plan.position, available), has_news=bool(plan.ranges))
+
+    def plan_behind(self, state: ReaderState, main: ReaderState, available: Available) -> Planned:
+        """The next batch of tables that catch up: nothing that `main` has not read of the same partitions.
+
+        Args:
+            state: Where they stand.
+            main: Where `main` stands.
+            available: What there is of their topics.
+        """
+        plan, own = self._behind(state, main, available, self.limits)
+        return Planned(plan, settled(plan.position, own), has_news=bool(plan.ranges))
+
+    def is_ahead(self, state: ReaderState, main: ReaderState) -> bool:  # noqa: ARG002 - for whole transactions
+        """Whether tables that catch up must wait for `main`: it can only be where they are, or further."""
+        return False
+
+    def plan_again(self, state: ReaderState, ends: Offsets, transactions: str, available: Available) -> Planned:
+        """A batch that was begun before, with its own ends."""
+        plan = self.reader.plan_to(available, state.position, ends)
+        return Planned(plan, settled(ends, available), transactions)
+
+    def _behind(
+        self, state: ReaderState, main: ReaderState, available: Available, limits: Limits
+    ) -> tuple[ReadPlan, Available]:
+        own = _clipped(available, main.position)
+        plan = self.reader.plan(own, state.position, limits)
+        # A file has lines of several partitions, and cannot be clipped for one of them.
+        ends = {tp: min(at, main.position.get(tp, at)) for tp, at in plan.position.items() if file_of(tp) is None}
+        beyond = any(at < plan.position[tp] for tp, at in ends.items())
+        return (self.reader.plan_to(own, state.position, ends) if beyond else plan), own
+
+
+def settled(reached: Offsets, available: Available) -> frozenset[str]:
+    """The topics of which all partitions were read as far as they went when they were looked at."""
+    behind = {tp for tp, marks in available.partitions.items() if reached.get(tp, 0) < marks.end_exclusive}
+    if any(file_of(tp) is not None for tp in behind):
+        return frozenset()
+    return available.topics - {tp.topic for tp in behind}
+
+
+def _clipped(available: Available, limit: Offsets) -> Available:
+    """The same look at no more than lies below `limit`, where that names a partition."""
+    clipped = {
+        tp: Watermarks(marks.earliest, min(marks.end_exclusive, limit.get(tp, marks.end_exclusive)))
+        for tp, marks in available.partitions.items()
+        if file_of(tp) is None
+    }
+    return replace(available, partitions={**available.partitions, **clipped})

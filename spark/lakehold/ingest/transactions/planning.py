@@ -1,0 +1,150 @@
+"""Plans of batches that hold whole transactions only: a plan within the bounds, cut; made larger until something is whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lakehold.catalog.readers import ReaderState
+from lakehold.errors import UpstreamError
+from lakehold.ingest.offsets import Offsets, TopicPartition, starts
+from lakehold.ingest.planning import Planned, Planner, settled
+from lakehold.ingest.read.lines import file_of
+from lakehold.ingest.read.reader import Available, Limits, ReadPlan
+from lakehold.ingest.transactions.cut import Blocked, Cut, cut
+from lakehold.ingest.transactions.log import Log
+from lakehold.ingest.transactions.passed import Passed
+from lakehold.ingest.transactions.records import Ends, Records
+from lakehold.ingest.transactions.runs import Runs
+
+
+@dataclass(frozen=True)
+class WholeTransactions(Planner):
+    """Plans batches of a source with a transaction topic.
+
+    Args:
+        records: Looks at records.
+        topics: Those whose events are counted: of tables with a Debezium envelope.
+        driver_limits: Plans within them are looked at in the driver.
+    """
+
+    records: Records
+    topics: frozenset[str]
+    driver_limits: Limits
+
+    def plan(self, state: ReaderState, available: Available) -> Planned:
+        """See `Planner.plan`. A transaction that is larger than a batch makes its batch larger."""
+        passed, limits = _passed(state), self.limits
+        while True:
+            plan = self.reader.plan(available, state.position, limits)
+            begins = _begins(plan)
+            first_read = {tp for tp, at in begins.items() if tp not in state.position and at > 0}
+            passed_before = replace(passed, cut_off=passed.cut_off | first_read)
+            runs, ends = self._look(plan, available)
+            log = self._log(plan, begins, available, runs, ends)
+            found = cut(log, passed_before)
+            if found.uncounted:
+                raise self._uncounted(sorted(found.uncounted)[0])
+            planned = replace(
+                self._planned(plan, found, state, available), is_last=log.reaches_now and log.knows_partitions
+            )
+            if planned.has_news or not _may_grow(found.blocked, log, available, self.records.transaction_topic):
+                return planned
+            limits = _doubled(limits)
+
+    def plan_behind(self, state: ReaderState, main: ReaderState, available: Available) -> Planned:
+        """See `Planner.plan_behind`: also of partitions that are new to `main` no more than it would have taken."""
+        if not main.position:
+            return self.plan(state, available)
+        passed, limits = replace(_passed(state), commit=_passed(main).commit), self.limits
+        while True:
+            plan, own = self._behind(state, main, available, limits)
+            runs, _ = self._look(plan, available)
+            # Where the place of a transaction is unknown, nobody can tell whether `main` has taken it.
+            placed = {tp: [run for run in of_tp if run.place is not None] for tp, of_tp in runs.items()}
+            log = self._log(plan, _begins(plan), own, placed, {})
+            found = cut(log, passed)
+            planned = self._planned(plan, found, state, own)
+            amid_repetition = found.blocked is not None and found.blocked.repeats
+            if planned.has_news or log.reaches_now or not amid_repetition:
+                return planned
+            limits = _doubled(limits)
+
+    def is_ahead(self, state: ReaderState, main: ReaderState) -> bool:
+        """See `Planner.is_ahead`: `main` has begun again at an earlier commit, as it does when all of its tables left it."""
+        commit = _passed(state).commit
+        return bool(main.position) and commit is not None and commit.is_after(_passed(main).commit)
+
+    def _look(self, plan: ReadPlan, available: Available) -> tuple[Runs, Ends]:
+        """What is needed of the records of `plan`; counts are of the topics that are read now."""
+        topics = self.topics & available.topics
+        if not plan.ranges:
+            return {}, {}
+        if plan.fits(self.driver_limits):
+            return self.records.look(self.reader.in_driver(plan.ranges), topics)
+        return self.records.look(self.reader.dataframe(self.records.spark(), plan.ranges), topics)
+
+    def _log(self, plan: ReadPlan, begins: Offsets, available: Available, runs: Runs, ends: Ends) -> Log:
+        partitions = [tp for tp in plan.position if tp.topic in available.topics]
+        return Log(
+            starts={tp: begins[tp] for tp in partitions},
+            stops={tp: plan.position[tp] for tp in partitions},
+            runs={tp: runs.get(tp, ()) for tp in partitions if tp.topic in self.topics},
+            ends={tp: ends.get(tp, ()) for tp in partitions if tp.topic == self.records.transaction_topic},
+            reaches_now=plan.remaining == 0,
+            knows_partitions=not any(map(file_of, available.partitions)),
+            lost_lines=plan.malformed,
+        )
+
+    def _planned(self, plan: ReadPlan, found: Cut, state: ReaderState, available: Available) -> Planned:
+        ends = {tp: at for tp, at in plan.position.items() if file_of(tp) is None} | dict(found.stops)
+        if any(at < plan.position[tp] for tp, at in ends.items()):
+            whole = self.reader.plan_to(available, state.position, ends)
+        else:
+            whole = plan
+        return Planned(
+            whole,
+            # What is left behind it are events of transactions, unless it is said to be rows of a snapshot.
+            settled=available.topics - found.unsettled if plan.remaining == 0 else settled(whole.position, available),
+            transactions=found.passed.to_json(),
+            has_news=whole.malformed > 0 or any(self._is_news(r.topic_partition) for r in whole.ranges),
+            blocked=found.blocked,
+            waiting=found.waiting,
+        )
+
+    def _is_news(self, tp: TopicPartition) -> bool:
+        return file_of(tp) is None and tp.topic != self.records.transaction_topic
+
+    def _uncounted(self, topic: str) -> UpstreamError:
+        return UpstreamError(
+            f'transactions with changes in topic "{topic}" cannot be judged',
+            code="transaction-counts",
+            detail=f'The transaction topic "{self.records.transaction_topic}" counts changes by table, and no table that it '
+            "counts has the name of this topic.",
+            hint="Let the connector name topics as it does by itself, prefix.schema.table, and write this topic; or create the "
+            "source without TRANSACTION METADATA TOPIC.",
+        )
+
+
+def _passed(state: ReaderState) -> Passed:
+    """What a reader has taken, of the partitions that it still has: a topic that comes back is read from its beginning."""
+    passed = Passed.from_json(state.transactions)
+    return replace(passed, marks={tp: mark for tp, mark in passed.marks.items() if tp in state.position})
+
+
+def _begins(plan: ReadPlan) -> Offsets:
+    """Where each partition of a plan is begun."""
+    return {**plan.position, **starts(plan.ranges)}
+
+
+def _may_grow(blocked: Blocked | None, log: Log, available: Available, transaction_topic: str) -> bool:
+    """Whether more of what there is may have what the batch lacks."""
+    if blocked is None or log.reaches_now:
+        return False
+    if not log.knows_partitions:
+        return True
+    wanted = {*blocked.lacking, blocked.repeats} if blocked.lacking or blocked.repeats else {transaction_topic}
+    return any(available.partitions[tp].end_exclusive > log.stops[tp] for tp in log.starts if tp.topic in wanted)
+
+
+def _doubled(limits: Limits) -> Limits:
+    return replace(limits, max_records=2 * limits.max_records, max_bytes=2 * limits.max_bytes)

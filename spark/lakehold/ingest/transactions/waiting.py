@@ -1,0 +1,57 @@
+"""A transaction that does not come whole: what a person is told, and from when on it is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from lakehold.catalog.readers import Waiting
+from lakehold.errors import TransactionIncomplete
+from lakehold.ingest.transactions.cut import Blocked
+from lakehold.times import iso
+
+
+def waiting_for(
+    blocked: Blocked, topics: Collection[str], tables: Mapping[str, str], before: Waiting | None, now_ms: int
+) -> Waiting:
+    """What a source waits for.
+
+    Args:
+        blocked: The transaction.
+        topics: Those with changes that wait.
+        tables: The topic of each table.
+        before: What it waited for when it was last looked at.
+        now_ms: The time, epoch milliseconds.
+    """
+    concerned = {*topics, *blocked.lacking, blocked.repeats}
+    goes_on = before is not None and (before.transaction, before.arrived) == (blocked.transaction, blocked.arrived)
+    return Waiting(
+        transaction=blocked.transaction,
+        arrived=blocked.arrived,
+        since_ms=before.since_ms if before is not None and goes_on else now_ms,
+        tables=tuple(sorted(table for table, topic in tables.items() if topic in concerned)),
+        detail=_detail(blocked),
+    )
+
+
+def incomplete(source: str, waiting: Waiting) -> TransactionIncomplete:
+    """What an ingest ends with that has waited too long."""
+    return TransactionIncomplete(
+        f'transaction {waiting.transaction} of source "{source}" has not come whole',
+        detail=f"{waiting.detail} Nothing more of it has come since {iso(waiting.since_ms)} UTC, for longer than the setting "
+        "transaction_timeout_ms. The tables have what was committed before it; it waits, and so does what follows, for"
+        f" {', '.join(waiting.tables)}.",
+        hint="See whether the connector runs, and restart it: when the rest comes, the next ingest goes on. If it never comes, "
+        "drop the source's tables and create them again, so that they are loaded anew.",
+    )
+
+
+def _detail(blocked: Blocked) -> str:
+    if blocked.repeats:
+        return f'Topic "{blocked.repeats}" repeats changes from it on, and has not yet come as far as it was.'
+    if not blocked.lacking:
+        return f"Its END has not come; {blocked.arrived:,} of its changes have."
+    counts = (
+        f'{arrived:,} of {count:,} changes of topic "{topic}"'
+        for topic, (arrived, count) in sorted(blocked.lacking.items())
+    )
+    return f"Of what its END counts, {', '.join(counts)} have come."

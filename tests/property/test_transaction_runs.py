@@ -1,0 +1,37 @@
+"""Runs made in the driver and runs made by Spark are the same, whatever the topics hold."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from lakehold.ingest.transactions.log import Kind
+from lakehold.ingest.transactions.runs import COLUMNS, Record, runs_by_spark, runs_in_driver
+from tests.upstream_log import Upstream
+
+pytestmark = pytest.mark.spark
+
+
+def records_of(random: Random, ids: str) -> list[Record]:
+    """What a killed connector left, in any order, some of it unreadable."""
+    upstream = Upstream(random, tables=2, partitions=2, transactions=random.randrange(12), ids=ids)
+    upstream.stream(random.randrange(4))
+    found = [
+        message.record._replace(offset=offset)
+        for messages in upstream.topics.messages.values()
+        for offset, message in enumerate(messages)
+        if message.record is not None
+    ]
+    broken = [Record(*record[:3], Kind.UNREADABLE) if random.random() < 0.1 else record for record in found]
+    return random.sample(broken, len(broken))
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 2**32), ids=st.sampled_from(["postgres", "binlog", "gtid"]))
+def test_both_make_the_same_runs(spark: SparkSession, seed: int, ids: str) -> None:
+    records = records_of(Random(seed), ids)
+    assert runs_by_spark(spark.createDataFrame(records, COLUMNS)) == runs_in_driver(records)

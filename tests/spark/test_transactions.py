@@ -1,0 +1,200 @@
+"""Batches of a source with a transaction topic: at every timestamp the tables are what the database was after some commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from lakehold.errors import TransactionIncomplete, UpstreamError
+from lakehold.ingest.batch import BatchReport
+from lakehold.lake import Lake
+from lakehold.status import status_of
+from tests.conftest import LakeFactory
+from tests.transaction_files import Connector, define, define_table, record
+from tests.upstream_log import Key, Upstream
+
+pytestmark = pytest.mark.spark
+
+
+def states(lake: Lake, tables: Mapping[str, str]) -> Iterator[dict[Key, int]]:
+    """What the tables hold at each timestamp of the source, by table and key."""
+    since_ms = {name: line.since_ms for name, line in lake.timelines.of([f"shop.{t}" for t in tables]).items()}
+    for batch in lake.batches.history("shop"):
+        if batch.mz_timestamp >= max(since_ms.values()):
+            yield {
+                (f"public.{table}", key): v
+                for table in tables
+                for key, v in lake.sql(f"SELECT id, v FROM shop.{table} AS OF {batch.mz_timestamp}").rows
+            }
+
+
+def rows(lake: Lake, table: str) -> list[tuple[int, int]]:
+    return sorted(lake.sql(f"SELECT * FROM {lake.settings.catalog_name}.shop.{table}").rows)
+
+
+@pytest.mark.parametrize(
+    ("seed", "ids", "settings"),
+    [
+        (1, "postgres", {}),
+        (2, "binlog", {}),
+        (3, "gtid", {"driver_read_max_records": 0}),
+    ],
+)
+def test_random_transactions_of_killed_connectors(
+    make_lake: LakeFactory, tmp_path: Path, seed: int, ids: str, settings: Mapping[str, int]
+) -> None:
+    tables = {"t0": "DEBEZIUM UPSERT", "t1": "DEBEZIUM"}
+    lake, random = make_lake(**settings), Random(seed)
+    upstream = Upstream(random, tables=2, partitions=2, transactions=14, ids=ids, snapshots=False)
+    upstream.stream(kills=2)
+    define(lake, tmp_path / "topics", tables, "WITH (MAX RECORDS = 12)")
+    written = dict.fromkeys(upstream.topics.ends, 0)
+    for visit in range(4):
+        ends = upstream.topics.ends
+        until = ends if visit == 3 else {tp: random.randint(at, ends[tp]) for tp, at in written.items()}
+        record(tmp_path / "topics", upstream.topics, written, until)
+        written = until
+        for report in lake.ingest("shop"):
+            assert not report.stopped
+
+    history = upstream.history()
+    commit = 0
+    seen = list(states(lake, tables))
+    assert len(seen) > 3
+    for state in seen:
+        commit = history.index(state, commit)
+    assert seen[-1] == history[-1]
+
+
+class Shop:
+    """A source over a directory, with tables `a` and `b`, and the connector that writes it."""
+
+    def __init__(self, lake: Lake, directory: Path, options: str = "") -> None:
+        self.lake = lake
+        define(lake, directory, {"a": "DEBEZIUM UPSERT", "b": "DEBEZIUM UPSERT"}, options)
+        self.connector = Connector(directory)
+
+    def ingest(self) -> list[BatchReport]:
+        return self.lake.ingest("shop")
+
+    def rows(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        return rows(self.lake, "a"), rows(self.lake, "b")
+
+
+@pytest.fixture
+def shop(lake: Lake, tmp_path: Path) -> Shop:
+    return Shop(lake, tmp_path / "topics")
+
+
+def test_what_is_behind_a_transaction_without_end_waits_and_what_is_before_it_does_not(shop: Shop) -> None:
+    shop.connector.transaction(("a", 1, 1), ("b", 1, 1))
+    shop.connector.transaction(("a", 1, 2), ("b", 1, 2), end=False)
+    first, waiting = shop.ingest()
+    assert first.waiting is None
+    assert waiting.records == 0
+    assert waiting.waiting is not None
+    assert waiting.waiting.transaction.startswith("702:")
+    assert waiting.waiting.tables == ("shop.a", "shop.b")
+    assert shop.rows() == ([(1, 1)], [(1, 1)])
+    (status, _) = status_of(shop.lake).rows
+    assert "702:" in status[-1]
+
+    again = shop.ingest()
+    assert again[-1].waiting == waiting.waiting, "since is when it was first seen"
+    shop.connector.end({"public.a": 1, "public.b": 1})
+    shop.ingest()
+    assert shop.rows() == ([(1, 2)], [(1, 2)])
+    assert {row[-1] for row in status_of(shop.lake).rows} == {None}
+
+
+def test_a_transaction_that_never_ends_is_an_error_and_its_end_heals_it(make_lake: LakeFactory, tmp_path: Path) -> None:
+    shop = Shop(make_lake(transaction_timeout_ms=0), tmp_path / "topics")
+    shop.connector.transaction(("a", 1, 1), ("b", 1, 1))
+    shop.connector.transaction(("a", 1, 2), ("b", 1, 2), ("b", 2, 2), end=False)
+    for _ in range(2):
+        with pytest.raises(TransactionIncomplete) as stopped:
+            shop.ingest()
+        assert (stopped.value.code, stopped.value.retryable) == ("transaction-incomplete", True)
+        assert "transaction 702:" in stopped.value.message
+        assert "3 of its changes have" in stopped.value.detail
+        assert "shop.a, shop.b" in stopped.value.detail
+        assert shop.rows() == ([(1, 1)], [(1, 1)])
+        assert {(row[2], row[7].split(":")[0]) for row in status_of(shop.lake).rows} == {
+            ("stopped", "transaction-incomplete")
+        }
+        assert len(shop.lake.batches.history("shop")) == 1, "no empty batch moves upper meanwhile"
+    shop.connector.end({"public.a": 1, "public.b": 2})
+    assert not shop.ingest()[-1].stopped
+    assert shop.rows() == ([(1, 2)], [(1, 2), (2, 2)])
+    assert {row[2] for row in status_of(shop.lake).rows} == {"live"}
+
+
+def test_an_end_that_counts_more_than_has_come_names_the_topic(make_lake: LakeFactory, tmp_path: Path) -> None:
+    shop = Shop(make_lake(transaction_timeout_ms=0), tmp_path / "topics")
+    shop.connector.transaction(("a", 1, 1), ("b", 1, 1))
+    shop.connector.transaction(("a", 1, 2), end=False)
+    shop.connector.end({"public.a": 1, "public.b": 2})
+    with pytest.raises(TransactionIncomplete, match="702") as stopped:
+        shop.ingest()
+    assert '0 of 2 changes of topic "shop.public.b" have come' in stopped.value.detail
+
+
+def test_a_transaction_that_is_larger_than_a_batch_makes_the_batch_larger(lake: Lake, tmp_path: Path) -> None:
+    shop = Shop(lake, tmp_path / "topics", "WITH (MAX RECORDS = 10)")
+    shop.connector.transaction(*((table, 1, 1) for table in "ab"))
+    shop.connector.transaction(*((table, key, 2) for key in range(100) for table in "ab"))
+    small, large = shop.ingest()
+    assert (small.records, large.records) == (2, 200)
+    assert [len(state) for state in states(lake, {"a": "", "b": ""})] == [2, 200]
+
+
+def test_snapshot_rows_and_tables_of_another_envelope_have_no_transactions(shop: Shop) -> None:
+    define_table(shop.lake, "plain", "UPSERT")
+    shop.connector.snapshot("a", [(1, 1), (2, 1)])
+    shop.connector.raw("shop.public.plain", {"id": 1}, {"id": 1, "v": 1})
+    shop.connector.transaction(("a", 1, 2), ("b", 1, 2), end=False)
+    shop.connector.raw("shop.public.plain", {"id": 2}, {"id": 2, "v": 1})
+    shop.ingest()
+    assert rows(shop.lake, "a") == [(1, 1), (2, 1)]
+    assert rows(shop.lake, "plain") == [(1, 1), (2, 1)]
+    assert len(shop.lake.timelines.readable(["shop.a"])) == 1, (
+        "the snapshot is complete, and all that is left are changes"
+    )
+
+
+def test_a_message_that_cannot_be_read_keeps_nobody_waiting(shop: Shop) -> None:
+    shop.connector.transaction(("a", 1, 1), end=False)
+    shop.connector.raw("shop.public.b", {"id": 1}, "no envelope")
+    shop.connector.end({"public.a": 1, "public.b": 1})
+    shop.ingest()
+    assert rows(shop.lake, "a") == [(1, 1)]
+
+
+def test_a_table_that_joins_later_joins_at_a_commit(shop: Shop) -> None:
+    for v in range(3):
+        shop.connector.transaction(("a", 1, v), ("b", 1, v), ("c", 1, v))
+    shop.ingest()
+    shop.connector.transaction(("a", 1, 3), ("b", 1, 3), ("c", 1, 3))
+    shop.connector.transaction(("a", 1, 4), ("c", 1, 4), end=False)
+    define_table(shop.lake, "c", "DEBEZIUM UPSERT")
+    shop.ingest()
+    for state in states(shop.lake, {"a": "", "b": "", "c": ""}):
+        assert len(set(state.values())) == 1, state
+    assert rows(shop.lake, "c") == [(1, 3)]
+    shop.connector.end({"public.a": 1, "public.c": 1})
+    shop.ingest()
+    assert rows(shop.lake, "c") == [(1, 4)]
+
+
+def test_topics_that_no_end_counts_are_refused(lake: Lake, tmp_path: Path) -> None:
+    define(lake, tmp_path / "topics", {"a": "DEBEZIUM UPSERT"})
+    connector = Connector(tmp_path / "topics")
+    for v in range(2):
+        connector.transaction(("a", 1, v), end=False)
+        connector.end({"public.renamed": 1})
+    with pytest.raises(UpstreamError, match=r"shop\.public\.a") as refused:
+        lake.ingest("shop")
+    assert refused.value.code == "transaction-counts"

@@ -1,0 +1,146 @@
+"""Parts of whole transactions: ids and places, names of topics, what is kept, where tables join, and what a person is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehold.catalog.definitions import Entry
+from lakehold.catalog.readers import MAIN_READER, Readers, ReaderState, TableProgress
+from lakehold.definitions import Envelope, Table
+from lakehold.ingest.marks import Marks, SnapshotProgress
+from lakehold.ingest.membership import joined, with_tables
+from lakehold.ingest.offsets import TopicPartition
+from lakehold.ingest.read.reader import Available
+from lakehold.ingest.transactions.cut import Blocked
+from lakehold.ingest.transactions.naming import topic_of
+from lakehold.ingest.transactions.passed import Mark, Passed, joined_transactions
+from lakehold.ingest.transactions.places import Place, place_of_end, place_of_event, transaction_of
+from lakehold.ingest.transactions.waiting import incomplete, waiting_for
+
+GTID = "0e4d5dcd-a33b-11ea-80f1-02010a22a99e"
+ORDERS, TRANSACTIONS = TopicPartition("shop.public.orders", 0), TopicPartition("shop.transaction", 0)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("753:999", "12:1000"),
+        ("file=binlog.000009,pos=700", "file=binlog.000010,pos=4"),
+        (f"{GTID}:9", f"{GTID}:10"),
+        ("0-1-9", "0-2-10"),
+        ("00000025:00000d98:00a2", "00000025:00000e00:0001"),
+    ],
+)
+def test_transactions_follow_each_other_by_their_ids(earlier: str, later: str) -> None:
+    first, second = place_of_end(earlier), place_of_end(later)
+    assert first is not None
+    assert second is not None
+    assert second.is_after(first)
+    assert not first.is_after(second)
+    assert not first.is_after(first)
+
+
+def test_ids_of_other_connectors_have_no_place() -> None:
+    assert place_of_end("5.6.641") is None
+    assert transaction_of("5.6.641") == "5.6.641"
+
+
+def test_another_log_is_never_passed() -> None:
+    assert Place("server a", (1,)).is_after(Place("server b", (9,)))
+
+
+def test_events_of_postgres_are_named_and_placed_by_what_they_have_in_common() -> None:
+    assert {transaction_of(id_) for id_ in ("765:26756832", "765:26757136", "765:26757768")} == {"765"}
+    end_before, end = place_of_end("766:26757568"), place_of_end("765:26757768")
+    event = place_of_event("765:26756832", (26757568, 26756832, 1, 1))
+    assert event is not None
+    assert event.is_after(end_before)
+    assert end is not None
+    assert end.is_after(event)
+
+
+@pytest.mark.parametrize(
+    ("collection", "topic"),
+    [
+        ("public.orders", "shop.public.orders"),
+        ("public.order items", "shop.public.order_items"),
+        ("public.elsewhere", None),
+        ("io.debezium.connector.postgresql.LogicalDecodingMessageMonitor$LogicalDecodingMessageId@17bbbff0", None),
+        ("c.orders", None),
+    ],
+)
+def test_a_table_is_found_by_the_name_of_its_topic(collection: str, topic: str | None) -> None:
+    topics = frozenset({"shop.public.orders", "shop.public.order_items", "other.public.orders"})
+    assert topic_of(collection, topics, "shop.transaction") == topic
+
+
+def test_what_was_taken_is_kept_as_text() -> None:
+    taken = Passed(
+        commit=Place("binlog binlog.", (3, 4_000)),
+        marks={ORDERS: Mark(Place("binlog binlog.", (3, 100)), (3, 120, 0, 1))},
+        cut_off=frozenset({TRANSACTIONS}),
+    )
+    assert Passed.from_json(taken.to_json()) == taken
+    assert Passed().to_json() == ""
+    assert Passed.from_json("") == Passed()
+
+
+def test_a_table_that_joins_brings_the_marks_of_its_partitions() -> None:
+    own = Passed(Place("wal", (5,)), {ORDERS: Mark(Place("wal", (4,)), (3, 3, 1, 1))}).to_json()
+    main = Passed(Place("wal", (9,))).to_json()
+    assert Passed.from_json(joined_transactions(main, own)) == Passed(
+        Place("wal", (9,)), {ORDERS: Mark(Place("wal", (4,)), (3, 3, 1, 1))}
+    )
+    assert joined_transactions("", own) == own
+
+
+def readers_of(*states: ReaderState) -> Readers:
+    return {state.reader: state for state in states}
+
+
+def entry(name: str, topic: str) -> Entry[Table]:
+    return Entry(f"id of {name}", Table("shop", name, "shop", topic, Envelope.DEBEZIUM), "", 0)
+
+
+def test_the_transaction_topic_stays_when_tables_go_and_goes_with_the_last() -> None:
+    orders = {"shop.orders": entry("orders", ORDERS.topic)}
+    progress = {"shop.orders": TableProgress(object_id="id of orders")}
+    gone = TopicPartition("shop.public.gone", 0)
+    main = ReaderState(
+        "shop", MAIN_READER, tables=progress, position={ORDERS: 5, TRANSACTIONS: 9, gone: 3}, transactions="taken"
+    )
+    left = with_tables(readers_of(main), "shop", orders, TRANSACTIONS.topic)[MAIN_READER]
+    assert dict(left.position) == {ORDERS: 5, TRANSACTIONS: 9}
+    assert left.transactions == "taken"
+    empty = with_tables(readers_of(main), "shop", {}, TRANSACTIONS.topic)[MAIN_READER]
+    assert (dict(empty.position), empty.transactions) == ({}, "")
+
+
+@pytest.mark.parametrize(("is_complete", "since_ms"), [(True, 99), (False, None)])
+def test_a_table_is_readable_as_it_joins(is_complete: bool, since_ms: int | None) -> None:
+    marks = Marks(snapshot=SnapshotProgress((1, 1, 1, 1), complete=is_complete)).to_json()
+    main = ReaderState("shop", MAIN_READER, position={ORDERS: 5}, upper_ms=50)
+    own = ReaderState(
+        "shop", "shop.orders", tables={"shop.orders": TableProgress(marks=marks)}, position={ORDERS: 5}, upper_ms=100
+    )
+    found = joined(readers_of(main, own), "shop.orders", Available(frozenset({ORDERS.topic}), {}), ())
+    assert set(found) == {MAIN_READER}
+    assert found[MAIN_READER].tables["shop.orders"].since_ms == since_ms
+
+
+def test_a_source_waits_from_when_it_last_saw_more_come() -> None:
+    tables = {"shop.orders": ORDERS.topic, "shop.other": "shop.public.other"}
+    first = waiting_for(Blocked("7:70", 3), {ORDERS.topic}, tables, None, 1_000)
+    assert (first.since_ms, first.tables) == (1_000, ("shop.orders",))
+    assert waiting_for(Blocked("7:70", 3), {ORDERS.topic}, tables, first, 2_000) == first
+    assert waiting_for(Blocked("7:70", 4), {ORDERS.topic}, tables, first, 2_000).since_ms == 2_000
+    assert waiting_for(Blocked("8:80", 3), {ORDERS.topic}, tables, first, 2_000).since_ms == 2_000
+
+
+def test_an_error_names_the_transaction_what_it_lacks_and_who_waits() -> None:
+    blocked = Blocked("7:70", 3, {ORDERS.topic: (3, 1_500)})
+    error = incomplete("shop", waiting_for(blocked, set(), {"shop.orders": ORDERS.topic}, None, 0))
+    assert error.message == 'transaction 7:70 of source "shop" has not come whole'
+    assert '3 of 1,500 changes of topic "shop.public.orders" have come' in error.detail
+    assert "since 1970-01-01 00:00:00.000 UTC" in error.detail
+    assert "shop.orders" in error.detail
