@@ -146,7 +146,8 @@ def _corrupt(of: _Decoding, code: str) -> Iterator[tuple[str, str, str]]:
         detail = literal(f"{sentence}.")
         condition = f"{parsed} IS NOT NULL AND {version.corrupt(parsed)}"
         if version.wrong is not None:
-            detail = f"concat({literal(sentence)}, coalesce(concat(': ', nullif({version.wrong}, '')), ''), '.')"
+            field = f"""concat(': the value of field "', nullif({version.wrong}, ''), '" is of another type')"""
+            detail = f"concat({literal(sentence)}, coalesce({field}, ''), '.')"
         if version.taken is not None:
             condition = f"{parsed} IS NOT NULL AND ({version.corrupt(parsed)} OR {version.taken} <> '')"
         yield condition, code, detail

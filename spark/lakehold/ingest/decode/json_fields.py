@@ -31,7 +31,7 @@ _NOT: dict[SchemaType, str] = {
 
 
 def wrongly_typed(text: str, schema: ConnectSchema) -> str | None:
-    """SQL that gives the first field of `text` whose value cannot be of its type, with the value's begin; '' if none.
+    """SQL that gives the name of the first field of `text` whose value cannot be of its type; '' if none.
 
     None if no field can be told by its name alone.
     """
@@ -69,5 +69,5 @@ def _search(text: str, patterns: dict[str, str]) -> str | None:
     for name, pattern in patterns.items():
         names.setdefault(pattern, []).append(re.escape(name))
     alternatives = "|".join(rf'(?:{"|".join(n)})"\s*:\s*(?:{p})' for p, n in names.items())
-    found = f'"(?:{alternatives})'
-    return f"regexp_extract({text}, {literal(found)}, 0)"
+    found = f'"(?={alternatives})([^"]+)'
+    return f"regexp_extract({text}, {literal(found)}, 1)"

@@ -32,7 +32,7 @@ class Version:
 
     `matches` is a condition on the part's bytes, `parse` the expression for those that match. From the column of its
     result, `row` makes the expression of the record and `corrupt` the condition of its being none. `wrong` (if set)
-    gives the text of a field of the wrong type, or ''; so does `taken`, for fields that the parser took all the same.
+    gives the name of a field of the wrong type, or ''; so does `taken`, for fields that the parser took all the same.
     """
 
     matches: str
