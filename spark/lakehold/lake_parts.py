@@ -242,7 +242,6 @@ class LakeParts:
         from lakehold.ingest.apply import Writing
         from lakehold.ingest.batch import Running
         from lakehold.ingest.error_records import ErrorRecords
-        from lakehold.ingest.read.reader import Limits
         from lakehold.ingest.run import Ingesting
         from lakehold.ingest.topic import TopicDecoder
 
@@ -285,7 +284,6 @@ class LakeParts:
 
         return under
 
-    def _reader(self, source: Source, defined: Definitions) -> Reader:
     def _planner(self, source: Source, tables: Sequence[Table], reader: Reader, registry: Registry | None) -> Planner:
         """What says which records the batches of `source` read."""
         from lakehold.definitions import Envelope
@@ -314,6 +312,7 @@ class LakeParts:
 
         return Limits(self.settings.driver_read_max_records, self.settings.driver_read_max_bytes)
 
+    def _reader(self, source: Source, defined: Definitions) -> Reader:
         from lakehold.ingest.read.opening import open_reader
 
         options = resolve(defined.connection(source.connection).options) if source.connection is not None else {}
