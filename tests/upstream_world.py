@@ -164,9 +164,9 @@ class World:
                 self.has_position = False
             case DeleteConnector():
                 self.config, self.has_position = None, False
-            case NoteFirstSnapshot(prefix, ids):
+            case NoteFirstSnapshot(prefix, noted):
                 assert SideTopics(prefix).signals in self.topics
-                for object_id in ids.values():
+                for object_id in noted:
                     self._signal(object_id, is_first=True)
             case AskSnapshot(prefix, upstream, object_id):
                 assert SideTopics(prefix).signals in self.topics

@@ -215,7 +215,6 @@ class Lake:
 
         ingesting = self._parts.ingesting(source, idle_ms)
         with held(self.batches, source, self.settings) as lease:
-            self._parts.tend(source)
             yield from ingesting(lease).drain()
 
     def maintain(

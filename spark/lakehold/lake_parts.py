@@ -135,11 +135,6 @@ class LakeParts:
         timeout_s = self.settings.upstream_timeout_ms / 1000
         return CapturedSources(self.definitions.definitions, self.batches.readers, timeout_s)
 
-    def tend(self, source: str) -> None:
-        """Before an ingest: what is upstream of a source is as declared and runs, if it captures a database."""
-        if self.definitions.definitions().source(source).capture is not None:
-            self.captured.tend(source)
-
     @cached_property
     def subscriptions(self) -> Subscriptions:
         """The subscriptions and durable clients."""
@@ -259,6 +254,10 @@ class LakeParts:
         planner = self._planner(source, [entry.definition for entry in tables.values()], reader, registry)
 
         def under(lease: HeldLease) -> Ingesting:
+            awaited: frozenset[str] = frozenset()
+            if source.capture is not None:
+                self.captured.tend(name)
+                awaited = self.captured.awaited(name)
             writing = Writing(
                 spark=self._spark,
                 catalog_name=self.settings.catalog_name,
@@ -276,7 +275,7 @@ class LakeParts:
                 writing=writing,
                 tables=tables,
                 driver_limits=self._driver_limits,
-                awaited=self.captured.awaited(name) if source.capture is not None else frozenset(),
+                awaited=awaited,
             )
             return Ingesting(
                 name, running, planner, idle_ms, source.transaction_topic, self.settings.transaction_timeout_ms

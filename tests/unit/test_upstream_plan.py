@@ -96,8 +96,18 @@ def test_tables_wait_for_the_first_snapshot_unless_it_fails(world: World) -> Non
     assert waiting.hints == ("the tables that are new to connector shop join it when its first snapshot is complete",)
 
     assert found.connector is not None
+    assert plan(target(B, released=["public.a"]), found).steps, "what goes does not wait"
     failed = replace(found.connector, status=ConnectorStatus("RUNNING", ("FAILED",), "java.net.ConnectException: no"))
     assert AskSnapshot("shop", "public.b", "b1") in plan(goal, replace(found, connector=failed)).steps
+
+
+def test_two_tables_of_one_upstream_share_the_first_snapshot() -> None:
+    world = World(frozenset({"public.a"}))
+    both = target({"a1": "public.a", "a2": "public.a"})
+    assert converge(world, both)
+    assert plan(both, world.look(both)).steps == ()
+    assert world.asked == []
+    assert all(snapshot.is_first for snapshot in world.snapshots.values())
 
 
 def test_a_failed_task_is_restarted_with_its_reason(world: World) -> None:

@@ -75,8 +75,8 @@ def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912 - one a step
         case DeleteConnector(name):
             on.connect.forget_position(name)
             on.connect.delete(name)
-        case NoteFirstSnapshot(prefix, ids):
-            notes = [noted_first_snapshot(object_id, upstream) for upstream, object_id in ids.items()]
+        case NoteFirstSnapshot(prefix, tables):
+            notes = [noted_first_snapshot(object_id, upstream) for object_id, upstream in tables.items()]
             on.kafka.send(SideTopics(prefix).signals, prefix, notes)
         case AskSnapshot(prefix, upstream, object_id):
             on.kafka.send(SideTopics(prefix).signals, prefix, [asked_snapshot(object_id, upstream)])

@@ -71,13 +71,13 @@ def plan_anew(wanted: Wanted, found: Found) -> Steps:
         _refuse_unfit(wanted, found.database)
     slot = wanted.capture.slot
     dropped = (DropSlot(slot),) if slot is not None and found.database is not None and found.database.slot else ()
-    ids = {table.upstream: table.object_id for table in wanted.tables}
+    tables = {table.object_id: table.upstream for table in wanted.tables}
     return Steps(
         (
             StopConnector(wanted.connector),
             ForgetPosition(wanted.connector),
             *dropped,
-            NoteFirstSnapshot(wanted.capture.topic_prefix, ids),
+            NoteFirstSnapshot(wanted.capture.topic_prefix, tables),
             ResumeConnector(wanted.connector),
         )
     )
@@ -159,10 +159,10 @@ def _lsn(position: int) -> str:
 
 
 def _must_wait(wanted: Wanted, found: Found) -> bool:
-    """Whether tables join while the first snapshot runs: the connector would begin it again, for all tables."""
+    """Whether tables join while the first snapshot runs: the connector would begin it again, as it does when tables go."""
     connector = found.connector
     runs = connector is not None and connector.state == "RUNNING" and not connector.is_failed
-    return runs and not found.first_snapshot_complete and any(_joining(wanted, found))
+    return runs and not found.first_snapshot_complete and not wanted.released and any(_joining(wanted, found))
 
 
 def _joining(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
@@ -216,7 +216,7 @@ def _connector(wanted: Wanted, found: Found) -> Iterator[Step]:
 
 def _snapshots(prefix: str, joining: tuple[CapturedTable, ...], *, first: bool) -> Iterator[Step]:
     if first and joining:
-        yield NoteFirstSnapshot(prefix, {table.upstream: table.object_id for table in joining})
+        yield NoteFirstSnapshot(prefix, {table.object_id: table.upstream for table in joining})
     elif not first:
         yield from (AskSnapshot(prefix, table.upstream, table.object_id) for table in joining)
 

@@ -177,15 +177,15 @@ class DeleteConnector:
 
 @dataclass(frozen=True)
 class NoteFirstSnapshot:
-    """Write down that tables are in the connector's first snapshot: `ids` are their object ids, by name."""
+    """Write down that tables are in the connector's first snapshot: their names upstream, by object id."""
 
     prefix: str
-    ids: Mapping[str, str]
+    tables: Mapping[str, str]
 
     @property
     def told(self) -> str:
         """In words."""
-        return f"first snapshot: {', '.join(self.ids)}"
+        return f"first snapshot: {', '.join(sorted(set(self.tables.values())))}"
 
 
 @dataclass(frozen=True)
