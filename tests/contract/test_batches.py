@@ -194,11 +194,12 @@ def test_one_batch_at_a_time_each_later_than_the_last(store: BatchStore, clock: 
 def test_timestamps_are_later_than_those_of_every_reader(store: BatchStore) -> None:
     assert last_timestamp(store.readers("shop")) is None
     reading(store, "shop.orders")
-    store.change_readers("shop", "a", lambda r: {**r, "shop.new": replace(r["main"], reader="shop.new", tables={})})
+    tables = {"shop.new": TableProgress()}
+    store.change_readers("shop", "a", lambda r: {**r, "shop.new": replace(r["main"], reader="shop.new", tables=tables)})
     first = intent(START_MS + 5, 10, reader="shop.new")
     store.begin(first, "a")
     assert last_timestamp(store.readers("shop")) == START_MS + 5
-    store.commit(first, "a", {}, row(first))
+    store.commit(first, "a", tables, row(first))
     assert last_timestamp(store.readers("shop")) == START_MS + 5
 
 

@@ -1,8 +1,9 @@
 """Where the readers of a source stand, and which changes of that are allowed: values and decisions, without a store.
 
-A *reader* is one position over a source's topics: `main` for the tables that are read together, or a table's full name
-while that table is backfilled or stopped. All readers of a source share one lease. Every decision takes the readers of
-one source and returns what they become, or raises; the store makes the result a compare-and-set.
+A *reader* is one position over a source's topics: `main` for the tables that are read together, `backfill` for new ones that
+catch up with it together, or a table's full name while that one catches up alone or is stopped. All readers of a source
+share one lease. Every decision takes the readers of one source and returns what they become, or raises; the store makes
+the result a compare-and-set.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from lakehold.ingest.offsets import Offsets
 from lakehold.times import iso
 
 MAIN_READER = "main"
+BACKFILL_READER = "backfill"
 
 
 @dataclass(frozen=True)
@@ -244,6 +246,8 @@ def committed(
     )
     if intent.reader in left:
         return {**readers, **left}
+    if not moved.tables and intent.reader != MAIN_READER:
+        return {**without(readers, intent.reader), **left}
     return {**readers, intent.reader: moved, **left}
 
 
@@ -276,11 +280,11 @@ def split_off(readers: Readers, table: str, error: ReaderError | None) -> Reader
 
 
 def dropped(readers: Readers, table: str) -> Readers:
-    """The readers without `table`; its own reader goes with it."""
+    """The readers without `table`; a reader that had only it goes with it, unless that is `main`."""
     state = _reader_of(readers, table)
-    if state.reader == table:
-        return without(readers, table)
     rest = {name: progress for name, progress in state.tables.items() if name != table}
+    if not rest and state.reader != MAIN_READER:
+        return without(readers, state.reader)
     return {**readers, state.reader: replace(state, tables=rest)}
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from lakehold.catalog import readers as decide
 from lakehold.catalog.definitions import Entry
-from lakehold.catalog.readers import MAIN_READER, ReaderError, Readers, ReaderState, TableProgress
+from lakehold.catalog.readers import BACKFILL_READER, MAIN_READER, ReaderError, Readers, ReaderState, TableProgress
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError
 from lakehold.ingest.marks import Marks
@@ -22,8 +22,9 @@ def with_tables(
 ) -> Readers:
     """The readers with every defined table in one of them, and none that is not defined or was defined anew.
 
-    A table of a source that stands nowhere yet joins `main` at once; a later one gets a reader of its own, which begins at its
-    topic's earliest offset and stands where `main` stands for everything else.
+    Tables of a source that stands nowhere yet join `main` at once. Later ones become the tables of the reader `backfill`,
+    which begins at their topics' earliest offsets and stands where `main` stands for everything else; while an earlier
+    `backfill` is on its way, each gets a reader of its own.
     """
     found = dict(readers)
     for state in readers.values():
@@ -32,16 +33,17 @@ def with_tables(
                 found = dict(decide.dropped(found, name))
     found[MAIN_READER] = _pruned(found[MAIN_READER], tables, transaction_topic)
     read = {name for state in found.values() for name in state.tables}
-    for name, entry in tables.items():
-        if name in read:
-            continue
-        main, new = found[MAIN_READER], {name: TableProgress(object_id=entry.object_id)}
-        if not main.position and main.intent is None:
-            found[MAIN_READER] = replace(main, tables={**main.tables, **new})
-        else:
-            topic = entry.definition.topic
-            position = {tp: at for tp, at in main.position.items() if tp.topic != topic and file_of(tp) is None}
-            found[name] = ReaderState(source, name, tables=new, position=position)
+    new = {name: TableProgress(object_id=entry.object_id) for name, entry in tables.items() if name not in read}
+    if not new:
+        return found
+    main = found[MAIN_READER]
+    if not main.position and main.intent is None:
+        return {**found, MAIN_READER: replace(main, tables={**main.tables, **new})}
+    groups = {BACKFILL_READER: new} if BACKFILL_READER not in found else {name: {name: new[name]} for name in new}
+    for reader, group in groups.items():
+        topics = {tables[name].definition.topic for name in group}
+        position = {tp: at for tp, at in main.position.items() if tp.topic not in topics and file_of(tp) is None}
+        found[reader] = ReaderState(source, reader, tables=group, position=position)
     return found
 
 
@@ -85,7 +87,13 @@ def joined(readers: Readers, name: str, available: Available, awaited: Collectio
         awaited: Object ids of tables that are not readable yet all the same.
     """
     main, joining = readers[MAIN_READER], readers[name]
-    position = {**joining.position, **main.position}
+    # `main` passes lines of topics that none of its tables reads; lines that were read tell so by their offsets.
+    files = {
+        tp: min(at, main.position[tp])
+        for tp, at in joining.position.items()
+        if file_of(tp) is not None and tp in main.position
+    }
+    position = {**joining.position, **main.position, **files}
     identities = {t: identity for t, identity in available.identities.items() if t in available.topics}
     tables = {
         table: progress if progress.object_id in awaited else _readable(progress, joining.upper_ms)

@@ -79,7 +79,7 @@ class Planner:
     def _behind(
         self, state: ReaderState, main: ReaderState, available: Available, limits: Limits
     ) -> tuple[ReadPlan, Available]:
-        own = _clipped(available, main.position)
+        own = clipped(available, main.position)
         plan = self.reader.plan(own, state.position, limits)
         # A file has lines of several partitions, and cannot be clipped for one of them.
         ends = {tp: min(at, main.position.get(tp, at)) for tp, at in plan.position.items() if file_of(tp) is None}
@@ -95,7 +95,7 @@ def settled(reached: Offsets, available: Available) -> frozenset[str]:
     return available.topics - {tp.topic for tp in behind}
 
 
-def _clipped(available: Available, limit: Offsets) -> Available:
+def clipped(available: Available, limit: Offsets) -> Available:
     """The same look at no more than lies below `limit`, where that names a partition."""
     clipped = {
         tp: Watermarks(marks.earliest, min(marks.end_exclusive, limit.get(tp, marks.end_exclusive)))

@@ -1,8 +1,9 @@
 """Ingesting a source: everything that was there when it was called, new and stopped tables included.
 
-A source has a reader `main` for the tables that are read together, and one for each table that is behind: created while the
+A source has a reader `main` for the tables that are read together, and others for those that are behind: created while the
 source ran, or stopped by an error. Those catch up to where `main` stands, in batches of their own, and join it at identical
-offsets; a table whose cause of stopping is gone so recovers by itself.
+offsets; a table whose cause of stopping is gone so recovers by itself. Meanwhile `main` goes on with what arrives: a backfill is
+a temporary reader, which slows nobody (seed "Dynamic resource sharing").
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from lakehold.catalog.readers import MAIN_READER, ReaderError, Readers, ReaderSt
 from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
 from lakehold.ingest.batch import BatchReport, Running, complete, run_batch
 from lakehold.ingest.membership import identified, joined, split, with_tables
-from lakehold.ingest.planning import Planned, Planner
+from lakehold.ingest.planning import Planned, Planner, clipped
 from lakehold.ingest.read.checks import faults
 from lakehold.ingest.read.reader import Available
 from lakehold.ingest.transactions.waiting import incomplete, waiting_for
@@ -60,14 +61,18 @@ class Ingesting:
         A call that finds nothing to read runs one empty batch, which moves the source's write frontier, unless it moved less
         than `idle_ms` ago.
         """
-        topics = {entry.definition.topic for entry in self.running.tables.values()}
-        available = self.running.reader.look(sorted(self._with_transactions(topics)))
+        available = self._look()
         self._change(lambda readers: self._identified(self._with_tables(readers), available))
         yield from self._recover(available)
         yield from self._stop_faulty(available)
-        for name in [n for n in self._readers() if n != MAIN_READER]:
+        behind = [name for name in self._readers() if name != MAIN_READER]
+        for name in behind:
             yield from self._catch_up(name, available)
-        yield from self._drain_main(available)
+        yield from self._drain_main(self._look() if behind else available)
+
+    def _look(self) -> Available:
+        topics = {entry.definition.topic for entry in self.running.tables.values()}
+        return self.running.reader.look(sorted(self._with_transactions(topics)))
 
     def _with_transactions(self, topics: Collection[str]) -> set[str]:
         return {*topics, self.transaction_topic} if self.transaction_topic is not None else {*topics}
@@ -114,34 +119,60 @@ class Ingesting:
         yield self._stop_report(MAIN_READER, stopped)
 
     def _catch_up(self, name: str, available: Available) -> Iterator[BatchReport]:
-        """Bring tables that are behind to where `main` stands, and let them join."""
-        topics = {self._topic(t) for t in self._readers()[name].tables}
-        own = available.without(available.topics - topics)
-        try:
-            state, main = self._readers()[name], self._readers()[MAIN_READER]
-            found = faults(own, state.position, state.topic_ids)
-            if found:
-                raise next(iter(found.values()))
-            if self.planner.is_ahead(state, main):
+        """Bring tables that are behind to where `main` stands, which goes on meanwhile, and let them join."""
+        while True:
+            newest = self._look()
+            yield from self._drain_main(newest, meanwhile=True)
+            try:
+                report = self._step(name, available, newest)
+            except (LeaseLost, UpstreamUnavailable):
+                raise
+            except LakeholdError as error:
+                yield self._failed(name, error)
                 return
-            if not main.position:
-                # They go on as `main` would, and become it.
-                own = available.without(available.topics - self._with_transactions(topics))
-            while (planned := self.planner.plan_behind(self._readers()[name], main, own)).plan.ranges:
-                report = self._run(self._readers()[name], planned)
-                yield report
-                if report.stopped:
-                    return
-            awaited = self.running.awaited
-            self._change(lambda readers: joined(readers, name, own, awaited))
-        except (LeaseLost, UpstreamUnavailable):
-            raise
-        except LakeholdError as error:
-            stop = ReaderError(error.code, error.message, error.detail, error.hint)
-            self._change(lambda readers: {**readers, name: replace(readers[name], error=stop)})
-            yield self._stop_report(name, dict.fromkeys(self._readers()[name].tables, error))
+            if report is None:
+                return
+            yield report
+            # A table that stops leaves for a reader of its own; the last one takes the reader with it.
+            if name in report.stopped or name not in self._readers():
+                return
 
-    def _drain_main(self, available: Available) -> Iterator[BatchReport]:
+    def _failed(self, name: str, error: LakeholdError) -> BatchReport:
+        stop = ReaderError(error.code, error.message, error.detail, error.hint)
+        self._change(lambda readers: {**readers, name: replace(readers[name], error=stop)})
+        return self._stop_report(name, dict.fromkeys(self._readers()[name].tables, error))
+
+    def _step(self, name: str, available: Available, newest: Available) -> BatchReport | None:
+        """A batch of reader `name`; None: it has joined `main`, or must wait for it.
+
+        Args:
+            name: The reader.
+            available: What there was at the call: the end of topics that `main` does not read.
+            newest: What there is now.
+        """
+        state, main = self._readers()[name], self._readers()[MAIN_READER]
+        topics = {self._topic(table) for table in state.tables}
+        # What has no table in `main` yet goes on as `main` would, and becomes it.
+        read = topics if main.position else self._with_transactions(topics)
+        ends = {tp: marks.end_exclusive for tp, marks in available.partitions.items() if tp not in main.position}
+        own = clipped(newest.without(newest.topics - read), ends)
+        found = faults(own.without(own.topics - topics), state.position, state.topic_ids)
+        stopped = {table: found[self._topic(table)] for table in state.tables if self._topic(table) in found}
+        if stopped:
+            self._change(lambda readers: split(readers, stopped))
+            return self._stop_report(name, stopped)
+        if found:
+            raise next(iter(found.values()))
+        if self.planner.is_ahead(state, main):
+            return None
+        planned = self.planner.plan_behind(state, main, own)
+        if planned.plan.ranges:
+            return self._run(state, planned)
+        self._change(lambda readers: joined(readers, name, own.without(own.topics - topics), self.running.awaited))
+        return None
+
+    def _drain_main(self, available: Available, *, meanwhile: bool = False) -> Iterator[BatchReport]:
+        """Read on with `main`; `meanwhile` only what there is for it: an empty batch, and what to say of its end, come last."""
         if not self._readers()[MAIN_READER].tables:
             return
         # Tables that caught up have joined since.
@@ -151,7 +182,7 @@ class Ingesting:
         while True:
             state = self._readers()[MAIN_READER]
             planned = self.planner.plan(state, own)
-            if not planned.has_news and (ran or self._moved_lately() or self._is_overdue(planned, state)):
+            if not planned.has_news and (ran or meanwhile or self._moved_lately() or self._is_overdue(planned, state)):
                 break
             report = self._run(state, planned)
             ran = True
@@ -160,7 +191,8 @@ class Ingesting:
                 own = own.without({self._topic(t) for t in report.stopped} - self._topics_of_main())
             elif planned.is_last:
                 break
-        yield from self._wait(planned)
+        if not meanwhile:
+            yield from self._wait(planned)
 
     def _wait(self, planned: Planned) -> Iterator[BatchReport]:
         """Keep and tell which transaction keeps the source waiting.
