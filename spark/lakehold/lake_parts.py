@@ -217,10 +217,12 @@ class LakeParts:
         from lakehold.subscribe.noting import Noting
         from lakehold.subscribe.on_spark import OnSpark
         from lakehold.subscribe.opening import Subscribing
-        from lakehold.subscribe.table_diffs import DiffReading, Remembered
+        from lakehold.subscribe.shared_diffs import SharedDiffs
+        from lakehold.subscribe.table_diffs import DiffReading
 
         on_spark = OnSpark(self._spark, self.settings.catalog_name)
-        reading = DiffReading(on_spark, self._workers, Remembered(), self.settings.driver_diff_max_rows)
+        shared = SharedDiffs(self.settings.shared_diffs_max_bytes)
+        reading = DiffReading(on_spark, self._workers, shared, self.settings.driver_diff_max_rows)
         noting = Noting(self.long_reads, self.settings.expire_grace_ms)
         return Subscribing(self.timelines, reading, self.settings, noting)
 

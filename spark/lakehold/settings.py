@@ -143,6 +143,9 @@ class Settings(BaseSettings):
     driver_diff_max_rows: int = Field(default=200_000, ge=0)
     """Changed rows up to which diffs are read in the driver instead of by a Spark job; 0 reads all by Spark."""
 
+    shared_diffs_max_bytes: int = Field(default=256 * 1024 * 1024, ge=0)
+    """Bytes of diffs that the driver keeps for further subscriptions over the same snapshots; 0 reads all anew."""
+
     default_max_lag_ms: int = Field(default=3 * 3_600_000, gt=0)
     """MAX LAG of a hold that names none, in milliseconds."""
 

@@ -1,7 +1,7 @@
 """Statements as text files: input, `----`, the statement it becomes or the error with its caret.
 
 Queries to subscribe to, in `queries/`, come back with « » around each table and the alias it must keep, and with «+»
-where columns can be put.
+where columns can be put; those in `plain/` as what this process can answer itself, or as Spark's.
 
 A case ends at a blank line. `LAKEHOLD_REWRITE=1 pytest tests/golden` writes what the parser says now: read the diff.
 """
@@ -24,6 +24,7 @@ from lakehold.subscribe.statement import TableReference
 
 FILES = sorted(Path(__file__).parent.glob("sql/*.txt"))
 QUERIES = sorted(Path(__file__).parent.glob("queries/*.txt"))
+PLAIN = sorted(Path(__file__).parent.glob("plain/*.txt"))
 SEPARATOR = "\n----"
 
 
@@ -58,6 +59,11 @@ def marked(sql: str) -> str:
     return "\n".join(lines)
 
 
+def answered(sql: str) -> str:
+    found = (parse_query(written, repeatable=True).plain for written in split(sql))
+    return "\n".join("Spark's" if plain is None else pformat(plain, width=118) for plain in found)
+
+
 def check(path: Path, outcome: Callable[[str], str]) -> None:
     found = [(sql, outcome(sql)) for sql, _ in cases(path.read_text())]
     if os.environ.get("LAKEHOLD_REWRITE"):
@@ -75,6 +81,12 @@ def test_tables_of_queries_are_as_written_down(path: Path) -> None:
     check(path, marked)
 
 
+@pytest.mark.parametrize("path", PLAIN, ids=lambda path: path.stem)
+def test_what_needs_no_engine_is_as_written_down(path: Path) -> None:
+    check(path, answered)
+
+
 def test_there_are_cases() -> None:
     assert len(FILES) > 1
+    assert len(PLAIN) > 1
     assert len(QUERIES) > 1

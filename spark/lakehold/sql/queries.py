@@ -10,6 +10,7 @@ from lakehold.errors import StatementError
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import StatementText
 from lakehold.sql.names import CATALOG
+from lakehold.sql.plain_select import plain_select
 from lakehold.sql.query_tree import QueryTree, read_tree
 from lakehold.sql.repeatable import refuse_unrepeatable
 from lakehold.sql.row_by_row import columns_at
@@ -48,7 +49,8 @@ def parse_query(written: StatementText, *, repeatable: bool) -> Query:
         cursor.rewind(0)
         message = "expected a query that reads a table"
         raise cursor.error_at(cursor.peek(), message, last=written.tokens[-1], hint="write FROM namespace.table")
-    return Query(written.text, tables, columns_at(query))
+    columns = columns_at(query)
+    return Query(written.text, tables, columns, plain_select(query) if columns is not None else None)
 
 
 def one_part(cursor: Cursor, token: Token) -> StatementError:

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from cachetools import LRUCache
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import FileFormat
 from pyroaring import BitMap64
 
 from lakehold.subscribe.live_files import LiveFile
+from lakehold.subscribe.remembered import Remembered
 
 VECTORS_REMEMBERED = 4_000
 """Delete files whose positions are kept: the vector that a snapshot replaces is the one that its predecessor wrote."""
@@ -36,7 +36,7 @@ class DeletedPositions:
         remembered: Positions by the place of the delete file.
     """
 
-    def __init__(self, io: FileIO, remembered: LRUCache[tuple[str, int | None], Positions]) -> None:
+    def __init__(self, io: FileIO, remembered: Remembered[tuple[str, int | None], Positions]) -> None:
         self._io = io
         self._remembered = remembered
 
@@ -49,11 +49,8 @@ class DeletedPositions:
         return together
 
     def _read(self, file: LiveFile) -> Positions:
-        found = self._remembered.get(file.place)
-        if found is None:
-            found = self._vector(file) if file.format == FileFormat.PUFFIN else self._position_deletes(file)
-            self._remembered[file.place] = found
-        return found
+        read = self._vector if file.format == FileFormat.PUFFIN else self._position_deletes
+        return self._remembered.of(file.place, lambda: read(file))
 
     def _vector(self, file: LiveFile) -> Positions:
         """A `deletion-vector-v1` blob: length (big-endian), magic, a 64-bit Roaring bitmap, checksum (Puffin spec)."""

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from lakehold.subscribe.metrics import output_name
 from lakehold.subscribe.opening import Opened
-from lakehold.subscribe.query_relation import RowByRow
-from lakehold.subscribe.relation import TableRelation, steps
+from lakehold.subscribe.relation import TableRelation
+from lakehold.subscribe.row_by_row import RowByRow
+from lakehold.subscribe.steps import steps
 from lakehold.subscribe.table_diffs import DiffReading, TableDiffs
 from lakehold.timeline.timelines import Timeline
 from lakehold.times import iso

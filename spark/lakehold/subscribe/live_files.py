@@ -12,10 +12,11 @@ from io import BytesIO
 from typing import Any
 
 import fastavro
-from cachetools import LRUCache
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
 from pyiceberg.table import Table
+
+from lakehold.subscribe.remembered import Remembered
 
 MANIFESTS_REMEMBERED = 2_000
 """Manifests whose entries are kept: a manifest never changes, and successive snapshots share nearly all of theirs."""
@@ -88,8 +89,8 @@ class LiveFile:
 class RememberedFiles:
     """Manifest lists and manifests by path, shared by those who read the same tables again: neither ever changes."""
 
-    lists: LRUCache[str, dict[str, Manifest]] = field(default_factory=lambda: LRUCache(LISTS_REMEMBERED))
-    manifests: LRUCache[str, tuple[LiveFile, ...]] = field(default_factory=lambda: LRUCache(MANIFESTS_REMEMBERED))
+    lists: Remembered[str, dict[str, Manifest]] = field(default_factory=lambda: Remembered(LISTS_REMEMBERED))
+    manifests: Remembered[str, tuple[LiveFile, ...]] = field(default_factory=lambda: Remembered(MANIFESTS_REMEMBERED))
 
 
 class LiveFiles:
@@ -109,11 +110,8 @@ class LiveFiles:
         snapshot = self.table.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
         if snapshot is None:
             return {}
-        found = self._remembered.lists.get(snapshot.manifest_list)
-        if found is None:
-            found = {manifest.path: manifest for manifest in self._listed(snapshot.manifest_list)}
-            self._remembered.lists[snapshot.manifest_list] = found
-        return found
+        path = snapshot.manifest_list
+        return self._remembered.lists.of(path, lambda: {manifest.path: manifest for manifest in self._listed(path)})
 
     def of(self, manifests: Iterable[Manifest], content: ManifestContent) -> list[LiveFile]:
         """The live files in those of `manifests` that list data files, or deletes."""
@@ -131,12 +129,12 @@ class LiveFiles:
             )
 
     def _entries(self, manifest: Manifest) -> tuple[LiveFile, ...]:
-        found = self._remembered.manifests.get(manifest.path)
-        if found is None:
-            entries = _records(self.table.io, manifest.path)
-            found = tuple(_live_file(entry, manifest) for entry in entries if entry["status"] != _DELETED)
-            self._remembered.manifests[manifest.path] = found
-        return found
+        return self._remembered.manifests.of(manifest.path, lambda: tuple(self._live(manifest)))
+
+    def _live(self, manifest: Manifest) -> Iterator[LiveFile]:
+        for entry in _records(self.table.io, manifest.path):
+            if entry["status"] != _DELETED:
+                yield _live_file(entry, manifest)
 
 
 def _records(io: FileIO, path: str) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""How often subscriptions are asked for, by output option (Prometheus; seed "Testing and observability")."""
+"""How often subscriptions are asked for, and what is read for them (Prometheus; seed "Testing and observability")."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ SUBSCRIBES = Counter(
     labelnames=("output", "snapshot", "progress"),
 )
 """Exported as `lakehold_subscribes_total`."""
+
+DIFFS = Counter(
+    "lakehold_subscribe_diffs",
+    "Diffs of a table between two snapshots that subscriptions took, by how they came.",
+    labelnames=("read",),
+)
+"""Exported as `lakehold_subscribe_diffs_total`; `read` is `here`, `by_spark` or `shared`."""
 
 _OUTPUTS: dict[type[OutputShape], str] = {
     Raw: "raw",

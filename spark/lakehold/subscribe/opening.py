@@ -12,12 +12,15 @@ from pyiceberg.schema import Schema
 from lakehold.errors import LakeholdError
 from lakehold.settings import Settings
 from lakehold.subscribe import metrics
+from lakehold.subscribe.answered_here import answered_here
 from lakehold.subscribe.batches import Piece
 from lakehold.subscribe.noting import Note, Noting
 from lakehold.subscribe.on_spark import view_name
 from lakehold.subscribe.output import Output
-from lakehold.subscribe.query_relation import QueryRelation, RowByRow
+from lakehold.subscribe.project import arrow_schema
+from lakehold.subscribe.query_relation import QueryRelation
 from lakehold.subscribe.relation import Lines, Relation, TableRelation
+from lakehold.subscribe.row_by_row import RowByRow
 from lakehold.subscribe.statement import Query, Raw, Subscribe
 from lakehold.subscribe.subscription import Subscription, Window, window
 from lakehold.subscribe.table_diffs import DiffReading
@@ -147,11 +150,12 @@ class Subscribing:
             return TableRelation(statement.relation, lines[statement.relation].table.schema(), self.reading)
         query = statement.relation
         schemas = {name: line.table.schema() for name, line in lines.items()}
-        result = self._result(query, schemas)
-        if query.columns_at is not None:
-            (name,) = schemas
-            return RowByRow(query, name, schemas[name], self.reading, result)
-        return QueryRelation(query, schemas, self.reading, result)
+        if query.columns_at is None:
+            return QueryRelation(query, schemas, self.reading, self._result(query, schemas))
+        ((name, schema),) = schemas.items()
+        here = answered_here(query.plain, arrow_schema(schema)) if query.plain is not None else None
+        result = here.result if here is not None else self._result(query, schemas)
+        return RowByRow(query, name, schema, self.reading, result, here)
 
     def _result(self, query: Query, schemas: Mapping[str, Schema]) -> pa.Schema:
         """The columns of a query's result, from its tables without their rows."""

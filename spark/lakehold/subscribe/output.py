@@ -56,7 +56,8 @@ class Output:
         match self.shape:
             case UpsertEnvelope(columns) | DebeziumEnvelope(columns):
                 key = tuple(_place(name, names) for name in columns)
-                sorting = Sorting(first=key)
+                leads = key == tuple(range(len(key)))  # then rows that are sorted are sorted by key
+                sorting = Sorting() if leads else Sorting(first=key)
             case OrderedWithin(items):
                 sorting = Sorting(items=tuple(_sort_item(item, names) for item in items))
         object.__setattr__(self, "key", key)

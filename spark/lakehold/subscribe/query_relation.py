@@ -1,9 +1,9 @@
-"""Changes of a query's result: over diffs when the query works row by row, else its results at both ends subtracted."""
+"""Changes of any query's result: its results at both ends, subtracted."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -11,29 +11,24 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyspark.sql import DataFrame
 
-from lakehold.session import quoted, quoted_table
+from lakehold.session import quoted_table
 from lakehold.subscribe.consolidate import merged
 from lakehold.subscribe.on_spark import (
     Many,
     dated,
     dated_between,
-    frame_names,
-    frame_of,
     snapshot_schema,
     streamed,
     summed,
     view_name,
 )
-from lakehold.subscribe.relation import Lines, Relation, steps
+from lakehold.subscribe.relation import Lines, Relation
 from lakehold.subscribe.sorting import Sorting
 from lakehold.subscribe.statement import Query
-from lakehold.subscribe.table_diffs import DiffReading, TableDiffs
+from lakehold.subscribe.table_diffs import DiffReading
 
 TIMESTAMPS_A_JOB = 8
 """Results of a query that Spark computes together: a plan holds the query once for each."""
-
-_TIME, _DIFF = "lakehold_t", "lakehold_d"
-_KEPT = {"lakehold_time": _TIME, "lakehold_diff": _DIFF}
 
 
 @dataclass(frozen=True)
@@ -128,61 +123,6 @@ class QueryRelation(Relation):
 
     def _streamed(self, diffs: Many, sorting: Sorting) -> Iterator[pa.Table]:
         return streamed(sorting.on_spark(diffs, self.names), with_diff(self.result))
-
-
-@dataclass(frozen=True)
-class RowByRow(Relation):
-    """A query over one table that filters and computes row by row: it means the same over the table's diffs.
-
-    Args:
-        query: The query; it has `columns_at`.
-        name: The table's full name.
-        schema: The table's columns, for all of the output.
-        reading: How diffs are read.
-        result: The columns of its result.
-    """
-
-    query: Query
-    name: str
-    schema: Schema
-    reading: DiffReading
-    result: pa.Schema = field(compare=False)
-
-    @property
-    def columns(self) -> pa.Schema:
-        """The columns of the query's result."""
-        return self.result
-
-    def rows(self, lines: Lines, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
-        """The query over the table's rows at a time."""
-        return self._over(TableDiffs(lines[self.name], self.schema, self.reading).rows_at(at_ms), sorting)
-
-    def changes(
-        self, lines: Lines, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
-    ) -> Iterator[pa.Table]:
-        """The query over the table's diffs."""
-        line = lines[self.name]
-        diffs = TableDiffs(line, self.schema, self.reading)
-        return self._over(diffs.along(steps(line, after_exclusive_ms, until_exclusive_ms)), sorting)
-
-    def _over(self, found: Iterable[pa.Table | Many], sorting: Sorting) -> Iterator[pa.Table]:
-        session = self.reading.spark.session
-        for diffs in found:
-            if isinstance(diffs, Many):
-                result = summed(Many(self._applied(diffs.frame), diffs.rows))
-                yield from streamed(sorting.on_spark(result, self.names), with_diff(self.result))
-                continue
-            rows = self._applied(frame_of(diffs, session())).toArrow()
-            yield sorting.here(typed(rows, with_diff(self.result)), session)
-
-    def _applied(self, diffs: DataFrame) -> DataFrame:
-        """The query over a frame of diffs, which it carries along behind names that `*` may bring as well."""
-        visible = diffs.toDF(_TIME, _DIFF, *(column.name for column in self.schema.fields))
-        carried = "".join(f" {quoted(name)} AS {quoted(kept)}," for kept, name in _KEPT.items())
-        view = view_name()
-        result = self.reading.spark.select(self.query.over({}, {self.name: view}, carried), {view: visible})
-        row = result.drop(_TIME, _DIFF)
-        return row.toDF(*frame_names(len(row.columns) - len(_KEPT)))
 
 
 def with_diff(row: pa.Schema) -> pa.Schema:

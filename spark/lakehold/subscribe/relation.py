@@ -17,7 +17,8 @@ from lakehold.subscribe.consolidate import merged
 from lakehold.subscribe.file_rows import diff_schema
 from lakehold.subscribe.on_spark import Many, streamed, summed
 from lakehold.subscribe.sorting import Sorting
-from lakehold.subscribe.table_diffs import DiffReading, Step, TableDiffs
+from lakehold.subscribe.steps import steps
+from lakehold.subscribe.table_diffs import DiffReading, TableDiffs
 from lakehold.timeline.timelines import Timeline
 
 Lines = Mapping[str, Timeline]
@@ -69,33 +70,23 @@ class TableRelation(Relation):
 
     def rows(self, lines: Lines, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
         """All rows of the table at a time; a large table is sorted by Spark."""
-        for found in TableDiffs(lines[self.name], self.schema, self.reading).rows_at(at_ms):
+        for found in TableDiffs(lines[self.name], self.schema, self.reading).rows_at(at_ms, sorting.first):
             if isinstance(found, Many):
                 yield from merged(self._streamed(summed(found) if sorting.reads_diff else found, sorting))
             else:
-                yield sorting.here(found, self.reading.spark.session)
+                yield sorting.arranged(found, self.reading.spark.session)
 
     def changes(
         self, lines: Lines, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
     ) -> Iterator[pa.Table]:
         """The table's diffs along its versions."""
         line = lines[self.name]
-        for found in TableDiffs(line, self.schema, self.reading).along(
-            steps(line, after_exclusive_ms, until_exclusive_ms)
-        ):
+        diffs = TableDiffs(line, self.schema, self.reading)
+        for found in diffs.along(steps(line, after_exclusive_ms, until_exclusive_ms), sorting.first):
             if isinstance(found, Many):
                 yield from self._streamed(summed(found), sorting)
             else:
-                yield sorting.here(found, self.reading.spark.session)
+                yield sorting.arranged(found, self.reading.spark.session)
 
     def _streamed(self, diffs: Many, sorting: Sorting) -> Iterator[pa.Table]:
         return streamed(sorting.on_spark(diffs, self.names), diff_schema(self.schema))
-
-
-def steps(line: Timeline, after_exclusive_ms: int, until_exclusive_ms: int) -> Iterator[Step]:
-    """What a table went through in the interval."""
-    version = line.at(after_exclusive_ms)
-    before = version.snapshot_id if version is not None else None
-    for version in line.between(after_exclusive_ms, until_exclusive_ms):
-        yield Step(version.mz_timestamp, before, version.snapshot_id)
-        before = version.snapshot_id

@@ -61,7 +61,10 @@ class Sorting:
 
     def here(self, diffs: pa.Table, spark: Callable[[], SparkSession]) -> pa.Table:
         """`diffs` consolidated and sorted in this process; expressions are computed by Spark."""
-        found = consolidated(diffs, self.first)
+        return self.arranged(consolidated(diffs, self.first), spark)
+
+    def arranged(self, found: pa.Table, spark: Callable[[], SparkSession]) -> pa.Table:
+        """Diffs that are consolidated with `first`, as ORDER BY wants them."""
         if not self.items:
             return found
         if all(item.place is not None for item in self.items):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakehold.session import quoted
+from lakehold.subscribe.plain_select import PlainSelect
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,13 @@ class Query:
         columns_at: Where the select list begins, for a query of one table that filters and computes row by row (no
             aggregate, DISTINCT, window, join, set operation, subquery, generator, ORDER BY or LIMIT): it means the same over
             diffs. None for any other.
+        plain: What it says, where it only picks columns and compares them with constants.
     """
 
     text: str
     tables: tuple[TableReference, ...]
     columns_at: int | None = None
+    plain: PlainSelect | None = None
 
     def over(self, tables: Mapping[str, str], views: Mapping[str, str] | None = None, columns: str = "") -> str:
         """The text reading other relations.

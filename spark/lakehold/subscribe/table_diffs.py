@@ -1,43 +1,31 @@
 """The diffs of one table along its versions: read from the files that changed, in this process or, when they are many, by Spark.
 
-Small steps are read together: a data file whose rows went at several timestamps is opened once.
+Small steps are read together: a data file whose rows went at several timestamps is opened once. What was read here is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from functools import reduce
 
 import pyarrow as pa
-from cachetools import LRUCache
 from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
 from pyspark.sql import DataFrame
 
+from lakehold.subscribe import metrics
 from lakehold.subscribe.changed_rows import ChangedRows
+from lakehold.subscribe.consolidate import consolidated
 from lakehold.subscribe.deleted_positions import VECTORS_REMEMBERED, DeletedPositions, FilesUnreadable, Positions
 from lakehold.subscribe.file_rows import DatedPick, FileRows, FoundRows, file_rows
 from lakehold.subscribe.live_files import LiveFile, LiveFiles, RememberedFiles
 from lakehold.subscribe.on_spark import Many, OnSpark, dated
+from lakehold.subscribe.remembered import Remembered
+from lakehold.subscribe.shared_diffs import DiffKey, ReadDiffs, SharedDiffs
+from lakehold.subscribe.steps import Step
 from lakehold.timeline.timelines import Timeline
-
-
-@dataclass(frozen=True)
-class Step:
-    """At `mz_timestamp` the table went from one snapshot to another; None: no rows."""
-
-    mz_timestamp: int
-    before: int | None
-    after: int | None
-
-
-@dataclass(frozen=True)
-class Remembered:
-    """What never changes of tables' files, kept for those who read them again."""
-
-    files: RememberedFiles = field(default_factory=RememberedFiles)
-    positions: LRUCache[tuple[str, int | None], Positions] = field(default_factory=lambda: LRUCache(VECTORS_REMEMBERED))
 
 
 @dataclass(frozen=True)
@@ -47,19 +35,29 @@ class DiffReading:
     Args:
         spark: Reads what is too much for this process.
         workers: Threads that read files.
-        remembered: What is known of files.
+        shared: Diffs that have been read.
         driver_rows: Rows up to which a step, or several together, are read in this process.
+        files: What is known of files.
+        positions: What is known of deletes, by their place.
     """
 
     spark: OnSpark
     workers: Executor
-    remembered: Remembered
+    shared: SharedDiffs
     driver_rows: int
+    files: RememberedFiles = field(default_factory=RememberedFiles)
+    positions: Remembered[tuple[str, int | None], Positions] = field(
+        default_factory=lambda: Remembered(VECTORS_REMEMBERED)
+    )
+
+
+_Keyed = Sequence[tuple[DiffKey, Step]]
+_Found = tuple[list[pa.Table | Many], int]
 
 
 @dataclass(frozen=True)
 class TableDiffs:
-    """The diffs of one table, not summed and not sorted.
+    """The diffs of one table.
 
     Args:
         timeline: The table.
@@ -71,29 +69,84 @@ class TableDiffs:
     columns: Schema
     reading: DiffReading
 
-    def along(self, steps: Iterable[Step]) -> Iterator[pa.Table | Many]:
-        """The diffs of `steps`: tables of all rows of some timestamps, `Many` for one timestamp that is too large."""
-        changed, reader = self._changed(), file_rows(self.timeline.table, self.columns)
+    def along(self, steps: Iterable[Step], first: tuple[int, ...] = ()) -> Iterator[pa.Table | Many]:
+        """The diffs of `steps`, each read once for all who ask.
+
+        Args:
+            steps: Timestamps ascending.
+            first: Places of the columns that the rows of a timestamp are sorted by first.
+
+        Returns:
+            Consolidated tables of all rows of some timestamps; `Many`, not summed, for one timestamp that is too large.
+        """
+        rest = tuple((self._key(step), step) for step in steps)
+        reader = file_rows(self.timeline.table, self.columns)
+        while rest:
+            found, count = self._kept(rest, first) or self._kept_or_read(rest, reader, first)
+            yield from (diffs for diffs in found if isinstance(diffs, Many) or diffs.num_rows)
+            rest = rest[count:]
+
+    def _kept(self, rest: _Keyed, first: tuple[int, ...]) -> _Found | None:
+        """The diffs of the first of `rest` as far as they were read together, and how many these are; None: they were not."""
+        keys, steps = zip(*rest, strict=True)
+        read = self.reading.shared.find(keys[0])
+        if read is None:
+            return None
+        count = read.leading(keys)
+        metrics.DIFFS.labels(read="shared").inc(count)
+        return [read.of(keys[0], steps[:count], first)], count
+
+    def _kept_or_read(self, rest: _Keyed, reader: FileRows, first: tuple[int, ...]) -> _Found:
+        """The same after waiting for who reads diffs of the table now; what is not there then is read."""
+        with self.reading.shared.turn(self.timeline.table.metadata.table_uuid):
+            return self._kept(rest, first) or self._read(rest, reader, first)
+
+    def _read(self, rest: _Keyed, reader: FileRows, first: tuple[int, ...]) -> _Found:
+        """The diffs of the first of `rest`, as many as can be read together, and how many these are."""
         small = _SmallSteps(reader, self.reading.workers)
-        for step in steps:
-            try:
-                picks = [DatedPick(step.mz_timestamp, pick) for pick in changed.between(step.before, step.after)]
-            except FilesUnreadable:
-                picks = None
+        for key, step in rest:
+            if small.steps and self.reading.shared.has(key):
+                break
+            picks = self._picks(step)
             count = sum(dated.pick.rows for dated in picks or ())
-            if picks is None or small.rows + count > self.reading.driver_rows:
-                yield from self._read(small)
-                small = _SmallSteps(reader, self.reading.workers)
-            if picks is None:
-                yield self._from_states(step)
-            elif count > self.reading.driver_rows:
-                yield self.reading.spark.picked(reader, picks)
-            else:
+            if picks is not None and small.rows + count <= self.reading.driver_rows:
                 small.add(step, picks)
-        yield from self._read(small)
+            elif small.steps:
+                break
+            else:
+                return [self._large(step, picks, reader)], 1
+        return self._read_here(small, [key for key, _ in rest[: len(small.steps)]], first), len(small.steps)
+
+    def _picks(self, step: Step) -> list[DatedPick] | None:
+        """The rows that came and went; None: Spark has to find them."""
+        try:
+            return [DatedPick(step.mz_timestamp, pick) for pick in self._changed().between(step.before, step.after)]
+        except FilesUnreadable:
+            return None
+
+    def _large(self, step: Step, picks: Sequence[DatedPick] | None, reader: FileRows) -> Many:
+        metrics.DIFFS.labels(read="by_spark").inc()
+        return self._from_states(step) if picks is None else self.reading.spark.picked(reader, picks)
+
+    def _read_here(self, small: _SmallSteps, keys: Sequence[DiffKey], first: tuple[int, ...]) -> list[pa.Table | Many]:
+        try:
+            rows = consolidated(small.read(), first)
+        except FilesUnreadable:
+            metrics.DIFFS.labels(read="by_spark").inc(len(keys))
+            return [self._from_states(step) for step in small.steps]
+        metrics.DIFFS.labels(read="here").inc(len(keys))
+        self.reading.shared.add(keys, ReadDiffs(keys, small.steps, rows, first))
+        return [rows]
+
+    def _key(self, step: Step) -> DiffKey:
+        table = self.timeline.table
+        names = table.properties.get(TableProperties.DEFAULT_NAME_MAPPING)
+        return DiffKey(table.metadata.table_uuid, self.columns.schema_id, names, step.before, step.after)
 
     def told(self, step: Step) -> str:
         """How a step would be read, for a person."""
+        if self.reading.shared.has(self._key(step)):
+            return "already read"
         try:
             picks = self._changed().between(step.before, step.after)
         except FilesUnreadable as reason:
@@ -107,20 +160,11 @@ class TableDiffs:
         return f"+{came} -{went} rows in {files} files, read {where}"
 
     def _changed(self) -> ChangedRows:
-        table, remembered = self.timeline.table, self.reading.remembered
-        return ChangedRows(LiveFiles(table, remembered.files), DeletedPositions(table.io, remembered.positions))
+        table, reading = self.timeline.table, self.reading
+        return ChangedRows(LiveFiles(table, reading.files), DeletedPositions(table.io, reading.positions))
 
-    def _read(self, small: _SmallSteps) -> Iterator[pa.Table | Many]:
-        try:
-            found = small.read()
-        except FilesUnreadable:
-            yield from map(self._from_states, small.steps)
-            return
-        if found is not None:
-            yield found
-
-    def rows_at(self, at_ms: int) -> Iterator[pa.Table | Many]:
-        """All rows of the table at a time, as diffs of that time."""
+    def rows_at(self, at_ms: int, first: tuple[int, ...] = ()) -> Iterator[pa.Table | Many]:
+        """All rows of the table at a time, as diffs of that time; else as `along`."""
         version = self.timeline.at(at_ms)
         if version is None:
             return
@@ -129,7 +173,7 @@ class TableDiffs:
         if count is None or count > self.reading.driver_rows:
             yield self._from_states(step)
         else:
-            yield from self.along([step])
+            yield from self.along([step], first)
 
     def _from_states(self, step: Step) -> Many:
         """Both ends read whole: for deletes and files that only Spark can read."""
@@ -165,8 +209,7 @@ class _SmallSteps:
             else:
                 self._of_file.setdefault(file.path, (file, []))[1].append(dated_pick)
 
-    def read(self) -> pa.Table | None:
-        """The diffs of the steps; None: there are none."""
+    def read(self) -> pa.Table:
+        """The diffs of the steps, not consolidated."""
         self._begun += [self._workers.submit(self._reader.read, *work) for work in self._of_file.values()]
-        found = [future.result() for future in self._begun]
-        return self._reader.shaped(found) if found else None
+        return self._reader.shaped(future.result() for future in self._begun)

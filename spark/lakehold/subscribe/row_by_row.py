@@ -1,0 +1,85 @@
+"""Changes of a query that works row by row: the query over the diffs of its table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyspark.sql import DataFrame
+
+from lakehold.session import quoted
+from lakehold.subscribe.answered_here import AnsweredHere
+from lakehold.subscribe.on_spark import Many, frame_names, frame_of, streamed, summed, view_name
+from lakehold.subscribe.query_relation import typed, with_diff
+from lakehold.subscribe.relation import Lines, Relation
+from lakehold.subscribe.sorting import Sorting
+from lakehold.subscribe.statement import Query
+from lakehold.subscribe.steps import steps
+from lakehold.subscribe.table_diffs import DiffReading, TableDiffs
+
+_TIME, _DIFF = "lakehold_t", "lakehold_d"
+_KEPT = {"lakehold_time": _TIME, "lakehold_diff": _DIFF}
+
+
+@dataclass(frozen=True)
+class RowByRow(Relation):
+    """A query over one table that filters and computes row by row: it means the same over the table's diffs.
+
+    Args:
+        query: The query; it has `columns_at`.
+        name: The table's full name.
+        schema: The table's columns, for all of the output.
+        reading: How diffs are read.
+        result: The columns of its result.
+        here: What answers it in this process; None: Spark does.
+    """
+
+    query: Query
+    name: str
+    schema: Schema
+    reading: DiffReading
+    result: pa.Schema = field(compare=False)
+    here: AnsweredHere | None = field(compare=False)
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns of the query's result."""
+        return self.result
+
+    def rows(self, lines: Lines, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
+        """The query over the table's rows at a time."""
+        return self._over(TableDiffs(lines[self.name], self.schema, self.reading).rows_at(at_ms), sorting)
+
+    def changes(
+        self, lines: Lines, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
+    ) -> Iterator[pa.Table]:
+        """The query over the table's diffs."""
+        line = lines[self.name]
+        diffs = TableDiffs(line, self.schema, self.reading)
+        return self._over(diffs.along(steps(line, after_exclusive_ms, until_exclusive_ms)), sorting)
+
+    def _over(self, found: Iterable[pa.Table | Many], sorting: Sorting) -> Iterator[pa.Table]:
+        session = self.reading.spark.session
+        for diffs in found:
+            if isinstance(diffs, Many):
+                result = summed(Many(self._applied(diffs.frame), diffs.rows))
+                yield from streamed(sorting.on_spark(result, self.names), with_diff(self.result))
+                continue
+            rows = self.here.of(diffs) if self.here is not None else self._answered_by_spark(diffs)
+            if rows.num_rows:
+                yield sorting.here(rows, session)
+
+    def _answered_by_spark(self, diffs: pa.Table) -> pa.Table:
+        frame = frame_of(diffs, self.reading.spark.session())
+        return typed(self._applied(frame).toArrow(), with_diff(self.result))
+
+    def _applied(self, diffs: DataFrame) -> DataFrame:
+        """The query over a frame of diffs, which it carries along behind names that `*` may bring as well."""
+        visible = diffs.toDF(_TIME, _DIFF, *(column.name for column in self.schema.fields))
+        carried = "".join(f" {quoted(name)} AS {quoted(kept)}," for kept, name in _KEPT.items())
+        view = view_name()
+        result = self.reading.spark.select(self.query.over({}, {self.name: view}, carried), {view: visible})
+        row = result.drop(_TIME, _DIFF)
+        return row.toDF(*frame_names(len(row.columns) - len(_KEPT)))

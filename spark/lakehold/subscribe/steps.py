@@ -1,0 +1,26 @@
+"""What a table went through: from one snapshot to the next, each at its timestamp."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lakehold.timeline.timelines import Timeline
+
+
+@dataclass(frozen=True)
+class Step:
+    """At `mz_timestamp` the table went from one snapshot to another; None: no rows."""
+
+    mz_timestamp: int
+    before: int | None
+    after: int | None
+
+
+def steps(line: Timeline, after_exclusive_ms: int, until_exclusive_ms: int) -> Iterator[Step]:
+    """What a table went through in the interval."""
+    version = line.at(after_exclusive_ms)
+    before = version.snapshot_id if version is not None else None
+    for version in line.between(after_exclusive_ms, until_exclusive_ms):
+        yield Step(version.mz_timestamp, before, version.snapshot_id)
+        before = version.snapshot_id
