@@ -3,17 +3,21 @@
 Starts when tables change (assets `lakehold-tables`), and appends to the output of each subscription that reads one of them, each
 timestamp once, wherever the last one stopped. Outputs that changed are announced as assets (`lakehold-outputs`).
 
-One that fell behind its MAX LAG is red, and its log says how to go on; the others are not touched by it.
+Those that read the same tables are published by one task, which reads each change once for all of them. One that fails there is
+tried again by a task of its own. One that fell behind its MAX LAG stays red, and its log says how to go on; the others are not
+touched by it.
 """
 
 from __future__ import annotations
 
+from textwrap import shorten
 from typing import Any
 
 from airflow.sdk import Param, dag, get_current_context, task
 
 from lakehold.orchestration import publishing
 from lakehold.orchestration.assets import OUTPUTS, TABLES, announce, announced
+from lakehold.orchestration.failures import gathered, watch
 from lakehold.orchestration.lakes import open_lake
 from lakehold.orchestration.standard import STANDARD
 
@@ -26,21 +30,37 @@ SUBSCRIPTIONS = Param(
 )
 
 
+_LABEL_CHARACTERS = 200
+"""Airflow's database keeps 250."""
+
+
 @dag("lakehold_subscriptions", schedule=[TABLES], params={"subscriptions": SUBSCRIPTIONS}, doc_md=__doc__, **STANDARD)
 def subscriptions_dag() -> None:
     @task
-    def due(params: Any = None, triggering_asset_events: Any = None) -> list[str]:
+    def due(params: Any = None, triggering_asset_events: Any = None) -> list[list[str]]:
         with open_lake() as lake:
-            return publishing.due_subscriptions(lake, params["subscriptions"], announced(triggering_asset_events))
+            names = publishing.due_subscriptions(lake, params["subscriptions"], announced(triggering_asset_events))
+            return lake.subscriptions.together(names)
+
+    @task(outlets=[OUTPUTS], map_index_template="{{ subscriptions }}")
+    def publish(subscriptions: list[str], outlet_events: Any = None) -> list[str]:
+        label = shorten(", ".join(subscriptions), _LABEL_CHARACTERS, placeholder=" …")
+        get_current_context()["subscriptions"] = label  # type: ignore[typeddict-unknown-key]
+        with open_lake() as lake:
+            published = publishing.publish_together(lake, subscriptions)
+            announce(outlet_events, OUTPUTS, lake.settings.catalog_name, published.changed)
+        return list(published.failed)
 
     @task(outlets=[OUTPUTS], map_index_template="{{ subscription }}")
-    def publish(subscription: str, outlet_events: Any = None) -> None:
+    def publish_alone(subscription: str, outlet_events: Any = None) -> None:
         get_current_context()["subscription"] = subscription  # type: ignore[typeddict-unknown-key]
         with open_lake() as lake:
             changed = publishing.publish(lake, subscription)
             announce(outlet_events, OUTPUTS, lake.settings.catalog_name, changed)
 
-    publish.expand(subscription=due())
+    published = publish.expand(subscriptions=due())
+    alone = publish_alone.expand(subscription=gathered.override(task_id="failed")(published))
+    [published, alone] >> watch()
 
 
 subscriptions_dag()

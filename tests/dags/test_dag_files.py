@@ -60,7 +60,13 @@ STRUCTURE = {
         "watch": [],
     },
     "lakehold_backfill": {"backfill": []},
-    "lakehold_subscriptions": {"due": ["publish"], "publish": []},
+    "lakehold_subscriptions": {
+        "due": ["publish"],
+        "publish": ["failed", "watch"],
+        "failed": ["publish_alone"],
+        "publish_alone": ["watch"],
+        "watch": [],
+    },
     "lakehold_quality": {"check": ["table"], "table": []},
     "lakehold_holds": {
         "move": ["check", "failures", "watch"],

@@ -65,6 +65,24 @@ def test_subscriptions_publish_and_announce_their_outputs(orchestrated: Orchestr
     assert "code: subscription-missing" in missing.log
 
 
+def test_a_subscription_that_fails_is_red_alone(orchestrated: Orchestrated) -> None:
+    lake, shop = orchestrated.lake, orchestrated.records
+    for name in ("amounts", "broken"):
+        lake.sql(f"CREATE SUBSCRIPTION {name} INTO bi.{name} AS SUBSCRIBE shop.orders")
+    lake.catalog.create_table("bi.broken", lake.catalog.load_table("shop.orders").schema())
+    shop.write("orders", (3, "new"))
+    lake.ingest("shop")
+    run = orchestrated.airflow.run("lakehold_subscriptions", subscriptions=["amounts", "broken", "changes"])
+    assert run.state == "failed"
+    assert {run.labels[task]: state for task, state in run.tasks.items() if task in run.labels} == {
+        "amounts, broken, changes": "success",
+        "broken": "failed",
+    }
+    assert {name for name, _ in run.events} == {"lake.bi.amounts", "lake.bi.changes"}
+    assert "code: output-exists" in run.log
+    lake.sql("DROP SUBSCRIPTION broken")
+
+
 def test_quality_checks_each_snapshot_once_and_names_the_expectation(orchestrated: Orchestrated) -> None:
     suites = orchestrated.lake.settings.expectations
     assert suites is not None

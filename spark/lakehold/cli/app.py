@@ -12,14 +12,12 @@ from typing import Annotated
 
 import typer
 
+from lakehold.cli.interrupt import INTERRUPTED
 from lakehold.cli.output import Output, OutputFormat, error_lines, open_output
 from lakehold.cli.progress import open_progress
 from lakehold.errors import LakeholdError
 from lakehold.spark_server.cli import app as spark_app
 from lakehold.stack.cli import app as stack_app
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells use it (128 + SIGINT)."""
 
 app = typer.Typer(
     name="lakehold",
@@ -198,27 +196,33 @@ def check(  # noqa: PLR0913 - a command's options
             raise typer.Exit(1)
 
 
-@app.command()
-def publish(
-    subscription: Annotated[str, typer.Argument(help="Name of the subscription.")],
+@app.command(epilog=_examples("lakehold publish order_changes --follow", "lakehold publish --all"))
+def publish(  # noqa: PLR0913 - a command's options
+    subscriptions: Annotated[list[str] | None, typer.Argument(metavar="SUBSCRIPTION", help="Their names.")] = None,
     *,
+    every: Annotated[bool, typer.Option("--all", help="Publish all subscriptions.")] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with what changes, until Ctrl-C.")] = False,
     output_format: Format = None,
     quiet: Quiet = False,
     warehouse: Warehouse = None,
 ) -> None:
-    """Append a subscription's output to its table.
+    """Append what subscriptions give to their tables.
 
-    Each timestamp is appended once; one line for each commit.
+    Each timestamp is appended once; one line for each commit. Those that read the same tables read each change once. Exit code
+    1 when one failed: the others were published.
     """
+    if bool(subscriptions) == every:
+        raise typer.BadParameter("name subscriptions, or say --all", param_hint="SUBSCRIPTION")
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
         from lakehold.cli.publish import run_publish
         from lakehold.lake import connect
 
         with connect(warehouse) as lake:
-            if not run_publish(lake, subscription, output, open_progress(sys.stderr, quiet=quiet), follow=follow):
-                raise typer.Exit(INTERRUPTED)
+            progress = open_progress(sys.stderr, quiet=quiet)
+            code = run_publish(lake, subscriptions, output, progress, follow=follow)
+        if code:
+            raise typer.Exit(code)
 
 
 @app.command(epilog=_examples("lakehold status", "lakehold status --html lake.html"))

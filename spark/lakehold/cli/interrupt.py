@@ -5,6 +5,9 @@ from __future__ import annotations
 import signal
 import threading
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells use it (128 + SIGINT)."""
+
 
 def stop_on_signal() -> threading.Event:
     """An event that Ctrl-C and SIGTERM set; a second one interrupts at once."""

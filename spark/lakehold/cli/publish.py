@@ -1,12 +1,17 @@
-"""`lakehold publish`: a row for each commit to the output table, Ctrl-C between them."""
+"""`lakehold publish`: a row for each commit to an output table, Ctrl-C between them."""
 
 from __future__ import annotations
 
-from lakehold.cli.interrupt import stop_on_signal
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from threading import Event, Lock
+
+from lakehold.cli.interrupt import INTERRUPTED, stop_on_signal
 from lakehold.cli.output import Output
 from lakehold.errors import LakeholdError
 from lakehold.lake import Lake
-from lakehold.progress import Progress
+from lakehold.progress import Progress, Task
 from lakehold.publish.publisher import PublishReport
 from lakehold.sql.result import Result
 from lakehold.times import iso
@@ -16,34 +21,77 @@ _POLL_S = 1.0
 _MAX_PAUSE_S = 30.0
 
 
-def run_publish(lake: Lake, name: str, output: Output, progress: Progress, *, follow: bool) -> bool:
+def run_publish(lake: Lake, names: Sequence[str] | None, output: Output, progress: Progress, *, follow: bool) -> int:
     """Publish what there is, or go on until Ctrl-C; what was not committed then comes the next time.
 
+    Args:
+        lake: The lake.
+        names: The subscriptions; None: all. One that fails does not keep the others from it.
+        output: Where rows and errors go.
+        progress: Shows how many rows were published.
+        follow: Whether to go on with what changes.
+
     Returns:
-        Whether it came to its end: to follow has none, so Ctrl-C is one.
+        The exit code: 0, 1 when one failed, `INTERRUPTED` when Ctrl-C came before the end, which to follow has none.
     """
     stop = stop_on_signal()
-    pause_s = _POLL_S
-    with progress.task(f"publishing {name}", unit="rows") as task:
-        while True:
+    wanted = [name for group in lake.subscriptions.together(names) for name in group]
+    what = wanted[0] if len(wanted) == 1 else f"{len(wanted)} subscriptions"
+    with progress.task(f"publishing {what}", unit="rows") as task:
+        publishing = _Publishing(lake, output, task, stop, follow, is_one_of_many=len(wanted) > 1)
+        if follow and len(wanted) > 1:
+            with ThreadPoolExecutor(len(wanted), thread_name_prefix="lakehold-publish") as pool:
+                went_well = all(list(pool.map(publishing.run, wanted)))
+        else:
+            went_well = all([publishing.run(name) for name in wanted])
+    if stop.is_set() and not follow:
+        return INTERRUPTED
+    return 0 if went_well else 1
+
+
+@dataclass(frozen=True)
+class _Publishing:
+    """One run of the command; what it shows comes from several threads when several subscriptions are followed."""
+
+    lake: Lake
+    output: Output
+    task: Task
+    stop: Event
+    follow: bool
+    is_one_of_many: bool
+    showing: Lock = field(default_factory=Lock)
+
+    def run(self, name: str) -> bool:
+        """Publish one subscription; false when it failed, which is shown."""
+        pause_s = _POLL_S
+        while not self.stop.is_set():
             try:
-                publications = lake.publications(name, stop if follow else None)
+                publications = self.lake.publications(name, self.stop if self.follow else None)
                 for report in publications:
-                    task.advance(report.rows, f"below {iso(report.position_ms)}")
-                    output.result(Result(COLUMNS, [_row(report)]))
+                    self._show(report)
                     pause_s = _POLL_S
-                    if stop.is_set() and not follow:
+                    if self.stop.is_set() and not self.follow:
                         publications.close()
-                        return False
                 return True
             except LakeholdError as error:
+                self._show_error(name, error)
                 # Following outlives a catalog that restarts and another publisher that runs for a while.
-                if not (follow and error.retryable):
-                    raise
-                output.error(error)
-            if stop.wait(pause_s):
-                return True
+                if not (self.follow and error.retryable):
+                    return False
+            self.stop.wait(pause_s)
             pause_s = min(pause_s * 2, _MAX_PAUSE_S)
+        return True
+
+    def _show(self, report: PublishReport) -> None:
+        with self.showing:
+            self.task.advance(report.rows, f"{report.subscription} below {iso(report.position_ms)}")
+            self.output.result(Result(COLUMNS, [_row(report)]))
+
+    def _show_error(self, name: str, error: LakeholdError) -> None:
+        with self.showing:
+            if self.is_one_of_many:
+                self.output.notice(f"subscription {name} was not published")
+            self.output.error(error)
 
 
 def _row(report: PublishReport) -> tuple[object, ...]:

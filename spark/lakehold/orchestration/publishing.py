@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakehold.errors import LakeholdError
 from lakehold.orchestration.assets import Changed
+from lakehold.orchestration.lakes import text_of
 from lakehold.times import iso
 
 if TYPE_CHECKING:
@@ -14,6 +17,19 @@ if TYPE_CHECKING:
     from lakehold.publish.publisher import PublishReport
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Published:
+    """What publishing several subscriptions left behind.
+
+    Attributes:
+        changed: Output tables that have changed.
+        failed: Names of those that failed; the log says why.
+    """
+
+    changed: tuple[Changed, ...]
+    failed: tuple[str, ...]
 
 
 def due_subscriptions(lake: Lake, wanted: Sequence[str], tables: Sequence[str]) -> list[str]:
@@ -35,6 +51,22 @@ def due_subscriptions(lake: Lake, wanted: Sequence[str], tables: Sequence[str]) 
     }
     # One without a hold has not begun, or lost it: publishing says which.
     return sorted(e.definition.name for e in entries if not read.get(e.object_id, {*tables}).isdisjoint(tables))
+
+
+def publish_together(lake: Lake, subscriptions: Sequence[str]) -> Published:
+    """Publish one after the other what several subscriptions give until now; one that fails keeps none of the others from it."""
+    changed: list[Changed] = []
+    failed = []
+    for name in subscriptions:
+        try:
+            changed += publish(lake, name)
+        except LakeholdError as error:
+            log.error("subscription %s failed: %s", name, text_of(error))
+            failed.append(name)
+        except Exception:  # the task that tries it again raises it
+            log.exception("subscription %s failed", name)
+            failed.append(name)
+    return Published(tuple(changed), tuple(failed))
 
 
 def publish(lake: Lake, subscription: str) -> list[Changed]:

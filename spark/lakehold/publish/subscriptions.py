@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -110,6 +110,19 @@ class Subscriptions:
             self.store,
             self.settings,
         )
+
+    def together(self, names: Sequence[str] | None = None) -> list[list[str]]:
+        """The subscriptions called `names`, or all, in groups that read the same tables: one reads their diffs for all.
+
+        Raises:
+            DefinitionError: There is no such subscription.
+        """
+        defined = self.definitions.definitions()
+        wanted = sorted(defined.subscriptions) if names is None else dict.fromkeys(names)
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for definition in (defined.subscription(name).definition for name in wanted):
+            groups.setdefault(tuple(sorted(definition.tables)), []).append(definition.name)
+        return list(groups.values())
 
     def client(self, name: str, text: str, on_lapse: OnLapse, max_lag_ms: int | None) -> DurableClient:
         """The durable client `name`, which follows the SUBSCRIBE `text`.

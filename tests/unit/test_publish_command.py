@@ -1,0 +1,134 @@
+"""`lakehold publish` of several subscriptions: one reads for all, and one that fails keeps nothing from the others.
+
+The table is written by PyIceberg and read in this process, so that no Spark is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from prometheus_client import REGISTRY
+from typer.testing import CliRunner, Result
+
+from lakehold.cli.app import app
+from lakehold.lake import Lake, connect
+from tests.lakehold_process import wait_until
+
+SUBSCRIPTIONS = {
+    "all_orders": "shop.orders",
+    "newest_orders": "shop.orders ENVELOPE UPSERT (KEY (id))",
+    "paid_orders": "(SELECT id FROM shop.orders WHERE status = 'paid')",
+    "all_customers": "shop.customers",
+}
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
+    """Orders and customers, and subscriptions to them."""
+    monkeypatch.setenv("LAKEHOLD_WAREHOUSE", str(tmp_path / "lake"))
+    monkeypatch.setenv("LAKEHOLD_FOREIGN_LAG_MS", "0")
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    with connect() as lake:
+        lake.catalog.create_namespace("shop")
+        for name in ("orders", "customers"):
+            lake.catalog.create_table(f"shop.{name}", pa.schema([("id", pa.int64()), ("status", pa.string())]))
+            write(lake, name, 1)
+        for name, relation in SUBSCRIPTIONS.items():
+            lake.sql(f"CREATE SUBSCRIPTION {name} INTO bi.{name} AS SUBSCRIBE {relation} WITH (SNAPSHOT = false)")
+        yield lake
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def write(lake: Lake, name: str, *ids: int) -> None:
+    lake.catalog.load_table(f"shop.{name}").append(
+        pa.table({"id": pa.array(ids, pa.int64()), "status": ["paid" if id_ % 2 else "placed" for id_ in ids]})
+    )
+
+
+def published(lake: Lake, subscription: str) -> list[int]:
+    return sorted(lake.catalog.load_table(f"bi.{subscription}").scan().to_arrow().column("id").to_pylist())
+
+
+def publish(*arguments: str) -> tuple[Result, list[dict[str, Any]]]:
+    """The command's result, and its rows."""
+    result = CliRunner().invoke(app, ["publish", *arguments, "--quiet"])
+    return result, [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def diffs(read: str) -> float:
+    return REGISTRY.get_sample_value("lakehold_subscribe_diffs_total", {"read": read}) or 0.0
+
+
+def test_all_are_published_and_each_diff_is_read_once(lake: Lake) -> None:
+    write(lake, "orders", 2, 3)
+    write(lake, "customers", 7)
+    before = diffs("here"), diffs("shared")
+    result, rows = publish("--all")
+    assert (result.exit_code, len(rows)) == (0, len(SUBSCRIPTIONS))
+    assert {name: published(lake, name) for name in SUBSCRIPTIONS} == {
+        "all_orders": [2, 3],
+        "newest_orders": [2, 3],
+        "paid_orders": [3],
+        "all_customers": [7],
+    }
+    assert (diffs("here") - before[0], diffs("shared") - before[1]) == (2, 2)
+
+
+def test_those_that_are_named_are_published(lake: Lake) -> None:
+    write(lake, "orders", 2)
+    result, rows = publish("paid_orders", "all_orders")
+    assert (result.exit_code, [row["table"] for row in rows]) == (0, ["bi.paid_orders", "bi.all_orders"])
+    assert not lake.catalog.table_exists("bi.all_customers")
+
+
+def test_a_name_that_is_none_publishes_nothing(lake: Lake) -> None:
+    result, rows = publish("all_orders", "al_orders")
+    assert (result.exit_code, rows) == (1, [])
+    assert "code: subscription-missing" in result.stderr
+    assert not lake.catalog.table_exists("bi.all_orders")
+
+
+@pytest.mark.parametrize("arguments", [(), ("all_orders", "--all")])
+def test_either_names_or_all(lake: Lake, arguments: tuple[str, ...]) -> None:
+    result, _ = publish(*arguments)
+    assert result.exit_code == 2
+    assert "--all" in result.stderr
+    assert lake.catalog.list_tables("shop")
+
+
+def test_one_that_fails_keeps_none_of_the_others_from_it(lake: Lake) -> None:
+    write(lake, "orders", 2, 3)
+    lake.catalog.create_namespace("bi")
+    lake.catalog.create_table("bi.newest_orders", pa.schema([("x", pa.int64())]))
+    result, rows = publish("--all")
+    assert result.exit_code == 1
+    assert "subscription newest_orders was not published" in result.stderr
+    assert "code: output-exists" in result.stderr
+    assert {row["table"] for row in rows} == {"bi.all_orders", "bi.paid_orders", "bi.all_customers"}
+
+
+def test_several_are_followed_until_they_are_told_to_stop(lake: Lake) -> None:
+    def watched() -> None:
+        """Write when all have begun, and stop when the last has it."""
+        tables = [f"bi.{name}" for name in SUBSCRIPTIONS]
+        wait_until(lambda: all(lake.catalog.table_exists(table) for table in tables), within_s=60)
+        write(lake, "orders", 5)
+        orders = [name for name in SUBSCRIPTIONS if "orders" in name]
+        wait_until(lambda: all(published(lake, name) == [5] for name in orders), within_s=60)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    watching = Thread(target=watched)
+    watching.start()
+    result, rows = publish("--all", "--follow")
+    watching.join()
+    assert result.exit_code == 0
+    assert len(rows) == len(SUBSCRIPTIONS) + 3
