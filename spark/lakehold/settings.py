@@ -75,6 +75,10 @@ class Settings(BaseSettings):
     catalog_name: str = Field(default="lake", pattern=r"^[a-z][a-z0-9_]*$")
     """Name of the catalog in Spark and PyIceberg; one catalog database keeps the tables of each name apart."""
 
+    catalog_properties: dict[str, str] = Field(default_factory=dict)
+    """Further properties of the catalog, in Iceberg's words and for both Spark and PyIceberg; they win over lakehold's own.
+    A REST catalog may need `credential` or `token`, and a name as its `warehouse`."""
+
     schemas: DirectoryPath | None = Field(default_factory=_schemas_here)
     """Directory of contracts of tables, `<namespace.table>.json`; empty: none. By default the folder `iceberg_schemas`
     of the working directory, if it is there."""
@@ -125,13 +129,13 @@ class Settings(BaseSettings):
     upstream_timeout_ms: int = Field(default=15_000, gt=0)
     """How long broker and registry may take to answer, in milliseconds."""
 
+    transaction_timeout_ms: int = Field(default=600_000, ge=0)
+    """How long a transaction of a source with a transaction topic may come no further before an ingest fails, in milliseconds."""
+
     foreign_lag_ms: int = Field(default=1_000, ge=0)
     """How far behind the clock tables that others write are read, in milliseconds: the time that a commit there may take."""
 
     retain_history_ms: int = Field(default=24 * 60 * 60 * 1000, ge=0)
-    transaction_timeout_ms: int = Field(default=600_000, ge=0)
-    """How long a transaction of a source with a transaction topic may come no further before an ingest fails, in milliseconds."""
-
     """How much history a table keeps that does not say RETAIN HISTORY, in milliseconds."""
 
     expire_grace_ms: int = Field(default=10 * 60 * 1000, ge=0)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -13,11 +11,10 @@ from lakehold.catalog import readers as decide
 from lakehold.catalog.batch_rows import PyIcebergBatches
 from lakehold.catalog.batches import Batch, BatchStore, TableChange
 from lakehold.catalog.memory import MemoryBatches
-from lakehold.catalog.opening import open_catalog
 from lakehold.catalog.readers import Intent, Lease, ReaderError, Readers, TableProgress, last_timestamp
 from lakehold.errors import DefinitionError, LeaseLost, SourceBusy
 from lakehold.ingest.offsets import TopicPartition
-from lakehold.settings import load_settings
+from tests.contract.conftest import STORES, CatalogOf
 
 P0 = TopicPartition("shop.public.orders", 0)
 START_MS = 1_000_000
@@ -38,14 +35,9 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["memory", "lake"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[BatchStore]:
-    if request.param == "memory":
-        yield MemoryBatches(clock)
-        return
-    catalog = open_catalog(load_settings(warehouse=str(tmp_path)))
-    yield PyIcebergBatches(catalog, clock)
-    catalog.close()
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, catalog_of: CatalogOf, clock: Clock) -> BatchStore:
+    return MemoryBatches(clock) if request.param == "memory" else PyIcebergBatches(catalog_of(request.param), clock)
 
 
 def intent(mz_timestamp: int, end: int, reader: str = "main") -> Intent:

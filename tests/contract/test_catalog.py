@@ -10,9 +10,9 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
-from sqlalchemy.exc import OperationalError
 
 from lakehold.catalog import expiry, opening
+from lakehold.catalog.data_tables import DataTables
 from lakehold.catalog.definitions import Definitions, DefinitionStore, Entry
 from lakehold.catalog.log_table import MANIFESTS_MOST, LogTable
 from lakehold.catalog.memory import MemoryDefinitions
@@ -32,7 +32,8 @@ from lakehold.definitions import (
     Table,
 )
 from lakehold.errors import DefinitionError, UpstreamUnavailable
-from lakehold.settings import Settings, load_settings
+from lakehold.settings import Settings
+from tests.contract.conftest import STORES, CatalogOf, connection_lost
 
 KAFKA = Entry("u1", Connection("kafka", ConnectionType.KAFKA, {"broker": "127.0.0.1:9092"}), "CREATE CONNECTION …", 1)
 REGISTRY = Entry(
@@ -57,11 +58,9 @@ ORDERS = Entry(
 )
 
 
-@pytest.fixture(params=["memory", "lake"])
-def store(request: pytest.FixtureRequest) -> DefinitionStore:
-    if request.param == "memory":
-        return MemoryDefinitions()
-    return PyIcebergDefinitions(request.getfixturevalue("catalog"))
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, catalog_of: CatalogOf) -> DefinitionStore:
+    return MemoryDefinitions() if request.param == "memory" else PyIcebergDefinitions(catalog_of(request.param))
 
 
 def test_definitions_come_back_as_they_were_declared(store: DefinitionStore) -> None:
@@ -87,9 +86,9 @@ def test_a_refused_change_leaves_nothing(store: DefinitionStore) -> None:
     assert store.change(lambda d: d.without(KAFKA.definition)) == Definitions()
 
 
-def make_and_change(warehouse: str, process: int, changes: int) -> None:
+def make_and_change(settings: Settings, process: int, changes: int) -> None:
     """What each of several processes does to one lake."""
-    catalog = open_catalog(load_settings(warehouse=warehouse))
+    catalog = open_catalog(settings)
     table = StateTable(catalog, OBJECTS_TABLE)
     for change in range(changes):
         added = row(100 * process + change)
@@ -99,8 +98,8 @@ def make_and_change(warehouse: str, process: int, changes: int) -> None:
 
 def test_processes_that_make_a_lake_and_change_it_at_once_lose_nothing(settings: Settings) -> None:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["lakehold.catalog.opening", "lakehold.catalog.state_table"])
-    processes = [context.Process(target=make_and_change, args=(settings.warehouse, p, 6)) for p in range(8)]
+    context.set_forkserver_preload(["tests.contract.conftest"])
+    processes = [context.Process(target=make_and_change, args=(settings, p, 6)) for p in range(8)]
     for process in processes:
         process.start()
     for process in processes:
@@ -147,30 +146,35 @@ def test_a_commit_with_an_open_outcome_counts_once(
     table, commit_table = StateTable(catalog, OBJECTS_TABLE), catalog.commit_table
     failures = iter([True])
 
-    def connection_lost(*arguments: Any) -> Any:
+    def failing_once(*arguments: Any) -> Any:
         failing = next(failures, False)
         response = commit_table(*arguments) if committed or not failing else None
         if failing:
-            raise OperationalError("COMMIT", {}, Exception("server closed the connection unexpectedly"))
+            raise connection_lost(catalog)
         return response
 
-    monkeypatch.setattr(catalog, "commit_table", connection_lost)
+    monkeypatch.setattr(catalog, "commit_table", failing_once)
     assert table.change(lambda rows: [*rows, row(1)]) == (row(1),)
     assert table.rows() == (row(1),)
     assert table.change(lambda rows: [*rows, row(2)]) == (row(1), row(2))
 
 
 def test_a_catalog_that_stays_away_is_an_error_for_people(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    def connection_lost(*_: Any) -> Any:
-        raise OperationalError("SELECT", {}, Exception("server closed the connection unexpectedly"))
+    def failing(*_: Any) -> Any:
+        raise connection_lost(catalog)
 
     table = StateTable(catalog, OBJECTS_TABLE)
     for method in ("commit_table", "load_table"):
         with monkeypatch.context() as patch:
-            patch.setattr(catalog, method, connection_lost)
+            patch.setattr(catalog, method, failing)
             with pytest.raises(UpstreamUnavailable, match="does not answer") as error:
                 table.change(lambda rows: [*rows, row(1)])
         assert "server closed the connection unexpectedly" in error.value.detail
+    with monkeypatch.context() as patch:
+        patch.setattr(catalog, "load_table", failing)
+        for look in (table.rows, lambda: DataTables(catalog).table_state(OBJECTS_TABLE)):
+            with pytest.raises(UpstreamUnavailable, match="does not answer"):
+                look()
     assert table.rows() == ()
 
 
@@ -184,7 +188,7 @@ def test_a_change_to_equal_rows_commits_nothing(catalog: Catalog) -> None:
     assert StateTable(catalog, OBJECTS_TABLE).rows() == ()
 
 
-def test_many_changes_leave_few_files(settings: Settings, catalog: Catalog) -> None:
+def test_many_changes_leave_few_files(settings: Settings, catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
     table = StateTable(catalog, OBJECTS_TABLE)
     for number in range(2 * expiry.SNAPSHOTS_MOST):
         table.change(lambda _, number=number: [row(number)])  # type: ignore[misc] # mypy takes no default in a lambda
@@ -199,6 +203,7 @@ def test_many_changes_leave_few_files(settings: Settings, catalog: Catalog) -> N
     assert per_snapshot[".avro"] <= 2 * len(metadata.snapshots)
     for snapshot in metadata.snapshots:
         assert catalog.load_table(OBJECTS_TABLE).scan(snapshot_id=snapshot.snapshot_id).to_arrow().num_rows == 1
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
 def test_history_keeps_every_row_in_order_in_few_files(catalog: Catalog) -> None:

@@ -23,7 +23,8 @@ from lakehold.catalog.memory import MemoryHolds
 from lakehold.catalog.opening import open_catalog
 from lakehold.catalog.subscribers import SubscriberKind
 from lakehold.errors import DefinitionError
-from lakehold.settings import Settings, load_settings
+from lakehold.settings import Settings
+from tests.contract.conftest import STORES, CatalogOf
 
 ORDERS = HeldTable("4f1c", "shop.orders", is_fed=True)
 RATES = HeldTable("0b7c9a56-5c53-4b8e-9a55-0d3a5f2f4d11", "shop.rates")
@@ -45,9 +46,9 @@ WAITING = Hold(
 )
 
 
-@pytest.fixture(params=["memory", "lake"])
-def store(request: pytest.FixtureRequest) -> HoldStore:
-    return MemoryHolds() if request.param == "memory" else PyIcebergHolds(request.getfixturevalue("catalog"))
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, catalog_of: CatalogOf) -> HoldStore:
+    return MemoryHolds() if request.param == "memory" else PyIcebergHolds(catalog_of(request.param))
 
 
 def test_holds_come_back_as_they_were_made(store: HoldStore) -> None:
@@ -102,9 +103,9 @@ def test_the_tables_of_a_hold_can_be_joined(catalog: Catalog) -> None:
     ]
 
 
-def add_holds(warehouse: str, process: int, count: int) -> None:
+def add_holds(settings: Settings, process: int, count: int) -> None:
     """What each of several processes does to one lake."""
-    catalog = open_catalog(load_settings(warehouse=warehouse))
+    catalog = open_catalog(settings)
     store = PyIcebergHolds(catalog)
     for number in range(count):
         added = replace(WAITING, hold_id=f"u{process}-{number}")
@@ -114,8 +115,8 @@ def add_holds(warehouse: str, process: int, count: int) -> None:
 
 def test_changes_of_many_processes_lose_nothing(settings: Settings, catalog: Catalog) -> None:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["lakehold.catalog.opening", "lakehold.catalog.holds"])
-    processes = [context.Process(target=add_holds, args=(settings.warehouse, p, 5)) for p in range(4)]
+    context.set_forkserver_preload(["tests.contract.conftest"])
+    processes = [context.Process(target=add_holds, args=(settings, p, 5)) for p in range(4)]
     for process in processes:
         process.start()
     for process in processes:

@@ -4,51 +4,42 @@ from __future__ import annotations
 
 import gzip
 import multiprocessing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRef
-from sqlalchemy.exc import OperationalError
 from tenacity import Retrying, retry_if_exception_type
 
 from lakehold.catalog import metadata_files
 from lakehold.catalog.opening import open_catalog
-from lakehold.catalog.properties import pyiceberg_properties
 from lakehold.catalog.refs import FOREVER_MS, RefChanges, change_refs
 from lakehold.catalog.sql_catalog import RememberingSqlCatalog
-from lakehold.settings import Settings, load_settings
+from lakehold.settings import Settings
+from tests.contract.conftest import connection_lost
 
 NAME = "shop.rates"
 ROWS = pa.table({"id": [1, 2]})
 SHORT_LOG = {"write.metadata.previous-versions-max": "3", "write.metadata.delete-after-commit.enabled": "true"}
 
 
+in_file = pytest.mark.parametrize(
+    "settings", ["sqlite", pytest.param("postgresql", marks=pytest.mark.stack)], indirect=True
+)
+"""For tests of the metadata that is written here: a REST catalog writes its own."""
+
+
 @pytest.fixture
-def catalog(settings: Settings) -> Iterator[RememberingSqlCatalog]:
-    catalog = open_catalog(settings)
-    assert isinstance(catalog, RememberingSqlCatalog)
+def catalog(catalog: Catalog) -> Catalog:
+    """Of a new lake."""
     catalog.create_namespace("shop")
-    yield catalog
-    catalog.close()
-
-
-@pytest.fixture(params=["file", "commit_table"])
-def either(request: pytest.FixtureRequest, catalog: Catalog, settings: Settings) -> Iterator[Catalog]:
-    """The lake's catalog, and one that is told of refs as a REST catalog is."""
-    if request.param == "file":
-        yield catalog
-        return
-    properties = {k: v for k, v in pyiceberg_properties(settings).items() if k != "py-catalog-impl"}
-    other = load_catalog(settings.catalog_name, **properties, type="sql")
-    yield other
-    other.close()
+    return catalog
 
 
 def written(catalog: Catalog, **properties: str) -> list[int]:
@@ -93,37 +84,70 @@ def put(**wanted: int) -> Any:
 
 @pytest.mark.parametrize("version", ["1", "2"])
 def test_tags_are_put_moved_and_removed_in_one_commit_and_kept_by_the_next_writer(
-    either: Catalog, version: str
+    catalog: Catalog, version: str
 ) -> None:
-    first, second = written(either, **{"format-version": version})
-    change_refs(either, NAME, put(hold_a=first, mz_1=first))
-    either.load_table(NAME).append(ROWS)
-    assert tags(either) == {"hold_a": first, "mz_1": first}
-    change_refs(either, NAME, lambda _: RefChanges(tags={"hold_a": second}, removed=frozenset({"mz_1", "never"})))
-    assert tags(either) == {"hold_a": second}
-    assert either.load_table(NAME).scan().use_ref("hold_a").to_arrow().num_rows == 4
-    assert either.load_table(NAME).scan().to_arrow().num_rows == 6
+    first, second = written(catalog, **{"format-version": version})
+    change_refs(catalog, NAME, put(hold_a=first, mz_1=first))
+    catalog.load_table(NAME).append(ROWS)
+    assert tags(catalog) == {"hold_a": first, "mz_1": first}
+    change_refs(catalog, NAME, lambda _: RefChanges(tags={"hold_a": second}, removed=frozenset({"mz_1", "never"})))
+    assert tags(catalog) == {"hold_a": second}
+    assert catalog.load_table(NAME).scan().use_ref("hold_a").to_arrow().num_rows == 4
+    assert catalog.load_table(NAME).scan().to_arrow().num_rows == 6
 
 
-def test_a_branch_goes_on_in_the_commit_that_tags_its_snapshot(either: Catalog) -> None:
-    first, second = written(either)
-    either.load_table(NAME).manage_snapshots().set_current_snapshot(first).commit()
-    change_refs(either, NAME, lambda _: RefChanges(main=second, tags={"mz_2": second}))
-    table = either.load_table(NAME)
+def test_a_branch_goes_on_in_the_commit_that_tags_its_snapshot(catalog: Catalog) -> None:
+    first, second = written(catalog)
+    catalog.load_table(NAME).manage_snapshots().set_current_snapshot(first).commit()
+    change_refs(catalog, NAME, lambda _: RefChanges(main=second, tags={"mz_2": second}))
+    table = catalog.load_table(NAME)
     assert table.current_snapshot() == table.snapshot_by_id(second)
     assert [entry.snapshot_id for entry in table.metadata.snapshot_log] == [first, second, first, second]
     assert table.metadata.refs["main"].snapshot_id == second
-    assert tags(either) == {"mz_2": second}
+    assert tags(catalog) == {"mz_2": second}
 
 
-def test_nothing_to_change_commits_nothing(either: Catalog) -> None:
-    written(either)
-    before = either.load_table(NAME).metadata_location
-    assert change_refs(either, NAME, lambda _: RefChanges()) is None
-    assert change_refs(either, NAME, lambda _: None) is None
-    assert either.load_table(NAME).metadata_location == before
+def test_nothing_to_change_commits_nothing(catalog: Catalog) -> None:
+    written(catalog)
+    before = catalog.load_table(NAME).metadata_location
+    assert change_refs(catalog, NAME, lambda _: RefChanges()) is None
+    assert change_refs(catalog, NAME, lambda _: None) is None
+    assert catalog.load_table(NAME).metadata_location == before
 
 
+def test_what_others_expire_meanwhile_is_decided_again(catalog: Catalog) -> None:
+    first, second = written(catalog)
+    seen: list[list[int]] = []
+
+    def plan(table: Table) -> RefChanges:
+        seen.append([snapshot.snapshot_id for snapshot in table.metadata.snapshots])
+        if len(seen) == 1:
+            catalog.load_table(NAME).maintenance.expire_snapshots().by_id(first).commit()
+        return RefChanges(tags={"hold_a": seen[-1][0]})
+
+    change_refs(catalog, NAME, plan)
+    assert seen == [[first, second], [second]]
+    assert tags(catalog) == {"hold_a": second}
+
+
+def test_a_branch_that_others_move_meanwhile_is_decided_again(catalog: Catalog) -> None:
+    first, second = written(catalog)
+    seen: list[int | None] = []
+
+    def plan(table: Table) -> RefChanges:
+        seen.append(table.metadata.current_snapshot_id)
+        if len(seen) == 1:
+            catalog.load_table(NAME).append(ROWS)
+        return RefChanges(main=first, tags={"mz_1": first})
+
+    change_refs(catalog, NAME, plan)
+    third = catalog.load_table(NAME).metadata.snapshots[-1].snapshot_id
+    assert seen == [second, third]
+    assert catalog.load_table(NAME).metadata.current_snapshot_id == first
+    assert tags(catalog) == {"mz_1": first}
+
+
+@in_file
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_whatever_else_the_metadata_says_stays(catalog: RememberingSqlCatalog, suffix: str) -> None:
     first, _ = written(catalog)
@@ -151,6 +175,7 @@ def test_whatever_else_the_metadata_says_stays(catalog: RememberingSqlCatalog, s
     assert catalog.load_table(NAME).metadata_location.rsplit("/", 1)[1].startswith("00004-")
 
 
+@in_file
 def test_a_table_whose_writer_knew_no_refs_keeps_its_main_branch(catalog: RememberingSqlCatalog) -> None:
     first, second = written(catalog)
     rewritten(catalog, refs=None)
@@ -158,6 +183,7 @@ def test_a_table_whose_writer_knew_no_refs_keeps_its_main_branch(catalog: Rememb
     assert raw(catalog)["refs"]["main"] == {"type": "branch", "snapshot-id": second}
 
 
+@in_file
 def test_old_metadata_goes_as_the_table_says(catalog: RememberingSqlCatalog, settings: Settings) -> None:
     def metadata_on_disk() -> int:
         assert settings.warehouse_path is not None
@@ -177,6 +203,7 @@ def test_old_metadata_goes_as_the_table_says(catalog: RememberingSqlCatalog, set
     assert len(tags(catalog)) == 12
 
 
+@in_file
 def test_a_lost_race_leaves_no_file_and_is_decided_again(
     catalog: RememberingSqlCatalog, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,23 +229,24 @@ def test_a_lost_race_leaves_no_file_and_is_decided_again(
 
 @pytest.mark.parametrize("committed", [True, False], ids=["it was committed", "it was not committed"])
 def test_a_commit_with_an_open_outcome_is_settled_by_looking(
-    catalog: RememberingSqlCatalog, monkeypatch: pytest.MonkeyPatch, committed: bool
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, committed: bool
 ) -> None:
     first, _ = written(catalog)
-    replace, failures, seen = catalog.replace, iter([True]), []
+    committing = "replace" if isinstance(catalog, RememberingSqlCatalog) else "commit_table"
+    commit, failures, seen = getattr(catalog, committing), iter([True]), []
 
-    def connection_lost(table: Table, file: metadata_files.MetadataFile) -> None:
+    def failing_once(*arguments: Any) -> None:
         failing = next(failures, False)
         if committed or not failing:
-            replace(table, file)
+            commit(*arguments)
         if failing:
-            raise OperationalError("COMMIT", {}, Exception("server closed the connection unexpectedly"))
+            raise connection_lost(catalog)
 
     def plan(table: Table) -> RefChanges:
         seen.append(table.metadata_location)
         return RefChanges(tags={"hold_a": first})
 
-    monkeypatch.setattr(catalog, "replace", connection_lost)
+    monkeypatch.setattr(catalog, committing, failing_once)
     assert change_refs(catalog, NAME, plan) == RefChanges(tags={"hold_a": first})
     assert len(seen) == (1 if committed else 2)
     assert tags(catalog) == {"hold_a": first}
@@ -228,22 +256,20 @@ def tag_newest(name: str) -> Callable[[Table], RefChanges]:
     return lambda table: RefChanges(tags={name: table.metadata.snapshots[-1].snapshot_id})
 
 
-def put_many(warehouse: str, process: int, changes: int) -> None:
+def put_many(settings: Settings, process: int, changes: int) -> None:
     """What each of several processes does to one table."""
-    catalog = open_catalog(load_settings(warehouse=warehouse))
+    catalog = open_catalog(settings)
     for number in range(changes):
         plan = tag_newest(f"p{process}_{number}")
         change_refs(catalog, NAME, plan)
     catalog.close()
 
 
-def test_processes_that_tag_at_once_lose_none_and_no_commit_of_others(
-    catalog: RememberingSqlCatalog, settings: Settings
-) -> None:
+def test_processes_that_tag_at_once_lose_none_and_no_commit_of_others(catalog: Catalog, settings: Settings) -> None:
     written(catalog)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["lakehold.catalog.opening", "lakehold.catalog.refs"])
-    processes = [context.Process(target=put_many, args=(settings.warehouse, p, 8)) for p in range(4)]
+    context.set_forkserver_preload(["tests.contract.conftest"])
+    processes = [context.Process(target=put_many, args=(settings, p, 8)) for p in range(4)]
     for process in processes:
         process.start()
     for number in range(8):
@@ -256,6 +282,7 @@ def test_processes_that_tag_at_once_lose_none_and_no_commit_of_others(
     assert set(tags(catalog)) == {f"p{p}_{n}" for p in range(4) for n in range(8)} | {f"here_{n}" for n in range(8)}
 
 
+@in_file
 def test_metadata_read_after_metadata_is_what_it_is_when_read_alone(
     catalog: RememberingSqlCatalog, settings: Settings
 ) -> None:

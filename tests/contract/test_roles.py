@@ -11,6 +11,7 @@ from pyiceberg.catalog import Catalog
 from lakehold.catalog.memory import MemoryRoles
 from lakehold.catalog.roles import ROLES_TABLE, Grant, GrantedOn, Privilege, PyIcebergRoles, Role, Roles, RoleStore
 from lakehold.errors import DefinitionError
+from tests.contract.conftest import STORES, CatalogOf
 
 OPS = Role("r1", "ops", True, (), 1)
 READ_SHOP = Grant(Privilege.SELECT, GrantedOn.SCHEMA, "shop")
@@ -18,9 +19,9 @@ MAKE_IN_BI = Grant(Privilege.CREATE, GrantedOn.SCHEMA, "bi")
 BI = Role("r2", "bi", False, (READ_SHOP, MAKE_IN_BI), 2)
 
 
-@pytest.fixture(params=["memory", "lake"])
-def store(request: pytest.FixtureRequest) -> RoleStore:
-    return MemoryRoles() if request.param == "memory" else PyIcebergRoles(request.getfixturevalue("catalog"))
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, catalog_of: CatalogOf) -> RoleStore:
+    return MemoryRoles() if request.param == "memory" else PyIcebergRoles(catalog_of(request.param))
 
 
 def test_roles_come_back_as_they_were_made(store: RoleStore) -> None:

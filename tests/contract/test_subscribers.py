@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from lakehold.catalog.memory import MemorySubscribers
-from lakehold.catalog.opening import open_catalog
 from lakehold.catalog.subscribers import PyIcebergSubscribers, Subscriber, SubscriberKind, SubscriberStore
 from lakehold.errors import DefinitionError, LeaseLost, SubscriberBusy
-from lakehold.settings import load_settings
+from tests.contract.conftest import STORES, CatalogOf
 
 CLIENT = Subscriber("app", SubscriberKind.CLIENT, "app", "SUBSCRIBE shop.t")
 OTHER = Subscriber("id", SubscriberKind.SUBSCRIPTION, "s", "SUBSCRIBE shop.u")
@@ -28,11 +25,11 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["lake", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> SubscriberStore:
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, catalog_of: CatalogOf, clock: Clock) -> SubscriberStore:
     if request.param == "memory":
         return MemorySubscribers(clock)
-    return PyIcebergSubscribers(open_catalog(load_settings(warehouse=str(tmp_path))), clock)
+    return PyIcebergSubscribers(catalog_of(request.param), clock)
 
 
 def test_registering_twice_keeps_what_is_there(store: SubscriberStore) -> None:

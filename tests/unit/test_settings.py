@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -165,10 +166,20 @@ def test_secrets_come_from_the_environment_when_they_are_needed(monkeypatch: pyt
             {".type": "rest", ".uri": "https://catalog:8181", ".warehouse": "s3://b/lake"},
             id="rest",
         ),
+        pytest.param(
+            {
+                "warehouse": "s3://b/lake",
+                "catalog_uri": "https://catalog:8181",
+                "catalog_properties": {"warehouse": "prod", "credential": "id:secret"},
+            },
+            {"uri": "https://catalog:8181", "warehouse": "prod", "credential": "id:secret"},
+            {".uri": "https://catalog:8181", ".warehouse": "prod", ".credential": "id:secret"},
+            id="further properties",
+        ),
     ],
 )
 def test_spark_and_pyiceberg_open_the_same_catalog(
-    arguments: dict[str, str], pyiceberg: dict[str, str], spark: dict[str, str]
+    arguments: dict[str, Any], pyiceberg: dict[str, str], spark: dict[str, str]
 ) -> None:
     settings = load_settings(catalog_name="main", **arguments)
     assert pyiceberg.items() <= pyiceberg_properties(settings).items()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.exceptions import CommitFailedException, RESTError
 from pyiceberg.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -31,6 +31,9 @@ MAX_PAUSE_S = 0.25
 
 READ_ATTEMPTS = 5
 """How often a read may meet files that the changes of others, some fifteen later, expired."""
+
+UNANSWERED = (SQLAlchemyError, RESTError, OSError)
+"""What catalogs and warehouses raise that do not answer: a database, a REST server that says so, and the network to either."""
 
 T = TypeVar("T")
 
@@ -78,7 +81,7 @@ def change(catalog: Catalog, table_name: str, attempt: Callable[[Table], Attempt
         except CommitFailedException as error:
             expiry.delete(made.table.io, made.files)
             logger.debug("another commit to %s came first: %s", table_name, error)
-        except (SQLAlchemyError, CommitStateUnknownException, OSError) as error:
+        except UNANSWERED as error:
             # The catalog may have committed before it failed: the next read of the table tells.
             logger.warning("commit to %s has an open outcome: %s", table_name, error)
             unsettled.append(made)
@@ -107,7 +110,7 @@ def read(catalog: Catalog, table_name: str, of: Callable[[Table], T]) -> T:
             except FileNotFoundError:
                 logger.info("%s changed while it was read: reading it again", table_name)
         return of(catalog.load_table(table_name))
-    except SQLAlchemyError as error:
+    except UNANSWERED as error:
         raise _unavailable(table_name, error) from error
 
 

@@ -17,6 +17,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField
 
+from lakehold.catalog.attempts import read
 from lakehold.catalog.column_bounds import ColumnBounds, around_all, file_bounds
 from lakehold.catalog.refs import RefChanges, change_refs
 from lakehold.catalog.views import is_view
@@ -143,9 +144,13 @@ class DataTables:
         self._remembering = threading.Lock()
 
     def table_state(self, full_name: str) -> TableState | None:
-        """The table `full_name` now; None when there is none."""
+        """The table `full_name` now; None when there is none.
+
+        Raises:
+            UpstreamUnavailable: The catalog does not answer.
+        """
         try:
-            table = self._catalog.load_table(full_name)
+            table = read(self._catalog, full_name, lambda table: table)
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
         return state_of(full_name, table)

@@ -55,6 +55,8 @@ def delete(io: FileIO, paths: Iterable[str]) -> None:
     for path in paths:
         try:
             io.delete(path)
+        except FileNotFoundError:  # a REST catalog deletes old metadata itself
+            logger.debug("the file %s is gone already", path)
         except OSError:
             logger.warning("left the file %s behind", path, exc_info=True)
 

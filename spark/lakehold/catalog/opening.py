@@ -96,8 +96,7 @@ def _evolve(table: Table, schema: TableSchema) -> None:
 
 
 def _cannot_open(settings: Settings, cause: Exception) -> SettingsError:
-    uri = settings.catalog_uri
-    shown = uri if uri.startswith("http") else make_url(uri).render_as_string()
+    shown = make_url(settings.catalog_uri).render_as_string()
     reason = str(getattr(cause, "orig", None) or cause).strip().splitlines()[0]
     return SettingsError(
         f'the lake in "{settings.warehouse}" cannot be opened',

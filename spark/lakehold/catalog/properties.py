@@ -28,17 +28,8 @@ def is_sqlite(catalog_uri: str) -> bool:
 def pyiceberg_properties(settings: Settings) -> dict[str, str]:
     """The properties of PyIceberg's catalog."""
     uri = settings.catalog_uri
-    if is_rest(uri):
-        return {"type": "rest", "uri": uri, "warehouse": settings.warehouse}
-    url = make_url(uri)
-    if is_sqlite(uri):
-        url = url.update_query_dict({"timeout": str(BUSY_TIMEOUT_MS // 1000)})
-    return {
-        "py-catalog-impl": "lakehold.catalog.sql_catalog.RememberingSqlCatalog",
-        "uri": url.render_as_string(hide_password=False),
-        "warehouse": settings.warehouse,
-        "schema_version": "v1",
-    }
+    of_kind = {"type": "rest", "uri": uri} if is_rest(uri) else _sqlalchemy(make_url(uri))
+    return {"warehouse": settings.warehouse, **of_kind, **settings.catalog_properties}
 
 
 def spark_catalog_conf(settings: Settings) -> dict[str, str]:
@@ -47,20 +38,28 @@ def spark_catalog_conf(settings: Settings) -> dict[str, str]:
     `cache-enabled=false`, because a cached table hides what another process committed.
     """
     uri = settings.catalog_uri
-    properties = {"warehouse": settings.warehouse, "cache-enabled": "false"}
-    if is_rest(uri):
-        properties |= {"type": "rest", "uri": uri}
-    else:
-        properties |= {"type": "jdbc", "jdbc.schema-version": "V1", **_jdbc(make_url(uri))}
+    of_kind = {"type": "rest", "uri": uri} if is_rest(uri) else _jdbc(make_url(uri))
+    properties = {"warehouse": settings.warehouse, "cache-enabled": "false", **of_kind, **settings.catalog_properties}
     prefix = f"spark.sql.catalog.{settings.catalog_name}"
     return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {f"{prefix}.{k}": v for k, v in properties.items()}
 
 
-def _jdbc(url: URL) -> dict[str, str]:
+def _sqlalchemy(url: URL) -> dict[str, str]:
     if url.get_backend_name() == "sqlite":
-        return {"uri": f"jdbc:sqlite:{url.database}?journal_mode=WAL&busy_timeout={BUSY_TIMEOUT_MS}"}
+        url = url.update_query_dict({"timeout": str(BUSY_TIMEOUT_MS // 1000)})
+    return {
+        "py-catalog-impl": "lakehold.catalog.sql_catalog.RememberingSqlCatalog",
+        "uri": url.render_as_string(hide_password=False),
+        "schema_version": "v1",
+    }
+
+
+def _jdbc(url: URL) -> dict[str, str]:
+    properties = {"type": "jdbc", "jdbc.schema-version": "V1"}
+    if url.get_backend_name() == "sqlite":
+        return properties | {"uri": f"jdbc:sqlite:{url.database}?journal_mode=WAL&busy_timeout={BUSY_TIMEOUT_MS}"}
     port = f":{url.port}" if url.port else ""
-    properties = {"uri": f"jdbc:{url.get_backend_name()}://{url.host or 'localhost'}{port}/{url.database or ''}"}
+    properties |= {"uri": f"jdbc:{url.get_backend_name()}://{url.host or 'localhost'}{port}/{url.database or ''}"}
     if url.username:
         properties["jdbc.user"] = url.username
     if url.password:

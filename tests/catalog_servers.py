@@ -1,0 +1,134 @@
+"""Servers that lakes of tests have their catalogs in, one of each a session: PostgreSQL, and Iceberg's own REST servlet."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from threading import Event
+from typing import TypeVar
+from urllib.request import urlopen
+
+import psycopg
+import pyspark
+import pytest
+from pyiceberg.catalog import load_catalog
+
+from lakehold import artifacts
+from lakehold.servers import HOST, Server, ServerCommand, lifecycle
+from lakehold.servers.directory import make_directory
+from lakehold.stack.parts.java import java
+from lakehold.stack.parts.postgres import Postgres
+from tests.spark_connect import free_port
+from tests.stack_fixtures import free_ports, open_directory
+
+NewLake = Callable[[str], dict[str, str]]
+"""Arguments of `connect` for a new lake whose catalog is of a kind: `sqlite`, `postgresql` or `rest`."""
+
+_ANSWERS_WITHIN_S = 5.0
+
+SomeServer = TypeVar("SomeServer", bound=Server)
+
+
+class IcebergRest(Server):
+    """A REST catalog. It keeps all tables in `warehouse`, wherever a client would have them."""
+
+    name = "iceberg-rest"
+    artifact_sets = ("iceberg-rest",)
+    up_command = "the test"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._port = free_port()
+        self.uri = f"http://{HOST}:{self._port}"
+        self.warehouse = self.folder / "warehouse"
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    def prepare(self) -> None:
+        self.folder.mkdir()
+
+    def command(self) -> ServerCommand:
+        # What Iceberg opens files and its database with comes with Spark.
+        hadoop = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-*.jar")
+        sqlite = artifacts.directory("spark").glob("sqlite-jdbc-*.jar")
+        jars = ":".join(map(str, (*artifacts.jars("iceberg-rest"), *hadoop, *sqlite)))
+        properties = (
+            f"host={HOST}",
+            f"port={self._port}",
+            f"database=jdbc:sqlite:{self.folder}/catalog.db?journal_mode=WAL&busy_timeout=30000",
+            f"warehouse={self.warehouse.as_uri()}",
+        )
+        configuration = str(Path(__file__).with_name("iceberg_rest.xml"))
+        argv = java("-cp", jars, "org.eclipse.jetty.xml.XmlConfiguration", *properties, configuration, heap_mb=128)
+        return ServerCommand(argv, self.folder, self.log, environment={})
+
+    def is_healthy(self) -> bool:
+        with suppress(OSError), urlopen(f"{self.uri}/v1/config", timeout=_ANSWERS_WITHIN_S) as answer:
+            return bool(answer.status == 200)
+        return False
+
+    def clear(self) -> None:
+        """Drop all that is in it."""
+        with closing(load_catalog("tests", type="rest", uri=self.uri)) as catalog:
+            for namespace in catalog.list_namespaces():
+                for view in catalog.list_views(namespace):
+                    catalog.drop_view(view)
+                for table in catalog.list_tables(namespace):
+                    catalog.drop_table(table)
+                catalog.drop_namespace(namespace)
+        shutil.rmtree(self.warehouse, ignore_errors=True)
+
+
+@contextmanager
+def running(server: SomeServer) -> Iterator[SomeServer]:
+    """`server`, which runs inside and is stopped by its process id."""
+    make_directory(server.folder.parent)
+    try:
+        lifecycle.start(server, Event(), lambda _: None)
+        yield server
+    finally:
+        lifecycle.stop(server, lambda _: None)
+
+
+@pytest.fixture(scope="session")
+def rest_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergRest]:
+    with running(IcebergRest(tmp_path_factory.mktemp("catalog"))) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    with open_directory() as directory, running(Postgres(Path(directory), free_ports())) as server:
+        yield server
+
+
+@pytest.fixture
+def new_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewLake]:
+    """A server is started when the first test asks for it, and empty for each."""
+    with ExitStack() as ended:
+
+        def arguments(kind: str) -> dict[str, str]:
+            match kind:
+                case "rest":
+                    rest: IcebergRest = request.getfixturevalue("rest_server")
+                    ended.callback(rest.clear)
+                    return {"warehouse": str(rest.warehouse), "catalog_uri": rest.uri}
+                case "postgresql":
+                    uri = request.getfixturevalue("postgres_server").addresses.postgres()
+                    ended.callback(_clear, uri)
+                    sqlalchemy_uri = uri.replace("postgresql:", "postgresql+psycopg2:")
+                    return {"warehouse": str(tmp_path / "lake"), "catalog_uri": sqlalchemy_uri}
+                case _:
+                    return {"warehouse": str(tmp_path / "lake")}
+
+        yield arguments
+
+
+def _clear(postgres_uri: str) -> None:
+    with psycopg.connect(postgres_uri) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")

@@ -1,0 +1,91 @@
+"""A lake whose catalog is a server: what is ingested, held, maintained and published there, through Spark and without."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lakehold.errors import DefinitionError
+from lakehold.lake import Lake
+from tests import recorded_files
+from tests.catalog_servers import NewLake, new_lake, postgres_server, rest_server
+from tests.conftest import LakeFactory
+
+__all__ = ["new_lake", "postgres_server", "rest_server"]
+
+pytestmark = [pytest.mark.spark, pytest.mark.stack]
+
+NAME = "shop.items"
+KEEP_NOTHING = {"foreign_lag_ms": 0, "retain_history_ms": 0, "expire_grace_ms": 0}
+
+
+@pytest.fixture(params=["postgresql", "rest"])
+def lake(request: pytest.FixtureRequest, make_lake: LakeFactory, new_lake: NewLake) -> Lake:
+    """An empty lake that keeps no history but what is held."""
+    return make_lake(**new_lake(request.param), **KEEP_NOTHING)
+
+
+class Feed:
+    """A table that is fed from a file."""
+
+    def __init__(self, lake: Lake, directory: Path) -> None:
+        self._lake, self._file = lake, directory / "items.jsonl"
+        self._offset = 0
+        lake.sql(f"""
+            CREATE SOURCE feed FROM FILES '{directory}' FORMAT JSON;
+            CREATE TABLE {NAME} (id BIGINT, v STRING) FROM SOURCE feed (TOPIC 'items') KEY (id) ENVELOPE UPSERT
+        """)
+
+    def ingest(self, *changes: tuple[int, str | None]) -> int:
+        """Bring (id, v) pairs in, None to delete; the timestamp of their batch."""
+        for key, value in changes:
+            body = None if value is None else json.dumps({"id": key, "v": value}).encode()
+            line = recorded_files.line("items", 0, self._offset, body, json.dumps({"id": key}).encode())
+            recorded_files.append(self._file, [line])
+            self._offset += 1
+        (batch,) = self._lake.ingest("feed")
+        assert not batch.stopped
+        return batch.timestamp_ms
+
+
+def tags(lake: Lake) -> set[str]:
+    return set(lake.catalog.load_table(NAME).metadata.refs) - {"main"}
+
+
+def snapshots(lake: Lake) -> int:
+    return len(lake.catalog.load_table(NAME).metadata.snapshots)
+
+
+def test_what_is_ingested_is_held_maintained_subscribed_to_and_published(lake: Lake, tmp_path: Path) -> None:
+    feed = Feed(lake, tmp_path / "topics")
+    first = feed.ingest((1, "a"), (2, "b"))
+    lake.sql(f"CREATE HOLD h ON {NAME}; CREATE SUBSCRIPTION s INTO bi.items AS SUBSCRIBE {NAME}")
+    second = feed.ingest((1, "A"), (2, None), (3, "c"))
+    assert sorted(lake.sql(f"SELECT * FROM {NAME}").rows) == [(1, "A"), (3, "c")]
+    assert "hold_h" in tags(lake)
+
+    diffs = [(first, 1, 1, "a"), (first, 1, 2, "b"), (second, 1, 1, "A"), (second, -1, 1, "a"), (second, -1, 2, "b")]
+    diffs.append((second, 1, 3, "c"))
+    assert [report.error for report in lake.maintain() if report.error] == []
+    assert sorted(lake.sql(f"SUBSCRIBE {NAME} AS OF {first}").rows) == sorted(diffs)
+    assert sorted(lake.sql(f"SELECT * FROM {NAME} VERSION AS OF 'hold_h'").rows) == [(1, "a"), (2, "b")]
+    lake.publish("s")
+    assert sorted(lake.sql("SELECT mz_timestamp, mz_diff, id, v FROM bi.items").rows) == sorted(diffs)
+
+    held = snapshots(lake)
+    lake.sql("DROP HOLD h; DROP SUBSCRIPTION s")
+    assert [report.error for report in lake.maintain() if report.error] == []
+    assert snapshots(lake) < held
+    assert tags(lake) == set()
+    assert sorted(lake.sql(f"SELECT * FROM {NAME}").rows) == [(1, "A"), (3, "c")]
+
+
+def test_views_and_tables_are_told_apart_and_dropped(lake: Lake) -> None:
+    lake.sql("CREATE NAMESPACE shop; CREATE TABLE shop.rates (id INT) USING iceberg")
+    lake.sql("CREATE VIEW shop.best AS SELECT max(id) AS id FROM shop.rates")
+    with pytest.raises(DefinitionError, match="It is a view"):
+        lake.sql("CREATE HOLD h ON shop.best")
+    lake.sql("CREATE HOLD h ON shop.rates; DROP TABLE shop.rates CASCADE; DROP VIEW shop.best")
+    assert lake.sql("SHOW TABLES IN shop").rows == []
