@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,10 +19,12 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from lakehold.servers import HOST, Server, ServerCommand, ServerError
+from lakehold.servers import HOST, Server, ServerCommand, ServerError, http
 
 _HEALTH_TIMEOUT_S = 5.0
 _CLIENT_TIMEOUT_S = 60.0
+_DAGS_READ_WITHIN_S = 120.0
+_POLL_INTERVAL_S = 0.5
 _PROGRAMS = Path(sys.executable).parent
 
 
@@ -55,7 +58,8 @@ class Installation:
         return {
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW__API__BASE_URL": self.url,
-            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+            # Until there is something for them to do: `run_dags`.
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",
             "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags),
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
             "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
@@ -89,13 +93,13 @@ class Installation:
     def health(self) -> Mapping[str, str | None]:
         """Status of its servers, as far as it answers."""
         with suppress(httpx.HTTPError, ValueError):
-            answer = httpx.get(f"{self.url}/api/v2/monitor/health", timeout=_HEALTH_TIMEOUT_S).json()
+            answer = http.get(f"{self.url}/api/v2/monitor/health", _HEALTH_TIMEOUT_S).json()
             return {name: part["status"] for name, part in answer.items()}
         return {}
 
     def client(self) -> httpx.Client:
         """A client of its REST API, `/api/v2`."""
-        token = httpx.get(f"{self.url}/auth/token", timeout=_CLIENT_TIMEOUT_S).raise_for_status().json()
+        token = http.get(f"{self.url}/auth/token", _CLIENT_TIMEOUT_S).raise_for_status().json()
         headers = {"Authorization": f"Bearer {token['access_token']}"}
         return httpx.Client(base_url=f"{self.url}/api/v2", headers=headers, timeout=_CLIENT_TIMEOUT_S)
 
@@ -106,6 +110,26 @@ class Installation:
             answer = client.post("/pools", json=body)
             if answer.status_code != httpx.codes.CONFLICT:
                 answer.raise_for_status()
+
+    def run_dags(self) -> None:
+        """Have the DAGs run, as soon as all of their files have been read.
+
+        Raises:
+            ServerError: Some have not been, in all this time.
+        """
+        files = len([*self.dags.glob("*.py")])
+        deadline_s = time.monotonic() + _DAGS_READ_WITHIN_S
+        with self.client() as client:
+            while self._unpaused(client) < files:
+                if time.monotonic() > deadline_s:
+                    raise ServerError("Airflow does not read all DAG files", hint=f"See the errors at {self.url}/dags.")
+                time.sleep(_POLL_INTERVAL_S)
+
+    def _unpaused(self, client: httpx.Client) -> int:
+        """How many DAGs there are, all of which run from now on."""
+        answer = client.patch("/dags", params={"dag_id_pattern": "%"}, json={"is_paused": False}).raise_for_status()
+        count: int = answer.json()["total_entries"]
+        return count
 
 
 class AirflowServer(Server):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 
-from lakehold.demo.airflow_servers import Installation, servers
+from lakehold.demo.airflow_servers import AirflowServer, Installation, servers
 from lakehold.demo.database import ShopDatabase, open_shop
 from lakehold.demo.live import ingest, running_stack, stopped_by_signals, trade
 from lakehold.demo.rows import SHOP_TABLES
@@ -25,6 +26,7 @@ from lakehold.servers import lifecycle
 from lakehold.servers.ports import refuse_taken
 from lakehold.settings import Settings, load_settings
 from lakehold.spark_server import lifecycle as spark_lifecycle
+from lakehold.spark_server.plan import SparkConnectServer
 
 _CUSTOMERS = 80
 _TRANSACTIONS_PER_S = 1
@@ -56,21 +58,29 @@ def run_orchestrated(screen: Screen, place: Path, dags: Path, *, airflow_port: i
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     name = f"shop_{uuid.uuid4().hex[:8]}"
     settings = load_settings(warehouse=str(place / "lake"), schemas="", expectations="")
+    spark_remote = SparkConnectServer(place / "spark", spark_port).remote
+    lake_variables = {"LAKEHOLD_WAREHOUSE": settings.warehouse, "LAKEHOLD_SCHEMAS": "", "LAKEHOLD_EXPECTATIONS": ""}
+    airflow = Installation(place / "airflow-home", airflow_port, dags, spark_remote, lake_variables)
+    parts = servers(place / "airflow", airflow)
+    refuse_taken(parts)
     workload = Workload(seed=int(time.time()), clock=lambda: datetime.now(UTC))
+    screen.heading("airflow, and lakehold spark up")
     with (
+        ThreadPoolExecutor(max_workers=2) as threads,
+        _starting_airflow(screen, airflow, parts, threads) as airflow_started,
+        _starting_spark(screen, place / "spark", settings, spark_port, threads) as spark_started,
         running_stack(screen) as addresses,
         open_shop(addresses, name, name, workload.opening(_CUSTOMERS)) as shop,
-        _running_spark(screen, place, settings, spark_port) as spark_remote,
     ):
         screen.line(f"PostgreSQL has a shop: {addresses.postgres(name)}")
         shop.capture("avro")
         with connect(settings.warehouse, schemas="", spark_remote=spark_remote) as lake:
             kafka, registry = addresses.kafka, addresses.registry
             define(screen, lake, place / "shop.sql", "shop.live.sql", kafka=kafka, registry=registry, prefix=name)
+            spark_started.result()
             _first_rows(screen, lake)
-        lake_variables = {"LAKEHOLD_WAREHOUSE": settings.warehouse, "LAKEHOLD_SCHEMAS": "", "LAKEHOLD_EXPECTATIONS": ""}
-        airflow = Installation(place / "airflow-home", airflow_port, dags, spark_remote, lake_variables)
-        with _running_airflow(screen, place / "airflow", airflow):
+        airflow_started.result()
+        with _running_dags(screen, airflow, parts[-1]):
             _trade_until_stopped(screen, airflow, shop, workload)
 
 
@@ -86,33 +96,49 @@ def _first_rows(screen: Screen, lake: Lake) -> None:
 
 
 @contextmanager
-def _running_spark(screen: Screen, place: Path, settings: Settings, port: int) -> Iterator[str]:
-    screen.heading("lakehold spark up")
+def _starting_spark(
+    screen: Screen, directory: Path, settings: Settings, port: int, threads: ThreadPoolExecutor
+) -> Iterator[Future[str]]:
+    started = threads.submit(spark_lifecycle.up, directory, settings, port, screen.stack_event)
     try:
-        yield spark_lifecycle.up(place / "spark", settings, port, screen.stack_event)
+        yield started
     finally:
+        wait([started])
         screen.heading("lakehold spark down")
-        spark_lifecycle.down(place / "spark", screen.stack_event)
+        spark_lifecycle.down(directory, screen.stack_event)
 
 
 @contextmanager
-def _running_airflow(screen: Screen, directory: Path, airflow: Installation) -> Iterator[None]:
-    screen.heading("airflow")
-    parts = servers(directory, airflow)
-    refuse_taken(parts)
-    with screen.waiting("making Airflow's database"):
+def _starting_airflow(
+    screen: Screen, airflow: Installation, parts: Sequence[AirflowServer], threads: ThreadPoolExecutor
+) -> Iterator[Future[None]]:
+    given_up = Event()
+
+    def start() -> None:
+        screen.line("making Airflow's database")
         airflow.migrate()
+        lifecycle.start_together(parts, given_up, screen.stack_event)
+
+    started = threads.submit(start)
     try:
-        api, *others = parts
-        lifecycle.start(api, Event(), screen.stack_event)
-        airflow.make_pool(WRITERS, slots=1)
-        for server in others:
-            lifecycle.start(server, Event(), screen.stack_event)
-        yield
+        yield started
     finally:
+        given_up.set()
+        wait([started])
         screen.heading("stopping airflow")
         for server in reversed(parts):
             lifecycle.stop(server, screen.stack_event)
+
+
+@contextmanager
+def _running_dags(screen: Screen, airflow: Installation, scheduler: AirflowServer) -> Iterator[None]:
+    """Its tasks end before what they need does."""
+    airflow.make_pool(WRITERS, slots=1)
+    airflow.run_dags()
+    try:
+        yield
+    finally:
+        lifecycle.stop(scheduler, screen.stack_event)
 
 
 def _trade_until_stopped(screen: Screen, airflow: Installation, shop: ShopDatabase, workload: Workload) -> None:

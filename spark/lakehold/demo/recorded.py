@@ -11,7 +11,7 @@ from lakehold.demo.steps import compare, define, finish, look
 from lakehold.lake import connect
 from lakehold.session import SHORT_RUN_OPTIONS
 
-_BATCH_RECORDS = 400
+_BATCH_RECORDS = 1_000
 """Small, so that there are some batches to see."""
 
 
