@@ -54,6 +54,7 @@ class LiveSource:
         partitions: Of each table's topic.
         max_records: Of one batch.
         connector_options: Further options of the connector.
+        whole_transactions: Batches hold whole transactions.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class LiveSource:
         partitions: int = 1,
         max_records: int = 100_000,
         connector_options: Mapping[str, str] | None = None,
+        whole_transactions: bool = False,
     ) -> None:
         self.lake = lake
         self.database = database
@@ -72,12 +74,13 @@ class LiveSource:
         database.execute(f"CREATE TABLE {_MARKER} (token text PRIMARY KEY)")
         self._capture([*tables, _MARKER], value_format, connector_options or {})
         topics = ", ".join(f"'{self.topic(table)}'" for table in tables)
+        transactions = f"TRANSACTION METADATA TOPIC '{database.topic('transaction')}'" if whole_transactions else ""
         written = "AVRO USING SCHEMA REGISTRY CONNECTION registry" if value_format == "avro" else "JSON"
         lake.sql(
             f"CREATE CONNECTION kafka TO KAFKA (BROKER '{database.addresses.kafka}');"
             f"CREATE CONNECTION registry TO SCHEMA REGISTRY (URL '{database.addresses.registry}');"
             f"CREATE SOURCE live FROM KAFKA CONNECTION kafka (TOPICS ({topics})) FORMAT {written} "
-            f"WITH (MAX RECORDS = {max_records})"
+            f"{transactions} WITH (MAX RECORDS = {max_records})"
         )
 
     def topic(self, table: str) -> str:

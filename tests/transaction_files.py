@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from lakehold.ingest.transactions.places import POSTGRES_ID
 from lakehold.ingest.transactions.runs import Record
 from lakehold.lake import Lake
 from tests import recorded_files
-from tests.upstream_log import TRANSACTIONS, Change, Message, Topics
+from tests.upstream_log import TRANSACTIONS, Change, Key, Message, Topics
 
 TRANSACTION_TOPIC = TRANSACTIONS.topic
 
@@ -38,6 +38,19 @@ def define_table(lake: Lake, table: str, envelope: str) -> None:
     lake.sql(
         f"CREATE TABLE shop.{table} (id BIGINT, v BIGINT) FROM SOURCE shop (TOPIC 'shop.public.{table}') ENVELOPE {envelope}"
     )
+
+
+def states(lake: Lake, tables: Iterable[str]) -> Iterator[dict[Key, int]]:
+    """What the tables hold at each timestamp of the source from which on all are readable, by table and key."""
+    names = tuple(tables)
+    since_ms = {name: line.since_ms for name, line in lake.timelines.of([f"shop.{t}" for t in names]).items()}
+    for batch in lake.batches.history("shop"):
+        if batch.mz_timestamp >= max(since_ms.values()):
+            yield {
+                (f"public.{table}", key): v
+                for table in names
+                for key, v in lake.sql(f"SELECT id, v FROM shop.{table} AS OF {batch.mz_timestamp}").rows
+            }
 
 
 def record(directory: Path, topics: Topics, written: Offsets, until: Offsets) -> None:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
-import httpx
-import psutil
 import pytest
 
 from lakehold import stack as lakehold_stack
 from lakehold.ingest.batch import BatchReport
-from lakehold.stack import ConnectClient
 from tests.conftest import LakeFactory
+from tests.live_connector import FLUSHES_NOTHING, connector_offsets, forget_since, kill_connect
 from tests.live_source import LiveSource
 from tests.postgres_workload import RandomWorkload
 from tests.stack_fixtures import SourceDatabase
@@ -24,11 +20,6 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 _EVERY_OPERATION = {"skipped.operations": "none"}
 """Otherwise Debezium keeps TRUNCATE to itself."""
-
-_FLUSHES_NOTHING = {"lsn.flush.mode": "manual"}
-"""PostgreSQL keeps what was sent, so that a connector whose offsets are older can ask for it again."""
-
-_STOPS_WITHIN_S = 30.0
 
 
 def _assert_equal(source: LiveSource) -> None:
@@ -75,25 +66,25 @@ def test_connect_is_killed_while_changes_run_and_sends_changes_again(
         "accounts",
         "entries",
         partitions=3,
-        connector_options=_FLUSHES_NOTHING,
+        connector_options=FLUSHES_NOTHING,
     )
     source.table("accounts", "accounts", "DEBEZIUM")
     source.table("entries", "entries", "DEBEZIUM UPSERT")
     workload.run(10)
     source.catch_up()
     _assert_equal(source)
-    offsets = _connector_offsets(database)
+    offsets = connector_offsets(database)
 
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(workload.run, 120)
-        _kill_connect(stack_directory)
+        kill_connect(stack_directory)
         lakehold_stack.up(stack_directory)
         source.ingest()
         running.result()
     assert _repeated(source.catch_up()) == 0, "the connector's transactions leave nothing to send again"
     _assert_equal(source)
 
-    _forget_since(database, offsets)
+    forget_since(database, offsets)
     workload.run(10)
     assert _repeated(source.catch_up()) > 0
     _assert_equal(source)
@@ -101,28 +92,3 @@ def test_connect_is_killed_while_changes_run_and_sends_changes_again(
 
 def _repeated(reports: Iterable[BatchReport]) -> int:
     return sum(table.repeated for report in reports for table in report.tables)
-
-
-def _kill_connect(directory: Path) -> None:
-    (pid,) = (part.pid for part in lakehold_stack.status(directory) if part.name == "connect")
-    connect = psutil.Process(pid)
-    connect.kill()
-    connect.wait()
-
-
-def _connector_offsets(database: SourceDatabase) -> Any:
-    """Up to where the connector says that it has sent."""
-    return httpx.get(f"{database.addresses.connect}/connectors/{database.name}/offsets").raise_for_status().json()
-
-
-def _forget_since(database: SourceDatabase, offsets: Any) -> None:
-    """Set the connector back, as a crash does without Kafka transactions."""
-    connector = f"{database.addresses.connect}/connectors/{database.name}"
-    httpx.put(f"{connector}/stop").raise_for_status()
-    with ConnectClient(database.addresses.connect) as connect:
-        deadline = time.monotonic() + _STOPS_WITHIN_S
-        while connect.status(database.name).tasks:
-            assert time.monotonic() < deadline, "the connector does not stop"
-        httpx.patch(f"{connector}/offsets", json=offsets, timeout=30).raise_for_status()
-        httpx.put(f"{connector}/resume").raise_for_status()
-        connect.wait_until_running(database.name)

@@ -28,15 +28,13 @@ from lakehold.ingest.evolve import stored_key
 from lakehold.ingest.lease import HeldLease
 from lakehold.ingest.offsets import OffsetRange, Offsets, to_json
 from lakehold.ingest.planning import Planned
+from lakehold.ingest.read.edges import edges
 from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Limits, Reader, ReadPlan
 from lakehold.ingest.topic import TopicDecoder
 from lakehold.times import now_ms
 
 log = logging.getLogger(__name__)
-
-_EDGE_RECORDS = 5
-"""Of each end of a partition; more than one because transactions leave offsets without a record."""
 
 
 @dataclass(frozen=True)
@@ -189,14 +187,7 @@ class _Records:
 
     def edges(self, topic: str) -> pa.Table:
         """The first and the last records of each partition of `topic`."""
-        ranges = [r for r in self._plan.ranges if r.topic_partition.topic == topic]
-        first = [replace(r, end_exclusive=min(r.end_exclusive, r.start_inclusive + _EDGE_RECORDS)) for r in ranges]
-        last = [
-            replace(r, start_inclusive=max(head.end_exclusive, r.end_exclusive - _EDGE_RECORDS))
-            for r, head in zip(ranges, first, strict=True)
-        ]
-        # The reader takes one range of a partition at a time.
-        return pa.concat_tables([self._running.reader.in_driver(first), self._running.reader.in_driver(last)])
+        return edges(self._running.reader, [r for r in self._plan.ranges if r.topic_partition.topic == topic])
 
 
 def _apply(  # noqa: PLR0913

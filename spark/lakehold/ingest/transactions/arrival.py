@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.transactions.log import End, Kind, Log, Run
@@ -54,7 +55,7 @@ class Arrival:
         """
         return self._ranked.get(tp, ())
 
-    @property
+    @cached_property
     def complete(self) -> int:
         """The rank up to which every transaction is complete."""
         for rank in range(1, self.unranked):

@@ -21,7 +21,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Run:
-    """Consecutive records of one partition: events of one transaction in their order, rows of snapshots, or unreadable ones.
+    """Consecutive records of one partition: events of one transaction in their order, rows of one snapshot, or unreadable ones.
 
     Args:
         kind: Which.

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from lakehold.catalog.readers import ReaderState
 from lakehold.errors import UpstreamError
 from lakehold.ingest.offsets import Offsets, TopicPartition, starts
 from lakehold.ingest.planning import Planned, Planner, settled
+from lakehold.ingest.read.edges import edges
 from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Available, Limits, ReadPlan
 from lakehold.ingest.transactions.cut import Blocked, Cut, cut
-from lakehold.ingest.transactions.log import Log
+from lakehold.ingest.transactions.log import Kind, Log
 from lakehold.ingest.transactions.passed import Passed
 from lakehold.ingest.transactions.records import Ends, Records
 from lakehold.ingest.transactions.runs import Runs
@@ -81,7 +83,31 @@ class WholeTransactions(Planner):
             return {}, {}
         if plan.fits(self.driver_limits):
             return self.records.look(self.reader.in_driver(plan.ranges), topics)
-        return self.records.look(self.reader.dataframe(self.records.spark(), plan.ranges), topics)
+        snapshots = self._snapshots(plan, topics)
+        rest = [r for r in plan.ranges if r.topic_partition not in snapshots]
+        if not rest:
+            return snapshots, {}
+        runs, ends = self.records.look(self.reader.dataframe(self.records.spark(), rest), topics)
+        return {**runs, **snapshots}, ends
+
+    def _snapshots(self, plan: ReadPlan, topics: frozenset[str]) -> Runs:
+        """The partitions of which many rows of one snapshot are read, each as one run, as far as their ends tell.
+
+        While the connector reads a snapshot it writes nothing else, so that nothing else stands in between.
+        """
+        if any(map(file_of, plan.position)):
+            # A file has lines of several partitions: there are no ends of one.
+            return {}
+        ranges = {r.topic_partition: r for r in plan.ranges if r.topic_partition.topic in topics}
+        sample = edges(self.reader, list(ranges.values()))
+        sampled = Counter(zip(sample["topic"].to_pylist(), sample["partition"].to_pylist(), strict=True))
+        found: Runs = {}
+        for tp, (run, *others) in self.records.look(sample, topics)[0].items():
+            only = not others and run.records == sampled[tp.topic, tp.partition]
+            if only and run.kind is Kind.SNAPSHOT and run.position is not None:
+                last = ranges[tp].end_exclusive - 1
+                found[tp] = [replace(run, first=ranges[tp].start_inclusive, last=last, records=ranges[tp].width)]
+        return found
 
     def _log(self, plan: ReadPlan, begins: Offsets, available: Available, runs: Runs, ends: Ends) -> Log:
         partitions = [tp for tp in plan.position if tp.topic in available.topics]

@@ -74,7 +74,8 @@ def runs_by_spark(records: DataFrame) -> Runs:
         .selectExpr(
             "*",
             f"NOT (kind <=> lag(kind) OVER ({_IN_PARTITION})) OR NOT (transaction <=> lag(transaction) OVER ({_IN_PARTITION}))"
-            f" OR coalesce(total_order <= lag(total_order) OVER ({_IN_PARTITION}), false) AS begins",
+            f" OR coalesce(total_order <= lag(total_order) OVER ({_IN_PARTITION}), false)"
+            f" OR (kind <> '{Kind.EVENTS}' AND NOT (position <=> lag(position) OVER ({_IN_PARTITION}))) AS begins",
             f"collection_order > coalesce(max(collection_order) OVER ({_EARLIER_OF_TRANSACTION}), 0) AS is_new",
         )
         .selectExpr("*", f"count_if(begins) OVER ({_IN_PARTITION}) AS run")
@@ -131,7 +132,7 @@ def _continues(before: Record, record: Record) -> bool:
     if before.kind != record.kind:
         return False
     if record.kind != Kind.EVENTS:
-        return True
+        return before.position == record.position
     same = transaction_of(before.transaction_id or "") == transaction_of(record.transaction_id or "")
     return same and (record.total_order or 0) > (before.total_order or 0)
 

@@ -1,0 +1,30 @@
+"""The ends of what a batch reads: enough to tell what most likely stands in between."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import pyarrow as pa
+
+from lakehold.ingest.offsets import OffsetRange
+from lakehold.ingest.read.reader import Reader
+
+_EDGE_RECORDS = 5
+"""Of each end of a partition; more than one because transactions leave offsets without a record."""
+
+
+def edges(reader: Reader, ranges: Collection[OffsetRange]) -> pa.Table:
+    """The first and the last records of each range, as `Reader.in_driver` gives them.
+
+    Args:
+        reader: Reads them.
+        ranges: Of partitions, at most one of each; a file holds messages of several.
+    """
+    first = [replace(r, end_exclusive=min(r.end_exclusive, r.start_inclusive + _EDGE_RECORDS)) for r in ranges]
+    last = [
+        replace(r, start_inclusive=max(head.end_exclusive, r.end_exclusive - _EDGE_RECORDS))
+        for r, head in zip(ranges, first, strict=True)
+    ]
+    # The reader takes one range of a partition at a time.
+    return pa.concat_tables([reader.in_driver(first), reader.in_driver(last)])

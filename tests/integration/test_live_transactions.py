@@ -1,0 +1,123 @@
+"""What holds after each commit in a database holds at each timestamp here, whatever transactions and connectors do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lakehold import stack as lakehold_stack
+from lakehold.lake import Lake
+from lakehold.stack import StackAddresses
+from tests.bank import TELLERS, Bank, MariaDbBank, PostgresBank, assert_balanced
+from tests.conftest import LakeFactory
+from tests.live_connector import FLUSHES_NOTHING, connector_offsets, forget_since, kill_connect
+from tests.live_source import LiveSource
+from tests.mariadb_server import PASSWORD, MariaDb
+from tests.mariadb_server import mariadb as mariadb  # noqa: PLC0414 - pytest finds fixtures by name
+from tests.stack_fixtures import SourceDatabase
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+_ARRIVES_WITHIN_S = 60.0
+
+BY_SPARK_AND_IN_DRIVER = {"driver_read_max_records": 30}
+"""Snapshots and large batches are looked at by Spark, small ones in the driver."""
+
+
+@contextmanager
+def open_for_business(bank: Bank, transactions: int) -> Iterator[Callable[[], bool]]:
+    """Tellers at work; gives whether they still are."""
+    with ThreadPoolExecutor(TELLERS) as threads:
+        tellers = [threads.submit(bank.run, teller, transactions) for teller in range(TELLERS)]
+        yield lambda: not all(teller.done() for teller in tellers)
+        for teller in tellers:
+            teller.result()
+
+
+def assert_balanced_at_each_timestamp(lake: Lake, source: str, at_least: int) -> None:
+    """The tables, in the namespace of the source's name, at each timestamp from which on both are readable."""
+    since_ms = max(line.since_ms for line in lake.timelines.of([f"{source}.accounts", f"{source}.entries"]).values())
+    times = [b.mz_timestamp for b in lake.batches.history(source) if b.mz_timestamp >= since_ms and b.records]
+    assert len(times) >= at_least
+    for time_ms in times:
+        accounts = lake.sql(f"SELECT id, balance FROM {source}.accounts AS OF {time_ms}").rows
+        entries = lake.sql(f"SELECT account, amount FROM {source}.entries AS OF {time_ms}").rows
+        assert_balanced(accounts, entries)
+
+
+def test_transactions_overlap_and_a_killed_connector_repeats_them(
+    make_lake: LakeFactory, database: SourceDatabase, stack_directory: Path
+) -> None:
+    bank = PostgresBank(database)
+    bank.open()
+    source = LiveSource(
+        make_lake(**BY_SPARK_AND_IN_DRIVER),
+        database,
+        "accounts",
+        "entries",
+        partitions=3,
+        max_records=250,
+        connector_options=FLUSHES_NOTHING,
+        whole_transactions=True,
+    )
+    source.table("accounts", "accounts", "DEBEZIUM")
+    source.table("entries", "entries", "DEBEZIUM UPSERT")
+    source.catch_up()
+    offsets = connector_offsets(database)
+
+    with open_for_business(bank, 40) as is_open:
+        source.ingest()
+        kill_connect(stack_directory)
+        lakehold_stack.up(stack_directory)
+        while is_open():
+            source.ingest()
+    source.catch_up()
+    forget_since(database, offsets)
+    bank.run(0, 10)
+    source.catch_up()
+
+    assert_balanced_at_each_timestamp(source.lake, "live", at_least=5)
+    source.assert_equal("accounts", "accounts", ["id"])
+    source.assert_equal("entries", "entries", ["id"])
+
+
+def test_transactions_of_mariadb(
+    make_lake: LakeFactory,
+    stack: StackAddresses,
+    stack_directory: Path,
+    mariadb: MariaDb,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LAKEHOLD_SECRET_MARIA", PASSWORD)
+    bank = MariaDbBank(mariadb)
+    bank.open()
+    lake = make_lake(**BY_SPARK_AND_IN_DRIVER)
+    lake.sql(
+        f"CREATE CONNECTION kafka TO KAFKA (BROKER '{stack.kafka}');"
+        f"CREATE CONNECTION maria TO MARIADB (HOST '127.0.0.1', PORT {mariadb.port}, USER 'lakehold', PASSWORD SECRET 'maria');"
+        f"CREATE CONNECTION connect TO CONNECT (URL '{stack.connect}');"
+        "CREATE SOURCE bank FROM MARIADB CONNECTION maria VIA CONNECT CONNECTION connect "
+        "INTO KAFKA CONNECTION kafka (TOPIC PREFIX 'bank', PARTITIONS 2) FORMAT JSON WITH (MAX RECORDS = 250);"
+        "BEGIN;"
+        "CREATE TABLE bank.accounts FROM SOURCE bank (TABLE 'bank.accounts') ENVELOPE DEBEZIUM;"
+        "CREATE TABLE bank.entries FROM SOURCE bank (TABLE 'bank.entries') ENVELOPE DEBEZIUM UPSERT;"
+        "COMMIT"
+    )
+    with open_for_business(bank, 20) as is_open:
+        lake.ingest("bank")
+        kill_connect(stack_directory)
+        lakehold_stack.up(stack_directory)
+        while is_open():
+            lake.ingest("bank")
+
+    wanted = {tuple(map(int, row)) for row in mariadb.rows("SELECT id, account, amount FROM bank.entries")}
+    deadline = time.monotonic() + _ARRIVES_WITHIN_S
+    while {*lake.sql(f"SELECT id, account, amount FROM {lake.settings.catalog_name}.bank.entries").rows} != wanted:
+        assert time.monotonic() < deadline
+        lake.ingest("bank")
+    assert_balanced_at_each_timestamp(lake, "bank", at_least=3)

@@ -1,0 +1,45 @@
+"""What befalls a connector of the live stack: its worker is killed, and it is set back to where it was."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from lakehold import stack as lakehold_stack
+from lakehold.stack import ConnectClient
+from tests.stack_fixtures import SourceDatabase
+
+FLUSHES_NOTHING = {"lsn.flush.mode": "manual"}
+"""PostgreSQL keeps what was sent, so that a connector whose offsets are older can ask for it again."""
+
+_STOPS_WITHIN_S = 30.0
+
+
+def kill_connect(directory: Path) -> None:
+    """Kill Kafka Connect, with all that it has under way."""
+    (pid,) = (part.pid for part in lakehold_stack.status(directory) if part.name == "connect")
+    connect = psutil.Process(pid)
+    connect.kill()
+    connect.wait()
+
+
+def connector_offsets(database: SourceDatabase) -> Any:
+    """Up to where the connector says that it has sent."""
+    return httpx.get(f"{database.addresses.connect}/connectors/{database.name}/offsets").raise_for_status().json()
+
+
+def forget_since(database: SourceDatabase, offsets: Any) -> None:
+    """Set the connector back, as a crash does without Kafka transactions."""
+    connector = f"{database.addresses.connect}/connectors/{database.name}"
+    httpx.put(f"{connector}/stop").raise_for_status()
+    with ConnectClient(database.addresses.connect) as connect:
+        deadline = time.monotonic() + _STOPS_WITHIN_S
+        while connect.status(database.name).tasks:
+            assert time.monotonic() < deadline, "the connector does not stop"
+        httpx.patch(f"{connector}/offsets", json=offsets, timeout=30).raise_for_status()
+        httpx.put(f"{connector}/resume").raise_for_status()
+        connect.wait_until_running(database.name)
