@@ -13,7 +13,7 @@ from rich.console import Console
 
 from lakehold import artifacts
 from lakehold.lake import Lake, connect
-from tests.benchmarks import airflow, diffs, hold_commands, holds, long_life, merges
+from tests.benchmarks import airflow, diffs, hold_commands, holds, long_life, merges, shared_diffs
 from tests.benchmarks.figures import Figure, as_json, as_table
 from tests.benchmarks.first_load import first_load
 
@@ -30,6 +30,8 @@ class Benchmark(StrEnum):
     DIFF = "diff"
     DIFF_SIZE = "diff-size"
     DIFF_MANY = "diff-many"
+    DIFF_SHARED = "diff-shared"
+    PUBLISH_SHARED = "publish-shared"
     SNAPSHOT = "snapshot"
     DELTA = "delta"
     HOLDS = "holds"
@@ -60,6 +62,10 @@ def main(
         Benchmark.DIFF: lambda lake, place: diffs.against_others(lake, place, sized(10_000_000), runs),
         Benchmark.DIFF_SIZE: lambda lake, _: diffs.by_size(lake, max(sized(2_000_000), 100_000), runs),
         Benchmark.DIFF_MANY: lambda lake, place: diffs.many_timestamps(lake, place, sized(1_000_000), runs),
+        Benchmark.DIFF_SHARED: lambda lake, place: shared_diffs.read(lake, place, sized(1_000_000), (1, 8, 32), runs),
+        Benchmark.PUBLISH_SHARED: lambda lake, place: shared_diffs.published(
+            lake, place, sized(1_000_000), (1, 8, 32), runs
+        ),
         Benchmark.SNAPSHOT: lambda lake, place: diffs.first_snapshot(lake, place, sized(10_000_000), 1),
         Benchmark.DELTA: lambda lake, place: merges.against_delta(lake, place, sized(10_000_000), runs),
         Benchmark.HOLD_COMMANDS: lambda lake, place: [

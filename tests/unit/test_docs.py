@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,27 +25,24 @@ from lakehold.ingest.decode.logical import logical_type
 from lakehold.ingest.decode.types import iceberg_type
 from lakehold.publish import subscriptions
 from lakehold.secrets import SECRET_PREFIX
-from lakehold.settings import ENVIRONMENT_PREFIX, Settings
+from lakehold.settings import ENVIRONMENT_PREFIX, Settings, load_settings
 from lakehold.spark_server.cli import app as spark_app
 from lakehold.sql import list_holds, options, plan_show, run_roles
 from lakehold.sql.parse import parse_script
-from lakehold.sql.statements import ForSpark, ObjectKind
+from lakehold.sql.statements import ForSpark
 from lakehold.stack.addresses import StackPorts
 from lakehold.stack.cli import app as stack_app
 from lakehold.status import COLUMNS as STATUS_COLUMNS
+from tests.doc_pages import OPERATIONS, ROOT, inline_code, section, table_rows
 
-ROOT = Path(__file__).parents[2]
 GROUPS = {"spark": spark_app, "stack": stack_app}
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 TYPES = (ROOT / "docs" / "types.md").read_text()
 SQL = (ROOT / "docs" / "sql.md").read_text()
 
 _BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
-_INLINE_CODE = re.compile(r"`([^`\n]+)`")
 _VARIABLE = re.compile(r"\bLAKEHOLD_[A-Z_]*[A-Z](?![A-Z_])")
-_CODE = re.compile(r"[a-z]+(-[a-z]+)*")
 
 
 @dataclass(frozen=True)
@@ -68,29 +66,6 @@ def blocks(*languages: str) -> list[Block]:
         for match in _BLOCK.finditer(text)
     )
     return [block for block in found if block.language in languages]
-
-
-def section(text: str, heading: str) -> str:
-    """The text under a heading, up to the next one of its level or above."""
-    level = heading.index(" ")
-    _, _, after = text.partition(f"\n{heading}\n")
-    assert after, f"no section {heading!r}"
-    return re.split(rf"^#{{1,{level}}} ", after, maxsplit=1, flags=re.MULTILINE)[0]
-
-
-def table_rows(text: str) -> Iterator[tuple[str, ...]]:
-    """The cells of each row of the tables in `text`, headers left out."""
-    lines = text.splitlines()
-    for line, after in zip(lines, [*lines[1:], ""], strict=True):
-        if line.startswith("|") and not line.startswith("|--") and not after.startswith("|--"):
-            yield tuple(cell.strip() for cell in line.strip("|").split("|"))
-
-
-def inline_code(text: str) -> list[str]:
-    return _INLINE_CODE.findall(text)
-
-
-# --- commands ---------------------------------------------------------------------------------------------------------
 
 
 def shell_lines() -> Iterator[tuple[str, list[str]]]:
@@ -283,6 +258,14 @@ def test_settings_are_described_with_their_defaults() -> None:
         ], name
 
 
+@pytest.mark.parametrize("block", blocks("toml"), ids=str)
+def test_configuration_files_are_understood(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lakehold.toml").write_text(block.text)
+    monkeypatch.chdir(tmp_path)
+    given = tomllib.loads(block.text)
+    assert load_settings().model_dump(include=set(given)) == given
+
+
 def test_variables_are_those_of_the_code() -> None:
     settings = {f"{ENVIRONMENT_PREFIX}{name.upper()}" for name in Settings.model_fields}
     rows = [cells for cells in table_rows(section(OPERATIONS, "## Settings")) if len(cells) == 2]
@@ -319,83 +302,3 @@ def test_system_tables_are_those_of_the_schemas() -> None:
 def test_ports_of_the_stack_are_those_of_the_code() -> None:
     ports = {int(port) for port in re.findall(r"\b1\d{4}\b", section(OPERATIONS, "## The stack"))}
     assert ports == set(vars(StackPorts()).values())
-
-
-# --- errors -----------------------------------------------------------------------------------------------------------
-
-
-def raised_codes() -> tuple[set[str], set[str]]:
-    """The codes that errors of the code are given: whole ones, and patterns of those that name a kind of object."""
-    whole: set[str] = set()
-    patterns: set[str] = set()
-    for path in (ROOT / "spark" / "lakehold").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            for value in _code_values(node):
-                if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                    whole.add(value.value)
-                elif isinstance(value, ast.JoinedStr):
-                    patterns.add("".join(str(p.value) if isinstance(p, ast.Constant) else "{}" for p in value.values))
-    return whole, patterns
-
-
-def _code_values(node: ast.AST) -> list[ast.expr]:
-    match node:
-        case ast.keyword(arg="code", value=value):
-            return _branches(value)
-        case ast.Assign(targets=[ast.Name(id="code" | "default_code")], value=value):
-            return _branches(value)
-        case ast.AnnAssign(target=ast.Name(id="default_code"), value=ast.expr() as value):
-            return _branches(value)
-        case _:
-            return []
-
-
-def _branches(value: ast.expr) -> list[ast.expr]:
-    return [*_branches(value.body), *_branches(value.orelse)] if isinstance(value, ast.IfExp) else [value]
-
-
-def test_error_codes_are_those_of_the_code() -> None:
-    whole, patterns = raised_codes()
-    assert {"type-changed", "syntax", "spark", "kafka-refused", "error"} <= whole
-    assert patterns == {"{}-exists", "{}-missing", "{}-in-use"}
-    in_docs = [
-        code
-        for cells in table_rows(section(OPERATIONS, "## Errors"))
-        for code in inline_code(cells[0])
-        if _CODE.fullmatch(code)
-    ]
-    assert len(in_docs) == len(set(in_docs))
-    by_kind = {pattern.format(kind.value) for pattern in patterns for kind in ObjectKind}
-    # Nothing uses a subscription, so nothing is refused because of it.
-    assert set(in_docs) == (whole | by_kind) - {"subscription-in-use"}
-
-
-def test_errors_that_may_pass_are_marked() -> None:
-    """↻ stands behind the codes whose class says that the same call may work later."""
-    retryable = set(re.findall(r"`([a-z-]+)` ↻", section(OPERATIONS, "## Errors")))
-    found: set[str] = set()
-    for path in (ROOT / "spark" / "lakehold").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "UpstreamUnavailable":
-                values = [v for keyword in node.keywords for v in _code_values(keyword)]
-                found |= {v.value for v in values if isinstance(v, ast.Constant) and isinstance(v.value, str)}
-    assert retryable == found | {
-        "source-busy",
-        "subscriber-busy",
-        "lease-lost",
-        "commit-conflict",
-        "upstream-unavailable",
-        "transaction-incomplete",
-    }
-
-
-def test_reasons_of_bad_messages_are_those_of_the_code() -> None:
-    source = "\n".join(path.read_text() for path in (ROOT / "spark" / "lakehold" / "ingest").rglob("*.py"))
-    in_docs = {c for cells in table_rows(section(OPERATIONS, "## Bad messages")) for c in inline_code(cells[0])}
-    assert {reason for reason in in_docs if not re.search(rf"[\"'` ]{reason}[\"'`,]", source)} == set()
-    envelope = (ROOT / "spark/lakehold/ingest/envelope.py").read_text()
-    decoded = (ROOT / "spark/lakehold/ingest/decode/decoded.py").read_text()
-    listed = re.search(r"Errors: `([^`]+)`", decoded)
-    assert listed is not None
-    reasons = set(re.split(r",\s+", listed[1])) | set(re.findall(r"THEN '([a-z]+-[a-z]+)'", envelope))
-    assert reasons | {"malformed-line"} == in_docs

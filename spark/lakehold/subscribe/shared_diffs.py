@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from threading import Lock
 from uuid import UUID
 from weakref import WeakValueDictionary
@@ -66,8 +65,10 @@ class ReadDiffs:
 
     def leading(self, keys: Sequence[DiffKey]) -> int:
         """How many of `keys` are here one behind the other, beginning with the first, which is here."""
-        here = enumerate(keys, self._places[keys[0]])
-        return sum(1 for _ in takewhile(lambda numbered: self._places.get(numbered[1]) == numbered[0], here))
+        first, count = self._places[keys[0]], 1
+        while count < len(keys) and self._places.get(keys[count]) == first + count:
+            count += 1
+        return count
 
     def of(self, key: DiffKey, steps: Sequence[Step], first: tuple[int, ...]) -> pa.Table:
         """The diffs of steps that are here one behind the other.

@@ -1,0 +1,111 @@
+"""Subscriptions over the same changes of one table: many of them in one process against one alone, read and published."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from statistics import mean
+
+from lakehold.lake import Lake, connect
+from tests.benchmarks.figures import Figure, seconds
+from tests.benchmarks.merges import Table
+
+CHANGES = 10_000
+
+_WARM_UP = 3
+
+_KINDS = (
+    "bench.{table}",
+    "bench.{table} ENVELOPE UPSERT (KEY (k))",
+    "bench.{table} ENVELOPE DEBEZIUM (KEY (k))",
+    "bench.{table} WITHIN TIMESTAMP ORDER BY n DESC",
+    "(SELECT k, n FROM bench.{table})",
+    "(SELECT k, v AS value FROM bench.{table} WHERE n < {n}) ENVELOPE UPSERT (KEY (k))",
+    "(SELECT * FROM bench.{table} WHERE n = {n})",
+    "(SELECT n, k FROM bench.{table} WHERE n NOT IN ({n}, 50)) ENVELOPE DEBEZIUM (KEY (k))",
+)
+"""Shapes, projections and filters, in turns."""
+
+Ask = Callable[[Lake, str, range], object]
+"""Have what subscriptions of a group give of the newest changes."""
+
+_ALONE = "alone"
+
+
+def read(lake: Lake, directory: Path, rows: int, counts: Sequence[int], runs: int) -> list[Figure]:
+    """As many SUBSCRIBEs as each of `counts` over the same changes, whose rows are taken as Arrow tables."""
+    table = Table(lake, directory, "read", rows)
+
+    def ask(reader: Lake, _group: str, places: range) -> None:
+        *_, before, after = (v.mz_timestamp for v in reader.timelines.of(["bench.read"])["bench.read"].versions)
+        for place in places:
+            statement = _statement("read", place)
+            window = f"WITH (SNAPSHOT = false) AS OF {before} UP TO {after + 1}"
+            pieces = list(reader.open_subscription(f"SUBSCRIBE {statement} {window}").pieces())
+            assert pieces or "n =" in statement
+
+    return _figures("subscriptions", table, counts, runs, ask)
+
+
+def published(lake: Lake, directory: Path, rows: int, counts: Sequence[int], runs: int) -> list[Figure]:
+    """As many subscriptions as each of `counts` published to a table each, one after the other."""
+    table = Table(lake, directory, "published", rows)
+    for group, count in ((_ALONE, len(_KINDS)), *((str(count), count) for count in counts)):
+        for place in range(count):
+            statement = f"{_statement('published', place)} WITH (SNAPSHOT = false)"
+            lake.sql(f"CREATE SUBSCRIPTION s{group}_{place} INTO out.s{group}_{place} AS SUBSCRIBE {statement}")
+            lake.publish(f"s{group}_{place}")
+
+    def ask(reader: Lake, group: str, places: range) -> None:
+        for place in places:
+            assert reader.publish(f"s{group}_{place}")
+
+    return _figures("subscriptions published", table, counts, runs, ask, goals=False)
+
+
+def _figures(
+    what: str, table: Table, counts: Sequence[int], runs: int, ask: Ask, *, goals: bool = True
+) -> list[Figure]:
+    """What `ask` takes for each of `counts`, beside the mean of each kind alone, in turns over the same changes.
+
+    Every count, and every one alone, has a lake of its own in this process, so that none finds what another has read.
+    """
+    took: dict[int, list[float]] = {count: [] for count in counts}
+    alone: list[float] = []
+    with ExitStack() as stack:
+
+        def reader() -> Lake:
+            return stack.enter_context(connect(table.lake.settings.warehouse, spark=table.lake.spark))
+
+        sharing, by_themselves = {count: reader() for count in counts}, [reader() for _ in _KINDS]
+        for run in range(runs + _WARM_UP):
+            chosen = random.Random(run).sample(range(table.rows), CHANGES)
+            table.change([(k, f"new {run}", (k + run + 1) % 97) for k in chosen])
+            table.ingest()
+            alone.append(
+                mean(
+                    seconds(partial(ask, one, _ALONE, range(place, place + 1)))
+                    for place, one in enumerate(by_themselves)
+                )
+            )
+            for count in counts:
+                took[count].append(seconds(partial(ask, sharing[count], str(count), range(count))))
+    warm = slice(_WARM_UP, None)
+    return [
+        Figure(
+            f"{count} {what}, the same {CHANGES:,} changes",
+            "s",
+            tuple(took[count][warm]),
+            "one alone, the mean of eight kinds",
+            tuple(alone[warm]),
+            goal=1 + 0.1 * count if goals else None,
+        )
+        for count in counts
+    ]
+
+
+def _statement(table: str, place: int) -> str:
+    return _KINDS[place % len(_KINDS)].format(table=table, n=place)
