@@ -16,6 +16,7 @@ from lakehold.ingest.decode.schema_ids import schema_ids, schema_ids_of
 from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared
 from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.position import position_of
+from lakehold.ingest.read.reader import RAW_DDL
 from lakehold.ingest.transactions.log import End, Kind, Run
 from lakehold.ingest.transactions.naming import events_by_topic
 from lakehold.ingest.transactions.places import place_of_end, transaction_of
@@ -63,8 +64,9 @@ class Records:
         of_data = records.filter(pc.is_in(records["topic"], pa.array(sorted(topics), pa.string())))
         of_transactions = records.filter(pc.equal(records["topic"], self.transaction_topic))
         spark = self.spark()
-        heads = self._heads(spark.createDataFrame(of_data), self._schemas_of(of_data))
-        ends = self._ends(spark.createDataFrame(of_transactions), self._schemas_of(of_transactions))
+        # With their schema: a client of Spark Connect does not take it from a table without rows.
+        heads = self._heads(spark.createDataFrame(of_data, RAW_DDL), self._schemas_of(of_data))
+        ends = self._ends(spark.createDataFrame(of_transactions, RAW_DDL), self._schemas_of(of_transactions))
         # One job for both: starting one takes longer than looking at few records.
         rows = heads.unionByName(ends, allowMissingColumns=True).toArrow().to_pylist()
         runs = runs_in_driver(Record.of(row) for row in rows if row["kind"] != _END)
