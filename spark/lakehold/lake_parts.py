@@ -240,6 +240,7 @@ class LakeParts:
         from lakehold.ingest.batch import Running
         from lakehold.ingest.error_records import ErrorRecords
         from lakehold.ingest.run import Ingesting
+        from lakehold.ingest.shared_records import Reading
         from lakehold.ingest.topic import TopicDecoder
 
         defined = self.definitions.definitions()
@@ -253,6 +254,7 @@ class LakeParts:
             )
         reader, registry = self._reader(source, defined), self._registry(source, defined)
         decoder = TopicDecoder(source.format.type, registry, self._spark, self.settings.max_record_bytes)
+        reading = Reading(reader, decoder, self._spark, self._driver_limits)
         planner = self._planner(source, [entry.definition for entry in tables.values()], reader, registry)
 
         def under(lease: HeldLease) -> Ingesting:
@@ -272,11 +274,9 @@ class LakeParts:
             running = Running(
                 store=self.batches,
                 lease=lease,
-                reader=reader,
-                decoder=decoder,
+                reading=reading,
                 writing=writing,
                 tables=tables,
-                driver_limits=self._driver_limits,
                 awaited=awaited,
             )
             return Ingesting(

@@ -44,7 +44,11 @@ def assert_balanced_at_each_timestamp(lake: Lake, source: str, at_least: int) ->
     since_ms = max(line.since_ms for line in lake.timelines.of([f"{source}.accounts", f"{source}.entries"]).values())
     times = [b.mz_timestamp for b in lake.batches.history(source) if b.mz_timestamp >= since_ms and b.records]
     assert len(times) >= at_least
+    print(times)
+    for b in lake.batches.history(source):
+        print(b)
     for time_ms in times:
+        print("AT", time_ms)
         accounts = lake.sql(f"SELECT id, balance FROM {source}.accounts AS OF {time_ms}").rows
         entries = lake.sql(f"SELECT account, amount FROM {source}.entries AS OF {time_ms}").rows
         assert_balanced(accounts, entries)

@@ -7,12 +7,8 @@ reads the same offsets under the same timestamp, and every effect that is there 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import DataFrame
 
 from lakehold.catalog.batches import Batch, BatchStore, TableChange
 from lakehold.catalog.definitions import Entry
@@ -28,10 +24,8 @@ from lakehold.ingest.evolve import stored_key
 from lakehold.ingest.lease import HeldLease
 from lakehold.ingest.offsets import OffsetRange, Offsets, to_json
 from lakehold.ingest.planning import Planned
-from lakehold.ingest.read.edges import edges
-from lakehold.ingest.read.lines import file_of
-from lakehold.ingest.read.reader import Limits, Reader, ReadPlan
-from lakehold.ingest.topic import TopicDecoder
+from lakehold.ingest.read.reader import ReadPlan
+from lakehold.ingest.shared_records import Reading, SharedRecords, shared_records
 from lakehold.times import now_ms
 
 log = logging.getLogger(__name__)
@@ -71,22 +65,18 @@ class Running:
     Args:
         store: Where intents and commits go.
         lease: Held on the source.
-        reader: Where records come from.
-        decoder: Turns a topic's records into typed columns.
+        reading: Where records come from.
         writing: Where changes go.
         tables: The source's tables by full name.
-        driver_limits: Batches within them are read in the driver.
         awaited: Object ids of tables whose snapshot is under way upstream without saying so in their topics: they are not
             readable before it is complete.
     """
 
     store: BatchStore
     lease: HeldLease
-    reader: Reader
-    decoder: TopicDecoder
+    reading: Reading
     writing: Writing
     tables: Mapping[str, Entry[Table]]
-    driver_limits: Limits
     awaited: frozenset[str] = frozenset()
 
 
@@ -105,109 +95,80 @@ def complete(running: Running, state: ReaderState, intent: Intent, planned: Plan
     """Make the effects of an open intent and commit it; of those an earlier attempt made, none is made again."""
     plan = planned.plan
     identity = BatchIdentity(intent.source, intent.mz_timestamp, to_json(_own_offsets(plan.ranges)))
-    records = _Records(running, plan)
-    malformed = running.reader.malformed(plan.ranges) if state.reader == MAIN_READER else ()
+    malformed = running.reading.reader.malformed(plan.ranges) if state.reader == MAIN_READER else ()
     if malformed:
         running.writing.errors.record_malformed(identity, malformed)
-    progress: dict[str, TableProgress] = {}
-    reports: list[TableReport] = []
-    stopped: dict[str, LakeholdError] = {}
-    for name, before in state.tables.items():
-        entry = running.tables[name]
-        progress[name] = before
-        settled = entry.definition.topic in planned.settled
-        try:
-            if records.has(entry.definition.topic):
-                report, progress[name] = _apply(running, identity, entry, records, before, settled)
-                reports.append(report)
-            elif settled:
-                progress[name] = settle(running.writing, identity, entry, before)
-            if entry.object_id in running.awaited or state.reader != MAIN_READER:
-                # A table that catches up becomes readable as it joins the others.
-                progress[name] = replace(progress[name], since_ms=before.since_ms)
-        except (LeaseLost, UpstreamUnavailable):
-            raise
-        # Whatever else goes wrong with one table must not stop its neighbours: it stops alone and says why.
-        except Exception as error:
-            stopped[name] = _as_stop(entry.definition, error)
-            log.warning(
-                "table %s stopped: %s", name, stopped[name].message, exc_info=not isinstance(error, LakeholdError)
-            )
+    with shared_records(running.reading, plan, (running.tables[name].definition for name in state.tables)) as records:
+        applied = _apply_all(running, identity, state, planned.settled, records)
     reach("before-commit")
     whole = BatchReport(
         source=intent.source,
         reader=intent.reader,
         timestamp_ms=intent.mz_timestamp,
-        records=sum(r.records for r in reports),
-        tables=tuple(reports),
-        stopped=stopped,
+        records=sum(r.records for r in applied.reports),
+        tables=tuple(applied.reports),
+        stopped=applied.stopped,
         malformed=len(malformed),
         elapsed_ms=now_ms() - started_ms,
     )
-    _commit(running, state, intent, progress, whole, plan, started_ms)
+    _commit(running, state, intent, applied.progress, whole, plan, started_ms)
     reach("after-commit")
     return whole
 
 
-class _Records:
-    """A batch's raw records, read once: in the driver when they are few, by Spark otherwise."""
+@dataclass(frozen=True)
+class _Applied:
+    """What a batch did to its tables, by full name where there is one of each."""
 
-    def __init__(self, running: Running, plan: ReadPlan) -> None:
-        self._running = running
-        self._plan = plan
-        few = plan.fits(running.driver_limits)
-        self._table = running.reader.in_driver(plan.ranges) if few and plan.ranges else None
-        self._topics = (
-            set(pc.unique(self._table["topic"]).to_pylist())
-            if self._table is not None
-            else {r.topic_partition.topic for r in plan.ranges}
-        )
+    progress: dict[str, TableProgress] = field(default_factory=dict)
+    reports: list[TableReport] = field(default_factory=list)
+    stopped: dict[str, LakeholdError] = field(default_factory=dict)
 
-    @property
-    def are_few(self) -> bool:
-        """Whether they are in the driver."""
-        return self._table is not None
 
-    def has(self, topic: str) -> bool:
-        """Whether the batch may have records of `topic`."""
-        return topic in self._topics
-
-    def of(self, topic: str) -> pa.Table | DataFrame:
-        """The records of `topic`."""
-        if self._table is not None:
-            return self._table.filter(pc.equal(self._table["topic"], topic))
-        wanted = [
-            r for r in self._plan.ranges if r.topic_partition.topic == topic or file_of(r.topic_partition) is not None
-        ]
-        return self._running.reader.dataframe(self._running.writing.spark(), wanted)
-
-    def have_edges(self, topic: str) -> bool:
-        """Whether they are many, and of partitions: files hold messages of several partitions."""
-        return self._table is None and any(r.topic_partition.topic == topic for r in self._plan.ranges)
-
-    def edges(self, topic: str) -> pa.Table:
-        """The first and the last records of each partition of `topic`."""
-        return edges(self._running.reader, [r for r in self._plan.ranges if r.topic_partition.topic == topic])
+def _apply_all(
+    running: Running, identity: BatchIdentity, state: ReaderState, settled: Collection[str], records: SharedRecords
+) -> _Applied:
+    """Bring every table of a reader to the batch's timestamp; `settled` are topics without rows of snapshots behind it."""
+    done = _Applied()
+    for name, before in state.tables.items():
+        entry = running.tables[name]
+        done.progress[name] = before
+        is_settled = entry.definition.topic in settled
+        try:
+            if records.has(entry.definition.topic):
+                report, done.progress[name] = _apply(running, identity, entry, records, before, is_settled)
+                done.reports.append(report)
+            elif is_settled:
+                done.progress[name] = settle(running.writing, identity, entry, before)
+            if entry.object_id in running.awaited or state.reader != MAIN_READER:
+                # A table that catches up becomes readable as it joins the others.
+                done.progress[name] = replace(done.progress[name], since_ms=before.since_ms)
+        except (LeaseLost, UpstreamUnavailable):
+            raise
+        # Whatever else goes wrong with one table must not stop its neighbours: it stops alone and says why.
+        except Exception as error:
+            stop = done.stopped[name] = _as_stop(entry.definition, error)
+            log.warning("table %s stopped: %s", name, stop.message, exc_info=not isinstance(error, LakeholdError))
+    return done
 
 
 def _apply(  # noqa: PLR0913
     running: Running,
     identity: BatchIdentity,
     entry: Entry[Table],
-    records: _Records,
+    records: SharedRecords,
     before: TableProgress,
     settled: bool,
 ) -> tuple[TableReport, TableProgress]:
     table = entry.definition
     state = running.writing.tables.table_state(table.full_name)
     key = stored_key(state)
-    of_topic = records.of(table.topic)
 
     def edges() -> Changes:
-        return changes_of(running.decoder.decode(table, records.edges(table.topic), key).decoded, table, key)
+        return changes_of(records.decoded_edges(table, key).decoded, table, key)
 
     def applied(*, look: bool) -> tuple[TableReport, TableProgress]:
-        topic = running.decoder.decode(table, of_topic, key, look=look)
+        topic = records.decoded(table, key, look=look)
         arriving = Arriving(
             changes_of(topic.decoded, table, key),
             topic.raw,

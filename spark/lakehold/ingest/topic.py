@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from pyspark.sql import functions as F
 from lakehold.definitions import DeclaredColumn, Envelope, FormatType, Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.decode.decoded import Decoded, Shape, decode
-from lakehold.ingest.decode.schema_ids import schema_ids, schema_ids_of
+from lakehold.ingest.decode.schema_ids import SchemaIds, schema_ids, schema_ids_of
 from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, TopicSchemas
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.decode.unify import TypeConflict
@@ -36,9 +37,36 @@ _MOST_VERSIONS = 8
 """Versions of a subject that are tried on each record, rather than looked up in the records first."""
 
 
+class TopicPart:
+    """A topic's part of a batch: what is found out about it once, whoever asks.
+
+    Args:
+        raw: The records as a DataFrame.
+        here: The same as a table, if they are few.
+        written: The source's format.
+    """
+
+    def __init__(self, raw: DataFrame, here: pa.Table | None, written: FormatType) -> None:
+        self.raw = raw
+        self.here = here
+        self._written = written
+
+    @cached_property
+    def ids(self) -> SchemaIds:
+        """How the records were written; when they are many, one pass over them."""
+        return schema_ids(self.raw, self._written) if self.here is None else schema_ids_of(self.here, self._written)
+
+    def sample(self, part: str, at_most: int) -> tuple[bytes, ...]:
+        """Some of the keys or values that are there."""
+        if self.here is not None:
+            return tuple(self.here[part].drop_null().slice(0, at_most).to_pylist())
+        rows = self.raw.filter(F.col(part).isNotNull()).select(part).take(at_most)
+        return tuple(bytes(row[part]) for row in rows)
+
+
 @dataclass(frozen=True)
 class DecodedTopic:
-    """A topic's part of a batch.
+    """A topic's part of a batch, decoded.
 
     Args:
         raw: The records as a DataFrame.
@@ -67,36 +95,42 @@ class TopicDecoder:
     spark: Callable[[], SparkSession]
     max_record_bytes: int
 
-    def decode(
-        self,
-        table: Table,
-        records: pa.Table | DataFrame,
-        stored_key: tuple[ColumnType, ...],
-        *,
-        look: bool = False,
-    ) -> DecodedTopic:
-        """Decode records of a topic.
+    def part(self, records: pa.Table | DataFrame) -> TopicPart:
+        """Records of one topic."""
+        if isinstance(records, pa.Table):
+            return TopicPart(self.spark().createDataFrame(records), records, self.written)
+        return TopicPart(records, None, self.written)
+
+    def schemas(
+        self, table: Table, part: TopicPart, stored_key: tuple[ColumnType, ...], *, look: bool
+    ) -> tuple[TopicSchemas, bool]:
+        """How a topic's records were written, and whether all that they name was looked for.
 
         Args:
-            table: For which.
-            records: The records.
+            table: For which: it declares what bare JSON holds.
+            part: The records.
             stored_key: The key of its Iceberg table, if there is one.
             look: Look up in the records how they were written.
 
         Raises:
-            TableStopped: The schemas of the batch contradict each other or say nothing of the columns.
+            TableStopped: Nothing says which columns they have.
         """
-        raw = self.spark().createDataFrame(records) if isinstance(records, pa.Table) else records
-        subjects = None if look or isinstance(records, pa.Table) else self._subjects(table)
-        schemas = subjects or self._found(table, records, stored_key)
-        shape = Shape.FLAT if table.envelope is Envelope.UPSERT else Shape.DEBEZIUM
+        subjects = None if look or part.here is not None else self._subjects(table)
+        return subjects or self._found(table, part, stored_key), subjects is None
+
+    def decode(self, table: Table, part: TopicPart, schemas: TopicSchemas, *, knows_all: bool) -> DecodedTopic:
+        """Decode the records of a topic, as what `schemas` gave.
+
+        Raises:
+            TableStopped: The schemas contradict each other.
+        """
         try:
-            decoded = decode(raw, schemas, shape, max_record_bytes=self.max_record_bytes)
+            decoded = decode(part.raw, schemas, shape_of(table), max_record_bytes=self.max_record_bytes)
         except TypeConflict as conflict:
             raise TableStopped(
                 conflict.message, table=table.full_name, code="type-changed", detail=conflict.detail, hint=conflict.hint
             ) from conflict
-        return DecodedTopic(raw, decoded, knows_all=subjects is None)
+        return DecodedTopic(part.raw, decoded, knows_all)
 
     def _subjects(self, table: Table) -> TopicSchemas | None:
         """What the topic's subjects say; None when they do not say it, or say too much to try it all on each record."""
@@ -106,21 +140,25 @@ class TopicDecoder:
         counts = [len(part.schemas) for part in (found.key, found.value) if isinstance(part, AvroIds)]
         return found if all(0 < count <= _MOST_VERSIONS for count in counts) else None
 
-    def _found(self, table: Table, records: pa.Table | DataFrame, stored_key: tuple[ColumnType, ...]) -> TopicSchemas:
+    def _found(self, table: Table, part: TopicPart, stored_key: tuple[ColumnType, ...]) -> TopicSchemas:
         """What stands in the records."""
-        is_here = isinstance(records, pa.Table)
-        ids = schema_ids_of(records, self.written) if is_here else schema_ids(records, self.written)
+        ids = part.ids
         if self.registry is not None:
             return TopicSchemas(_known(self.registry, ids.keys), _known(self.registry, ids.values))
         key: PartSchemas = _heads(ids.keys)
         value: PartSchemas = _heads(ids.values)
         if not ids.values:
-            if not table.columns and _sample(records, "value", 1):
+            if not table.columns and part.sample("value", 1):
                 raise _columns_unknown(table)
             value = JsonDeclared(table.columns)
         if not ids.keys:
-            key = JsonDeclared(_declared_key(table, stored_key, _sample(records, "key", _KEYS_SAMPLED)))
+            key = JsonDeclared(_declared_key(table, stored_key, part.sample("key", _KEYS_SAMPLED)))
         return TopicSchemas(key, value)
+
+
+def shape_of(table: Table) -> Shape:
+    """What the values of a table's topic are."""
+    return Shape.FLAT if table.envelope is Envelope.UPSERT else Shape.DEBEZIUM
 
 
 def _known(registry: Registry, ids: frozenset[int] | frozenset[str]) -> AvroIds:
@@ -129,14 +167,6 @@ def _known(registry: Registry, ids: frozenset[int] | frozenset[str]) -> AvroIds:
 
 def _heads(found: frozenset[int] | frozenset[str]) -> JsonHeads:
     return JsonHeads(tuple(sorted(str(head) for head in found)))
-
-
-def _sample(records: pa.Table | DataFrame, part: str, at_most: int) -> tuple[bytes, ...]:
-    """Some of the keys or values that are there."""
-    if isinstance(records, pa.Table):
-        return tuple(records[part].drop_null().slice(0, at_most).to_pylist())
-    rows = records.filter(F.col(part).isNotNull()).select(part).take(at_most)
-    return tuple(bytes(row[part]) for row in rows)
 
 
 def _declared_key(

@@ -158,7 +158,7 @@ class Maintaining:
                 plan.full_name, lambda: self.procedures.rewrite_position_delete_files(plan.full_name)
             )
         if rewrite.manifests and self.procedures.rewrites_manifests_safely(table.format_version):
-            self.procedures.rewrite_manifests(plan.full_name)
+            _while_others_write(plan.full_name, lambda: self.procedures.rewrite_manifests(plan.full_name))
         return rewritten
 
     def _without_old(self, report: MaintenanceReport, *, dry_run: bool) -> MaintenanceReport:
@@ -171,9 +171,10 @@ class Maintaining:
     def _without_orphans(self, plan: TablePlan, *, dry_run: bool) -> int:
         if plan.orphans_before_ms is None:
             return 0
-        found = self.procedures.remove_orphan_files(plan.full_name, plan.orphans_before_ms, dry_run=dry_run)
+        name, before_ms = plan.full_name, plan.orphans_before_ms
+        found = _while_others_write(name, lambda: self.procedures.remove_orphan_files(name, before_ms, dry_run=dry_run))
         if not dry_run:
-            self.procedures.note_orphan_search(plan.full_name, self.survey.clock())
+            _while_others_write(name, lambda: self.procedures.note_orphan_search(name, self.survey.clock()))
         return found
 
 
@@ -188,11 +189,11 @@ def _planned(plan: TablePlan) -> MaintenanceReport:
     )
 
 
-def _while_others_write(full_name: str, rewrite: Callable[[], Done]) -> Done:
-    """Files are rewritten beside the batches of a table; whoever commits second begins again."""
+def _while_others_write(full_name: str, act: Callable[[], Done]) -> Done:
+    """Other writers and other maintenance go on meanwhile: whoever commits second, or finds a file deleted, begins again."""
     for attempt in range(_ATTEMPTS):
         try:
-            return rewrite()
+            return act()
         except LakeholdError as error:
             said, is_last = f"{error.message} {error.detail}", attempt == _ATTEMPTS - 1
             if not is_conflict(said) and (is_last or not is_file_gone(said)):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lakehold.definitions import Definition, Source, Subscription, Table
+from lakehold.catalog.definitions import Definitions
+from lakehold.definitions import Definition, FormatType, Source, Subscription, Table
 from lakehold.sql.effects import (
     DropDefinitions,
     DropHolds,
@@ -12,6 +13,7 @@ from lakehold.sql.effects import (
     Effect,
     EndSubscription,
     Notice,
+    Plan,
     PutDefinition,
 )
 
@@ -33,6 +35,18 @@ def told(effect: Effect) -> Iterator[str]:
             yield text
         case _:
             pass
+
+
+def sharing(plan: Plan, after: Definitions) -> Iterator[str]:
+    """How the batches of a source will read the topics of the tables that `plan` puts, `after` which these are defined."""
+    put = [e.definition for e in plan.effects if isinstance(e, PutDefinition) and isinstance(e.definition, Table)]
+    for source, topic in dict.fromkeys((table.source, table.topic) for table in put):
+        tables = [entry.definition for entry in after.tables_of(source) if entry.definition.topic == topic]
+        names = ", ".join(sorted(table.full_name for table in tables))
+        yield f"batches of source {source} read and decode topic {topic} once for {names}"
+        declared = {table.columns for table in tables}
+        if len(declared) > 1 and after.source(source).format.type is FormatType.JSON:
+            yield f"... JSON without a schema is decoded for each of their {len(declared)} lists of columns"
 
 
 def _name(definition: Definition) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -92,7 +92,8 @@ def plan(  # noqa: PLR0911, PLR0912 - one a statement
             return _put(parsed, connection, if_not_exists, definitions)
         case CreateSource(source, if_not_exists):
             _check_source(source, definitions)
-            return _put(parsed, source, if_not_exists, definitions)
+            put = _put(parsed, source, if_not_exists, definitions)
+            return Plan((*put.effects, *_read_twice(source, definitions)))
         case CreateTable(table, if_not_exists):
             table = with_topic(table, definitions.source(table.source))
             _check_table(table, definitions)
@@ -215,6 +216,18 @@ def _check_source(source: Source, definitions: Definitions) -> None:
     if source.capture is not None:
         _check_connection(source.capture.connection, source.capture.database, definitions)
         _check_connection(source.capture.connect, ConnectionType.CONNECT, definitions)
+
+
+def _read_twice(source: Source, definitions: Definitions) -> Iterator[Notice]:
+    """What another source reads of the same broker already: only tables of one source share its reader."""
+    for entry in definitions.sources.values():
+        other = entry.definition
+        same = [topic for topic in source.topics if topic in other.topics]
+        if other.name != source.name and source.connection == other.connection and same:
+            yield Notice(
+                f'source "{other.name}" reads topic "{same[0]}", too: tables of one source share its reader and what it '
+                f"decodes, so that CREATE TABLE … FROM SOURCE {other.name} (TOPIC '{same[0]}') costs less"
+            )
 
 
 def _check_connection(name: str, wanted: ConnectionType, definitions: Definitions) -> None:
