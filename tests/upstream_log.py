@@ -1,18 +1,19 @@
 """A model of an upstream database and its connector: transactions, and what stands in the topics after kills and repetitions.
 
 The database is a list of transactions in the order of their commits. The connector writes them as one log; when it is killed,
-partitions lose different parts of what was under way, and the next run begins at a point that had been acknowledged.
+partitions lose different parts of what was under way, and the next run begins at a point that had been acknowledged. It goes on
+with the numbers of before, or reads transactions from their beginning, leaves out what was sent, and numbers and counts the rest.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
 from lakehold.ingest.offsets import Offsets, TopicPartition
-from lakehold.ingest.transactions.log import End, Kind, Log
+from lakehold.ingest.transactions.log import Begin, End, Kind, Log
 from lakehold.ingest.transactions.places import place_of_end, transaction_of
 from lakehold.ingest.transactions.runs import Record, runs_in_driver
 
@@ -39,6 +40,7 @@ class Change:
 class Message:
     """A record of a topic; `change` is what it does, `tombstone_of` the key whose deletion it repeats."""
 
+    begin: str | None = None
     record: Record | None = None
     end: End | None = None
     change: Change | None = None
@@ -47,30 +49,41 @@ class Message:
 
 @dataclass(frozen=True)
 class _Emitted:
-    """One step of the connector: what it writes to which partition."""
+    """One step of the connector: what it writes to which partition, when so many changes were read before."""
 
     place: TopicPartition
     message: Message
+    change_number: int
 
 
 @dataclass
 class Topics:
-    """What stands in the partitions, by offset."""
+    """What stands in the partitions, by offset.
+
+    Args:
+        messages: The messages.
+        lives: Where the partitions ended when a connector was killed: what it left is seen before anything of the next one.
+    """
 
     messages: dict[TopicPartition, list[Message]] = field(default_factory=dict)
+    lives: list[Offsets] = field(default_factory=list)
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
         return {tp: len(messages) for tp, messages in self.messages.items()}
 
-    def log(self, starts: Offsets, stops: Offsets, *, reaches_now: bool, knows_partitions: bool) -> Log:
+    def log(
+        self, starts: Offsets, stops: Offsets, *, unread: Collection[TopicPartition], knows_partitions: bool
+    ) -> Log:
         """The stretch between two positions."""
-        records, ends = [], []
+        records, begins, ends = [], list[Begin](), []
         for tp, messages in self.messages.items():
             for offset in range(starts[tp], stops[tp]):
                 found = messages[offset]
                 if found.record is not None:
                     records.append(found.record._replace(offset=offset))
+                if found.begin is not None:
+                    begins.append(Begin(offset, found.begin))
                 if found.end is not None:
                     ends.append(replace(found.end, offset=offset))
         runs = runs_in_driver(records)
@@ -78,8 +91,9 @@ class Topics:
             starts,
             stops,
             runs={tp: runs.get(tp, []) for tp in starts if tp != TRANSACTIONS},
+            begins={TRANSACTIONS: begins},
             ends={TRANSACTIONS: ends},
-            reaches_now=reaches_now,
+            unread=frozenset(unread),
             knows_partitions=knows_partitions,
         )
 
@@ -94,6 +108,7 @@ class Upstream:
         transactions: How many there are.
         ids: How the connector names transactions: `postgres`, `binlog` or `gtid`.
         snapshots: Some partitions begin with rows of a snapshot.
+        numbers_anew: A connector that was killed amid a transaction repeats nothing, and numbers what it had not sent from 1.
     """
 
     def __init__(
@@ -105,7 +120,9 @@ class Upstream:
         transactions: int,
         ids: str,
         snapshots: bool = True,
+        numbers_anew: bool = False,
     ) -> None:
+        self.numbers_anew = numbers_anew
         self._random = random
         self._snapshots = snapshots
         self._tables = [f"public.t{number}" for number in range(tables)]
@@ -127,15 +144,29 @@ class Upstream:
 
     def stream(self, kills: int) -> None:
         """Write all transactions, killed so many times."""
-        log = [step for number in range(len(self.transactions)) for step in self._steps(number)]
-        begin = 0
+        log = self._sent(0)
         for _ in range(kills):
-            until = self._random.randint(begin, len(log))
-            acked = self._random.randint(begin, until)
-            self._write(log[begin:acked])
-            self._write_some(log[acked:until])
-            begin = self._random.randint(max(0, acked - 12), acked)
-        self._write(log[begin:])
+            until = self._random.randint(0, len(log))
+            acked = self._random.randint(0, until)
+            self._write(log[:acked])
+            if self.numbers_anew:
+                log = self._sent(log[acked].change_number) if acked < len(log) else []
+            else:
+                self._write_some(log[acked:until])
+                log = log[self._random.randint(max(0, acked - 12), acked) :]
+            self.topics.lives.append(self.topics.ends)
+        self._write(log)
+
+    def _sent(self, after: int) -> list[_Emitted]:
+        """What a connector sends that begins with a transaction before the change `after`, and leaves out those before it."""
+        steps: list[_Emitted] = []
+        number_of_first = 0
+        for number, changes in enumerate(self.transactions):
+            is_sent = number_of_first + len(changes) >= after - self._random.choice([0, 0, 3])
+            if is_sent or steps:
+                steps += self._steps(number, number_of_first, max(0, after - number_of_first))
+            number_of_first += len(changes)
+        return steps
 
     def _write(self, steps: Sequence[_Emitted]) -> None:
         for step in steps:
@@ -155,7 +186,7 @@ class Upstream:
 
     def _snapshot(self, tp: TopicPartition) -> list[Message]:
         rows = self._random.randrange(3) if self._snapshots and tp != TRANSACTIONS else 0
-        return [Message(Record(tp.topic, tp.partition, 0, Kind.SNAPSHOT))] * rows
+        return [Message(record=Record(tp.topic, tp.partition, 0, Kind.SNAPSHOT))] * rows
 
     def _transaction(self) -> list[Change]:
         tables = [*self._tables, OTHER_TABLE] if self._random.random() < 0.3 else self._tables
@@ -168,25 +199,29 @@ class Upstream:
             for _ in range(self._random.choice([0, 1, 1, 2, 3, 8]))
         ]
 
-    def _steps(self, number: int) -> list[_Emitted]:
-        changes, counts, steps = self.transactions[number], Counter[str](), list[_Emitted]()
-        steps.append(_Emitted(TRANSACTIONS, Message()))  # BEGIN
-        for order, change in enumerate(changes, 1):
+    def _steps(self, number: int, number_of_first: int, left_out: int) -> list[_Emitted]:
+        """What is sent of a transaction without its first changes; its first is the `number_of_first` of all."""
+        counts, steps = Counter[str](), list[_Emitted]()
+        steps.append(
+            _Emitted(TRANSACTIONS, Message(begin=transaction_of(self._end_id(number))), number_of_first + left_out)
+        )
+        for index, change in list(enumerate(self.transactions[number]))[left_out:]:
             counts[change.table] += 1
             if change.table == OTHER_TABLE:
                 continue
             tp = TopicPartition(f"shop.{change.table}", change.key % self._partitions)
-            transaction_id, position = self._event(number, order)
+            transaction_id, position = self._event(number, index + 1)
+            order = index + 1 - left_out
             record = Record(
                 tp.topic, tp.partition, 0, Kind.EVENTS, transaction_id, order, counts[change.table], position
             )
-            steps.append(_Emitted(tp, Message(record, change=change)))
+            steps.append(_Emitted(tp, Message(record=record, change=change), number_of_first + index))
             if change.value is None:
-                steps.append(_Emitted(tp, Message(tombstone_of=change.key)))
+                steps.append(_Emitted(tp, Message(tombstone_of=change.key), number_of_first + index))
         shown_id = self._end_id(number)
         events = {f"shop.{table}": count for table, count in counts.items() if table != OTHER_TABLE}
         end = End(0, transaction_of(shown_id), shown_id, place_of_end(shown_id), events)
-        return [*steps, _Emitted(TRANSACTIONS, Message(end=end))]
+        return [*steps, _Emitted(TRANSACTIONS, Message(end=end), number_of_first + len(self.transactions[number]))]
 
     def _event(self, number: int, order: int) -> tuple[str, tuple[int, int, int, int]]:
         """Id and position of an event; PostgreSQL's transactions overlap in the log."""

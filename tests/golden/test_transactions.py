@@ -1,6 +1,7 @@
 """Where a batch of whole transactions ends, as text: a line for each partition, and a bar where the batch ends.
 
     A1      the first event of transaction A in this topic; transactions commit in the order of the alphabet
+    A3=1    the third, numbered as the first by a connector that was restarted behind the second
     A( A)   its BEGIN, and its END with the counts of its events: `A)orders=2,items=1`
     s sB    a row of an ad-hoc snapshot; one of a snapshot with which the connector began, behind the commit of B
     . ?     a record without a transaction; one that cannot be read
@@ -22,7 +23,7 @@ import pytest
 
 from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.transactions.cut import Blocked, cut
-from lakehold.ingest.transactions.log import End, Kind, Log
+from lakehold.ingest.transactions.log import Begin, End, Kind, Log
 from lakehold.ingest.transactions.passed import Mark, Passed
 from lakehold.ingest.transactions.places import place_of_end, place_of_event
 from lakehold.ingest.transactions.runs import Record, runs_in_driver
@@ -90,11 +91,16 @@ class Case:
             starts=dict.fromkeys(self.lines, FIRST_OFFSET),
             stops={tp: FIRST_OFFSET + len(tokens) for tp, tokens in self.lines.items()},
             runs={tp: runs.get(tp, []) for tp in self.lines if tp not in of_transactions},
+            begins={tp: self.begins(tp) for tp in of_transactions},
             ends={tp: self.ends(tp) for tp in of_transactions},
-            reaches_now="bounded" not in self.flags,
+            unread=frozenset(self.lines if "bounded" in self.flags else ()),
             knows_partitions="files" not in self.flags,
             lost_lines=self.lost_lines,
         )
+
+    def begins(self, tp: TopicPartition) -> list[Begin]:
+        tokens = enumerate(self.lines[tp], FIRST_OFFSET)
+        return [Begin(offset, str(ord(token[0]))) for offset, token in tokens if token.endswith("(")]
 
     def ends(self, tp: TopicPartition) -> list[End]:
         found = []
@@ -123,9 +129,9 @@ def record_of(tp: TopicPartition, offset: int, token: str) -> Record | None:
             return Record(*place_in(tp, offset), Kind.SNAPSHOT, position=(at, at, -1, 1))
         case "?":
             return Record(*place_in(tp, offset), Kind.UNREADABLE)
-        case _ if found := re.fullmatch(r"([A-Z])(\d+)", token):
-            number = int(found.group(2))
-            id_, position = event(found.group(1), number)
+        case _ if found := re.fullmatch(r"([A-Z])(\d+)(?:=(\d+))?", token):
+            number = int(found.group(3) or found.group(2))
+            id_, position = event(found.group(1), int(found.group(2)))
             return Record(*place_in(tp, offset), Kind.EVENTS, id_, number, number, position)
         case _:
             return None

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.spark
 
 def records_of(random: Random, ids: str) -> list[Record]:
     """What a killed connector left, in any order, some of it unreadable."""
-    upstream = Upstream(random, tables=2, partitions=2, transactions=random.randrange(12), ids=ids)
+    anew = random.random() < 0.5
+    upstream = Upstream(random, tables=2, partitions=2, transactions=random.randrange(12), ids=ids, numbers_anew=anew)
     upstream.stream(random.randrange(4))
     found = [
         message.record._replace(offset=offset)

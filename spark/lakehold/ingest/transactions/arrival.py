@@ -31,12 +31,16 @@ class Arrival:
             (r.position for runs in log.runs.values() for r in runs if r.kind is Kind.SNAPSHOT and r.position),
             default=None,
         )
+        self._last_ends = {end.transaction: end for of_partition in log.ends.values() for end in of_partition}
+        self._begun = _begun(log, passed)
         self._is_cut_off = not passed.cut_off.isdisjoint(log.ends)
         self._new: Counter[tuple[str, str]] = Counter()
+        self._counted: Counter[tuple[str, str]] = Counter()
         for tp, runs in log.runs.items():
             for run in runs:
                 if run.kind is Kind.EVENTS:
                     self._new[tp.topic, run.transaction] += run.new
+                    self._counted[tp.topic, run.transaction] += run.counted
         self._ranked = {
             tp: tuple((self._rank(run), run) for run in runs if run.kind is Kind.EVENTS)
             for tp, runs in log.runs.items()
@@ -66,11 +70,11 @@ class Arrival:
     def lacking(self, rank: int) -> dict[str, tuple[int, int]]:
         """By topic how many events of a transaction have come and how many its END counts, where some have not."""
         end = self.ends[rank - 1]
-        return {
-            topic: (self._new[topic, end.transaction], count)
-            for topic, count in end.events.items()
-            if not self._has_come(topic, rank, count)
-        }
+        # The END of one in the middle of which the connector was restarted says nothing of topics that it had sent before.
+        topics, counts = sorted(end.events), self._sent_at_once
+        if self._is_interrupted(end):
+            topics, counts = sorted({*end.events, *(tp.topic for tp in self._log.runs)}), self._sent_in_parts
+        return {topic: counts(topic, end) for topic in topics if not self._has_come(topic, rank)}
 
     @property
     def uncounted(self) -> frozenset[str]:
@@ -102,11 +106,39 @@ class Arrival:
         anew = self._began_anew
         return run.position is not None and anew is not None and run.position < anew
 
-    def _has_come(self, topic: str, rank: int, count: int) -> bool:
+    def _has_come(self, topic: str, rank: int) -> bool:
+        """Whether all events of a transaction have come, of one topic."""
         if rank <= self._reaches.get(topic, 0):
             return True
-        lacking = count - self._new[topic, self.ends[rank - 1].transaction] - self._log.lost_lines
+        end = self.ends[rank - 1]
+        if not self._is_interrupted(end) and self._suffices(topic, rank, self._sent_at_once(topic, end)):
+            return True
+        if not self._is_interrupted(end) and self._last_ends[end.transaction] is end:
+            return False
+        return not self._may_show_more(topic, rank) and self._suffices(topic, rank, self._sent_in_parts(topic, end))
+
+    def _sent_at_once(self, topic: str, end: End) -> tuple[int, int]:
+        """How many events have come and how many the first END counts: all, unless the connector was restarted before it."""
+        return self._new[topic, end.transaction], end.events.get(topic, 0)
+
+    def _sent_in_parts(self, topic: str, end: End) -> tuple[int, int]:
+        """How many have come of those that the last END counts: of the last part that was sent, which may be none."""
+        return self._counted[topic, end.transaction], self._last_ends[end.transaction].events.get(topic, 0)
+
+    def _is_interrupted(self, end: End) -> bool:
+        """Whether the connector was restarted between the BEGIN of a transaction and its first END."""
+        return self._begun[end.transaction] > 1
+
+    def _suffices(self, topic: str, rank: int, arrived_and_wanted: tuple[int, int]) -> bool:
+        arrived, wanted = arrived_and_wanted
+        lacking = wanted - arrived - self._log.lost_lines
         return lacking <= 0 or lacking <= self._unreadable_near(topic, rank)
+
+    def _may_show_more(self, topic: str, rank: int) -> bool:
+        """Whether what lies behind the stretch may have events of a transaction."""
+        return any(
+            tp.topic == topic and all(of_run <= rank for of_run, _ in self.ranked(tp)) for tp in self._log.unread
+        )
 
     def _unreadable_near(self, topic: str, rank: int) -> int:
         """Unreadable records where events of a transaction may stand: behind earlier ones, before later ones."""
@@ -138,6 +170,17 @@ class Arrival:
             nothing_left = len(self.ends) if self._log.reaches_now else 0
             reach = max(reach, ranks[0] if ranks else nothing_left)
         return reach
+
+
+def _begun(log: Log, passed: Passed) -> Counter[str]:
+    """How often each transaction was begun before its first END."""
+    begun = Counter(passed.begun)
+    for tp, begins in log.begins.items():
+        ended: dict[str, int] = {}
+        for end in log.ends[tp]:
+            ended.setdefault(end.transaction, end.offset)
+        begun.update(b.transaction for b in begins if b.offset < ended.get(b.transaction, b.offset + 1))
+    return begun
 
 
 def _new_ends(ends: Mapping[TopicPartition, Sequence[End]], passed: Passed) -> Iterator[End]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -80,7 +81,7 @@ def cut(log: Log, passed: Passed) -> Cut:
         stops[tp] = next((end.offset for end in ends if end.transaction in later), log.stops[tp])
     return Cut(
         stops={**log.stops, **stops},
-        passed=_taken(log, arrival, last, passed, found),
+        passed=_taken(log, arrival, last, passed, found, stops),
         blocked=_blocked(log, arrival, last, found),
         waiting=_topics_behind(log, stops, Kind.EVENTS),
         unsettled=_topics_behind(log, stops, Kind.SNAPSHOT)
@@ -141,10 +142,17 @@ def _stop(runs: Iterable[tuple[int, Run]], last: int, mark: Mark | None) -> _Sto
     return _Stop(None if repeated is None else repeated.first, mark, repeated)
 
 
-def _taken(log: Log, arrival: Arrival, last: int, passed: Passed, stops: Mapping[TopicPartition, _Stop]) -> Passed:
+def _taken(  # noqa: PLR0913 - what was found, and what was before it
+    log: Log,
+    arrival: Arrival,
+    last: int,
+    passed: Passed,
+    found: Mapping[TopicPartition, _Stop],
+    stops: Offsets,
+) -> Passed:
     """What has been taken when the batch is done."""
     commits = [end.place for end in arrival.ends[:last] if end.place is not None]
-    marks = {tp: stop.mark for tp, stop in stops.items() if stop.mark is not None}
+    marks = {tp: stop.mark for tp, stop in found.items() if stop.mark is not None}
     nothing_left = log.reaches_now and last == len(arrival.ends)
 
     def still_shows_its_beginning(tp: TopicPartition) -> bool:
@@ -157,7 +165,16 @@ def _taken(log: Log, arrival: Arrival, last: int, passed: Passed, stops: Mapping
         commit=commits[-1] if commits else passed.commit,
         marks={**passed.marks, **marks},
         cut_off=frozenset(filter(still_shows_its_beginning, passed.cut_off)),
+        begun=_still_begun(log, passed, stops),
     )
+
+
+def _still_begun(log: Log, passed: Passed, stops: Offsets) -> Mapping[str, int]:
+    begun = Counter(passed.begun)
+    for tp, begins in log.begins.items():
+        begun.update(begin.transaction for begin in begins if begin.offset < stops[tp])
+    ended = {end.transaction for tp, ends in log.ends.items() for end in ends if end.offset < stops[tp]}
+    return {transaction: count for transaction, count in begun.items() if transaction not in ended}
 
 
 def _topics_behind(log: Log, stops: Offsets, kind: Kind) -> frozenset[str]:

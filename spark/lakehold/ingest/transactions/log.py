@@ -33,6 +33,7 @@ class Run:
         shown_id: ... as its last event names it.
         place: ... where it stands in the upstream's log; None: unknown.
         new: ... how many stand in no earlier run of the stretch.
+        counted: ... how many of them the transaction's END counts (`runs.py`).
     """
 
     kind: Kind
@@ -44,6 +45,7 @@ class Run:
     shown_id: str = ""
     place: Place | None = None
     new: int = 0
+    counted: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,19 @@ class End:
 
 
 @dataclass(frozen=True)
+class Begin:
+    """The BEGIN of a transaction, in the transaction topic.
+
+    Args:
+        offset: Its own.
+        transaction: Whose.
+    """
+
+    offset: int
+    transaction: str
+
+
+@dataclass(frozen=True)
 class Log:
     """What a source holds between two positions.
 
@@ -74,7 +89,8 @@ class Log:
         stops: Where each was left (exclusive).
         runs: Of the partitions that are judged, in order of offsets.
         ends: Of the partitions of the transaction topic, in order of offsets.
-        reaches_now: Nothing lies behind `stops` yet.
+        begins: ... the same.
+        unread: Partitions that have something behind `stops`.
         knows_partitions: `starts` has every partition of each topic, also those that never had a record.
         lost_lines: Lines that are no message, any of which may have been an event.
     """
@@ -83,6 +99,12 @@ class Log:
     stops: Offsets
     runs: Mapping[TopicPartition, Sequence[Run]]
     ends: Mapping[TopicPartition, Sequence[End]]
-    reaches_now: bool
+    begins: Mapping[TopicPartition, Sequence[Begin]]
+    unread: frozenset[TopicPartition]
     knows_partitions: bool = True
     lost_lines: int = 0
+
+    @property
+    def reaches_now(self) -> bool:
+        """Whether nothing lies behind `stops` yet."""
+        return not self.unread

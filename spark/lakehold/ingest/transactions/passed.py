@@ -33,11 +33,13 @@ class Passed:
         marks: The furthest event of each partition that had some.
         cut_off: Partitions whose beginning was deleted before they were first read, and which may still show it: their first
             transaction may lack events.
+        begun: Transactions that are not taken, with the numbers of their BEGINs: the connector was killed amid one with several.
     """
 
     commit: Place | None = None
     marks: Mapping[TopicPartition, Mark] = field(default_factory=dict)
     cut_off: frozenset[TopicPartition] = frozenset()
+    begun: Mapping[str, int] = field(default_factory=dict)
 
     def has(self, place: Place | None) -> bool:
         """Whether the transaction at `place` was taken."""
@@ -54,6 +56,7 @@ class Passed:
                 for tp, mark in sorted(self.marks.items())
             ],
             "cut_off": [[tp.topic, tp.partition] for tp in sorted(self.cut_off)],
+            "begun": dict(sorted(self.begun.items())),
         }
         return json.dumps(content, separators=(",", ":"))
 
@@ -70,6 +73,7 @@ class Passed:
                 for topic, partition, log, at, position in content["marks"]
             },
             cut_off=frozenset(TopicPartition(*each) for each in content["cut_off"]),
+            begun=content["begun"],
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from lakehold.catalog.readers import ReaderState
@@ -15,7 +16,7 @@ from lakehold.ingest.read.reader import Available, Limits, ReadPlan
 from lakehold.ingest.transactions.cut import Blocked, Cut, cut
 from lakehold.ingest.transactions.log import Kind, Log
 from lakehold.ingest.transactions.passed import Passed
-from lakehold.ingest.transactions.records import Ends, Records
+from lakehold.ingest.transactions.records import Found, Records
 from lakehold.ingest.transactions.runs import Runs
 
 
@@ -41,8 +42,7 @@ class WholeTransactions(Planner):
             begins = _begins(plan)
             first_read = {tp for tp, at in begins.items() if tp not in state.position and at > 0}
             passed_before = replace(passed, cut_off=passed.cut_off | first_read)
-            runs, ends = self._look(plan, available)
-            log = self._log(plan, begins, available, runs, ends)
+            log = self._log(plan, begins, available, self._look(plan, available))
             found = cut(log, passed_before)
             if found.uncounted:
                 raise self._uncounted(sorted(found.uncounted)[0])
@@ -60,10 +60,10 @@ class WholeTransactions(Planner):
         passed, limits = replace(_passed(state), commit=_passed(main).commit), self.limits
         while True:
             plan, own = self._behind(state, main, available, limits)
-            runs, _ = self._look(plan, available)
+            runs = self._look(plan, available).runs
             # Where the place of a transaction is unknown, nobody can tell whether `main` has taken it.
             placed = {tp: [run for run in of_tp if run.place is not None] for tp, of_tp in runs.items()}
-            log = self._log(plan, _begins(plan), own, placed, {})
+            log = self._log(plan, _begins(plan), own, Found(placed))
             found = cut(log, passed)
             planned = self._planned(plan, found, state, own)
             amid_repetition = found.blocked is not None and found.blocked.repeats
@@ -76,19 +76,19 @@ class WholeTransactions(Planner):
         commit = _passed(state).commit
         return bool(main.position) and commit is not None and commit.is_after(_passed(main).commit)
 
-    def _look(self, plan: ReadPlan, available: Available) -> tuple[Runs, Ends]:
+    def _look(self, plan: ReadPlan, available: Available) -> Found:
         """What is needed of the records of `plan`; counts are of the topics that are read now."""
         topics = self.topics & available.topics
         if not plan.ranges:
-            return {}, {}
+            return Found()
         if plan.fits(self.driver_limits):
             return self.records.look(self.reader.in_driver(plan.ranges), topics)
         snapshots = self._snapshots(plan, topics)
         rest = [r for r in plan.ranges if r.topic_partition not in snapshots]
         if not rest:
-            return snapshots, {}
-        runs, ends = self.records.look(self.reader.dataframe(self.records.spark(), rest), topics)
-        return {**runs, **snapshots}, ends
+            return Found(snapshots)
+        found = self.records.look(self.reader.dataframe(self.records.spark(), rest), topics)
+        return replace(found, runs={**found.runs, **snapshots})
 
     def _snapshots(self, plan: ReadPlan, topics: frozenset[str]) -> Runs:
         """The partitions of which many rows of one snapshot are read, each as one run, as far as their ends tell.
@@ -102,22 +102,25 @@ class WholeTransactions(Planner):
         sample = edges(self.reader, list(ranges.values()))
         sampled = Counter(zip(sample["topic"].to_pylist(), sample["partition"].to_pylist(), strict=True))
         found: Runs = {}
-        for tp, (run, *others) in self.records.look(sample, topics)[0].items():
+        for tp, (run, *others) in self.records.look(sample, topics).runs.items():
             only = not others and run.records == sampled[tp.topic, tp.partition]
             if only and run.kind is Kind.SNAPSHOT and run.position is not None:
                 last = ranges[tp].end_exclusive - 1
                 found[tp] = [replace(run, first=ranges[tp].start_inclusive, last=last, records=ranges[tp].width)]
         return found
 
-    def _log(self, plan: ReadPlan, begins: Offsets, available: Available, runs: Runs, ends: Ends) -> Log:
+    def _log(self, plan: ReadPlan, begins: Offsets, available: Available, found: Found) -> Log:
         partitions = [tp for tp in plan.position if tp.topic in available.topics]
+        of_transactions = [tp for tp in partitions if tp.topic == self.records.transaction_topic]
+        knows_partitions = not any(map(file_of, available.partitions))
         return Log(
             starts={tp: begins[tp] for tp in partitions},
             stops={tp: plan.position[tp] for tp in partitions},
-            runs={tp: runs.get(tp, ()) for tp in partitions if tp.topic in self.topics},
-            ends={tp: ends.get(tp, ()) for tp in partitions if tp.topic == self.records.transaction_topic},
-            reaches_now=plan.remaining == 0,
-            knows_partitions=not any(map(file_of, available.partitions)),
+            runs={tp: found.runs.get(tp, ()) for tp in partitions if tp.topic in self.topics},
+            begins={tp: found.begins.get(tp, ()) for tp in of_transactions},
+            ends={tp: found.ends.get(tp, ()) for tp in of_transactions},
+            unread=_unread(plan, partitions, available if knows_partitions else None),
+            knows_partitions=knows_partitions,
             lost_lines=plan.malformed,
         )
 
@@ -162,13 +165,25 @@ def _begins(plan: ReadPlan) -> Offsets:
     return {**plan.position, **starts(plan.ranges)}
 
 
+def _unread(
+    plan: ReadPlan, partitions: Iterable[TopicPartition], available: Available | None
+) -> frozenset[TopicPartition]:
+    """Partitions with something behind the plan; all of them if it is in files, of which only how much there is is known."""
+    if plan.remaining == 0:
+        return frozenset()
+    if available is None:
+        return frozenset(partitions)
+    ends = {tp: marks.end_exclusive for tp, marks in available.partitions.items()}
+    return frozenset(tp for tp in partitions if ends.get(tp, 0) > plan.position[tp])
+
+
 def _may_grow(blocked: Blocked | None, log: Log, available: Available, transaction_topic: str) -> bool:
     """Whether more of what there is may have what the batch lacks."""
     if blocked is None or log.reaches_now:
         return False
     if not log.knows_partitions:
         return True
-    wanted = {*blocked.lacking, blocked.repeats} if blocked.lacking or blocked.repeats else {transaction_topic}
+    wanted = {*blocked.lacking, blocked.repeats, transaction_topic}
     return any(available.partitions[tp].end_exclusive > log.stops[tp] for tp in log.starts if tp.topic in wanted)
 
 

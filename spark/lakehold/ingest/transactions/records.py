@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from lakehold.definitions import FormatType
 from lakehold.ingest.decode.heads import ANY_JSON, envelope_heads, transaction_metadata
@@ -17,7 +18,7 @@ from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared
 from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.position import position_of
 from lakehold.ingest.read.reader import RAW_DDL
-from lakehold.ingest.transactions.log import End, Kind, Run
+from lakehold.ingest.transactions.log import Begin, End, Kind, Run
 from lakehold.ingest.transactions.naming import events_by_topic
 from lakehold.ingest.transactions.places import place_of_end, transaction_of
 from lakehold.ingest.transactions.runs import Record, Runs, runs_by_spark, runs_in_driver
@@ -26,9 +27,18 @@ if TYPE_CHECKING:
     # Its client of the registry is a second of imports, which a source without one does not need.
     from lakehold.ingest.decode.registry import Registry
 
-_END = "end"
+_BEGIN = "BEGIN"
+_END = "END"
+_BOUNDARIES = (_BEGIN, _END)
 
-Ends = dict[TopicPartition, list[End]]
+
+@dataclass(frozen=True)
+class Found:
+    """What records hold, by partition: of topics their runs, of the transaction topic BEGINs and ENDs."""
+
+    runs: Runs = field(default_factory=dict)
+    begins: dict[TopicPartition, list[Begin]] = field(default_factory=dict)
+    ends: dict[TopicPartition, list[End]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,7 @@ class Records:
     spark: Callable[[], SparkSession]
     max_record_bytes: int
 
-    def look(self, records: pa.Table | DataFrame, topics: frozenset[str]) -> tuple[Runs, Ends]:
+    def look(self, records: pa.Table | DataFrame, topics: frozenset[str]) -> Found:
         """The runs of `topics`, and the ENDs with the numbers of their events there.
 
         Args:
@@ -60,7 +70,7 @@ class Records:
             return self._in_driver(records, topics)
         return self._by_spark(records, topics)
 
-    def _in_driver(self, records: pa.Table, topics: frozenset[str]) -> tuple[Runs, Ends]:
+    def _in_driver(self, records: pa.Table, topics: frozenset[str]) -> Found:
         of_data = records.filter(pc.is_in(records["topic"], pa.array(sorted(topics), pa.string())))
         of_transactions = records.filter(pc.equal(records["topic"], self.transaction_topic))
         spark = self.spark()
@@ -69,10 +79,10 @@ class Records:
         ends = self._ends(spark.createDataFrame(of_transactions, RAW_DDL), self._schemas_of(of_transactions))
         # One job for both: starting one takes longer than looking at few records.
         rows = heads.unionByName(ends, allowMissingColumns=True).toArrow().to_pylist()
-        runs = runs_in_driver(Record.of(row) for row in rows if row["kind"] != _END)
-        return runs, self._by_partition((row for row in rows if row["kind"] == _END), topics)
+        runs = runs_in_driver(Record.of(row) for row in rows if row["kind"] not in _BOUNDARIES)
+        return self._found(runs, (row for row in rows if row["kind"] in _BOUNDARIES), topics)
 
-    def _by_spark(self, records: DataFrame, topics: frozenset[str]) -> tuple[Runs, Ends]:
+    def _by_spark(self, records: DataFrame, topics: frozenset[str]) -> Found:
         of_data = records.filter(records["topic"].isin(*sorted(topics)))
         of_transactions = records.filter(records["topic"] == self.transaction_topic)
         runs = runs_by_spark(self._heads(of_data, self._schemas_of_topics(topics)))
@@ -80,7 +90,7 @@ class Records:
             # Their schemas may be others than those of the topics' subjects.
             runs = runs_by_spark(self._heads(of_data, self._schemas_in(of_data)))
         ends = self._ends(of_transactions, self._schemas_in(of_transactions))
-        return runs, self._by_partition(ends.toArrow().to_pylist(), topics)
+        return self._found(runs, ends.toArrow().to_pylist(), topics)
 
     def _heads(self, raw: DataFrame, schemas: AvroIds | JsonDeclared) -> DataFrame:
         """`lakehold.ingest.transactions.runs.COLUMNS` of the records that are in runs."""
@@ -101,10 +111,10 @@ class Records:
         return found.filter("kind IS NOT NULL")
 
     def _ends(self, raw: DataFrame, schemas: AvroIds | JsonDeclared) -> DataFrame:
-        found = transaction_metadata(raw, schemas, self.max_record_bytes).filter("status = 'END' AND id IS NOT NULL")
+        found = transaction_metadata(raw, schemas, self.max_record_bytes).filter("id IS NOT NULL")
         return found.selectExpr(
-            "topic", "partition", "offset", f"'{_END}' AS kind", "id AS transaction_id", "data_collections"
-        )
+            "topic", "partition", "offset", "status AS kind", "id AS transaction_id", "data_collections"
+        ).filter(F.col("kind").isin(*_BOUNDARIES))
 
     def _schemas_of(self, records: pa.Table) -> AvroIds | JsonDeclared:
         """How few records were written."""
@@ -126,14 +136,18 @@ class Records:
             return ANY_JSON
         return self.registry.schemas(i for i in ids() if isinstance(i, int))
 
-    def _by_partition(self, rows: Iterable[Mapping[str, Any]], topics: frozenset[str]) -> Ends:
-        found: Ends = {}
+    def _found(self, runs: Runs, rows: Iterable[Mapping[str, Any]], topics: frozenset[str]) -> Found:
+        found = Found(runs)
         for row in sorted(rows, key=lambda r: (r["partition"], r["offset"])):
-            shown_id = row["transaction_id"]
+            tp, shown_id = TopicPartition(row["topic"], row["partition"]), row["transaction_id"]
+            transaction = transaction_of(shown_id)
+            if row["kind"] == _BEGIN:
+                found.begins.setdefault(tp, []).append(Begin(row["offset"], transaction))
+                continue
             counts = [(c["data_collection"], c["event_count"]) for c in row["data_collections"] or () if c is not None]
             events = events_by_topic(counts, topics, self.transaction_topic)
-            end = End(row["offset"], transaction_of(shown_id), shown_id, place_of_end(shown_id), events)
-            found.setdefault(TopicPartition(row["topic"], row["partition"]), []).append(end)
+            end = End(row["offset"], transaction, shown_id, place_of_end(shown_id), events)
+            found.ends.setdefault(tp, []).append(end)
         return found
 
 
