@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lakehold.catalog.readers import Waiting
+from lakehold.catalog.backlog import backlogs
+from lakehold.catalog.readers import MAIN_READER, Waiting
 from lakehold.cli.interrupt import stop_on_signal
 from lakehold.cli.output import Output
 from lakehold.errors import LakeholdError
@@ -44,7 +45,7 @@ def run_ingest(lake: Lake, source: str, output: Output, progress: Progress, *, f
             with progress.task(f"ingesting {source}", unit="messages") as task:
                 batches = lake.batches_of(source, idle_ms=_IDLE_MS if follow else 0)
                 for report in batches:
-                    task.advance(report.records, f"at {iso(report.timestamp_ms)}")
+                    task.advance(report.records, _note(lake, report))
                     _show(report, output, said, follow=follow)
                     if stop.is_set():
                         batches.close()
@@ -60,6 +61,19 @@ def run_ingest(lake: Lake, source: str, output: Output, progress: Progress, *, f
             break
         stop.wait(pause_s)
     return not said.stopped
+
+
+def _note(lake: Lake, report: BatchReport) -> str:
+    """Where the source is; of a reader that catches up how far it has come."""
+    at = f"at {iso(report.timestamp_ms)}"
+    if report.reader == MAIN_READER:
+        return at
+    topics = {
+        e.definition.full_name: e.definition.topic for e in lake.definitions.definitions().tables_of(report.source)
+    }
+    left = backlogs(lake.batches.readers(report.source), topics)
+    behind = [f"{name} {left[name].read:,} of {left[name].total:,}" for name in sorted(left)]
+    return f"{at}, catching up: {', '.join(behind)}" if behind else at
 
 
 def _show(report: BatchReport, output: Output, said: _Said, *, follow: bool) -> None:
