@@ -280,7 +280,13 @@ class LakeParts:
                 awaited=awaited,
             )
             return Ingesting(
-                name, running, planner, idle_ms, source.transaction_topic, self.settings.transaction_timeout_ms
+                name,
+                running,
+                planner,
+                idle_ms,
+                source.transaction_topic,
+                self.settings.transaction_timeout_ms,
+                lambda: {entry.object_id for entry in self.definitions.definitions().tables_of(name)},
             )
 
         return under
