@@ -193,3 +193,17 @@ def test_another_process_that_has_the_source_is_named(shop: NumberedShop) -> Non
     ingesting.close()
     assert (code, row["since"]) == (1, None)
     assert said.endswith("code: source-busy\n")
+
+
+def test_one_that_is_dropped_meanwhile_is_said_to_be_gone(shop: NumberedShop) -> None:
+    shop.table("again", "orders")
+    shop.table("items", "items")
+
+    def dropping(report: BatchReport) -> None:
+        if report.reader == BACKFILL_READER and "s.again" in shop.lake.definitions.definitions().tables:
+            shop.lake.sql("DROP TABLE s.again")
+
+    (again, items) = shop.lake.backfill(["s.again", "s.items"], dropping)
+    assert (again.is_there, again.error.code if again.error else None) == (False, "table-missing")
+    assert (items.is_there, items.error, shop.rows("items")) == (True, None, 3 * BATCH)
+    assert not shop.lake.catalog.table_exists("s.again")

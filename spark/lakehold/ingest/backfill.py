@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import cache
 from threading import Event
 
 from lakehold.catalog.backlog import Backlog, backlogs
@@ -12,7 +13,7 @@ from lakehold.catalog.batches import BatchStore
 from lakehold.catalog.data_tables import DataTables
 from lakehold.catalog.definitions import DefinitionReader, Definitions
 from lakehold.catalog.readers import MAIN_READER, Readers
-from lakehold.errors import DefinitionError, LakeholdError, NotReadable
+from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.ingest.batch import BatchReport
 from lakehold.progress import Progress, Task
 from lakehold.timeline.timelines import Timelines
@@ -74,7 +75,8 @@ class Backfilling:
         """
         defined = self.definitions.definitions()
         if names is None:
-            names = [name for name in sorted(defined.tables) if not self._is_there(name, defined)]
+            is_there = self._is_there(defined)
+            names = [name for name in sorted(defined.tables) if not is_there(name)]
         found: dict[str, list[str]] = {}
         for name in dict.fromkeys(names):
             found.setdefault(self._source(name, defined), []).append(name)
@@ -86,7 +88,7 @@ class Backfilling:
         """See `lakehold.lake.Lake.backfill`."""
         defined = self.definitions.definitions()
         sources = {name: self._source(name, defined) for name in dict.fromkeys(names)}
-        there = {name for name in sources if self._is_there(name, defined)}
+        there = {*filter(self._is_there(defined), sources)}
         found = {
             name: BackfillReport(name, source, was_behind=name not in there, is_there=name in there)
             for name, source in sources.items()
@@ -99,7 +101,7 @@ class Backfilling:
             with progress.task(f"filling {what}", unit="records") as task:
                 filling = _Filling(source, wanted, on_batch, task, stop or Event())
                 self._fill(filling, defined)
-            found.update({name: self._report(filling, name) for name in wanted})
+            found.update({name: self._report(filling, name, defined) for name in wanted})
         return [self._with_frontiers(report) for report in found.values()]
 
     def _source(self, name: str, defined: Definitions) -> str:
@@ -117,12 +119,17 @@ class Backfilling:
             )
         return defined.table(name).definition.source
 
-    def _is_there(self, name: str, defined: Definitions) -> bool:
-        """Whether a table is with the others of its source, and readable."""
-        entry = defined.table(name)
-        main = self.batches.readers(entry.definition.source).get(MAIN_READER)
-        progress = main.tables.get(name) if main is not None else None
-        return progress is not None and progress.object_id == entry.object_id and progress.since_ms is not None
+    def _is_there(self, defined: Definitions) -> Callable[[str], bool]:
+        """Tells of a table whether it is now with the others of its source, and readable."""
+        readers = cache(self.batches.readers)
+
+        def is_there(name: str) -> bool:
+            entry = defined.table(name)
+            main = readers(entry.definition.source).get(MAIN_READER)
+            progress = main.tables.get(name) if main is not None else None
+            return progress is not None and progress.object_id == entry.object_id and progress.since_ms is not None
+
+        return is_there
 
     def _fill(self, filling: _Filling, defined: Definitions) -> None:
         topics = {e.definition.full_name: e.definition.topic for e in defined.tables_of(filling.source)}
@@ -136,11 +143,11 @@ class Backfilling:
             filling.error = error
         filling.left = backlogs(self.batches.readers(filling.source), topics)
 
-    def _report(self, filling: _Filling, name: str) -> BackfillReport:
+    def _report(self, filling: _Filling, name: str, defined: Definitions) -> BackfillReport:
         report = BackfillReport(
             name, filling.source, messages=filling.messages.get(name, 0), backlog=filling.left.get(name)
         )
-        if self._is_there(name, self.definitions.definitions()):
+        if self._is_there(defined)(name):
             return replace(report, is_there=True)
         error = filling.stopped.get(name) or filling.error
         if error is None and not filling.stop.is_set():
@@ -149,11 +156,13 @@ class Backfilling:
 
     def _why(self, source: str, name: str) -> LakeholdError:
         """What keeps a table from being there, of which no batch of this call told."""
-        if name in self.batches.readers(source)[MAIN_READER].tables:
-            try:
+        try:
+            self.definitions.definitions().table(name)
+            if name in self.batches.readers(source)[MAIN_READER].tables:
                 self.timelines.of([name])
-            except NotReadable as error:
-                return error
+        except DefinitionError as error:
+            # It was dropped meanwhile, or waits for its first snapshot.
+            return error
         return LakeholdError(
             f'table "{name}" has not joined the others of source "{source}" yet',
             code="still-behind",
@@ -195,4 +204,4 @@ class _Filling:
         self._shown = {**joined, **now}
         reached = sum(self._shown.values(), Backlog())
         self.task.expect(reached.total)
-        self.task.advance(max(0, reached.read - before), f"{report.reader} at {report.timestamp_ms}")
+        self.task.advance(max(0, reached.read - before))
