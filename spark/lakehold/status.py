@@ -17,11 +17,11 @@ COLUMNS = (
     "since",
     "upper",
     "rows",
-    "read",
-    "behind",
     "open_errors",
     "stopped_by",
     "waiting_for",
+    "read",
+    "behind",
 )
 
 
@@ -41,7 +41,7 @@ def status_of(lake: Lake) -> Result:
 def _row(lake: Lake, standing: Standing) -> tuple[Any, ...]:
     name, source, reader, progress = standing.full_name, standing.source, standing.reader, standing.progress
     if reader is None or progress is None:
-        return (name, source, standing.state.value, None, None, None, None, None, 0, None, None)
+        return (name, source, standing.state.value, None, None, None, 0, None, None, None, None)
     table = lake.tables.table_state(name)
     return (
         name,
@@ -50,11 +50,11 @@ def _row(lake: Lake, standing: Standing) -> tuple[Any, ...]:
         iso(progress.since_ms) if progress.since_ms is not None else None,
         iso(reader.upper_ms) if reader.upper_ms is not None else None,
         table.row_count if table is not None else 0,
-        standing.backlog.read if standing.backlog is not None else None,
-        standing.backlog.behind if standing.backlog is not None else None,
         progress.open_errors,
         f"{reader.error.code}: {reader.error.message}" if reader.error is not None else None,
         _waiting_text(standing.waiting) if standing.waiting is not None else None,
+        standing.backlog.read if standing.backlog is not None else None,
+        standing.backlog.behind if standing.backlog is not None else None,
     )
 
 

@@ -58,9 +58,6 @@ KEY = "lakehold.key"
 OBJECT_ID = "lakehold.object-id"
 """Table property: which definition the Iceberg table was made for."""
 
-FULL_NAME = "lakehold.table"
-"""Table property: the definition's full name, to tell what a dropped table left from one that was renamed to its name."""
-
 
 @dataclass(frozen=True)
 class Evolution:
@@ -98,7 +95,6 @@ def creation(
         "lakehold.source": entry.definition.source,
         KEY: ",".join(key),
         OBJECT_ID: entry.object_id,
-        FULL_NAME: entry.definition.full_name,
     }
     listed = ", ".join(f"'{k}' = '{_escaped(v)}'" for k, v in properties.items())
     return Evolution(

@@ -16,8 +16,8 @@ from lakehold.catalog import readers as decide
 from lakehold.catalog.batches import BatchStore
 from lakehold.catalog.readers import MAIN_READER, ReaderError, Readers, ReaderState, Waiting
 from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
-from lakehold.ingest.anew import clear
 from lakehold.ingest.batch import BatchReport, Running, complete, run_batch
+from lakehold.ingest.dropped import clear
 from lakehold.ingest.membership import begun, identified, joined, split, with_tables
 from lakehold.ingest.planning import Planned, Planner, clipped
 from lakehold.ingest.read.checks import faults
@@ -87,10 +87,7 @@ class Ingesting:
     def _begin(self) -> Generator[BatchReport, None, Available]:
         """Bring readers and tables together, and finish what was begun. Returns what there is now."""
         available = self._look()
-        known = {(name, p.object_id) for state in self._readers().values() for name, p in state.tables.items()}
-        for name, entry in self.running.tables.items():
-            if (name, entry.object_id) not in known:
-                clear(self.running.writing, entry)
+        self._leave_dropped()
         self._change(lambda readers: self._identified(self._with_tables(readers), available))
         yield from self._recover(available)
         yield from self._stop_faulty(available)
@@ -103,16 +100,19 @@ class Ingesting:
     def _with_transactions(self, topics: Collection[str]) -> set[str]:
         return {*topics, self.transaction_topic} if self.transaction_topic is not None else {*topics}
 
+    def _leave_dropped(self) -> None:
+        """Read no more for tables that are dropped by now: their next batch would make them again."""
+        defined = self.object_ids()
+        read = [(name, p.object_id) for state in self._readers().values() for name, p in state.tables.items()]
+        gone = [(name, object_id) for name, object_id in read if object_id not in defined]
+        for name, object_id in gone:
+            clear(self.running.writing, name, object_id)
+        if gone:
+            tables = {name: entry for name, entry in self.running.tables.items() if entry.object_id in defined}
+            self._change(lambda readers: with_tables(readers, self.source, tables, self.transaction_topic))
+
     def _with_tables(self, readers: Readers) -> Readers:
         return with_tables(readers, self.source, self.running.tables, self.transaction_topic)
-
-    def _leave_dropped(self) -> None:
-        """Read no more for tables that were dropped meanwhile: their next batch would make them again."""
-        defined = self.object_ids()
-        tables = {name: entry for name, entry in self.running.tables.items() if entry.object_id in defined}
-        read = {name for state in self._readers().values() for name in state.tables}
-        if not read <= tables.keys():
-            self._change(lambda readers: with_tables(readers, self.source, tables, self.transaction_topic))
 
     def _topic(self, table: str) -> str:
         return self.running.tables[table].definition.topic
