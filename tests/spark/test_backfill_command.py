@@ -15,6 +15,7 @@ import pytest
 
 from lakehold.catalog.readers import BACKFILL_READER, MAIN_READER
 from lakehold.cli.backfill import COLUMNS, run_backfill
+from lakehold.cli.ingest import run_ingest
 from lakehold.cli.output import JsonOutput
 from lakehold.errors import DefinitionError
 from lakehold.ingest.batch import BatchReport
@@ -207,3 +208,24 @@ def test_one_that_is_dropped_meanwhile_is_said_to_be_gone(shop: NumberedShop) ->
     assert (again.is_there, again.error.code if again.error else None) == (False, "table-missing")
     assert (items.is_there, items.error, shop.rows("items")) == (True, None, 3 * BATCH)
     assert not shop.lake.catalog.table_exists("s.again")
+
+
+def test_an_ingest_says_how_far_they_are_too(shop: NumberedShop) -> None:
+    shop.table("again", "orders")
+    shop.table("items", "items")
+    notes: list[str] = []
+
+    class Noted(NoProgress):
+        @contextmanager
+        def task(self, what: str, *, unit: str, total: int | None = None) -> Iterator[Task]:  # noqa: ARG002 - the seam's
+            yield self
+
+        def advance(self, amount: int = 1, note: str = "") -> None:  # noqa: ARG002
+            notes.append(note.partition(", ")[2])
+
+        def expect(self, total: int) -> None:
+            """Nothing: how much there is in all is not known."""
+
+    assert run_ingest(shop.lake, "shop", JsonOutput(io.StringIO(), io.StringIO()), Noted(), follow=False)
+    assert notes[0] == f"2 tables behind: {BATCH} of {5 * BATCH} read"
+    assert notes[-1] == ""

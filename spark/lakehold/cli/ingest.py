@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lakehold.catalog.backlog import backlogs
+from lakehold.catalog.backlog import Backlog, backlogs
 from lakehold.catalog.readers import MAIN_READER, Waiting
 from lakehold.cli.interrupt import stop_on_signal
 from lakehold.cli.output import Output
 from lakehold.errors import LakeholdError
 from lakehold.ingest.batch import BatchReport
 from lakehold.lake import Lake
+from lakehold.overview.words import count
 from lakehold.progress import Progress
 from lakehold.sql.result import Result
 from lakehold.times import iso, now_ms
@@ -72,8 +73,10 @@ def _note(lake: Lake, report: BatchReport) -> str:
         e.definition.full_name: e.definition.topic for e in lake.definitions.definitions().tables_of(report.source)
     }
     left = backlogs(lake.batches.readers(report.source), topics)
-    behind = [f"{name} {left[name].read:,} of {left[name].total:,}" for name in sorted(left)]
-    return f"{at}, catching up: {', '.join(behind)}" if behind else at
+    if not left:
+        return at
+    come = sum(left.values(), Backlog())
+    return f"{at}, {count(len(left), 'table')} behind: {come.read:,} of {come.total:,} read"
 
 
 def _show(report: BatchReport, output: Output, said: _Said, *, follow: bool) -> None:
