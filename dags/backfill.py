@@ -1,38 +1,56 @@
-"""Fills a new table, or one that was stopped.
+"""Fills new tables, and tries stopped ones again.
 
-Trigger it with the table's name after `CREATE TABLE … FROM SOURCE`. It reads what the table's topic holds, with a reader of its
-own until the table has caught up with the others of its source; those go on meanwhile. It ends when the table can be read.
+Trigger it after `CREATE TABLE … FROM SOURCE`, or when the cause of a stop is gone. One task a source reads what its tables lack,
+with a reader of their own until they have caught up with the others, which go on meanwhile. `lakehold status` shows how far they
+are.
+
+Each table has a task of its own behind that: green when it is with the others and can be read, red when it is not, with what to
+do last in its log.
 """
 
 from __future__ import annotations
 
+from textwrap import shorten
 from typing import Any
 
-from airflow.sdk import Param, dag, task
+from airflow.sdk import Param, dag, get_current_context, task
 
 from lakehold.orchestration import ingesting
 from lakehold.orchestration.assets import TABLES, announce
+from lakehold.orchestration.failures import Failures, gathered, outcome, pairs, watch
 from lakehold.orchestration.lakes import open_lake
 from lakehold.orchestration.pools import WRITERS
 from lakehold.orchestration.standard import STANDARD
 
-TABLE = Param(
-    type="string",
-    pattern=r"^.+\..+$",
-    title="Table",
-    description="Full name of the table, such as `shop.orders`.",
+NAMES = Param(
+    [],
+    type="array",
+    items={"type": "string", "pattern": r"^.+\..+$"},
+    title="Tables",
+    description="Full names, such as `shop.orders`, one a line. Empty: all that are behind.",
 )
+_LABEL_CHARACTERS = 100
 
 
-@dag("lakehold_backfill", schedule=None, params={"table": TABLE}, doc_md=__doc__, **STANDARD)
+@dag("lakehold_backfill", schedule=None, params={"tables": NAMES}, doc_md=__doc__, **STANDARD)
 def backfill_dag() -> None:
-    @task(outlets=[TABLES], pool=WRITERS)
-    def backfill(params: Any = None, outlet_events: Any = None) -> None:
+    @task
+    def behind(params: Any = None) -> list[list[str]]:
         with open_lake() as lake:
-            changed = ingesting.backfill(lake, params["table"])
-            announce(outlet_events, TABLES, lake.settings.catalog_name, changed)
+            return ingesting.behind(lake, params["tables"])
 
-    backfill()
+    @task(outlets=[TABLES], pool=WRITERS, map_index_template="{{ tables }}")
+    def backfill(tables: list[str], outlet_events: Any = None) -> Failures:
+        label = shorten(", ".join(tables), _LABEL_CHARACTERS, placeholder=" …")
+        get_current_context()["tables"] = label  # type: ignore[typeddict-unknown-key]
+        with open_lake() as lake:
+            done = ingesting.backfill(lake, tables)
+            announce(outlet_events, TABLES, lake.settings.catalog_name, done.changed)
+        return pairs(done.errors)
+
+    filled = backfill.expand(tables=behind())
+    tables = outcome.override(task_id="table").expand(found=gathered.override(task_id="outcomes")(filled))
+    [filled, tables] >> watch()
 
 
 backfill_dag()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lakehold.catalog.backlog import Backlog
 from lakehold.catalog.readers import ReaderError
 from lakehold.catalog.subscribers import SubscriberKind
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
@@ -80,7 +81,9 @@ HELD = replace(
     checks=(check(), replace(check(success=False), hold="report", at_ms=NOW_MS - 2 * HOUR_MS)),
 )
 NEW = TableFacts("shop.returns", "shop", State.NEW)
-CATCHING_UP = replace(table("shop.reviews"), state=State.CATCHING_UP, since_ms=None)
+CATCHING_UP = replace(
+    table("shop.reviews"), state=State.CATCHING_UP, since_ms=None, backlog=Backlog(400_000, 1_200_000)
+)
 FOREIGN = replace(
     table("finance.rates"),
     source=None,

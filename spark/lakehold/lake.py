@@ -23,6 +23,7 @@ from lakehold.settings import Settings, load_settings
 if TYPE_CHECKING:
     from lakehold.holds.commands import HoldCommands
     from lakehold.holds.roles import RoleCommands
+    from lakehold.ingest.backfill import BackfillReport
     from lakehold.ingest.batch import BatchReport
     from lakehold.maintenance.maintain import MaintenanceReport
     from lakehold.publish.durable import DurableClient
@@ -216,6 +217,41 @@ class Lake:
         ingesting = self._parts.ingesting(source, idle_ms)
         with held(self.batches, source, self.settings) as lease:
             yield from ingesting(lease).drain()
+
+    def backfill(
+        self,
+        tables: Sequence[str],
+        on_batch: Callable[[BatchReport], None] | None = None,
+        *,
+        progress: Progress | None = None,
+        stop: Event | None = None,
+    ) -> list[BackfillReport]:
+        """Bring tables that are behind, new or stopped ones, to where the others of their source are, and let them join these.
+
+        Args:
+            tables: Full names. The others of their sources go on with what arrives meanwhile.
+            on_batch: Called with each report as its batch commits.
+            progress: Shows how much is read.
+            stop: Ends it when set, between two batches; the next call goes on.
+
+        Returns:
+            A report for each table; `error` of one says why it is not with the others, or not readable yet.
+
+        Raises:
+            DefinitionError: There is no such table, or no source feeds it; then none was begun.
+        """
+        return self._parts.backfilling.run(tables, on_batch or (lambda _: None), progress or NoProgress(), stop)
+
+    def behind(self, tables: Sequence[str] | None = None) -> list[list[str]]:
+        """What there is to backfill: full names, those of tables together that one source feeds.
+
+        Args:
+            tables: Those that are wanted; by default all that are new or stopped.
+
+        Raises:
+            DefinitionError: There is no such table, or no source feeds it.
+        """
+        return self._parts.backfilling.together(tables)
 
     def maintain(
         self,

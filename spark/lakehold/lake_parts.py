@@ -7,7 +7,7 @@ What a part is made of is imported when it is made: a short process pays for wha
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from lakehold.holds.guard import Guard
     from lakehold.holds.roles import RoleCommands
     from lakehold.holds.tags import TableTags
+    from lakehold.ingest.backfill import Backfilling
+    from lakehold.ingest.batch import BatchReport
     from lakehold.ingest.decode.registry import Registry
     from lakehold.ingest.lease import HeldLease
     from lakehold.ingest.planning import Planner
@@ -230,6 +232,19 @@ class LakeParts:
     def _workers(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="lakehold-files")
 
+    @cached_property
+    def backfilling(self) -> Backfilling:
+        """What `backfill` calls."""
+        from lakehold.ingest.backfill import Backfilling
+        from lakehold.ingest.lease import held
+
+        def filled(source: str, tables: Collection[str]) -> Generator[BatchReport, None, None]:
+            ingesting = self.ingesting(source, 0)
+            with held(self.batches, source, self.settings) as lease:
+                yield from ingesting(lease).fill(tables)
+
+        return Backfilling(self.definitions, self.batches, self.tables, self.timelines, filled)
+
     def ingesting(self, name: str, idle_ms: int) -> Callable[[HeldLease], Ingesting]:
         """What ingests the source `name` for who holds its lease; empty batches are at least `idle_ms` apart.
 
@@ -280,7 +295,13 @@ class LakeParts:
                 awaited=awaited,
             )
             return Ingesting(
-                name, running, planner, idle_ms, source.transaction_topic, self.settings.transaction_timeout_ms
+                name,
+                running,
+                planner,
+                idle_ms,
+                source.transaction_topic,
+                self.settings.transaction_timeout_ms,
+                lambda: {entry.object_id for entry in self.definitions.definitions().tables_of(name)},
             )
 
         return under

@@ -20,6 +20,9 @@ class Task(Protocol):
     def advance(self, amount: int = 1, note: str = "") -> None:
         """`amount` more units are done; `note` says what is going on now."""
 
+    def expect(self, total: int) -> None:
+        """So many units there are in all, as is known by now."""
+
 
 class Progress(Protocol):
     """Shows work under way."""
@@ -41,6 +44,9 @@ class _Silent:
     def advance(self, amount: int = 1, note: str = "") -> None:
         """Say nothing."""
 
+    def expect(self, total: int) -> None:
+        """Say nothing."""
+
 
 class LogProgress:
     """Writes log lines: when a task ends, and every few seconds before."""
@@ -57,7 +63,7 @@ class _Logged:
     def __init__(self, what: str, unit: str, total: int | None) -> None:
         self._what = what
         self._unit = unit
-        self._of = "" if total is None else f" of {total}"
+        self._total = total
         self._done = 0
         self._note = ""
         self._logged_at_s = time.monotonic()
@@ -69,8 +75,13 @@ class _Logged:
         if time.monotonic() - self._logged_at_s >= _LOG_INTERVAL_S:
             self.log()
 
+    def expect(self, total: int) -> None:
+        """Count up to another total from now on."""
+        self._total = total
+
     def log(self) -> None:
         """Write a line now."""
         self._logged_at_s = time.monotonic()
         note = f" ({self._note})" if self._note else ""
-        _log.info("%s: %d%s %s%s", self._what, self._done, self._of, self._unit, note)
+        of = "" if self._total is None else f" of {self._total}"
+        _log.info("%s: %d%s %s%s", self._what, self._done, of, self._unit, note)

@@ -10,13 +10,26 @@ from lakehold.overview.standing import Standing, standings
 from lakehold.sql.result import Result
 from lakehold.times import iso
 
-COLUMNS = ("table", "source", "state", "since", "upper", "rows", "open_errors", "stopped_by", "waiting_for")
+COLUMNS = (
+    "table",
+    "source",
+    "state",
+    "since",
+    "upper",
+    "rows",
+    "open_errors",
+    "stopped_by",
+    "waiting_for",
+    "read",
+    "behind",
+)
 
 
 def status_of(lake: Lake) -> Result:
     """One row a table that a source feeds: readable on `[since, upper)`, live rows, open errors, what stopped it.
 
-    Also which transaction upstream it waits for. Notices tell of connectors that do not run.
+    Of one that is behind also how much its reader has read and has still to read, and which transaction upstream a table waits
+    for. Notices tell of connectors that do not run.
     """
     defined = lake.definitions.definitions()
     found = standings(defined, lake.batches.all_readers())
@@ -28,7 +41,7 @@ def status_of(lake: Lake) -> Result:
 def _row(lake: Lake, standing: Standing) -> tuple[Any, ...]:
     name, source, reader, progress = standing.full_name, standing.source, standing.reader, standing.progress
     if reader is None or progress is None:
-        return (name, source, standing.state.value, None, None, None, 0, None, None)
+        return (name, source, standing.state.value, None, None, None, 0, None, None, None, None)
     table = lake.tables.table_state(name)
     return (
         name,
@@ -40,6 +53,8 @@ def _row(lake: Lake, standing: Standing) -> tuple[Any, ...]:
         progress.open_errors,
         f"{reader.error.code}: {reader.error.message}" if reader.error is not None else None,
         _waiting_text(standing.waiting) if standing.waiting is not None else None,
+        standing.backlog.read if standing.backlog is not None else None,
+        standing.backlog.behind if standing.backlog is not None else None,
     )
 
 

@@ -211,6 +211,20 @@ def test_a_table_that_stops_leaves_with_its_position_and_its_neighbours_go_on(st
     assert stopped.lease == readers["main"].lease
 
 
+def test_what_a_reader_has_to_catch_up_with_is_kept_and_goes_with_it(store: BatchStore) -> None:
+    reading(store, "shop.orders")
+
+    def catching_up(readers: Readers) -> Readers:
+        own = replace(readers["main"], reader="shop.new", tables={"shop.new": TableProgress()})
+        return {**readers, "shop.new": replace(own, catch_up_from={P0: 3}, catch_up_to={P0: 10})}
+
+    store.change_readers("shop", "a", catching_up)
+    kept = store.reader("shop", "shop.new")
+    assert (kept.catch_up_from, kept.catch_up_to) == ({P0: 3}, {P0: 10})
+    readers = store.change_readers("shop", "a", lambda r: decide.joined(r, "shop.new"))
+    assert (readers["main"].catch_up_from, readers["main"].catch_up_to) == ({}, {})
+
+
 def test_a_backfilled_table_joins_where_both_stand(store: BatchStore) -> None:
     reading(store, "shop.orders")
     store.change_readers(

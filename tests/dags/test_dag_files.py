@@ -59,7 +59,13 @@ STRUCTURE = {
         "table": ["watch"],
         "watch": [],
     },
-    "lakehold_backfill": {"backfill": []},
+    "lakehold_backfill": {
+        "behind": ["backfill"],
+        "backfill": ["outcomes", "watch"],
+        "outcomes": ["table"],
+        "table": ["watch"],
+        "watch": [],
+    },
     "lakehold_subscriptions": {
         "due": ["publish"],
         "publish": ["failed", "watch"],

@@ -37,15 +37,30 @@ def test_ingest_announces_what_changed_and_a_broken_table_is_red_alone(orchestra
     assert "code: bad-input" in last
 
 
-def test_backfill_brings_a_new_table_to_where_the_others_are(orchestrated: Orchestrated) -> None:
-    orchestrated.lake.sql(
-        "CREATE TABLE shop.again (id BIGINT, v STRING) FROM SOURCE shop (TOPIC 'orders') ENVELOPE UPSERT"
-    )
-    run = orchestrated.airflow.run("lakehold_backfill", table="shop.again")
-    assert run.state == "success"
+def test_backfill_brings_new_tables_to_where_the_others_are_and_a_stopped_one_is_red_alone(
+    orchestrated: Orchestrated,
+) -> None:
+    for name in ("again", "more"):
+        orchestrated.lake.sql(
+            f"CREATE TABLE shop.{name} (id BIGINT, v STRING) FROM SOURCE shop (TOPIC 'orders') ENVELOPE UPSERT"
+        )
+    run = orchestrated.airflow.run("lakehold_backfill")
+    assert run.state == "failed"
+    assert run.labels["backfill[0]"] == "shop.again, shop.more, shop.rates"
+    assert {run.labels[name]: state for name, state in run.tasks.items() if name.startswith("table[")} == {
+        "shop.again": "success",
+        "shop.more": "success",
+        "shop.rates": "failed",
+    }
     assert "shop.again is readable from" in run.log
-    assert "lake.shop.again" in {name for name, _ in run.events}
-    missing = orchestrated.airflow.run("lakehold_backfill", table="shop.missing")
+    assert {"lake.shop.again", "lake.shop.more"} <= {name for name, _ in run.events}
+    last = run.log[run.log.rindex("shop.rates: table") :]
+    assert "hint: Correct the producer" in last
+    assert "code: bad-input" in last
+
+    run = orchestrated.airflow.run("lakehold_backfill", tables=["shop.again"])
+    assert (run.state, run.tasks["table[0]"], run.labels["table[0]"]) == ("success", "success", "shop.again")
+    missing = orchestrated.airflow.run("lakehold_backfill", tables=["shop.missing"])
     assert missing.state == "failed"
     assert "code: table-missing" in missing.log
 

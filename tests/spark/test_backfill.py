@@ -4,58 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lakehold.catalog.readers import BACKFILL_READER, MAIN_READER
 from lakehold.ingest.batch import BatchReport
-from lakehold.lake import Lake
-from tests import recorded_files
 from tests.conftest import LakeFactory
+from tests.numbered_shop import BATCH, NumberedShop
 
 pytestmark = pytest.mark.spark
 
-BATCH = 4
-"""Messages of a batch at most."""
-
-
-class Shop:
-    """A source over the recorded topics `orders` and `items`, whose keys are numbered as they come."""
-
-    def __init__(self, lake: Lake, directory: Path) -> None:
-        self.lake, self.directory = lake, directory
-        self.written = dict.fromkeys(("orders", "items"), 0)
-        directory.mkdir(exist_ok=True)
-        lake.sql(f"CREATE SOURCE shop FROM FILES '{directory}' FORMAT JSON")
-
-    def table(self, name: str, topic: str, options: str = "") -> None:
-        self.lake.sql(
-            f"CREATE TABLE s.{name} (k BIGINT, v STRING) FROM SOURCE shop (TOPIC '{topic}') ENVELOPE UPSERT {options}"
-        )
-
-    def write(self, topic: str, count: int, value: bytes | None = None) -> None:
-        first = self.written[topic]
-        lines = [
-            recorded_files.line(topic, 0, n, value or b'{"v": "%d"}' % n, b'{"k": %d}' % n)
-            for n in range(first, first + count)
-        ]
-        recorded_files.append(self.directory / f"{topic}.jsonl", lines)
-        self.written[topic] += count
-
-    def rows(self, name: str) -> int:
-        """How many rows a table has; each is there once and as it was written."""
-        found: list[tuple[Any, ...]] = self.lake.sql(f"SELECT k, v FROM s.{name} ORDER BY k").rows
-        assert found == [(n, str(n)) for n in range(len(found))]
-        return len(found)
-
-    def readers(self) -> dict[str, set[str]]:
-        return {name: {*state.tables} for name, state in self.lake.batches.readers("shop").items()}
-
 
 @pytest.fixture
-def shop(make_lake: LakeFactory, tmp_path: Path) -> Shop:
-    found = Shop(make_lake(max_batch_records=BATCH), tmp_path / "topics")
+def shop(make_lake: LakeFactory, tmp_path: Path) -> NumberedShop:
+    found = NumberedShop(make_lake(max_batch_records=BATCH), tmp_path / "topics")
     found.table("first", "orders")
     found.write("orders", 2 * BATCH)
     found.write("items", 2 * BATCH)
@@ -67,7 +29,7 @@ def seen(reports: list[BatchReport]) -> list[tuple[str, list[str]]]:
     return [(report.reader, sorted(table.table for table in report.tables)) for report in reports]
 
 
-def test_tables_created_together_catch_up_together(shop: Shop) -> None:
+def test_tables_created_together_catch_up_together(shop: NumberedShop) -> None:
     shop.table("again", "orders")
     shop.table("items", "items")
     reports = shop.lake.ingest("shop")
@@ -81,7 +43,7 @@ def test_tables_created_together_catch_up_together(shop: Shop) -> None:
     assert seen([report]) == [(MAIN_READER, ["s.again", "s.first", "s.items"])]
 
 
-def test_the_others_go_on_while_a_table_catches_up(shop: Shop) -> None:
+def test_the_others_go_on_while_a_table_catches_up(shop: NumberedShop) -> None:
     shop.table("again", "orders")
     reports: list[BatchReport] = []
     ingesting: Iterator[BatchReport] = shop.lake.batches_of("shop")
@@ -96,7 +58,7 @@ def test_the_others_go_on_while_a_table_catches_up(shop: Shop) -> None:
     assert len({report.timestamp_ms for report in reports}) == len(reports)
 
 
-def test_one_that_stops_leaves_the_others(shop: Shop) -> None:
+def test_one_that_stops_leaves_the_others(shop: NumberedShop) -> None:
     shop.write("items", 1, value=b"no json")
     shop.table("strict", "items", "WITH (ON ERROR = 'fail')")
     shop.table("again", "orders")
@@ -106,7 +68,7 @@ def test_one_that_stops_leaves_the_others(shop: Shop) -> None:
     assert shop.rows("again") == 2 * BATCH
 
 
-def test_what_is_on_its_way_survives_a_restart(shop: Shop, make_lake: LakeFactory) -> None:
+def test_what_is_on_its_way_survives_a_restart(shop: NumberedShop, make_lake: LakeFactory) -> None:
     shop.table("again", "orders")
     ingesting = shop.lake.batches_of("shop")
     while next(ingesting).reader != BACKFILL_READER:

@@ -11,12 +11,14 @@ import pytest
 from lakehold.errors import TransactionIncomplete, UpstreamError
 from lakehold.ingest.batch import BatchReport
 from lakehold.lake import Lake
-from lakehold.status import status_of
+from lakehold.status import COLUMNS, status_of
 from tests.conftest import LakeFactory
 from tests.transaction_files import Connector, define, define_table, record, states
 from tests.upstream_log import Upstream
 
 pytestmark = pytest.mark.spark
+
+STOPPED_BY, WAITING_FOR = map(COLUMNS.index, ("stopped_by", "waiting_for"))
 
 
 def rows(lake: Lake, table: str) -> list[tuple[int, int]]:
@@ -88,14 +90,14 @@ def test_what_is_behind_a_transaction_without_end_waits_and_what_is_before_it_do
     assert waiting.waiting.tables == ("shop.a", "shop.b")
     assert shop.rows() == ([(1, 1)], [(1, 1)])
     (status, _) = status_of(shop.lake).rows
-    assert "702:" in status[-1]
+    assert "702:" in status[WAITING_FOR]
 
     again = shop.ingest()
     assert again[-1].waiting == waiting.waiting, "since is when it was first seen"
     shop.connector.end({"public.a": 1, "public.b": 1})
     shop.ingest()
     assert shop.rows() == ([(1, 2)], [(1, 2)])
-    assert {row[-1] for row in status_of(shop.lake).rows} == {None}
+    assert {row[WAITING_FOR] for row in status_of(shop.lake).rows} == {None}
 
 
 def test_a_transaction_that_never_ends_is_an_error_and_its_end_heals_it(make_lake: LakeFactory, tmp_path: Path) -> None:
@@ -110,7 +112,7 @@ def test_a_transaction_that_never_ends_is_an_error_and_its_end_heals_it(make_lak
         assert "3 of its changes have" in stopped.value.detail
         assert "shop.a, shop.b" in stopped.value.detail
         assert shop.rows() == ([(1, 1)], [(1, 1)])
-        assert {(row[2], row[7].split(":")[0]) for row in status_of(shop.lake).rows} == {
+        assert {(row[2], row[STOPPED_BY].split(":")[0]) for row in status_of(shop.lake).rows} == {
             ("stopped", "transaction-incomplete")
         }
         assert len(shop.lake.batches.history("shop")) == 1, "no empty batch moves upper meanwhile"

@@ -17,7 +17,7 @@ import typer
 from pydantic_core import PydanticUndefined
 
 from lakehold.catalog.schemas import system_tables
-from lakehold.cli import ingest, maintain
+from lakehold.cli import backfill, ingest, maintain
 from lakehold.cli.app import app
 from lakehold.ingest.decode.avro_schema import from_avro_json
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
@@ -285,6 +285,13 @@ def test_columns_of_status_and_ingest_are_described() -> None:
     assert status == list(STATUS_COLUMNS)
     commands = section(OPERATIONS, "## Commands").partition("The columns of `ingest`")[2]
     assert [c for cells in table_rows(commands) for c in inline_code(cells[0])] == list(ingest.COLUMNS)
+
+
+def test_columns_of_backfill_are_described() -> None:
+    described = [
+        c for cells in table_rows(section(OPERATIONS, "## New and stopped tables")) for c in inline_code(cells[0])
+    ]
+    assert described == list(backfill.COLUMNS)
 
 
 def test_columns_of_maintain_are_described() -> None:

@@ -37,11 +37,11 @@ def help_of(names: tuple[str, ...], width: int) -> str:
 def test_help_is_whole(names: tuple[str, ...], width: int) -> None:
     text = help_of(names, width)
     assert not re.search(r"\\|[^\n -~]", text), "an escape that nobody took out"
-    assert "..." not in re.sub(r"\]\.\.\.", "", text), "a sentence that was cut off"
+    assert "..." not in re.sub(r"[\]}]\.\.\.", "", text), "a sentence that was cut off"
     assert [line for line in text.splitlines() if len(line) > width] == []
 
 
-@pytest.mark.parametrize("name", ["sql", "subscribe", "check", "status"])
+@pytest.mark.parametrize("name", ["sql", "backfill", "subscribe", "check", "status"])
 def test_each_example_is_a_line_of_its_own(name: str) -> None:
     examples = [line.strip() for line in help_of((name,), 80).splitlines() if line.startswith("  lakehold ")]
     assert len(examples) > 1

@@ -113,8 +113,18 @@ def test_log_lines_tell_what_is_done(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.messages == ["reading shop: 10 of 10 records (partition 1)"]
 
 
+def test_how_many_there_are_may_be_known_later(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "lakehold.progress")
+    with open_progress(io.StringIO()).task("reading shop", unit="records") as task:
+        task.advance(4)
+        task.expect(12)
+    assert caplog.messages == ["reading shop: 4 of 12 records"]
+
+
 def test_bars_show_and_go() -> None:
     screen = Terminal()
-    with open_progress(screen).task("reading [shop]", unit="records", total=2) as task:
-        task.advance(2, "done")
+    with open_progress(screen).task("reading [shop]", unit="records") as task:
+        task.expect(1_500)
+        task.advance(1_200, "done")
     assert "reading [shop]" in screen.getvalue()
+    assert "1,200 of 1,500 records done" in " ".join(screen.getvalue().split())

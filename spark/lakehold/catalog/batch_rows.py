@@ -71,6 +71,8 @@ def reader_to_row(state: ReaderState) -> Row:
         "transactions": state.transactions or None,
         "intent_transactions": (intent.transactions or None) if intent else None,
         "waiting": _WAITING.dump_json(state.waiting).decode() if state.waiting else None,
+        "catch_up_from": offsets.to_json(state.catch_up_from) if state.catch_up_from else None,
+        "catch_up_to": offsets.to_json(state.catch_up_to) if state.catch_up_to else None,
         "updated_at_ms": state.updated_at_ms,
     }
 
@@ -90,6 +92,8 @@ def reader_from_row(row: Row) -> ReaderState:
         error=_ERROR.validate_json(row["error"]) if row["error"] is not None else None,
         transactions=row.get("transactions") or "",
         waiting=_WAITING.validate_json(row["waiting"]) if row.get("waiting") is not None else None,
+        catch_up_from=offsets.from_json(row.get("catch_up_from") or "{}"),
+        catch_up_to=offsets.from_json(row.get("catch_up_to") or "{}"),
         updated_at_ms=row["updated_at_ms"],
     )
 

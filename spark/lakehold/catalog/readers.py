@@ -96,7 +96,8 @@ class ReaderState:
     `position` is the next offset to read of each partition; `topic_ids` the identity that the broker gave each topic;
     `upper_ms` the last committed `mz_timestamp` + 1, None before the first; `error` what stopped it. `transactions` is what it
     has taken of upstream's transactions, as `lakehold.ingest.transactions.passed.Passed` writes it; empty for a source without a
-    transaction topic. `waiting` is what it waits for there.
+    transaction topic. `waiting` is what it waits for there. Of a reader that catches up `catch_up_from` is where it began, and
+    `catch_up_to` how far there was to read when an ingest last looked; how far `main` is, its own position says.
     """
 
     source: str
@@ -110,6 +111,8 @@ class ReaderState:
     error: ReaderError | None = None
     transactions: str = ""
     waiting: Waiting | None = None
+    catch_up_from: Offsets = field(default_factory=dict)
+    catch_up_to: Offsets = field(default_factory=dict)
     updated_at_ms: int = 0
 
 

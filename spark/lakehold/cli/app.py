@@ -99,6 +99,33 @@ def ingest(
             raise typer.Exit(1)
 
 
+@app.command(epilog=_examples("lakehold backfill shop.orders", "lakehold backfill shop.orders shop.items --quiet"))
+def backfill(
+    tables: Annotated[list[str], typer.Argument(metavar="TABLE", help="Full names, such as shop.orders.")],
+    *,
+    output_format: Format = None,
+    quiet: Quiet = False,
+    warehouse: Warehouse = None,
+) -> None:
+    """Fill new tables of a running source, and try stopped ones again.
+
+    What each lacks is read by a reader of its own, while the others of its source go on. It joins them where both stand at the
+    same offsets, and is readable from then on. Cut short anywhere, the next run goes on. Each ingest does the same for all
+    tables of its source; lakehold status shows how far they are.
+
+    One line a table. Exit code 1 when one is not with the others: the error says why and what to do.
+    """
+    output = open_output(output_format, sys.stdout, sys.stderr)
+    with reported(output):
+        from lakehold.cli.backfill import run_backfill
+        from lakehold.lake import connect
+
+        with connect(warehouse) as lake:
+            code = run_backfill(lake, tables, output, open_progress(sys.stderr, quiet=quiet))
+        if code:
+            raise typer.Exit(code)
+
+
 @app.command(
     epilog=_examples(
         "lakehold subscribe shop.orders --follow",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lakehold.catalog.readers import Waiting
+from lakehold.catalog.backlog import Backlog, backlogs
+from lakehold.catalog.readers import MAIN_READER, Waiting
 from lakehold.cli.interrupt import stop_on_signal
 from lakehold.cli.output import Output
 from lakehold.errors import LakeholdError
 from lakehold.ingest.batch import BatchReport
 from lakehold.lake import Lake
+from lakehold.overview.words import count
 from lakehold.progress import Progress
 from lakehold.sql.result import Result
 from lakehold.times import iso, now_ms
@@ -44,7 +46,7 @@ def run_ingest(lake: Lake, source: str, output: Output, progress: Progress, *, f
             with progress.task(f"ingesting {source}", unit="messages") as task:
                 batches = lake.batches_of(source, idle_ms=_IDLE_MS if follow else 0)
                 for report in batches:
-                    task.advance(report.records, f"at {iso(report.timestamp_ms)}")
+                    task.advance(report.records, _note(lake, report))
                     _show(report, output, said, follow=follow)
                     if stop.is_set():
                         batches.close()
@@ -60,6 +62,21 @@ def run_ingest(lake: Lake, source: str, output: Output, progress: Progress, *, f
             break
         stop.wait(pause_s)
     return not said.stopped
+
+
+def _note(lake: Lake, report: BatchReport) -> str:
+    """Where the source is; of a reader that catches up how far it has come."""
+    at = f"at {iso(report.timestamp_ms)}"
+    if report.reader == MAIN_READER:
+        return at
+    topics = {
+        e.definition.full_name: e.definition.topic for e in lake.definitions.definitions().tables_of(report.source)
+    }
+    left = backlogs(lake.batches.readers(report.source), topics)
+    if not left:
+        return at
+    come = sum(left.values(), Backlog())
+    return f"{at}, {count(len(left), 'table')} behind: {come.read:,} of {come.total:,} read"
 
 
 def _show(report: BatchReport, output: Output, said: _Said, *, follow: bool) -> None:

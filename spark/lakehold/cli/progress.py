@@ -8,6 +8,7 @@ from typing import TextIO
 
 import rich.progress
 from rich.console import Console
+from rich.text import Text
 
 from lakehold.progress import LogProgress, NoProgress, Progress, Task
 
@@ -32,11 +33,24 @@ class RichProgress:
             rich.progress.SpinnerColumn(),
             rich.progress.TextColumn("{task.description}", markup=False),
             rich.progress.BarColumn(),
-            rich.progress.TextColumn(f"{{task.completed:,.0f}} {unit} {{task.fields[note]}}", markup=False),
+            _Counted(unit),
             rich.progress.TimeElapsedColumn(),
         )
         with rich.progress.Progress(*columns, console=self._console, transient=True) as bars:
             yield _Bar(bars, bars.add_task(what, total=total, note=""))
+
+
+class _Counted(rich.progress.ProgressColumn):
+    """How many are done, of how many if that is known, and what is going on."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self._unit = unit
+
+    def render(self, task: rich.progress.Task) -> Text:
+        """The column of one bar."""
+        of = "" if task.total is None else f" of {task.total:,.0f}"
+        return Text(f"{task.completed:,.0f}{of} {self._unit} {task.fields['note']}")
 
 
 class _Bar:
@@ -47,3 +61,7 @@ class _Bar:
     def advance(self, amount: int = 1, note: str = "") -> None:
         """Move the bar."""
         self._bars.update(self._task_id, advance=amount, note=note)
+
+    def expect(self, total: int) -> None:
+        """Show how much of it is done."""
+        self._bars.update(self._task_id, total=total)

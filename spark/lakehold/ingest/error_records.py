@@ -102,6 +102,17 @@ class ErrorRecords:
         )
         self._write(batch, "", self.spark().createDataFrame(rows))
 
+    def forget(self, table_name: str) -> None:
+        """Take the messages of an earlier table of this name away: the new one would heal them, and be told as having them."""
+        state = self.tables.table_state(TABLE)
+        if state is None or state.snapshot_id is None:
+            return
+        of_table = EqualTo(term=Reference("table_name"), value=literal(table_name))
+        if not state.table.scan(of_table, selected_fields=("offset",), limit=1).to_arrow().num_rows:
+            return
+        statement = f"DELETE FROM {self._table} WHERE table_name = '{_escaped(table_name)}'"
+        self._retried(lambda: self.spark().sql(statement))
+
     def _write(self, batch: BatchIdentity, table_name: str, found: DataFrame) -> None:
         of_batch = (
             (F.col("source") == batch.source)

@@ -11,7 +11,7 @@ from lakehold.catalog.readers import BACKFILL_READER, MAIN_READER, ReaderError, 
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError
 from lakehold.ingest.marks import Marks
-from lakehold.ingest.offsets import TopicPartition
+from lakehold.ingest.offsets import Offsets, TopicPartition
 from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Available
 from lakehold.ingest.transactions.passed import joined_transactions
@@ -77,7 +77,15 @@ def split(readers: Readers, stopped: Mapping[str, LakeholdError]) -> Readers:
     return found
 
 
-def joined(readers: Readers, name: str, available: Available, awaited: Collection[str]) -> Readers:
+def begun(readers: Readers, name: str, begins: Offsets, ends: Offsets) -> Readers:
+    """The readers with what there is to read for `name`, which catches up: where it begins is kept from the first time."""
+    state = readers[name]
+    return {**readers, name: replace(state, catch_up_from={**begins, **state.catch_up_from}, catch_up_to=ends)}
+
+
+def joined(
+    readers: Readers, name: str, available: Available, awaited: Collection[str], read: Collection[str]
+) -> Readers:
     """The readers with the tables of `name` in `main`, which they have caught up with.
 
     Args:
@@ -85,6 +93,7 @@ def joined(readers: Readers, name: str, available: Available, awaited: Collectio
         name: The reader that joins.
         available: What there is of its topics.
         awaited: Object ids of tables that are not readable yet all the same.
+        read: The topics that it read. Of others, whose tables have been dropped on their way, nothing stays.
     """
     main, joining = readers[MAIN_READER], readers[name]
     # `main` passes lines of topics that none of its tables reads; lines that were read tell so by their offsets.
@@ -93,7 +102,8 @@ def joined(readers: Readers, name: str, available: Available, awaited: Collectio
         for tp, at in joining.position.items()
         if file_of(tp) is not None and tp in main.position
     }
-    position = {**joining.position, **main.position, **files}
+    own = {tp: at for tp, at in joining.position.items() if tp.topic in read or file_of(tp) is not None}
+    position = {**own, **main.position, **files}
     identities = {t: identity for t, identity in available.identities.items() if t in available.topics}
     tables = {
         table: progress if progress.object_id in awaited else _readable(progress, joining.upper_ms)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 
 from lakehold.catalog.readers import ReaderState
-from lakehold.ingest.offsets import Offsets
+from lakehold.ingest.offsets import Offsets, starts
 from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Available, Limits, Reader, ReadPlan, Watermarks
 from lakehold.ingest.transactions.cut import Blocked
+
+_ALL = Limits(sys.maxsize, sys.maxsize, record_bytes=1)
+"""All there is; with the size of a record nobody reads one to know it."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,18 @@ class Planner:
         """
         plan, own = self._behind(state, main, available, self.limits)
         return Planned(plan, settled(plan.position, own), has_news=bool(plan.ranges))
+
+    def stretch(self, state: ReaderState, main: ReaderState, available: Available) -> tuple[Offsets, Offsets]:
+        """Where the partitions begin that tables catch up with, and where what there is of them now ends.
+
+        Takes what `plan_behind` takes. Of a FILES source the partitions are those of the lines, which its reader knows already.
+        """
+        own = clipped(available, main.position)
+        plan = self.reader.plan(own, state.position, _ALL)
+        begins = {**plan.position, **starts(plan.ranges)}
+        ends = {tp: min(at, main.position.get(tp, at)) for tp, at in plan.position.items()}
+        of_topics = {tp for tp in ends if tp.topic in available.topics}
+        return {tp: begins[tp] for tp in of_topics}, {tp: ends[tp] for tp in of_topics}
 
     def is_ahead(self, state: ReaderState, main: ReaderState) -> bool:  # noqa: ARG002 - for whole transactions
         """Whether tables that catch up must wait for `main`: it can only be where they are, or further."""

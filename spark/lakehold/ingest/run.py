@@ -9,7 +9,7 @@ a temporary reader, which slows nobody (seed "Dynamic resource sharing").
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from lakehold.catalog import readers as decide
@@ -17,7 +17,8 @@ from lakehold.catalog.batches import BatchStore
 from lakehold.catalog.readers import MAIN_READER, ReaderError, Readers, ReaderState, Waiting
 from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
 from lakehold.ingest.batch import BatchReport, Running, complete, run_batch
-from lakehold.ingest.membership import identified, joined, split, with_tables
+from lakehold.ingest.dropped import clear
+from lakehold.ingest.membership import begun, identified, joined, split, with_tables
 from lakehold.ingest.planning import Planned, Planner, clipped
 from lakehold.ingest.read.checks import faults
 from lakehold.ingest.read.reader import Available
@@ -38,6 +39,7 @@ class Ingesting:
         idle_ms: A call that finds nothing to read moves the write frontier at most so often.
         transaction_topic: Says which transactions are whole; None: batches end anywhere.
         transaction_timeout_ms: How long a transaction may keep the source waiting.
+        object_ids: Gives those of the source's tables as they are defined now.
     """
 
     source: str
@@ -46,6 +48,7 @@ class Ingesting:
     idle_ms: int
     transaction_topic: str | None
     transaction_timeout_ms: int
+    object_ids: Callable[[], Collection[str]]
 
     @property
     def _store(self) -> BatchStore:
@@ -61,14 +64,34 @@ class Ingesting:
         A call that finds nothing to read runs one empty batch, which moves the source's write frontier, unless it moved less
         than `idle_ms` ago.
         """
-        available = self._look()
-        self._change(lambda readers: self._identified(self._with_tables(readers), available))
-        yield from self._recover(available)
-        yield from self._stop_faulty(available)
+        available = yield from self._begin()
         behind = [name for name in self._readers() if name != MAIN_READER]
         for name in behind:
             yield from self._catch_up(name, available)
         yield from self._drain_main(self._look() if behind else available)
+
+    def fill(self, tables: Collection[str]) -> Iterator[BatchReport]:
+        """Run the batches that bring some tables to where `main` stands, which goes on meanwhile, and let them join it.
+
+        Other tables that are behind stay so, unless they share a reader.
+        """
+        available = yield from self._begin()
+        behind = [name for name, state in self._readers().items() if not state.tables.keys().isdisjoint(tables)]
+        for name in behind:
+            if name != MAIN_READER:
+                yield from self._catch_up(name, available)
+        in_main = self._readers()[MAIN_READER].tables
+        if any(progress.since_ms is None for name, progress in in_main.items() if name in tables):
+            yield from self._drain_main(self._look())
+
+    def _begin(self) -> Generator[BatchReport, None, Available]:
+        """Bring readers and tables together, and finish what was begun. Returns what there is now."""
+        available = self._look()
+        self._leave_dropped()
+        self._change(lambda readers: self._identified(self._with_tables(readers), available))
+        yield from self._recover(available)
+        yield from self._stop_faulty(available)
+        return available
 
     def _look(self) -> Available:
         topics = {entry.definition.topic for entry in self.running.tables.values()}
@@ -76,6 +99,17 @@ class Ingesting:
 
     def _with_transactions(self, topics: Collection[str]) -> set[str]:
         return {*topics, self.transaction_topic} if self.transaction_topic is not None else {*topics}
+
+    def _leave_dropped(self) -> None:
+        """Read no more for tables that are dropped by now: their next batch would make them again."""
+        defined = self.object_ids()
+        read = [(name, p.object_id) for state in self._readers().values() for name, p in state.tables.items()]
+        gone = [(name, object_id) for name, object_id in read if object_id not in defined]
+        for name, object_id in gone:
+            clear(self.running.writing, name, object_id)
+        if gone:
+            tables = {name: entry for name, entry in self.running.tables.items() if entry.object_id in defined}
+            self._change(lambda readers: with_tables(readers, self.source, tables, self.transaction_topic))
 
     def _with_tables(self, readers: Readers) -> Readers:
         return with_tables(readers, self.source, self.running.tables, self.transaction_topic)
@@ -120,11 +154,16 @@ class Ingesting:
 
     def _catch_up(self, name: str, available: Available) -> Iterator[BatchReport]:
         """Bring tables that are behind to where `main` stands, which goes on meanwhile, and let them join."""
+        begins = True
         while True:
             newest = self._look()
             yield from self._drain_main(newest, meanwhile=True)
+            self._leave_dropped()
+            if name not in self._readers():
+                return
             try:
-                report = self._step(name, available, newest)
+                report = self._step(name, available, newest, begins=begins)
+                begins = False
             except (LeaseLost, UpstreamUnavailable):
                 raise
             except LakeholdError as error:
@@ -142,13 +181,14 @@ class Ingesting:
         self._change(lambda readers: {**readers, name: replace(readers[name], error=stop)})
         return self._stop_report(name, dict.fromkeys(self._readers()[name].tables, error))
 
-    def _step(self, name: str, available: Available, newest: Available) -> BatchReport | None:
+    def _step(self, name: str, available: Available, newest: Available, *, begins: bool) -> BatchReport | None:
         """A batch of reader `name`; None: it has joined `main`, or must wait for it.
 
         Args:
             name: The reader.
             available: What there was at the call: the end of topics that `main` does not read.
             newest: What there is now.
+            begins: Whether it is the first of this call: then it is written down how much there is to read.
         """
         state, main = self._readers()[name], self._readers()[MAIN_READER]
         topics = {self._topic(table) for table in state.tables}
@@ -165,10 +205,14 @@ class Ingesting:
             raise next(iter(found.values()))
         if self.planner.is_ahead(state, main):
             return None
+        of_tables = own.without(own.topics - topics)
+        if begins:
+            stretch = self.planner.stretch(state, main, of_tables)
+            self._change(lambda readers: begun(readers, name, *stretch))
         planned = self.planner.plan_behind(state, main, own)
         if planned.plan.ranges:
             return self._run(state, planned)
-        self._change(lambda readers: joined(readers, name, own.without(own.topics - topics), self.running.awaited))
+        self._change(lambda readers: joined(readers, name, of_tables, self.running.awaited, read))
         return None
 
     def _drain_main(self, available: Available, *, meanwhile: bool = False) -> Iterator[BatchReport]:
@@ -177,19 +221,20 @@ class Ingesting:
             return
         # Tables that caught up have joined since.
         self._change(lambda readers: self._identified(readers, available))
-        own = available.without(available.topics - self._topics_of_main())
         ran = False
         while True:
+            self._leave_dropped()
             state = self._readers()[MAIN_READER]
+            if not state.tables:
+                return
+            own = available.without(available.topics - self._topics_of_main())
             planned = self.planner.plan(state, own)
             if not planned.has_news and (ran or meanwhile or self._moved_lately() or self._is_overdue(planned, state)):
                 break
             report = self._run(state, planned)
             ran = True
             yield report
-            if report.stopped:
-                own = own.without({self._topic(t) for t in report.stopped} - self._topics_of_main())
-            elif planned.is_last:
+            if planned.is_last and not report.stopped:
                 break
         if not meanwhile:
             yield from self._wait(planned)

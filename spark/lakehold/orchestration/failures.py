@@ -13,7 +13,7 @@ Failures = list[list[str]]
 
 
 def pairs(failures: Mapping[str, str]) -> Failures:
-    """Failures for `failed` to be mapped over."""
+    """Failures for `failed`, or outcomes for `outcome`, to be mapped over."""
     return [[name, error] for name, error in failures.items()]
 
 
@@ -29,6 +29,15 @@ def failed(failure: list[str]) -> NoReturn:
     name, error = failure
     get_current_context()["name"] = name  # type: ignore[typeddict-unknown-key]
     raise AirflowFailException(f"{name}: {error}")
+
+
+@task(map_index_template="{{ name }}", retries=0)
+def outcome(found: list[str]) -> None:
+    """Be green for one of them, or red with its error and hint last in the log."""
+    name, error = found
+    get_current_context()["name"] = name  # type: ignore[typeddict-unknown-key]
+    if error:
+        raise AirflowFailException(f"{name}: {error}")
 
 
 @task(trigger_rule="one_failed", retries=0)

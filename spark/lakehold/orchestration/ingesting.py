@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from lakehold.errors import LakeholdError, TransactionIncomplete
+from lakehold.errors import TransactionIncomplete
 from lakehold.orchestration.assets import Changed
 from lakehold.orchestration.lakes import text_of
 from lakehold.times import iso
@@ -97,27 +97,51 @@ def changed_by_others(lake: Lake, since: datetime | None) -> list[Changed]:
     return changed(lake, sorted(held - set(defined.tables)), set(), since)
 
 
-def backfill(lake: Lake, table: str) -> list[Changed]:
-    """Bring a table to where the others of its source are, and those along with it.
+@dataclass(frozen=True)
+class Filled:
+    """What a backfill left behind.
+
+    Attributes:
+        changed: Tables that have changed.
+        errors: By table what keeps it from being with the others of its source; empty: it is.
+    """
+
+    changed: tuple[Changed, ...]
+    errors: dict[str, str]
+
+
+def behind(lake: Lake, wanted: Sequence[str]) -> list[list[str]]:
+    """The tables called `wanted`, or all that are behind; those of one source together, which one reader may fill.
 
     Raises:
-        LakeholdError: What stopped it.
-        DefinitionError: No source feeds it.
-        NotReadable: It cannot be read yet, because its first snapshot has not ended upstream.
+        DefinitionError: There is no such table, or no source feeds it.
     """
-    source = lake.definitions.definitions().table(table).definition.source
-    errors: dict[str, LakeholdError] = {}
+    found = lake.behind(wanted or None)
+    if not found:
+        log.info("all tables are with the others of their sources: there is nothing to do")
+    return found
+
+
+def backfill(lake: Lake, tables: Sequence[str]) -> Filled:
+    """Bring tables of a source to where the others of it are, and those along with them.
+
+    Raises:
+        LakeholdError: What kept them from it may pass.
+    """
+    touched: set[str] = set()
 
     def batch(report: BatchReport) -> None:
         _log_batch(report)
-        errors.update(report.stopped)
+        touched.update(table.table for table in report.tables)
 
-    touched = {done.table for report in lake.ingest(source, batch) for done in report.tables}
-    if table in errors:
-        raise errors[table]
-    line = lake.timelines.of([table])[table]
-    log.info("%s is readable from %s UTC on", table, iso(line.since_ms))
-    return changed(lake, sorted(touched | {table}), {table, *touched}, datetime.now(UTC))
+    reports = lake.backfill(tables, batch)
+    for report in reports:
+        if report.error is not None and report.error.retryable:
+            raise report.error
+        if report.is_there and report.since_ms is not None:
+            log.info("%s is readable from %s UTC on", report.table, iso(report.since_ms))
+    found = changed(lake, sorted(touched | {*tables}), {*tables, *touched}, datetime.now(UTC))
+    return Filled(tuple(found), {r.table: text_of(r.error) if r.error is not None else "" for r in reports})
 
 
 def _log_batch(report: BatchReport) -> None:

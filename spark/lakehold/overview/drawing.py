@@ -145,6 +145,14 @@ def _readable(table: TableFacts, axis: Axis, now_ms: int) -> Lane:
     return Lane("readable", "", f"{long}, until {ago(table.upper_ms, now_ms)}", (bar,))
 
 
+def backlog_text(table: TableFacts) -> str:
+    """How far a table has come that is behind its source; empty for others."""
+    if table.backlog is None:
+        return ""
+    read, total = table.backlog.read, table.backlog.total
+    return f"{read:,} of {count(total, 'record')} read since it is behind its source, {table.backlog.behind:,} are left"
+
+
 def _hold(hold: HoldFacts, axis: Axis) -> Lane:
     level = Level.LOOK if hold.is_exceeded or hold.forced_from_ms is not None else Level.FINE
     marks = list(_kept(hold, axis, level))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from lakehold.catalog.backlog import Backlog
 from lakehold.catalog.readers import ReaderError, Waiting
 from lakehold.catalog.subscribers import SubscriberKind
 from lakehold.overview.standing import State
@@ -120,6 +121,7 @@ class TableFacts:
         open_errors: Messages in error that no later one has healed.
         error: What stopped it.
         waiting: The upstream transaction that its next changes wait for.
+        backlog: How far it has come, if it is behind its source.
         snapshots_ms: The time of each snapshot that its metadata knows, oldest first.
         holds: On it, less those of its followers.
         followers: Subscriptions and durable clients that read it.
@@ -135,6 +137,7 @@ class TableFacts:
     open_errors: int = 0
     error: ReaderError | None = None
     waiting: Waiting | None = None
+    backlog: Backlog | None = None
     snapshots_ms: tuple[int, ...] = ()
     holds: tuple[HoldFacts, ...] = ()
     followers: tuple[FollowerFacts, ...] = ()

@@ -104,6 +104,7 @@ def _table(lake: Lake, standing: Standing, line: Timeline | None, taken_at_ms: i
         open_errors=progress.open_errors if progress is not None else 0,
         error=reader.error if reader is not None else None,
         waiting=waiting if waiting is not None and taken_at_ms - waiting.since_ms >= _WAITING_MS else None,
+        backlog=standing.backlog,
         snapshots_ms=tuple(version.mz_timestamp for version in known),
     )
 

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
 from lakehold.overview import words
-from lakehold.overview.drawing import Strip, Timeline, draw, draw_strip
+from lakehold.overview.drawing import Strip, Timeline, backlog_text, draw, draw_strip
 from lakehold.overview.facts import Overview, TableFacts
 from lakehold.overview.layout import recent_axis
 from lakehold.overview.problems import Action, Level, Problem, level_of, problem_of_source, urgent_first
@@ -32,6 +32,11 @@ class Row:
     timeline: Timeline | None
     strip: Strip
     is_open: bool
+
+    @property
+    def backlog(self) -> str:
+        """How far it has come, if it is behind."""
+        return backlog_text(self.facts)
 
     @property
     def level(self) -> Level:

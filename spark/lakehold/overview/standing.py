@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lakehold.catalog.backlog import Backlog, backlog
 from lakehold.catalog.definitions import Definitions
 from lakehold.catalog.readers import MAIN_READER, ReaderState, TableProgress, Waiting
+from lakehold.definitions import Table
 
 
 class State(StrEnum):
@@ -24,7 +26,8 @@ class State(StrEnum):
 class Standing:
     """A table that the source `source` feeds; `reader` and `progress` are None before it was first ingested.
 
-    `state` is `live` with its source, `catching-up` behind it, `stopped` by an error, or `new` before its first batch.
+    `state` is `live` with its source, `catching-up` behind it, `stopped` by an error, or `new` before its first batch. `backlog`
+    is how far it has come, if it is behind.
     """
 
     full_name: str
@@ -32,6 +35,7 @@ class Standing:
     state: State
     reader: ReaderState | None = None
     progress: TableProgress | None = None
+    backlog: Backlog | None = None
 
     @property
     def waiting(self) -> Waiting | None:
@@ -42,14 +46,17 @@ class Standing:
 
 def standings(defined: Definitions, readers: Iterable[ReaderState]) -> tuple[Standing, ...]:
     """The fed tables by name."""
-    of_tables = {(name, p.object_id): reader for reader in readers for name, p in reader.tables.items()}
+    found = tuple(readers)
+    of_tables = {(name, p.object_id): reader for reader in found for name, p in reader.tables.items()}
+    mains = {reader.source: reader for reader in found if reader.reader == MAIN_READER}
     return tuple(
-        _standing(name, entry.definition.source, of_tables.get((name, entry.object_id)))
+        _standing(entry.definition, of_tables.get((name, entry.object_id)), mains)
         for name, entry in sorted(defined.tables.items())
     )
 
 
-def _standing(name: str, source: str, reader: ReaderState | None) -> Standing:
+def _standing(table: Table, reader: ReaderState | None, mains: Mapping[str, ReaderState]) -> Standing:
+    name, source = table.full_name, table.source
     if reader is None:
         return Standing(name, source, State.NEW)
     if reader.error is not None:
@@ -58,4 +65,4 @@ def _standing(name: str, source: str, reader: ReaderState | None) -> Standing:
         state = State.LIVE if reader.upper_ms is not None else State.NEW
     else:
         state = State.CATCHING_UP
-    return Standing(name, source, state, reader, reader.tables[name])
+    return Standing(name, source, state, reader, reader.tables[name], backlog(reader, mains[source], {table.topic}))

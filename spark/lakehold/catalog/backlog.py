@@ -1,0 +1,72 @@
+"""How far tables that are behind have come: from the rows of their reader and of `main`, nobody upstream is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from lakehold.catalog.readers import MAIN_READER, Readers, ReaderState
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """How far a reader that is behind has come. Both are counted as offsets, which are no fewer than records.
+
+    Attributes:
+        read: What it has read since it is behind.
+        behind: What is left before it stands where `main` does.
+    """
+
+    read: int = 0
+    behind: int = 0
+
+    @property
+    def total(self) -> int:
+        """Both together."""
+        return self.read + self.behind
+
+    def __add__(self, other: Backlog) -> Backlog:
+        """That of two readers."""
+        return Backlog(self.read + other.read, self.behind + other.behind)
+
+
+def backlog(state: ReaderState, main: ReaderState, topics: Collection[str]) -> Backlog | None:
+    """How far `state` has come with some of its topics.
+
+    Args:
+        state: A reader.
+        main: The reader `main` of the same source.
+        topics: Those that count.
+
+    Returns:
+        None for `main` itself, and before an ingest has seen what there is to read.
+    """
+    if state.reader == MAIN_READER:
+        return None
+    known = {**state.catch_up_to, **main.position}
+    ends = {tp: end for tp, end in known.items() if tp.topic in topics}
+    begins = {**state.position, **state.catch_up_from}
+    if ends.keys().isdisjoint(begins):
+        return None
+    # A partition that it has not seen is newer than the reader, and begins at 0.
+    reached = {tp: state.position.get(tp, begins.get(tp, 0)) for tp in ends}
+    return Backlog(
+        read=sum(max(0, at - begins.get(tp, 0)) for tp, at in reached.items()),
+        behind=sum(max(0, end - reached[tp]) for tp, end in ends.items()),
+    )
+
+
+def backlogs(readers: Readers, topics: Mapping[str, str]) -> dict[str, Backlog]:
+    """How far the tables have come that are behind, by full name.
+
+    Args:
+        readers: Those of their source.
+        topics: The topic of each of the source's tables.
+    """
+    found = {
+        name: backlog(state, readers[MAIN_READER], {topics[name]})
+        for state in readers.values()
+        for name in state.tables
+        if name in topics
+    }
+    return {name: of_table for name, of_table in found.items() if of_table is not None}

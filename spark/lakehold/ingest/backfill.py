@@ -1,0 +1,207 @@
+"""Filling tables that are behind: each is brought to where the others of its source are, and one that fails stops alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import cache
+from threading import Event
+
+from lakehold.catalog.backlog import Backlog, backlogs
+from lakehold.catalog.batches import BatchStore
+from lakehold.catalog.data_tables import DataTables
+from lakehold.catalog.definitions import DefinitionReader, Definitions
+from lakehold.catalog.readers import MAIN_READER, Readers
+from lakehold.errors import DefinitionError, LakeholdError
+from lakehold.ingest.batch import BatchReport
+from lakehold.progress import Progress, Task
+from lakehold.timeline.timelines import Timelines
+
+Filled = Callable[[str, Collection[str]], Generator[BatchReport, None, None]]
+"""Runs the batches that tables of a source need; the source is held until the iterator ends or is closed."""
+
+
+@dataclass(frozen=True)
+class BackfillReport:
+    """What was done for one table.
+
+    Attributes:
+        table: Its full name.
+        source: What feeds it.
+        since_ms: From when on it is readable, epoch milliseconds; None: it is not yet.
+        upper_ms: The first time that is not readable yet; None before its first batch.
+        messages: Those of its topic that were read for it.
+        backlog: How far it has come, if it is behind still.
+        was_behind: Whether there was something to do.
+        is_there: Whether it is with the others of its source now, and readable.
+        error: Why it is behind still, or not readable.
+    """
+
+    table: str
+    source: str
+    since_ms: int | None = None
+    upper_ms: int | None = None
+    messages: int = 0
+    backlog: Backlog | None = None
+    was_behind: bool = True
+    is_there: bool = False
+    error: LakeholdError | None = None
+
+
+@dataclass(frozen=True)
+class Backfilling:
+    """Fills tables of one lake.
+
+    Args:
+        definitions: Which source feeds a table.
+        batches: Where readers stand.
+        tables: Tells of tables that no source feeds.
+        timelines: From when on a table is readable.
+        filled: Runs the batches of a source.
+    """
+
+    definitions: DefinitionReader
+    batches: BatchStore
+    tables: DataTables
+    timelines: Timelines
+    filled: Filled
+
+    def together(self, names: Sequence[str] | None = None) -> list[list[str]]:
+        """The tables to fill, those of one source together; None: all that are not with the others of theirs.
+
+        Raises:
+            DefinitionError: There is no such table, or no source feeds it.
+        """
+        defined = self.definitions.definitions()
+        if names is None:
+            is_there = self._is_there(defined)
+            names = [name for name in sorted(defined.tables) if not is_there(name)]
+        found: dict[str, list[str]] = {}
+        for name in dict.fromkeys(names):
+            found.setdefault(self._source(name, defined), []).append(name)
+        return list(found.values())
+
+    def run(
+        self, names: Sequence[str], on_batch: Callable[[BatchReport], None], progress: Progress, stop: Event | None
+    ) -> list[BackfillReport]:
+        """See `lakehold.lake.Lake.backfill`."""
+        defined = self.definitions.definitions()
+        sources = {name: self._source(name, defined) for name in dict.fromkeys(names)}
+        there = {*filter(self._is_there(defined), sources)}
+        found = {
+            name: BackfillReport(name, source, was_behind=name not in there, is_there=name in there)
+            for name, source in sources.items()
+        }
+        for source in dict.fromkeys(source for name, source in sources.items() if name not in there):
+            wanted = [name for name, of in sources.items() if of == source and name not in there]
+            if stop is not None and stop.is_set():
+                break
+            what = wanted[0] if len(wanted) == 1 else f"{len(wanted)} tables of {source}"
+            with progress.task(f"filling {what}", unit="records") as task:
+                filling = _Filling(source, wanted, on_batch, task, stop or Event())
+                self._fill(filling, defined)
+            found.update({name: self._report(filling, name, defined) for name in wanted})
+        return [self._with_frontiers(report) for report in found.values()]
+
+    def _source(self, name: str, defined: Definitions) -> str:
+        """What feeds a table.
+
+        Raises:
+            DefinitionError: Nothing does.
+        """
+        if name not in defined.tables and "." in name and self.tables.table_state(name) is not None:
+            raise DefinitionError(
+                f'table "{name}" is not fed by a source',
+                code="table-not-fed",
+                detail="Somebody else writes it: there is nothing that it could be behind of.",
+                hint="SHOW TABLES lists the tables that sources feed.",
+            )
+        return defined.table(name).definition.source
+
+    def _is_there(self, defined: Definitions) -> Callable[[str], bool]:
+        """Tells of a table whether it is now with the others of its source, and readable."""
+        readers = cache(self.batches.readers)
+
+        def is_there(name: str) -> bool:
+            entry = defined.table(name)
+            main = readers(entry.definition.source).get(MAIN_READER)
+            progress = main.tables.get(name) if main is not None else None
+            return progress is not None and progress.object_id == entry.object_id and progress.since_ms is not None
+
+        return is_there
+
+    def _fill(self, filling: _Filling, defined: Definitions) -> None:
+        topics = {e.definition.full_name: e.definition.topic for e in defined.tables_of(filling.source)}
+        try:
+            with closing(self.filled(filling.source, filling.wanted)) as reports:
+                for report in reports:
+                    filling.take(report, self.batches.readers(filling.source), topics)
+                    if filling.stop.is_set():
+                        break
+        except LakeholdError as error:
+            filling.error = error
+        filling.left = backlogs(self.batches.readers(filling.source), topics)
+
+    def _report(self, filling: _Filling, name: str, defined: Definitions) -> BackfillReport:
+        report = BackfillReport(
+            name, filling.source, messages=filling.messages.get(name, 0), backlog=filling.left.get(name)
+        )
+        if self._is_there(defined)(name):
+            return replace(report, is_there=True)
+        error = filling.stopped.get(name) or filling.error
+        if error is None and not filling.stop.is_set():
+            error = self._why(filling.source, name)
+        return replace(report, error=error)
+
+    def _why(self, source: str, name: str) -> LakeholdError:
+        """What keeps a table from being there, of which no batch of this call told."""
+        try:
+            self.definitions.definitions().table(name)
+            if name in self.batches.readers(source)[MAIN_READER].tables:
+                self.timelines.of([name])
+        except DefinitionError as error:
+            # It was dropped meanwhile, or waits for its first snapshot.
+            return error
+        return LakeholdError(
+            f'table "{name}" has not joined the others of source "{source}" yet',
+            code="still-behind",
+            detail="It has read all that it can, and the others have not come as far.",
+            hint=f"lakehold ingest {source}",
+        )
+
+    def _with_frontiers(self, report: BackfillReport) -> BackfillReport:
+        line = self.timelines.readable([report.table]).get(report.table)
+        return report if line is None else replace(report, since_ms=line.since_ms, upper_ms=line.upper_ms)
+
+
+@dataclass
+class _Filling:
+    """The tables of one source under way."""
+
+    source: str
+    wanted: Sequence[str]
+    on_batch: Callable[[BatchReport], None]
+    task: Task
+    stop: Event
+    stopped: dict[str, LakeholdError] = field(default_factory=dict)
+    messages: dict[str, int] = field(default_factory=dict)
+    left: dict[str, Backlog] = field(default_factory=dict)
+    error: LakeholdError | None = None
+    _shown: dict[str, Backlog] = field(default_factory=dict)
+
+    def take(self, report: BatchReport, readers: Readers, topics: dict[str, str]) -> None:
+        """Count a batch, and show how far it brought them."""
+        self.on_batch(report)
+        self.stopped.update(report.stopped)
+        for table in report.tables:
+            self.messages[table.table] = self.messages.get(table.table, 0) + table.records
+            self.stopped.pop(table.table, None)
+        before = sum(shown.read for shown in self._shown.values())
+        now = {name: left for name, left in backlogs(readers, topics).items() if name in self.wanted}
+        # One that has joined the others has read all.
+        joined = {name: Backlog(shown.total) for name, shown in self._shown.items() if name not in now}
+        self._shown = {**joined, **now}
+        reached = sum(self._shown.values(), Backlog())
+        self.task.expect(reached.total)
+        self.task.advance(max(0, reached.read - before))

@@ -1,0 +1,121 @@
+"""Tables that catch up with topics of a broker: how far they are, and topics that are made again with their tables."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Producer
+
+from lakehold.catalog.readers import BACKFILL_READER, MAIN_READER
+from lakehold.lake import Lake
+from lakehold.overview.standing import Standing, standings
+from tests.conftest import LakeFactory
+from tests.kafka_broker import Broker
+from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+BATCH = 10
+
+
+class Topics:
+    """A source over topics of two partitions, whose keys are numbered."""
+
+    def __init__(self, lake: Lake, broker: Broker) -> None:
+        self.lake, self.broker = lake, broker
+        self.orders, self.items = (broker.create_topic(partitions=2) for _ in range(2))
+        lake.sql(f"""
+            CREATE CONNECTION kafka TO KAFKA (BROKER '{broker.address}');
+            CREATE SOURCE shop FROM KAFKA CONNECTION kafka (TOPICS ('{self.orders}', '{self.items}')) FORMAT JSON
+        """)
+
+    def table(self, name: str, topic: str) -> None:
+        self.lake.sql(f"CREATE TABLE s.{name} (k BIGINT, v STRING) FROM SOURCE shop (TOPIC '{topic}') ENVELOPE UPSERT")
+
+    def write(self, topic: str, *keys: int) -> None:
+        producer = Producer({"bootstrap.servers": self.broker.address})
+        for key in keys:
+            producer.produce(topic, b'{"v": "%d"}' % key, b'{"k": %d}' % key, partition=key % 2)
+        assert producer.flush(60) == 0
+
+    def standing(self, name: str) -> Standing:
+        found = standings(self.lake.definitions.definitions(), self.lake.batches.all_readers())
+        return next(standing for standing in found if standing.full_name == f"s.{name}")
+
+    def come(self, name: str) -> tuple[int, int]:
+        backlog = self.standing(name).backlog
+        assert backlog is not None
+        return backlog.read, backlog.behind
+
+    def keys(self, name: str) -> list[int]:
+        return [key for (key,) in self.lake.sql(f"SELECT k FROM s.{name} ORDER BY k").rows]
+
+    def one_batch(self) -> None:
+        """One batch of the tables that catch up."""
+        ingesting = self.lake.batches_of("shop")
+        while next(ingesting).reader != BACKFILL_READER:
+            pass
+        ingesting.close()
+
+
+@pytest.fixture
+def topics(make_lake: LakeFactory, broker: Broker) -> Topics:
+    """`s.first` has what one topic holds; of the other the first records have been deleted."""
+    found = Topics(make_lake(max_batch_records=BATCH), broker)
+    found.table("first", found.orders)
+    found.write(found.orders, *range(20))
+    found.write(found.items, *range(60))
+    for partition in range(2):
+        broker.delete_records(found.items, partition, 10)
+    found.lake.ingest("shop")
+    return found
+
+
+def test_how_far_they_are_counts_what_the_topics_hold(topics: Topics) -> None:
+    topics.table("again", topics.orders)
+    topics.table("items", topics.items)
+    topics.one_batch()
+    of_again, of_items = topics.come("again"), topics.come("items")
+    assert (sum(of_again), sum(of_items), of_again[0] + of_items[0]) == (20, 40, BATCH)
+    # What `main` reads meanwhile is added, and what else comes to a topic of which it reads nothing is seen by the next ingest.
+    topics.write(topics.orders, 20)
+    topics.write(topics.items, 60)
+    topics.one_batch()
+    assert (sum(topics.come("again")), sum(topics.come("items"))) == (21, 41)
+    assert topics.come("again")[0] + topics.come("items")[0] == 2 * BATCH
+    (again, items) = topics.lake.backfill(["s.again", "s.items"])
+    assert (again.is_there, items.is_there) == (True, True)
+    assert (topics.keys("again"), topics.keys("items")) == ([*range(21)], [*range(20, 61)])
+    assert topics.standing("items").backlog is None
+
+
+def test_a_topic_that_is_made_again_with_its_table_amid_its_way(topics: Topics) -> None:
+    topics.table("again", topics.orders)
+    topics.table("items", topics.items)
+    topics.one_batch()
+    topics.lake.sql("DROP TABLE s.items")
+    topics.broker.delete_topic(topics.items)
+    topics.broker.create_topic(partitions=2, name=topics.items)
+    topics.write(topics.items, 100, 101, 102)
+    topics.table("items", topics.items)
+    assert [report.stopped for report in topics.lake.ingest("shop") if report.stopped] == []
+    assert set(topics.lake.batches.readers("shop")) == {MAIN_READER}
+    assert (topics.keys("first"), topics.keys("again"), topics.keys("items")) == (
+        [*range(20)],
+        [*range(20)],
+        [100, 101, 102],
+    )
+    topics.write(topics.items, 103)
+    topics.lake.ingest("shop")
+    assert topics.keys("items") == [100, 101, 102, 103]
+
+
+def test_a_table_alone_on_its_topic_that_is_made_again_with_it(topics: Topics) -> None:
+    topics.table("items", topics.items)
+    topics.lake.ingest("shop")
+    topics.lake.sql("DROP TABLE s.items")
+    topics.broker.delete_topic(topics.items)
+    topics.broker.create_topic(partitions=2, name=topics.items)
+    topics.write(topics.items, 100)
+    topics.table("items", topics.items)
+    (report,) = topics.lake.backfill(["s.items"])
+    assert (report.is_there, report.error, topics.keys("items")) == (True, None, [100])

@@ -1,0 +1,46 @@
+"""An ingest is killed while a table catches up, and the table is dropped and created again: nothing of the old one is left."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from lakehold.catalog.readers import BACKFILL_READER, MAIN_READER
+from lakehold.times import now_ms
+from tests.conftest import LakeFactory
+from tests.lakehold_process import IngestProcesses, wait_until
+from tests.numbered_shop import BATCH, NumberedShop
+
+pytestmark = pytest.mark.spark
+
+LEASE_MS = 2_000
+
+
+@pytest.mark.parametrize("point", ["after-intent", "after-merge"])
+def test_created_again_after_a_kill(make_lake: LakeFactory, tmp_path: Path, point: str) -> None:
+    warehouse = tmp_path / "lake"
+    shop = NumberedShop(make_lake(warehouse, max_batch_records=BATCH, buckets=2), tmp_path / "topics")
+    shop.table("first", "orders")
+    shop.write("orders", 2 * BATCH)
+    shop.write("items", 2 * BATCH)
+    shop.lake.ingest("shop")
+    shop.table("again", "orders")
+    shop.table("items", "items")
+    shop.table("third", "orders")
+    settings = {"max_batch_records": BATCH, "lease_ms": LEASE_MS, "lease_renew_ms": 500, "buckets": 2}
+    processes = IngestProcesses(warehouse, "shop", {**settings, "catalog_name": shop.lake.settings.catalog_name})
+    code, said = processes.run(kill_at=point)
+    assert code == -signal.SIGKILL, said
+    begun = shop.lake.batches.reader("shop", BACKFILL_READER)
+    assert begun.intent is not None
+
+    for name, topic in (("again", "orders"), ("items", "items")):
+        shop.lake.sql(f"DROP TABLE s.{name}")
+        shop.table(name, topic)
+    wait_until(lambda: begun.lease is None or begun.lease.until_ms <= now_ms(), within_s=10)
+    reports = shop.lake.ingest("shop")
+    assert reports[0].timestamp_ms == begun.intent.mz_timestamp
+    assert shop.readers() == {MAIN_READER: {"s.first", "s.again", "s.items", "s.third"}}
+    assert {shop.rows(name) for name in ("first", "again", "items", "third")} == {2 * BATCH}

@@ -1,0 +1,157 @@
+"""DROP TABLE and CREATE TABLE again of a running source: the new table begins with nothing, and the others go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakehold.catalog.readers import BACKFILL_READER, MAIN_READER
+from lakehold.ingest.batch import BatchReport
+from lakehold.lake import Lake
+from tests.conftest import LakeFactory
+from tests.numbered_shop import BATCH, NumberedShop
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def shop(make_lake: LakeFactory, tmp_path: Path) -> NumberedShop:
+    """`s.first` and `s.items` have what their topics hold."""
+    found = NumberedShop(make_lake(max_batch_records=BATCH), tmp_path / "topics")
+    found.table("first", "orders")
+    found.table("items", "items")
+    found.write("orders", 2 * BATCH)
+    found.write("items", 2 * BATCH)
+    found.lake.ingest("shop")
+    return found
+
+
+def again(shop: NumberedShop, name: str = "items", topic: str = "items", options: str = "") -> None:
+    shop.lake.sql(f"DROP TABLE s.{name}")
+    shop.table(name, topic, options)
+
+
+def all_together(shop: NumberedShop, *tables: str) -> None:
+    """All tables are in `main`, which reads on for all of them."""
+    assert shop.readers() == {MAIN_READER: {f"s.{name}" for name in tables}}
+    shop.write("orders", 1)
+    shop.write("items", 1)
+    (report,) = shop.lake.ingest("shop")
+    assert (report.reader, len(report.tables)) == (MAIN_READER, len(tables))
+    assert {name: shop.rows(name) for name in tables} == {
+        name: shop.written["items" if name == "items" else "orders"] for name in tables
+    }
+
+
+def test_it_is_filled_from_the_beginning_and_the_others_are_not_read_again(shop: NumberedShop) -> None:
+    before = shop.lake.catalog.load_table("s.first").metadata.current_snapshot_id
+    again(shop)
+    reports = shop.lake.ingest("shop")
+    assert {table.table for report in reports for table in report.tables} == {"s.items"}
+    assert sum(report.records for report in reports) == 2 * BATCH
+    assert shop.lake.catalog.load_table("s.first").metadata.current_snapshot_id == before
+    all_together(shop, "first", "items")
+
+
+def test_messages_in_error_and_what_stopped_it_are_gone(shop: NumberedShop) -> None:
+    shop.write("items", 1, value=b"no json")
+    shop.lake.ingest("shop")
+    assert shop.status("items")["open_errors"] == 1
+    shop.lake.sql("DROP TABLE s.items")
+    shop.table("items", "items", "WITH (ON ERROR = 'fail')")
+    shop.lake.ingest("shop")
+    assert shop.status("items")["state"] == "stopped"
+    assert shop.lake.sql("SELECT count(*) FROM mz_catalog.mz_source_errors").rows == [(0,)]
+
+    again(shop)
+    assert (shop.status("items")["state"], shop.status("items")["stopped_by"]) == ("new", None)
+    shop.lake.ingest("shop")
+    status = shop.status("items")
+    assert (status["state"], status["open_errors"]) == ("live", 1)
+    assert shop.rows("items") == 2 * BATCH
+
+
+def test_while_another_table_catches_up(shop: NumberedShop) -> None:
+    shop.table("again", "orders")
+    shop.table("third", "orders")
+    until_backfilled(shop.lake)
+    again(shop)
+    again(shop, "third", "orders")
+    reports = shop.lake.ingest("shop")
+    assert {BACKFILL_READER, "s.items", "s.third"} <= {report.reader for report in reports}
+    # What it had read for `s.again` before is not read again.
+    read = {name: 0 for name in ("s.again", "s.third", "s.items")}
+    for report in reports:
+        for table in report.tables:
+            read[table.table] += table.records
+    assert read == {"s.again": BATCH, "s.third": 2 * BATCH, "s.items": 2 * BATCH}
+    all_together(shop, "first", "again", "third", "items")
+
+
+def until_backfilled(lake: Lake) -> None:
+    """One batch of the tables that catch up."""
+    ingesting = lake.batches_of("shop")
+    while next(ingesting).reader != BACKFILL_READER:
+        pass
+    ingesting.close()
+
+
+def test_the_topic_that_a_dropped_one_was_amid_is_begun_anew(shop: NumberedShop) -> None:
+    """Two catch up together, and the only one of a topic is dropped: where it was is no place for the next one."""
+    shop.lake.sql("DROP TABLE s.items")
+    shop.lake.ingest("shop")
+    shop.table("again", "orders")
+    shop.table("items", "items")
+    until_backfilled(shop.lake)
+    again(shop)
+    shop.lake.ingest("shop")
+    all_together(shop, "first", "again", "items")
+
+
+@pytest.mark.parametrize("name", ["items", "again"])
+def test_one_that_is_dropped_while_batches_run_is_not_made_again(shop: NumberedShop, name: str) -> None:
+    """An ingest goes on after the DROP: of a table that is read with the others, and of one that catches up."""
+    topic = "items" if name == "items" else "orders"
+    if name == "again":
+        shop.table(name, topic)
+    shop.write("orders", 3 * BATCH)
+    shop.write("items", 3 * BATCH)
+    seen: list[BatchReport] = []
+
+    def dropping(report: BatchReport) -> None:
+        if f"s.{name}" in {table.table for table in report.tables} and not seen:
+            seen.append(report)
+            shop.lake.sql(f"DROP TABLE s.{name}")
+
+    reports = shop.lake.ingest("shop", dropping)
+    assert [stopped for report in reports for stopped in report.stopped] == []
+    assert not shop.lake.catalog.table_exists(f"s.{name}")
+    shop.table(name, topic)
+    shop.lake.ingest("shop")
+    all_together(shop, *{"first", "items", name})
+
+
+def test_what_a_killed_drop_left_is_not_taken_for_the_new_table(
+    shop: NumberedShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The definition goes first: killed behind it, the Iceberg table stays."""
+    with monkeypatch.context() as killed:
+        killed.setattr(shop.lake, "drop_iceberg_table", lambda _: None)
+        shop.lake.sql("DROP TABLE s.items")
+    assert shop.lake.catalog.table_exists("s.items")
+    shop.table("items", "items")
+    shop.lake.ingest("shop")
+    all_together(shop, "first", "items")
+
+
+def test_a_table_that_was_renamed_to_its_name_stays(shop: NumberedShop) -> None:
+    shop.lake.sql("DROP TABLE s.items")
+    shop.lake.ingest("shop")
+    shop.lake.sql("ALTER TABLE s.first RENAME TO s.items")
+    shop.table("items", "items")
+    reports = shop.lake.ingest("shop")
+    assert {name: error.code for report in reports for name, error in report.stopped.items()}[
+        "s.items"
+    ] == "table-foreign"
+    assert shop.rows("items") == 2 * BATCH
