@@ -93,7 +93,7 @@ class Kafka(Part):
 
     def _format(self) -> None:
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        arguments = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", "kafka.properties"]
+        arguments = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", "kafka.properties"]
         result = subprocess.run(
             kafka_java(arguments, folder=self.folder, heap_mb=_FORMAT_HEAP_MB),
             cwd=self.folder,
