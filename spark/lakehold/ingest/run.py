@@ -64,6 +64,7 @@ class Ingesting:
         available = self._look()
         self._change(lambda readers: self._identified(self._with_tables(readers), available))
         yield from self._recover(available)
+        self._change(self._with_tables)
         yield from self._stop_faulty(available)
         behind = [name for name in self._readers() if name != MAIN_READER]
         for name in behind:
@@ -92,12 +93,17 @@ class Ingesting:
             self._store.change_readers(self.source, self._owner, apply)
 
     def _recover(self, available: Available) -> Iterator[BatchReport]:
-        """Bring batches that a crash left open to their commit, with their own offsets and timestamps."""
+        """Bring batches that a crash left open to their commit, with their own offsets and timestamps.
+
+        Topics of tables that went meanwhile are left out: they may have gone, too, or be others of the same name.
+        """
         for state in self._readers().values():
             if state.intent is None:
                 continue
             log.info("going on with batch %s of %s", state.intent.mz_timestamp, self.source)
-            planned = self.planner.plan_again(state, state.intent.end, state.intent.transactions, available)
+            topics = self._with_transactions({self._topic(table) for table in state.tables})
+            own = available.without(available.topics - topics)
+            planned = self.planner.plan_again(state, state.intent.end, state.intent.transactions, own)
             yield complete(self.running, state, state.intent, planned, now_ms())
 
     def _stop_faulty(self, available: Available) -> Iterator[BatchReport]:
