@@ -29,6 +29,7 @@ class Topic:
     connector: str = "postgresql"
     lsn: int = 1_000
     last_commit: int | None = None
+    committed_ms: int | None = None
     offsets: dict[int, int] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
 
@@ -112,6 +113,7 @@ class Topic:
             "sequence": "string",
             "lsn": "int64",
             "txId": "int64",
+            "ts_ms": "int64",
         }
         schema = {
             "type": "struct",
@@ -140,6 +142,7 @@ class Topic:
                 "sequence": json.dumps([last, str(self.lsn)]),
                 "lsn": self.lsn,
                 "txId": self.lsn,
+                "ts_ms": self.committed_ms,
             },
         }
         return _message(schema, payload)

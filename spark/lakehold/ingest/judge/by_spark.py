@@ -40,7 +40,7 @@ class BySpark(Judging):
         """See `Judging`."""
         self.release()
         self._frame = self._judged(after, not_below).persist()
-        return arrivals_of(self._frame, self._changes)
+        return arrivals_of(self._frame, self._changes, self._marks)
 
     def fill(self) -> None:
         """See `Judging`."""

@@ -21,12 +21,13 @@ from lakehold.ingest.changes import (
     PARTITION,
     PHASE,
     POSITION,
+    SOURCE_MS,
     Changes,
     Op,
     Phase,
 )
 from lakehold.ingest.decode.decoded import UNKNOWN_SCHEMA
-from lakehold.ingest.judge.arrivals import Arrivals, Bounds, bounded
+from lakehold.ingest.judge.arrivals import Arrivals, Bounds, WentBack, bounded
 from lakehold.ingest.judge.judging import COUNTS, SNAPSHOT_PHASES, WINS, Judging
 from lakehold.ingest.marks import Marks, Position
 
@@ -42,6 +43,7 @@ class _Change:
     op: str | None
     position: Position | None
     phase: str
+    source_ms: int | None
     counts: bool = False
     wins: bool = False
 
@@ -52,6 +54,11 @@ class _Change:
     @property
     def in_snapshot(self) -> bool:
         return self.phase in SNAPSHOT_PHASES
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether its place is known for sure: of a connector's first transaction the last commit is not."""
+        return self.in_snapshot or (self.position is not None and self.position[0] != self.position[1])
 
     def lies_above(self, mark: Position | None) -> bool:
         """Whether it lies above `mark`, or on it as a row of the same snapshot; true where either is not known."""
@@ -136,7 +143,7 @@ class InDriver(Judging):
             return list(self._rows[name].to_pylist())
 
         keys = zip(*(map(_comparable, column(name)) for name in self._changes.key), strict=True)
-        internal = zip(*(column(n) for n in (PARTITION, OFFSET, OP, POSITION, PHASE)), strict=True)
+        internal = zip(*(column(n) for n in (PARTITION, OFFSET, OP, POSITION, PHASE, SOURCE_MS)), strict=True)
         found = [
             _Change(
                 row,
@@ -146,8 +153,11 @@ class InDriver(Judging):
                 op,
                 None if position is None else (position["a"], position["b"], position["c"], position["d"]),
                 phase,
+                source_ms,
             )
-            for row, (key, (partition, offset, op, position, phase)) in enumerate(zip(keys, internal, strict=True))
+            for row, (key, (partition, offset, op, position, phase, source_ms)) in enumerate(
+                zip(keys, internal, strict=True)
+            )
         ]
         return sorted(found, key=lambda change: (change.offset, change.partition))
 
@@ -206,7 +216,26 @@ class InDriver(Judging):
             snapshot_position=_highest(c for c in counted if c.in_snapshot),
             snapshot_end_position=_highest(c for c in counted if c.phase == Phase.SNAPSHOT_END),
             key_bounds=self._key_bounds(wins),
+            latest_ms=max(
+                (c.source_ms for c in read if c.position is not None and c.source_ms is not None), default=None
+            ),
+            went_back=self._went_back(),
         )
+
+    def _went_back(self) -> WentBack | None:
+        passed = dict(self._marks.passed)
+        latest_ms: dict[int, int] = {}
+        for change in self._read:
+            position, source_ms, partition = change.position, change.source_ms, change.partition
+            if position is None or source_ms is None:
+                continue
+            highest = passed.get(partition, position)
+            known_ms = [ms for ms in (self._marks.latest_ms, latest_ms.get(partition)) if ms is not None]
+            if position < highest and change.is_comparable and known_ms and source_ms > max(known_ms):
+                return WentBack(partition, change.offset, position, highest)
+            passed[partition] = max(position, highest)
+            latest_ms[partition] = max(source_ms, latest_ms.get(partition, source_ms))
+        return None
 
     def _key_bounds(self, wins: Sequence[_Change]) -> dict[str, Bounds]:
         found = {}
