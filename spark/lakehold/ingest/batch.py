@@ -26,6 +26,7 @@ from lakehold.ingest.effects import BatchIdentity, TableReport
 from lakehold.ingest.envelope import changes_of
 from lakehold.ingest.evolve import stored_key
 from lakehold.ingest.lease import HeldLease
+from lakehold.ingest.marks import Marks
 from lakehold.ingest.offsets import OffsetRange, Offsets, to_json
 from lakehold.ingest.planning import Planned
 from lakehold.ingest.read.edges import edges
@@ -181,6 +182,11 @@ class _Records:
         ]
         return self._running.reader.dataframe(self._running.writing.spark(), wanted)
 
+    def may_move_keys(self, topic: str, before: Marks) -> bool:
+        """Whether a partition has records that had none before, beside others: keys may have come from those."""
+        read = {r.topic_partition.partition for r in self._plan.ranges if r.topic_partition.topic == topic}
+        return bool(read - before.passed.keys()) and len(read | before.passed.keys()) > 1
+
     def have_edges(self, topic: str) -> bool:
         """Whether they are many, and of partitions: files hold messages of several partitions."""
         return self._table is None and any(r.topic_partition.topic == topic for r in self._plan.ranges)
@@ -208,8 +214,9 @@ def _apply(  # noqa: PLR0913
 
     def applied(*, look: bool) -> tuple[TableReport, TableProgress]:
         topic = running.decoder.decode(table, of_topic, key, look=look)
+        changes = changes_of(topic.decoded, table, key)
         arriving = Arriving(
-            changes_of(topic.decoded, table, key),
+            replace(changes, by_position=records.may_move_keys(table.topic, Marks.from_json(before.marks))),
             topic.raw,
             are_few=records.are_few,
             edges=edges if records.have_edges(table.topic) else None,

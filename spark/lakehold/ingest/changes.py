@@ -65,6 +65,7 @@ class Changes:
         frame: The DataFrame the module describes.
         key: The key's columns, in order; each is among `columns`.
         columns: The user's columns in the order the table should have them.
+        by_position: A key's changes may be in several partitions, where only their positions order them.
         needs_before: The key is taken from the rows, so that only the row before an update tells whether it changed the key.
     """
 
@@ -72,3 +73,4 @@ class Changes:
     key: tuple[str, ...]
     columns: tuple[ColumnType, ...]
     needs_before: bool = False
+    by_position: bool = False

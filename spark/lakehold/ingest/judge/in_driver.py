@@ -31,6 +31,8 @@ from lakehold.ingest.judge.arrivals import Arrivals, Bounds, WentBack, bounded
 from lakehold.ingest.judge.judging import COUNTS, SNAPSHOT_PHASES, WINS, Judging
 from lakehold.ingest.marks import Marks, Position
 
+_LOWEST: Position = (-(2**63), 0, 0, 0)
+
 
 @dataclass
 class _Change:
@@ -165,6 +167,8 @@ class InDriver(Judging):
         by_key: defaultdict[tuple[object, ...], list[_Change]] = defaultdict(list)
         for change in self._read:
             by_key[change.key].append(change)
+        if self._changes.by_position:
+            return [_by_position(key) for key in by_key.values()]
         return by_key.values()
 
     def _is_candidate(self, change: _Change, after: Position | None, not_below: Position | None) -> bool:
@@ -245,6 +249,19 @@ class InDriver(Judging):
             if values:
                 found[column.name] = Bounds(column.type, min(values), max(values))
         return found
+
+
+def _by_position(changes: Sequence[_Change]) -> Sequence[_Change]:
+    """Changes of one key by their positions where they are in several partitions; one without stands behind its neighbour."""
+    if len({change.partition for change in changes}) == 1:
+        return changes
+    last: dict[int, Position] = {}
+    placed: list[tuple[Position, _Change]] = []
+    for change in changes:
+        if change.position is not None:
+            last[change.partition] = change.position
+        placed.append((last.get(change.partition, _LOWEST), change))
+    return [change for _, change in sorted(placed, key=lambda each: each[0])]
 
 
 def _highest(changes: Iterable[_Change]) -> Position | None:
