@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from lakehold.catalog.batches import Batch, BatchStore, TableChange
 from lakehold.catalog.definitions import Entry
 from lakehold.catalog.readers import MAIN_READER, Intent, ReaderError, ReaderState, TableProgress, Waiting
-from lakehold.definitions import Table
+from lakehold.definitions import Envelope, Table
 from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
 from lakehold.failpoints import reach
 from lakehold.ingest.apply import Arriving, SchemasUnknown, Writing, apply_changes, settle
@@ -208,6 +208,8 @@ def _apply(  # noqa: PLR0913
     state = running.writing.tables.table_state(table.full_name)
     key = stored_key(state)
     of_topic = records.of(table.topic)
+    has_positions = table.envelope is not Envelope.UPSERT
+    by_position = has_positions and records.may_move_keys(table.topic, Marks.from_json(before.marks))
 
     def edges() -> Changes:
         return changes_of(running.decoder.decode(table, records.edges(table.topic), key).decoded, table, key)
@@ -216,7 +218,7 @@ def _apply(  # noqa: PLR0913
         topic = running.decoder.decode(table, of_topic, key, look=look)
         changes = changes_of(topic.decoded, table, key)
         arriving = Arriving(
-            replace(changes, by_position=records.may_move_keys(table.topic, Marks.from_json(before.marks))),
+            replace(changes, by_position=by_position),
             topic.raw,
             are_few=records.are_few,
             edges=edges if records.have_edges(table.topic) else None,
