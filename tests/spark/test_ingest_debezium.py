@@ -283,6 +283,24 @@ def test_another_message_key_stops_the_table(shop: Shop, topic: Topic, envelope:
 
 
 @both
+def test_a_primary_key_that_is_gone(shop: Shop, topic: Topic, envelope: str) -> None:
+    shop.table(topic, envelope)
+    topic.snapshot([row(1), row(2), row(3)])
+    shop.ingest(topic)
+    topic.has_keys = False
+    topic.update(row(1), row(1, "b"))
+    topic.update(row(2), row(4))
+    topic.delete(row(3), tombstone=False)
+    shop.ingest(topic)
+    assert shop.rows() == [(1, "b", 0), (2, "a", 0)]
+    assert shop.errors() == [(4, "key-moved", False)]
+    shop.lake.sql("DROP TABLE s.t")
+    shop.table(topic, envelope, "KEY (id)")
+    shop.ingest(topic)
+    assert shop.rows() == [(1, "b", 0), (4, "a", 0)]
+
+
+@both
 def test_a_restored_database_stops_the_table(shop: Shop, topic: Topic, envelope: str) -> None:
     shop.table(topic, envelope)
     topic.committed_ms = 1_000
