@@ -29,6 +29,8 @@ class Topic:
     connector: str = "postgresql"
     lsn: int = 1_000
     last_commit: int | None = None
+    committed_ms: int | None = None
+    has_keys: bool = True
     offsets: dict[int, int] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
 
@@ -94,7 +96,9 @@ class Topic:
         value = self._value(op, before, after, snapshot, last_commit)
         self.raw(None if row is None else self._key(row), value, partition=partition)
 
-    def _key(self, row: Row) -> bytes:
+    def _key(self, row: Row) -> bytes | None:
+        if not self.has_keys:
+            return None
         fields = [{**self.columns[name], "field": name, "optional": False} for name in self.key]
         return _message({"type": "struct", "fields": fields, "optional": False}, {n: row[n] for n in self.key})
 
@@ -112,6 +116,7 @@ class Topic:
             "sequence": "string",
             "lsn": "int64",
             "txId": "int64",
+            "ts_ms": "int64",
         }
         schema = {
             "type": "struct",
@@ -140,6 +145,7 @@ class Topic:
                 "sequence": json.dumps([last, str(self.lsn)]),
                 "lsn": self.lsn,
                 "txId": self.lsn,
+                "ts_ms": self.committed_ms,
             },
         }
         return _message(schema, payload)

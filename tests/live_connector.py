@@ -16,7 +16,7 @@ from tests.stack_fixtures import SourceDatabase
 FLUSHES_NOTHING = {"lsn.flush.mode": "manual"}
 """PostgreSQL keeps what was sent, so that a connector whose offsets are older can ask for it again."""
 
-_STOPS_WITHIN_S = 30.0
+_STOPS_WITHIN_S = 60.0
 
 
 def kill_connect(directory: Path) -> None:
@@ -29,17 +29,35 @@ def kill_connect(directory: Path) -> None:
 
 def connector_offsets(database: SourceDatabase) -> Any:
     """Up to where the connector says that it has sent."""
-    return httpx.get(f"{database.addresses.connect}/connectors/{database.name}/offsets").raise_for_status().json()
+    return httpx.get(f"{_address(database)}/offsets").raise_for_status().json()
 
 
 def forget_since(database: SourceDatabase, offsets: Any) -> None:
     """Set the connector back, as a crash does without Kafka transactions."""
-    connector = f"{database.addresses.connect}/connectors/{database.name}"
-    httpx.put(f"{connector}/stop").raise_for_status()
+    connector = _stopped(database)
+    httpx.patch(f"{connector}/offsets", json=offsets, timeout=30).raise_for_status()
+    httpx.put(f"{connector}/resume").raise_for_status()
+    with ConnectClient(database.addresses.connect) as connect:
+        connect.wait_until_running(database.name)
+
+
+def forget_connector(database: SourceDatabase) -> Any:
+    """Delete the connector, its offsets and its replication slot. Returns its configuration."""
+    config = httpx.get(f"{_address(database)}/config").raise_for_status().json()
+    httpx.delete(f"{_stopped(database)}/offsets", timeout=30).raise_for_status()
+    database.drop_connector()
+    return config
+
+
+def _address(database: SourceDatabase) -> str:
+    return f"{database.addresses.connect}/connectors/{database.name}"
+
+
+def _stopped(database: SourceDatabase) -> str:
+    """The address of the connector, which stands still."""
+    httpx.put(f"{_address(database)}/stop").raise_for_status()
     with ConnectClient(database.addresses.connect) as connect:
         deadline = time.monotonic() + _STOPS_WITHIN_S
         while connect.status(database.name).tasks:
             assert time.monotonic() < deadline, "the connector does not stop"
-        httpx.patch(f"{connector}/offsets", json=offsets, timeout=30).raise_for_status()
-        httpx.put(f"{connector}/resume").raise_for_status()
-        connect.wait_until_running(database.name)
+    return _address(database)

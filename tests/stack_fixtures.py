@@ -26,11 +26,11 @@ _SLOT_RELEASED_WITHIN_S = 30
 
 
 class SourceDatabase:
-    """A database of one test, and the connector that captures it."""
+    """A database of one test, and the connector that captures it; `name` is that of another whose place it takes."""
 
-    def __init__(self, addresses: StackAddresses) -> None:
+    def __init__(self, addresses: StackAddresses, name: str | None = None) -> None:
         self.addresses = addresses
-        self.name = f"shop_{uuid.uuid4().hex[:8]}"
+        self.name = name or f"shop_{uuid.uuid4().hex[:8]}"
         self._maintain(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(self.name)))
 
     @property

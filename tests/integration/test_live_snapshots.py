@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, LiteralString
 
-import httpx
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from lakehold.stack import ConnectClient
 from lakehold.status import status_of
 from tests.conftest import LakeFactory
+from tests.live_connector import forget_connector
 from tests.live_source import LiveSource, execute
 from tests.postgres_workload import RandomWorkload
 from tests.stack_fixtures import SourceDatabase
@@ -27,7 +27,6 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 _PARTITIONS = 3
 _SNAPSHOT_WITHIN_S = 60.0
-_STOPS_WITHIN_S = 60.0
 
 
 class Accounts:
@@ -134,10 +133,10 @@ def test_a_snapshot_of_some_rows_while_others_change(
 def test_a_connector_without_offsets_starts_over(make_lake: LakeFactory, database: SourceDatabase) -> None:
     accounts = Accounts(make_lake, database, seed=9)
     since = accounts.since()
+    config = forget_connector(database)
+    accounts.workload.run(20)
+    database.execute("DELETE FROM accounts WHERE id < 20")
     with ConnectClient(database.addresses.connect) as connect:
-        config = _forget_connector(connect, database)
-        accounts.workload.run(20)
-        database.execute("DELETE FROM accounts WHERE id < 20")
         connect.put(database.name, config)
         accounts.workload.run(20)
         connect.wait_until_running(database.name)
@@ -145,16 +144,3 @@ def test_a_connector_without_offsets_starts_over(make_lake: LakeFactory, databas
     accounts.source.catch_up()
     accounts.assert_equal()
     assert accounts.since() == since
-
-
-def _forget_connector(connect: ConnectClient, database: SourceDatabase) -> Any:
-    """Delete the connector, its offsets and its replication slot. Returns its configuration."""
-    connector = f"{database.addresses.connect}/connectors/{database.name}"
-    config = httpx.get(f"{connector}/config").raise_for_status().json()
-    httpx.put(f"{connector}/stop").raise_for_status()
-    deadline = time.monotonic() + _STOPS_WITHIN_S
-    while connect.status(database.name).tasks:
-        assert time.monotonic() < deadline, "the connector does not stop"
-    httpx.delete(f"{connector}/offsets", timeout=30).raise_for_status()
-    database.drop_connector()
-    return config

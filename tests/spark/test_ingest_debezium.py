@@ -238,6 +238,86 @@ def test_classic_needs_before(shop: Shop, topic: Topic) -> None:
     assert "REPLICA IDENTITY FULL" in error.hint
 
 
+@both
+def test_an_update_of_a_key_that_only_rows_have_takes_the_former_row_away(
+    shop: Shop, topic: Topic, envelope: str
+) -> None:
+    shop.table(topic, envelope, "KEY (name)")
+    topic.snapshot([row(1, "a"), row(2, "b"), row(3, "c")])
+    shop.ingest(topic)
+    topic.update(row(1, "a"), row(1, "d"))
+    topic.update(row(2, "b"), row(2, "a"))
+    topic.update(row(3, "c"), row(3, "c", 5))
+    topic.delete(row(1, "d"))
+    shop.ingest(topic)
+    assert shop.rows() == [(2, "a", 0), (3, "c", 5)]
+
+
+def test_a_key_that_only_rows_have_needs_before(shop: Shop, topic: Topic) -> None:
+    shop.table(topic, "DEBEZIUM UPSERT", "KEY (name)")
+    topic.snapshot([row(1)])
+    topic.update(None, row(1, "b"))
+    (report,) = shop.ingest(topic)
+    error = report.stopped["s.t"]
+    assert error.code == "before-missing"
+    assert "KEY (name) is not in every message key" in error.detail
+
+
+@both
+@pytest.mark.parametrize("at_once", [True, False])
+def test_another_message_key_stops_the_table(shop: Shop, topic: Topic, envelope: str, at_once: bool) -> None:
+    shop.table(topic, envelope)
+    topic.snapshot([row(1)])
+    if not at_once:
+        shop.ingest(topic)
+    topic.key = ("id", "name")
+    topic.create(row(1, "b"))
+    report = shop.ingest(topic)[-1]
+    error = report.stopped["s.t"]
+    assert error.code == "key-changed"
+    assert "(id) and (id, name)" in error.detail
+    shop.lake.sql("DROP TABLE s.t")
+    shop.table(topic, envelope, "KEY (id, name)")
+    shop.ingest(topic)
+    assert shop.rows() == [(1, "a", 0), (1, "b", 0)]
+
+
+@both
+def test_a_primary_key_that_is_gone(shop: Shop, topic: Topic, envelope: str) -> None:
+    shop.table(topic, envelope)
+    topic.snapshot([row(1), row(2), row(3)])
+    shop.ingest(topic)
+    topic.has_keys = False
+    topic.update(row(1), row(1, "b"))
+    topic.update(row(2), row(4))
+    topic.delete(row(3), tombstone=False)
+    shop.ingest(topic)
+    assert shop.rows() == [(1, "b", 0), (2, "a", 0)]
+    assert shop.errors() == [(4, "key-moved", False)]
+    shop.lake.sql("DROP TABLE s.t")
+    shop.table(topic, envelope, "KEY (id)")
+    shop.ingest(topic)
+    assert shop.rows() == [(1, "b", 0), (4, "a", 0)]
+
+
+@both
+def test_a_restored_database_stops_the_table(shop: Shop, topic: Topic, envelope: str) -> None:
+    shop.table(topic, envelope)
+    topic.committed_ms = 1_000
+    topic.snapshot([row(1), row(2)])
+    topic.create(row(3))
+    shop.ingest(topic)
+    topic.resend(1)
+    topic.create(row(4))
+    assert shop.ingest(topic)[-1].stopped == {}
+    topic.lsn, topic.last_commit, topic.committed_ms = 500, None, 2_000
+    topic.snapshot([row(1)])
+    error = shop.ingest(topic)[-1].stopped["s.t"]
+    assert error.code == "database-restored"
+    assert "stands at 0/1F4 in the database's log, and is newer than those up to 0/3FC" in error.detail
+    assert [id_ for id_, *_ in shop.rows()] == [1, 2, 3, 4]
+
+
 def test_classic_is_refused_on_sql_server(shop: Shop) -> None:
     topic = Topic("t", dict(COLUMNS), connector="sqlserver")
     shop.table(topic, "DEBEZIUM")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehold.ingest.offsets import TopicPartition
+from lakehold.ingest.offsets import Offsets, TopicPartition
 from lakehold.ingest.read.bounding import fair_shares, record_budget
 from lakehold.ingest.read.checks import faults
+from lakehold.ingest.read.kafka import KafkaReader
+from lakehold.ingest.read.kafka_options import KafkaOptions
 from lakehold.ingest.read.lines import file_partition
-from lakehold.ingest.read.reader import Available, Limits, Watermarks
+from lakehold.ingest.read.reader import Available, Limits, ReadPlan, Watermarks
 
 A, B, C = (TopicPartition(topic, 0) for topic in "abc")
 
@@ -48,6 +52,33 @@ def test_shares_use_the_budget_and_no_more(backlogs: dict[TopicPartition, int], 
     assert all(1 <= shares[tp] <= waiting[tp] for tp in shares)
     total, wanted = sum(shares.values()), sum(waiting.values())
     assert min(wanted, budget) <= total <= max(budget, len(waiting)) or total == wanted
+
+
+def grown(*ends: int, earliest: int = 0) -> Available:
+    """Topic `a`, whose partitions end there; those behind the first one begin at `earliest`."""
+    marks = {TopicPartition("a", p): Watermarks(earliest if p else 0, end) for p, end in enumerate(ends)}
+    return replace(available(b=(0, 1_000)), partitions={**available(b=(0, 1_000)).partitions, **marks})
+
+
+def plan(look: Available, position: Offsets) -> ReadPlan:
+    limits = Limits(max_records=100, max_bytes=10**9, record_bytes=1.0)
+    return KafkaReader(KafkaOptions("127.0.0.1:1", {}, {})).plan(look, position, limits)
+
+
+def test_a_topic_that_grew_is_read_to_its_end_until_a_new_partition_was() -> None:
+    at = {A: 10, B: 0}
+    empty = plan(grown(500, 0, 0), at)
+    assert empty.position == {A: 500, B: 50}, "the new ones are not known before one of them has a record"
+    begun = plan(grown(900, 0, 3), empty.position)
+    assert begun.position == {A: 900, TopicPartition("a", 1): 0, TopicPartition("a", 2): 3, B: 99}
+    after = plan(grown(2_000, 500, 500), begun.position)
+    assert after.records == 100, "and bounded from then on"
+
+
+def test_records_of_a_new_partition_that_retention_took() -> None:
+    look = grown(500, 9, earliest=4)
+    assert faults(look, {A: 10})["a"].code == "offsets-lost"
+    assert faults(look, {B: 10}) == {}, "nothing of the topic was read before"
 
 
 def test_bytes_bound_a_batch_as_records_do() -> None:

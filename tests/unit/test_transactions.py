@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lakehold.catalog.definitions import Entry
-from lakehold.catalog.readers import MAIN_READER, Readers, ReaderState, TableProgress
+from lakehold.catalog.readers import MAIN_READER, Intent, Readers, ReaderState, TableProgress
 from lakehold.definitions import Envelope, Table
 from lakehold.ingest.marks import Marks, SnapshotProgress
 from lakehold.ingest.membership import joined, with_tables
@@ -114,6 +116,19 @@ def test_the_transaction_topic_stays_when_tables_go_and_goes_with_the_last() -> 
     assert left.transactions == "taken"
     empty = with_tables(readers_of(main), "shop", {}, TRANSACTIONS.topic)[MAIN_READER]
     assert (dict(empty.position), empty.transactions) == ({}, "")
+
+
+def test_a_batch_that_a_crash_left_open_goes_with_the_last_table() -> None:
+    again = {"shop.orders": replace(entry("orders", ORDERS.topic), object_id="another")}
+    progress = {"shop.orders": TableProgress(object_id="id of orders")}
+    intent = Intent("shop", MAIN_READER, 70, {ORDERS: 8, TRANSACTIONS: 12}, {})
+    position, ids = {ORDERS: 5, TRANSACTIONS: 9}, {ORDERS.topic: "old", TRANSACTIONS.topic: "old"}
+    main = ReaderState("shop", MAIN_READER, progress, position, ids, upper_ms=51, intent=intent, transactions="taken")
+    found = with_tables(readers_of(main), "shop", again, TRANSACTIONS.topic)
+    assert set(found) == {MAIN_READER}, "the table that came again does not wait for what it no longer reads"
+    assert found[MAIN_READER] == ReaderState(
+        "shop", MAIN_READER, {"shop.orders": TableProgress(object_id="another")}, upper_ms=71
+    )
 
 
 @pytest.mark.parametrize(("is_complete", "since_ms"), [(True, 99), (False, None)])

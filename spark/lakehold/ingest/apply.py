@@ -16,7 +16,7 @@ from lakehold.catalog.readers import TableProgress
 from lakehold.definitions import Envelope, Table
 from lakehold.errors import TableStopped
 from lakehold.failpoints import reach
-from lakehold.ingest import classic, direct, evolve, merge
+from lakehold.ingest import direct, evolve, merge, requirements
 from lakehold.ingest.changes import DETAIL, ERROR, OFFSET, PARTITION, Changes
 from lakehold.ingest.commit import committed
 from lakehold.ingest.decode.types import ColumnType
@@ -156,8 +156,7 @@ def _load(  # noqa: PLR0913
         direct.Unexpected: They are not.
     """
     table = entry.definition
-    if table.envelope is Envelope.DEBEZIUM:
-        classic.check(table, how.edges)
+    requirements.check(table, how.edges, needs_before=arriving.changes.needs_before)
     columns = _evolve(writing, entry, arriving.changes, state)
     reach("after-evolution")
     name = quoted_table(writing.catalog_name, table.full_name)
@@ -204,8 +203,7 @@ def _judge(  # noqa: PLR0913
         if state is not None and (done := effect_of(state, batch, 1)):
             # Run again after a crash: the table holds the batch already, so what it was before it stands in the summary only.
             judgement = replace(found, marks=Marks.from_json(done.get("lakehold.marks")))
-        if table.envelope is Envelope.DEBEZIUM:
-            classic.check(table, judgement.arrived)
+        requirements.check(table, judgement.arrived, needs_before=arriving.changes.needs_before)
         if judgement.arrived.errors and table.options.get("on_error") == "fail":
             raise _bad_input(table, judgement)
         columns = _evolve(writing, entry, arriving.changes, state)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from lakehold.catalog.batches import Batch, BatchStore, TableChange
 from lakehold.catalog.definitions import Entry
 from lakehold.catalog.readers import MAIN_READER, Intent, ReaderError, ReaderState, TableProgress, Waiting
-from lakehold.definitions import Table
+from lakehold.definitions import Envelope, Table
 from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
 from lakehold.failpoints import reach
 from lakehold.ingest.apply import Arriving, SchemasUnknown, Writing, apply_changes, settle
@@ -22,6 +22,7 @@ from lakehold.ingest.effects import BatchIdentity, TableReport
 from lakehold.ingest.envelope import changes_of
 from lakehold.ingest.evolve import stored_key
 from lakehold.ingest.lease import HeldLease
+from lakehold.ingest.marks import Marks
 from lakehold.ingest.offsets import OffsetRange, Offsets, to_json
 from lakehold.ingest.planning import Planned
 from lakehold.ingest.read.reader import ReadPlan
@@ -163,14 +164,17 @@ def _apply(  # noqa: PLR0913
     table = entry.definition
     state = running.writing.tables.table_state(table.full_name)
     key = stored_key(state)
+    has_positions = table.envelope is not Envelope.UPSERT
+    by_position = has_positions and records.may_move_keys(table.topic, Marks.from_json(before.marks))
 
     def edges() -> Changes:
         return changes_of(records.decoded_edges(table, key).decoded, table, key)
 
     def applied(*, look: bool) -> tuple[TableReport, TableProgress]:
         topic = records.decoded(table, key, look=look)
+        changes = changes_of(topic.decoded, table, key)
         arriving = Arriving(
-            changes_of(topic.decoded, table, key),
+            replace(changes, by_position=by_position),
             topic.raw,
             are_few=records.are_few,
             edges=edges if records.have_edges(table.topic) else None,

@@ -5,6 +5,7 @@ A *changes* DataFrame has the user's columns (key columns first when the value l
     _lh_partition int, _lh_offset bigint     where the message stands
     _lh_op string                            one of `Op`; null where `_lh_error` is set
     _lh_position struct<a,b,c,d bigint>      where the change stands upstream; null when the connector gives none
+    _lh_source_ms bigint                     when it was committed upstream, epoch milliseconds; null where that tells nothing
     _lh_phase string                         one of `Phase`
     _lh_kept array<string>                   columns whose stored value stays (Debezium's unavailable placeholder)
     _lh_key_bytes binary                     the raw message key
@@ -26,6 +27,7 @@ PARTITION = "_lh_partition"
 OFFSET = "_lh_offset"
 OP = "_lh_op"
 POSITION = "_lh_position"
+SOURCE_MS = "_lh_source_ms"
 PHASE = "_lh_phase"
 KEPT = "_lh_kept"
 KEY_BYTES = "_lh_key_bytes"
@@ -33,7 +35,6 @@ CONNECTOR = "_lh_connector"
 BEFORE_MISSING = "_lh_before_missing"
 ERROR = "_lh_error"
 DETAIL = "_lh_detail"
-INTERNAL = (PARTITION, OFFSET, OP, POSITION, PHASE, KEPT, KEY_BYTES, CONNECTOR, BEFORE_MISSING, ERROR, DETAIL)
 
 POSITION_TYPE = "struct<a:bigint,b:bigint,c:bigint,d:bigint>"
 
@@ -64,8 +65,12 @@ class Changes:
         frame: The DataFrame the module describes.
         key: The key's columns, in order; each is among `columns`.
         columns: The user's columns in the order the table should have them.
+        by_position: A key's changes may be in several partitions, where only their positions order them.
+        needs_before: The key is taken from the rows, so that only the row before an update tells whether it changed the key.
     """
 
     frame: DataFrame
     key: tuple[str, ...]
     columns: tuple[ColumnType, ...]
+    needs_before: bool = False
+    by_position: bool = False

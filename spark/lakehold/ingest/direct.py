@@ -87,7 +87,7 @@ def expected(  # noqa: PLR0913 - what arrives, and what was before it
         settled: See `lakehold.ingest.snapshots.advanced`.
     """
     found = InDriver(edges, envelope, marks).judge()
-    if not (found.records and _is_plain(found) and _stands_at_once(found)):
+    if not (found.records and found.went_back is None and _is_plain(found) and _stands_at_once(found)):
         return None
     if marks.snapshot is not None and marks.snapshot.position != found.snapshot_position:
         return None

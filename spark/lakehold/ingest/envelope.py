@@ -26,6 +26,7 @@ from lakehold.ingest.changes import (
     PHASE,
     POSITION,
     POSITION_TYPE,
+    SOURCE_MS,
     Changes,
     Op,
     Phase,
@@ -33,7 +34,8 @@ from lakehold.ingest.changes import (
 from lakehold.ingest.decode.decoded import Decoded
 from lakehold.ingest.decode.types import ColumnType, from_spark, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
-from lakehold.ingest.position import is_ad_hoc, position_of
+from lakehold.ingest.keys import Key, key_of, leaves_unseen, with_left_keys
+from lakehold.ingest.position import POSTGRES, is_ad_hoc, position_of
 from lakehold.session import quoted
 
 
@@ -54,9 +56,9 @@ def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] 
 
 
 def _upsert(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) -> Changes:
-    key = _key(decoded, table, stored_key, row="value")
+    key = key_of(decoded, table, stored_key, row="value")
     # An undecodable value stands for its key all the same, so the key's absence is said only of messages without one.
-    null_key = f"(error IS NULL AND key_bytes IS NULL AND {_all_null(key)})"
+    null_key = f"(error IS NULL AND key_bytes IS NULL AND {key.all_null})"
     return _assembled(
         decoded,
         table,
@@ -66,6 +68,7 @@ def _upsert(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) ->
             OP: f"CASE WHEN {null_key} AND value IS NULL THEN '{Op.NOTHING}' WHEN {null_key} OR error IS NOT NULL THEN NULL"
             f" WHEN value IS NULL THEN '{Op.DELETE}' ELSE '{Op.UPSERT}' END",
             POSITION: f"CAST(NULL AS {POSITION_TYPE})",
+            SOURCE_MS: "CAST(NULL AS bigint)",
             PHASE: f"'{Phase.STREAM}'",
             KEPT: "CAST(NULL AS array<string>)",
             KEY_BYTES: "key_bytes",
@@ -79,28 +82,30 @@ def _upsert(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) ->
 
 
 def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) -> Changes:
-    key = _key(decoded, table, stored_key, row="coalesce(after, before)")
+    key = key_of(decoded, table, stored_key, row="coalesce(after, before)")
     writes = "op IN ('c', 'r', 'u')"
-    keyless = f"({_all_null(key)} AND op IN ('c', 'r', 'u', 'd'))"
+    keyless = f"({key.all_null} AND op IN ('c', 'r', 'u', 'd'))"
+    leaves = leaves_unseen(decoded, table, key)
     tombstone_op = Op.DELETE if table.envelope is Envelope.DEBEZIUM_UPSERT else Op.NOTHING
     truncate_op = Op.TRUNCATE if table.options.get("truncate") == "apply" else Op.NOTHING
     error = (
         f"CASE WHEN error IS NOT NULL THEN error WHEN {keyless} THEN 'null-key'"
-        f" WHEN {writes} AND after IS NULL THEN 'after-missing'"
+        f" WHEN {leaves} THEN 'key-moved' WHEN {writes} AND after IS NULL THEN 'after-missing'"
         " WHEN op NOT IN ('c', 'r', 'u', 'd', 't', 'm') THEN 'unknown-op' END"
     )
     change = (
         f"CASE WHEN {writes} THEN '{Op.UPSERT}' WHEN op = 'd' THEN '{Op.DELETE}' WHEN op = 't' THEN '{truncate_op}'"
-        f" WHEN op IS NULL AND error IS NULL AND NOT {_all_null(key)} THEN '{tombstone_op}' ELSE '{Op.NOTHING}' END"
+        f" WHEN op IS NULL AND error IS NULL AND {key.is_in_tombstone} THEN '{tombstone_op}' ELSE '{Op.NOTHING}' END"
     )
     return _assembled(
-        decoded,
+        with_left_keys(decoded, table),
         table,
         key=key,
         row="after",
         change={
             OP: f"CASE WHEN ({error}) IS NULL THEN {change} END",
             POSITION: position_of("source", "transaction", "op"),
+            SOURCE_MS: _source_ms(table.envelope),
             PHASE: _phase("source", "op"),
             KEPT: "unavailable",
             KEY_BYTES: "key_bytes",
@@ -109,9 +114,22 @@ def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) 
             ERROR: error,
             DETAIL: "CASE WHEN error IS NOT NULL THEN error_detail"
             f" WHEN {keyless} THEN 'neither the message key nor the row holds the key\\'s columns'"
+            f" WHEN {leaves} THEN 'the update changes the key, and the message has none: create the table with KEY (…)'"
             f" WHEN ({error}) IS NOT NULL THEN concat('op is ', op) END",
         },
     )
+
+
+def _source_ms(envelope: Envelope) -> str:
+    """When a change was committed, where its position is compared with others.
+
+    Streamed changes of MySQL stand in the order of their server, and go on at another place when a replica takes over: for
+    DEBEZIUM UPSERT, which needs no position, that is no going back.
+    """
+    if envelope is Envelope.DEBEZIUM:
+        return "source.ts_ms"
+    compared = " OR ".join(["op = 'r'", *(f"source.connector = '{name}'" for name in POSTGRES)])
+    return f"CASE WHEN {compared} THEN source.ts_ms END"
 
 
 def _phase(source: str, op: str) -> str:
@@ -121,47 +139,6 @@ def _phase(source: str, op: str) -> str:
         f" WHEN {op} = 'r' AND {source}.snapshot IN ('last', 'last_in_data_collection') THEN '{Phase.SNAPSHOT_END}'"
         f" WHEN {op} = 'r' THEN '{Phase.SNAPSHOT}' ELSE '{Phase.STREAM}' END"
     )
-
-
-def _key(
-    decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, row: str
-) -> dict[str, tuple[str, ColumnType]]:
-    """The key's columns by name, in SQL: from the message key, and for names it lacks from the row."""
-    in_key = {c.name: c for c in decoded.key_columns}
-    in_row = {c.name: c for c in decoded.columns}
-    stored = {c.name: c for c in stored_key}
-    names = table.key or tuple(in_key) or tuple(stored)
-    if not names:
-        raise TableStopped(
-            f'table "{table.full_name}" has no key',
-            table=table.full_name,
-            code="key-missing",
-            detail=f"The messages of topic {table.topic} carry no key, and the table names none.",
-            hint="Create the table with KEY (column, …), or give the upstream table a primary key.",
-        )
-    if len(names) == 1 and len(in_key) == 1 and names[0] not in in_key and names[0] not in in_row:
-        only = next(iter(in_key.values()))
-        return {names[0]: (f"key.{quoted(only.name)}", ColumnType(names[0], only.type))}
-    found: dict[str, tuple[str, ColumnType]] = {}
-    for name in names:
-        if name in in_key and name in in_row:
-            column = in_row[name] if in_row[name].type != in_key[name].type else in_key[name]
-            found[name] = (f"coalesce(key.{quoted(name)}, {row}.{quoted(name)})", column)
-        elif name in in_key:
-            found[name] = (f"key.{quoted(name)}", in_key[name])
-        elif name in in_row:
-            found[name] = (f"{row}.{quoted(name)}", in_row[name])
-        elif name in stored:
-            found[name] = (f"CAST(NULL AS {spark_text(stored[name].type)})", stored[name])
-        else:
-            raise TableStopped(
-                f'key column "{name}" of table "{table.full_name}" is in no message',
-                table=table.full_name,
-                code="key-missing",
-                detail=f"Message keys hold {sorted(in_key) or 'nothing'}, rows hold {sorted(in_row) or 'nothing'}.",
-                hint="Name columns of the message key or of the row in KEY (…).",
-            )
-    return found
 
 
 def _contracted(
@@ -194,27 +171,21 @@ def _contracted(
     return {**missing, **contracted}, [*missing, *contracted]
 
 
-def _all_null(key: Mapping[str, tuple[str, ColumnType]]) -> str:
-    """Whether no part of the key is there: a compound key with some null parts is a key (Materialize, KUP-11)."""
-    return f"({' AND '.join(f'{value} IS NULL' for value in ('key', *(value for value, _ in key.values())))})"
-
-
-def _assembled(
-    decoded: Decoded, table: Table, *, key: Mapping[str, tuple[str, ColumnType]], row: str, change: Mapping[str, str]
-) -> Changes:
+def _assembled(decoded: Decoded, table: Table, *, key: Key, row: str, change: Mapping[str, str]) -> Changes:
     """The changes, with `change` for the internal columns that say what a message does, in SQL.
 
     All is one text, because Spark parses a text in the time that it takes to put together a few columns.
     """
     in_row = {c.name: c for c in decoded.columns}
-    found = {c.name: (f"{row}.{quoted(c.name)}", c) for c in decoded.columns} | dict(key)
-    order = [*(name for name in key if name not in in_row), *in_row]
+    found = {c.name: (f"{row}.{quoted(c.name)}", c) for c in decoded.columns} | dict(key.columns)
+    order = [*(name for name in key.columns if name not in in_row), *in_row]
     if table.columns:
-        found, order = _contracted(table, key, found)
+        found, order = _contracted(table, key.columns, found)
     frame = decoded.frame.selectExpr(
         f"partition AS {PARTITION}",
         f"offset AS {OFFSET}",
         *(f"{value} AS {name}" for name, value in change.items()),
         *(f"{found[name][0]} AS {quoted(name)}" for name in order),
     )
-    return Changes(frame, tuple(key), tuple(found[name][1] for name in order))
+    needs_before = table.envelope is Envelope.DEBEZIUM or (row == "after" and not key.only_in_messages)
+    return Changes(frame, tuple(key.columns), tuple(found[name][1] for name in order), needs_before)

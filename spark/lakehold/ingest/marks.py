@@ -1,7 +1,8 @@
 """Marks: what a Debezium table remembers between batches, kept in its snapshots' summaries and beside its reader.
 
 `passed` is the high-water mark of `envelopes.md`: per partition the highest position applied; what lies at or below it was
-applied before. `snapshot` says which of the connector's snapshots the table shows and whether it is whole.
+applied before. `snapshot` says which of the connector's snapshots the table shows and whether it is whole. `latest_ms` tells a
+change that is sent again from one of a log that has gone back, which is newer than all that was seen.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class Marks:
 
     passed: Mapping[int, Position] = field(default_factory=dict)
     snapshot: SnapshotProgress | None = None
+    latest_ms: int | None = None
+    """The latest commit upstream of any change, epoch milliseconds; None where no change told."""
 
     @property
     def is_whole(self) -> bool:
@@ -55,6 +58,8 @@ class Marks:
                 "complete": snapshot.complete,
                 "replaces_through": snapshot.replaces_through,
             }
+        if self.latest_ms is not None:
+            content["latest_ms"] = self.latest_ms
         return json.dumps(content, separators=(",", ":"))
 
     @classmethod
@@ -69,7 +74,8 @@ class Marks:
             snapshot = SnapshotProgress(
                 _position(kept["position"]), kept["end_seen"], kept["complete"], kept["replaces_through"]
             )
-        return cls({int(p): _position(at) for p, at in content["passed"].items()}, snapshot)
+        passed = {int(p): _position(at) for p, at in content["passed"].items()}
+        return cls(passed, snapshot, content.get("latest_ms"))
 
 
 def _position(numbers: list[int]) -> Position:

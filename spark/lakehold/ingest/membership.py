@@ -48,12 +48,17 @@ def with_tables(
 
 
 def _pruned(main: ReaderState, tables: Mapping[str, Entry[Table]], transaction_topic: str | None) -> ReaderState:
-    """`main` without the topics that no table of it reads any more: one that comes back is read from its beginning."""
+    """`main` without the topics that no table of it reads any more: one that comes back is read from its beginning.
+
+    A batch that a crash left open has nobody to be finished for when the last table went; its timestamp stays taken.
+    """
     topics = {tables[name].definition.topic for name in main.tables}
+    if not topics:
+        begun = () if main.intent is None else (main.intent.mz_timestamp + 1,)
+        upper_ms = max((*begun, *(() if main.upper_ms is None else (main.upper_ms,))), default=None)
+        return replace(main, position={}, topic_ids={}, transactions="", waiting=None, intent=None, upper_ms=upper_ms)
     if main.intent is not None:
         return main
-    if not topics:
-        return replace(main, position={}, topic_ids={}, transactions="", waiting=None)
     kept = {*topics, transaction_topic}
     return replace(
         main,

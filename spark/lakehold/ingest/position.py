@@ -14,6 +14,8 @@ below any streamed change that begins at the same point.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -69,6 +71,14 @@ def is_ad_hoc(source: str, op: str) -> str:
 
 def _listed(texts: tuple[str, ...]) -> str:
     return f"({', '.join(map(repr, texts))})"
+
+
+def written(position: Position, connectors: Collection[str]) -> str:
+    """`position` as the database's tools write it: PostgreSQL's LSN, or file number and position in MySQL's binlog."""
+    a, b, *_ = position
+    if any(connector in MYSQL for connector in connectors):
+        return f"file {a}, position {b}"
+    return f"{b >> 32:X}/{b & 0xFFFFFFFF:X}"
 
 
 def literal(position: Position) -> Column:

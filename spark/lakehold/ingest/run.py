@@ -90,6 +90,7 @@ class Ingesting:
         self._leave_dropped()
         self._change(lambda readers: self._identified(self._with_tables(readers), available))
         yield from self._recover(available)
+        self._change(self._with_tables)
         yield from self._stop_faulty(available)
         return available
 
@@ -108,11 +109,12 @@ class Ingesting:
         for name, object_id in gone:
             clear(self.running.writing, name, object_id)
         if gone:
-            tables = {name: entry for name, entry in self.running.tables.items() if entry.object_id in defined}
-            self._change(lambda readers: with_tables(readers, self.source, tables, self.transaction_topic))
+            self._change(self._with_tables)
 
     def _with_tables(self, readers: Readers) -> Readers:
-        return with_tables(readers, self.source, self.running.tables, self.transaction_topic)
+        defined = self.object_ids()
+        tables = {name: entry for name, entry in self.running.tables.items() if entry.object_id in defined}
+        return with_tables(readers, self.source, tables, self.transaction_topic)
 
     def _topic(self, table: str) -> str:
         return self.running.tables[table].definition.topic
@@ -126,12 +128,17 @@ class Ingesting:
             self._store.change_readers(self.source, self._owner, apply)
 
     def _recover(self, available: Available) -> Iterator[BatchReport]:
-        """Bring batches that a crash left open to their commit, with their own offsets and timestamps."""
+        """Bring batches that a crash left open to their commit, with their own offsets and timestamps.
+
+        Topics of tables that went meanwhile are left out: they may have gone, too, or be others of the same name.
+        """
         for state in self._readers().values():
             if state.intent is None:
                 continue
             log.info("going on with batch %s of %s", state.intent.mz_timestamp, self.source)
-            planned = self.planner.plan_again(state, state.intent.end, state.intent.transactions, available)
+            topics = self._with_transactions({self._topic(table) for table in state.tables})
+            own = available.without(available.topics - topics)
+            planned = self.planner.plan_again(state, state.intent.end, state.intent.transactions, own)
             yield complete(self.running, state, state.intent, planned, now_ms())
 
     def _stop_faulty(self, available: Available) -> Iterator[BatchReport]:

@@ -20,6 +20,7 @@ from lakehold.definitions import Table
 from lakehold.ingest.decode.decoded import Shape
 from lakehold.ingest.decode.schemas import TopicSchemas
 from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.marks import Marks
 from lakehold.ingest.metrics import DECODES
 from lakehold.ingest.read.edges import edges
 from lakehold.ingest.read.lines import file_of
@@ -93,6 +94,11 @@ class SharedRecords:
         topic, is_shared = self._whole[table.topic].decoded(table, stored_key, look=look)
         DECODES.labels(source=table.source, by="shared" if is_shared else "own").inc()
         return topic
+
+    def may_move_keys(self, topic: str, before: Marks) -> bool:
+        """Whether a partition has records that had none before, beside others: keys may have come from those."""
+        read = {r.topic_partition.partition for r in self._plan.ranges if r.topic_partition.topic == topic}
+        return bool(read - before.passed.keys()) and len(read | before.passed.keys()) > 1
 
     def have_edges(self, topic: str) -> bool:
         """Whether they are many, and of partitions: files hold messages of several partitions."""

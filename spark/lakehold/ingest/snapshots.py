@@ -35,7 +35,9 @@ def advanced(marks: Marks, arrived: Arrivals, *, settled: bool, sequence_number:
     passed = {**marks.passed}
     for partition, position in arrived.passed.items():
         passed[partition] = max(position, passed.get(partition, position))
-    return Marks(passed, _snapshot(marks.snapshot, arrived, settled=settled, sequence_number=sequence_number))
+    snapshot = _snapshot(marks.snapshot, arrived, settled=settled, sequence_number=sequence_number)
+    latest_ms = max((ms for ms in (marks.latest_ms, arrived.latest_ms) if ms is not None), default=None)
+    return Marks(passed, snapshot, latest_ms)
 
 
 def _snapshot(

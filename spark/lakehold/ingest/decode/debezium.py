@@ -28,6 +28,7 @@ SOURCE = {
     "file": ("file", "string"),
     "pos": ("pos", "bigint"),
     "row": ("row", "int"),
+    "ts_ms": ("ts_ms", "bigint"),
 }
 """Fields of `source` in the result: the name Debezium gives it, and the type."""
 

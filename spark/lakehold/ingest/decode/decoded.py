@@ -40,7 +40,7 @@ class Decoded:
 
     - DEBEZIUM: `op, before struct<columns>, after struct<columns>, unavailable array<string>` (columns of `after` that
       hold Debezium's placeholder for a value it does not have, null if none), `source struct<connector, snapshot,
-      sequence, lsn, file, pos, row>, transaction struct<id, total_order>`;
+      sequence, lsn, file, pos, row, ts_ms>, transaction struct<id, total_order>`;
     - FLAT: `value struct<columns>`.
 
     A tombstone (null value) has null everywhere and no error. A record with an error has no value; it has its key if
@@ -50,11 +50,14 @@ class Decoded:
 
     Reading `frame` needs the JVM options of `lakehold.session`: without them Avro believes a corrupt record that says
     it is 2 GiB long, and takes the JVM down.
+
+    `keys` has the names of the key's columns, once for each way that keys were written.
     """
 
     frame: DataFrame
     key_columns: tuple[ColumnType, ...]
     columns: tuple[ColumnType, ...]
+    keys: frozenset[frozenset[str]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,8 @@ def decode(
     }
     result = f"inline_outer(array({struct_of(fields)}))"
     frame = judged.selectExpr("topic", "partition", "offset", "timestamp_ms", "key AS key_bytes", result)
-    return Decoded(frame, key.structures[0].columns, value.structures[-1].columns)
+    keys = frozenset(frozenset(f.name for f in version.schema.fields) for version in key.part.versions)
+    return Decoded(frame, key.structures[0].columns, value.structures[-1].columns, keys)
 
 
 def _decode_key(schemas: TopicSchemas, max_bytes: int) -> _Decoding:

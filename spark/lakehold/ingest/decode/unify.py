@@ -52,7 +52,8 @@ class TypeConflict(UpstreamError):
         super().__init__(
             f'column "{column}" cannot change from {spark_text(old)} to {spark_text(new)}',
             detail=f"Iceberg cannot turn {spark_text(old)} into a type that holds every value of both.",
-            hint="Give the upstream column its old type back, or drop the table and create it anew.",
+            hint="Messages of both types are in the topic: drop the table, delete its topic, have the connector snapshot the "
+            "table again, and create the table again. Of a captured database dropping and creating it is enough.",
         )
         self.column = column
         self.old = old

@@ -26,6 +26,19 @@ class Bounds:
 
 
 @dataclass(frozen=True)
+class WentBack:
+    """A change that stands before one of its partition that came earlier, though it was committed later.
+
+    Changes that are sent again are no newer than what was seen; so the database's log has gone back.
+    """
+
+    partition: int
+    offset: int
+    position: Position
+    passed: Position
+
+
+@dataclass(frozen=True)
 class Arrivals:
     """Counts and extremes over the changes of one batch to one table."""
 
@@ -48,6 +61,8 @@ class Arrivals:
     snapshot_position: Position | None
     snapshot_end_position: Position | None
     key_bounds: Mapping[str, Bounds]
+    latest_ms: int | None = None
+    went_back: WentBack | None = None
 
     @property
     def changes_rows(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from lakehold.definitions import Envelope
@@ -19,6 +19,9 @@ from lakehold.session import quoted
 
 _ORDER = (OFFSET, PARTITION)
 """Messages of one key are in one partition, where the offset orders them; should they not be, it is at least one order."""
+
+_PLACE = "_lh_place"
+"""Where a change stands among those of its key in other partitions; null where they are all in one."""
 
 
 class BySpark(Judging):
@@ -40,7 +43,7 @@ class BySpark(Judging):
         """See `Judging`."""
         self.release()
         self._frame = self._judged(after, not_below).persist()
-        return arrivals_of(self._frame, self._changes)
+        return arrivals_of(self._frame, self._changes, self._marks)
 
     def fill(self) -> None:
         """See `Judging`."""
@@ -63,18 +66,37 @@ class BySpark(Judging):
             candidate = candidate & F.coalesce(F.col(POSITION) > literal(after), F.lit(True))
         if not_below is not None:
             candidate = candidate & F.coalesce(F.col(POSITION) >= literal(not_below), F.lit(True))
-        frame = self._changes.frame
-        of_key = Window.partitionBy(*[F.col(quoted(name)) for name in self._changes.key])
+        of_key = _of_key(self._changes)
+        frame, order = _placed(self._changes), _order(self._changes)
         if self._envelope is not Envelope.DEBEZIUM:
-            last = of_key.orderBy((candidate & of_row).desc(), *(F.col(name).desc() for name in _ORDER))
+            last = of_key.orderBy((candidate & of_row).desc(), *(F.col(name).desc() for name in order))
             wins = candidate & of_row & (F.row_number().over(last) == 1)
             return frame.withColumns({COUNTS: candidate, WINS: wins})
-        earlier = of_key.orderBy(*_ORDER).rowsBetween(Window.unboundedPreceding, -1)
+        earlier = of_key.orderBy(*order).rowsBetween(Window.unboundedPreceding, -1)
         unpassed = candidate & _unpassed(self._marks)
         before = F.max(F.when(unpassed, F.col(POSITION))).over(earlier)
         counted = frame.withColumn(COUNTS, unpassed & _above(before))
-        deciding, place = F.col(COUNTS) & of_row, F.struct(*_ORDER)
-        return counted.withColumn(WINS, deciding & (place == F.max(F.when(deciding, place)).over(of_key)))
+        deciding, place = F.col(COUNTS) & of_row, F.struct(*order)
+        return counted.withColumn(WINS, deciding & place.eqNullSafe(F.max(F.when(deciding, place)).over(of_key)))
+
+
+def _of_key(changes: Changes) -> WindowSpec:
+    return Window.partitionBy(*[F.col(quoted(name)) for name in changes.key])
+
+
+def _order(changes: Changes) -> tuple[str, ...]:
+    return (_PLACE, *_ORDER) if changes.by_position else _ORDER
+
+
+def _placed(changes: Changes) -> DataFrame:
+    """The changes, with `_lh_place` if positions order them: one without a position stands where its neighbour before it does."""
+    if not changes.by_position:
+        return changes.frame
+    of_key = _of_key(changes)
+    of_partition = Window.partitionBy(*[F.col(quoted(name)) for name in (*changes.key, PARTITION)])
+    before = of_partition.orderBy(OFFSET).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    several = F.min(PARTITION).over(of_key) != F.max(PARTITION).over(of_key)
+    return changes.frame.withColumn(_PLACE, F.when(several, F.last(POSITION, ignorenulls=True).over(before)))
 
 
 def _above(mark: SparkColumn) -> SparkColumn:
@@ -96,11 +118,7 @@ def _unpassed(marks: Marks) -> SparkColumn:
 
 
 def _filled(frame: DataFrame, changes: Changes) -> DataFrame:
-    earlier = (
-        Window.partitionBy(*[F.col(quoted(name)) for name in changes.key])
-        .orderBy(*_ORDER)
-        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    )
+    earlier = _of_key(changes).orderBy(*_order(changes)).rowsBetween(Window.unboundedPreceding, Window.currentRow)
     value_columns = [c.name for c in changes.columns if c.name not in changes.key]
     known: Mapping[str, SparkColumn] = {
         name: F.last(

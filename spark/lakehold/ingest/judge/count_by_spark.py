@@ -3,12 +3,13 @@
 One aggregation of numbers, which Spark hashes in generated code; positions and texts are no numbers, and aggregating them in
 the same pass costs more than decoding did. So positions of a snapshot, which all its rows share, are grouped by; the extremes
 of streamed ones are looked up among the few changes whose first part is extreme; and bounds of text keys are a pass without
-groups.
+groups. Whether the database's log went back is looked at only if some change is newer than the one that stands highest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -27,15 +28,17 @@ from lakehold.ingest.changes import (
     PARTITION,
     PHASE,
     POSITION,
+    SOURCE_MS,
     Changes,
     Op,
     Phase,
 )
 from lakehold.ingest.decode.decoded import UNKNOWN_SCHEMA
 from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.judge.arrivals import Arrivals, Bounds, bounded
+from lakehold.ingest.judge.arrivals import Arrivals, Bounds, WentBack, bounded
 from lakehold.ingest.judge.judging import COUNTS, WINS, in_snapshot
-from lakehold.ingest.marks import Position
+from lakehold.ingest.marks import Marks, Position
+from lakehold.ingest.position import literal
 from lakehold.session import quoted
 
 _COUNTED = (
@@ -53,8 +56,14 @@ _COUNTED = (
 _SHARED = "snapshot_position"
 
 
-def arrivals_of(judged: DataFrame, changes: Changes) -> Arrivals:
-    """Count `judged`: a row comes back for each partition, phase and snapshot in it. Cache it: it is read up to three times."""
+def arrivals_of(judged: DataFrame, changes: Changes, marks: Marks) -> Arrivals:
+    """Count `judged`: a row comes back for each partition, phase and snapshot in it. Cache it: it is read up to four times.
+
+    Args:
+        judged: The changes as judged.
+        changes: The changes.
+        marks: Of the table before the batch.
+    """
     with_bounds = bounded(changes)
     numbers = [c for c in with_bounds if not isinstance(c.type, StringType)]
     texts = [c for c in with_bounds if isinstance(c.type, StringType)]
@@ -64,7 +73,8 @@ def arrivals_of(judged: DataFrame, changes: Changes) -> Arrivals:
     bounds = _bounds_in(groups, numbers)
     if texts:
         bounds |= _bounds_in(judged.agg(*_bounds(texts)).collect(), texts)
-    return _combined(groups, streamed, bounds)
+    arrived = _combined(groups, streamed, bounds)
+    return replace(arrived, went_back=_went_back(judged, groups, streamed, arrived.passed, marks))
 
 
 def _aggregates(changes: Changes) -> list[SparkColumn]:
@@ -89,6 +99,7 @@ def _aggregates(changes: Changes) -> list[SparkColumn]:
         F.min(F.when(F.col(BEFORE_MISSING), F.col(OFFSET))).alias("before_missing_offset"),
         F.min(first).alias("lowest_first"),
         F.max(first).alias("highest_first"),
+        F.max(F.when(F.col(POSITION).isNotNull(), F.col(SOURCE_MS))).alias("latest_ms"),
     ]
 
 
@@ -124,6 +135,7 @@ def _streamed(judged: DataFrame, groups: Sequence[Row]) -> Sequence[Row]:
         .groupBy(PARTITION)
         .agg(
             F.max(POSITION).alias("passed"),
+            F.max_by(SOURCE_MS, POSITION).alias("passed_ms"),
             F.min(POSITION).alias("lowest"),
             F.max(F.when(F.col(PHASE) == Phase.STREAM.value, F.col(POSITION))).alias("streamed"),
             F.max(F.when(truncates, F.col(POSITION))).alias("truncated"),
@@ -154,7 +166,54 @@ def _combined(groups: Sequence[Row], streamed: Sequence[Row], bounds: dict[str, 
             (position for _, phase, position in shared if phase == Phase.SNAPSHOT_END.value), default=None
         ),
         key_bounds=bounds,
+        latest_ms=max(_values(groups, "latest_ms"), default=None),
     )
+
+
+def _went_back(
+    judged: DataFrame, groups: Sequence[Row], streamed: Sequence[Row], passed: Mapping[int, Position], marks: Marks
+) -> WentBack | None:
+    """See `WentBack`. One that goes back and overtakes itself in one batch is not found: the highest change is the newest."""
+    suspects: dict[int, tuple[int, Position]] = {}
+    for partition in {row[PARTITION] for row in groups}:
+        latest_ms = max(_values([row for row in groups if row[PARTITION] == partition], "latest_ms"), default=None)
+        highest = max((m[partition] for m in (marks.passed, passed) if partition in m), default=None)
+        if highest is None or latest_ms is None or (marks.latest_ms is not None and latest_ms <= marks.latest_ms):
+            continue
+        at_highest = [
+            *(row["latest_ms"] for row in groups if row[PARTITION] == partition and row[_SHARED] == (*highest,)),
+            *(row["passed_ms"] for row in streamed if row[PARTITION] == partition and row["passed"] == (*highest,)),
+            *([marks.latest_ms] if marks.passed.get(partition) == highest else []),
+        ]
+        if latest_ms > max((ms for ms in at_highest if ms is not None), default=latest_ms):
+            suspects[partition] = (latest_ms, highest)
+    return _confirmed(judged, suspects, marks) if suspects else None
+
+
+def _confirmed(judged: DataFrame, suspects: Mapping[int, tuple[int, Position]], marks: Marks) -> WentBack | None:
+    """Whether the newest change of a partition came behind its highest one, and stands before it."""
+    position, newest, highest = F.col(POSITION), F.lit(False), F.lit(False)
+    for partition, (latest_ms, passed) in suspects.items():
+        of_partition = F.col(PARTITION) == partition
+        newest = newest | (of_partition & (F.col(SOURCE_MS) == latest_ms) & (position < literal(passed)))
+        highest = highest | (of_partition & (position == literal(passed)))
+    comparable = in_snapshot() | (position.getField("a") != position.getField("b"))
+    found = (
+        judged.filter(newest | highest)
+        .groupBy(PARTITION)
+        .agg(
+            F.min(F.when(newest & comparable, F.struct(OFFSET, POSITION))).alias("newest"),
+            F.min(F.when(highest, F.col(OFFSET))).alias("highest_offset"),
+        )
+        .orderBy(PARTITION)
+        .collect()
+    )
+    for row in found:
+        partition, passed = row[PARTITION], suspects[row[PARTITION]][1]
+        was_before = marks.passed.get(partition) == passed
+        if row["newest"] is not None and (was_before or row["highest_offset"] < row["newest"][OFFSET]):
+            return WentBack(partition, row["newest"][OFFSET], _position(row["newest"][POSITION]), passed)
+    return None
 
 
 def _values(rows: Iterable[Row], name: str) -> list[Any]:

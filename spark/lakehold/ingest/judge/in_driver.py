@@ -21,14 +21,17 @@ from lakehold.ingest.changes import (
     PARTITION,
     PHASE,
     POSITION,
+    SOURCE_MS,
     Changes,
     Op,
     Phase,
 )
 from lakehold.ingest.decode.decoded import UNKNOWN_SCHEMA
-from lakehold.ingest.judge.arrivals import Arrivals, Bounds, bounded
+from lakehold.ingest.judge.arrivals import Arrivals, Bounds, WentBack, bounded
 from lakehold.ingest.judge.judging import COUNTS, SNAPSHOT_PHASES, WINS, Judging
 from lakehold.ingest.marks import Marks, Position
+
+_LOWEST: Position = (-(2**63), 0, 0, 0)
 
 
 @dataclass
@@ -42,6 +45,7 @@ class _Change:
     op: str | None
     position: Position | None
     phase: str
+    source_ms: int | None
     counts: bool = False
     wins: bool = False
 
@@ -52,6 +56,11 @@ class _Change:
     @property
     def in_snapshot(self) -> bool:
         return self.phase in SNAPSHOT_PHASES
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether its place is known for sure: of a connector's first transaction the last commit is not."""
+        return self.in_snapshot or (self.position is not None and self.position[0] != self.position[1])
 
     def lies_above(self, mark: Position | None) -> bool:
         """Whether it lies above `mark`, or on it as a row of the same snapshot; true where either is not known."""
@@ -136,7 +145,7 @@ class InDriver(Judging):
             return list(self._rows[name].to_pylist())
 
         keys = zip(*(map(_comparable, column(name)) for name in self._changes.key), strict=True)
-        internal = zip(*(column(n) for n in (PARTITION, OFFSET, OP, POSITION, PHASE)), strict=True)
+        internal = zip(*(column(n) for n in (PARTITION, OFFSET, OP, POSITION, PHASE, SOURCE_MS)), strict=True)
         found = [
             _Change(
                 row,
@@ -146,8 +155,11 @@ class InDriver(Judging):
                 op,
                 None if position is None else (position["a"], position["b"], position["c"], position["d"]),
                 phase,
+                source_ms,
             )
-            for row, (key, (partition, offset, op, position, phase)) in enumerate(zip(keys, internal, strict=True))
+            for row, (key, (partition, offset, op, position, phase, source_ms)) in enumerate(
+                zip(keys, internal, strict=True)
+            )
         ]
         return sorted(found, key=lambda change: (change.offset, change.partition))
 
@@ -155,6 +167,8 @@ class InDriver(Judging):
         by_key: defaultdict[tuple[object, ...], list[_Change]] = defaultdict(list)
         for change in self._read:
             by_key[change.key].append(change)
+        if self._changes.by_position:
+            return [_by_position(key) for key in by_key.values()]
         return by_key.values()
 
     def _is_candidate(self, change: _Change, after: Position | None, not_below: Position | None) -> bool:
@@ -206,7 +220,26 @@ class InDriver(Judging):
             snapshot_position=_highest(c for c in counted if c.in_snapshot),
             snapshot_end_position=_highest(c for c in counted if c.phase == Phase.SNAPSHOT_END),
             key_bounds=self._key_bounds(wins),
+            latest_ms=max(
+                (c.source_ms for c in read if c.position is not None and c.source_ms is not None), default=None
+            ),
+            went_back=self._went_back(),
         )
+
+    def _went_back(self) -> WentBack | None:
+        passed = dict(self._marks.passed)
+        latest_ms: dict[int, int] = {}
+        for change in self._read:
+            position, source_ms, partition = change.position, change.source_ms, change.partition
+            if position is None or source_ms is None:
+                continue
+            highest = passed.get(partition, position)
+            known_ms = [ms for ms in (self._marks.latest_ms, latest_ms.get(partition)) if ms is not None]
+            if position < highest and change.is_comparable and known_ms and source_ms > max(known_ms):
+                return WentBack(partition, change.offset, position, highest)
+            passed[partition] = max(position, highest)
+            latest_ms[partition] = max(source_ms, latest_ms.get(partition, source_ms))
+        return None
 
     def _key_bounds(self, wins: Sequence[_Change]) -> dict[str, Bounds]:
         found = {}
@@ -216,6 +249,19 @@ class InDriver(Judging):
             if values:
                 found[column.name] = Bounds(column.type, min(values), max(values))
         return found
+
+
+def _by_position(changes: Sequence[_Change]) -> Sequence[_Change]:
+    """Changes of one key by their positions where they are in several partitions; one without stands behind its neighbour."""
+    if len({change.partition for change in changes}) == 1:
+        return changes
+    last: dict[int, Position] = {}
+    placed: list[tuple[Position, _Change]] = []
+    for change in changes:
+        if change.position is not None:
+            last[change.partition] = change.position
+        placed.append((last.get(change.partition, _LOWEST), change))
+    return [change for _, change in sorted(placed, key=lambda each: each[0])]
 
 
 def _highest(changes: Iterable[_Change]) -> Position | None:

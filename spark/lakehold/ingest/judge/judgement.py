@@ -66,7 +66,8 @@ def judgement_of(  # noqa: PLR0913 - changes, and what was before them
             new_marks = advanced(marks, arrived, settled=settled, sequence_number=sequence_number)
         if anew or after is not None:
             not_below = arrived.snapshot_position if anew else None
-            arrived = replace(judging.judge(after=after, not_below=not_below), truncates=arrived.truncates)
+            again = judging.judge(after=after, not_below=not_below)
+            arrived = replace(again, truncates=arrived.truncates, went_back=arrived.went_back)
         if arrived.kept:
             judging.fill()
         yield Judgement(judging.frame(), arrived, new_marks, replaces_all=arrived.truncates > 0)

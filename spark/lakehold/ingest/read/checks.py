@@ -61,6 +61,15 @@ def _all_faults(
             yield tp.topic, file_gone(tp, offset)
         elif tp.topic in available.identities:
             yield tp.topic, recreated(tp.topic, f"It has no partition {tp.partition} any more, which was read before.")
+    for tp in sorted(added_partitions(available, position)):
+        if available.partitions[tp].earliest > 0:
+            yield tp.topic, offsets_lost(tp, 0, available.partitions[tp].earliest)
+
+
+def added_partitions(available: Available, position: Offsets) -> frozenset[TopicPartition]:
+    """The partitions that topics got since they were first read."""
+    read = {tp.topic for tp in position if file_of(tp) is None}
+    return frozenset(tp for tp in available.partitions if tp.topic in read and tp not in position)
 
 
 def _position_faults(tp: TopicPartition, offset: int, marks: Watermarks) -> Iterator[UpstreamError]:

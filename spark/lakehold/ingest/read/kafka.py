@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from lakehold.ingest.offsets import OffsetRange, Offsets, TopicPartition, ends, starts, to_json
 from lakehold.ingest.read.bounding import fair_shares, record_budget
-from lakehold.ingest.read.checks import verify_position
+from lakehold.ingest.read.checks import added_partitions, verify_position
 from lakehold.ingest.read.kafka_client import shared_client
 from lakehold.ingest.read.kafka_options import KafkaOptions
 from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Available, Limits, Reader, ReadPlan
@@ -52,7 +52,12 @@ class KafkaReader(Reader):
         )
 
     def plan(self, available: Available, position: Offsets, limits: Limits) -> ReadPlan:
-        """See `Reader.plan`: a backlog counts offsets, which are no fewer than records."""
+        """See `Reader.plan`: a backlog counts offsets, which are no fewer than records.
+
+        A key may go on in another partition when its topic gets more of them, from when the producer knows: at the latest its
+        first record in a new one tells that. Up to a batch that has one, all there is of the topic is one batch, in which
+        changes can be put into the order of their positions.
+        """
         verify_position(available, position)
         backlog = _ranges(available, position, {})
         if not backlog:
@@ -60,6 +65,8 @@ class KafkaReader(Reader):
         record_bytes = limits.record_bytes or self._sampled_record_bytes(backlog)
         widths = {r.topic_partition: r.width for r in backlog}
         shares = fair_shares(widths, record_budget(limits, record_bytes))
+        grown = {tp.topic for tp in added_partitions(available, position)}
+        shares |= {tp: width for tp, width in widths.items() if tp.topic in grown}
         begin = starts(backlog)
         reached = {tp: begin[tp] + share for tp, share in shares.items()}
         return _plan(available, position, _ranges(available, position, reached), record_bytes)
@@ -123,7 +130,8 @@ def _ranges(available: Available, position: Offsets, ends: Offsets) -> list[Offs
 
 
 def _plan(available: Available, position: Offsets, ranges: list[OffsetRange], record_bytes: float) -> ReadPlan:
-    reached = {tp: position.get(tp, marks.earliest) for tp, marks in available.partitions.items()} | ends(ranges)
+    known = available.partitions.keys() - _not_begun(available, position)
+    reached = {tp: position.get(tp, available.partitions[tp].earliest) for tp in known} | ends(ranges)
     records = sum(r.width for r in ranges)
     return ReadPlan(
         ranges=tuple(ranges),
@@ -132,6 +140,13 @@ def _plan(available: Available, position: Offsets, ranges: list[OffsetRange], re
         size_bytes=int(records * record_bytes),
         remaining=sum(available.partitions[tp].end_exclusive - offset for tp, offset in reached.items()),
     )
+
+
+def _not_begun(available: Available, position: Offsets) -> frozenset[TopicPartition]:
+    """New partitions of topics of which no new one has a record yet: that they are new must be seen until then."""
+    added = added_partitions(available, position)
+    begun = {tp.topic for tp in added if available.partitions[tp].end_exclusive > 0}
+    return frozenset(tp for tp in added if tp.topic not in begun)
 
 
 def _assignment(ranges: Collection[OffsetRange]) -> str:

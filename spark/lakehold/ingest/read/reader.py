@@ -95,7 +95,8 @@ class ReadPlan:
     Attributes:
         ranges: Non-empty ranges, each starting where the position was.
         position: The position after the batch: what the next `plan` starts from. It names every partition seen, also
-            those that were empty, so that what retention takes from them later is noticed.
+            those that were empty, so that what retention takes from them later is noticed; those that a topic got later
+            from when one of them has a record.
         records: Estimated number of records; an upper bound but for offsets that hold none.
         size_bytes: Estimated bytes of keys and values.
         remaining: Offsets left behind for later batches, by the look that was planned from.

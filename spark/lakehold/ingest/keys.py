@@ -1,0 +1,168 @@
+"""Which columns tell the rows of a table apart, and where each change has them: in the message key, or in the row.
+
+A table keeps the key it was made with. Messages with another one (a primary key upstream was added, dropped or changed) would
+be merged by columns that tell nothing apart, so they stop the table, before anything of their batch is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lakehold.definitions import Table
+from lakehold.errors import TableStopped
+from lakehold.ingest.decode.decoded import Decoded
+from lakehold.ingest.decode.types import ColumnType, spark_text
+from lakehold.session import quoted
+
+
+@dataclass(frozen=True)
+class Key:
+    """The key of a batch's changes.
+
+    Args:
+        columns: By name, in order, the value in SQL and the column.
+        in_messages: Names of the columns that message keys have, by which those of a tombstone can be found.
+        only_in_messages: Whether every message that has a key has all of it there, so that rows need not be asked.
+    """
+
+    columns: Mapping[str, tuple[str, ColumnType]]
+    in_messages: frozenset[str]
+    only_in_messages: bool
+
+    @property
+    def all_null(self) -> str:
+        """Whether no part of the key is there: a compound key with some null parts is a key (Materialize, KUP-11)."""
+        return (
+            f"({' AND '.join(f'{value} IS NULL' for value in ('key', *(value for value, _ in self.columns.values())))})"
+        )
+
+    @property
+    def is_in_tombstone(self) -> str:
+        """Whether a message without a value names one row: its key has this key's columns, and no others beside them.
+
+        Others tell that it is of a row by another key, whose delete stands before it and says which row it was.
+        """
+        own = [name for name in self.columns if name in self.in_messages]
+        if self.in_messages == set(own) or self._is_renamed:
+            return f"(NOT {self.all_null})"
+        if not own:
+            return "false"
+        others = [f"key.{quoted(name)} IS NULL" for name in sorted(self.in_messages - set(own))]
+        return f"({' AND '.join([f'NOT {_all_null(own)}', *others])})"
+
+    @property
+    def _is_renamed(self) -> bool:
+        return self.only_in_messages and not self.in_messages.intersection(self.columns)
+
+
+def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, row: str) -> Key:
+    """The key's columns: those that the table names, or those of the messages, or those that it had before.
+
+    Args:
+        decoded: The messages.
+        table: The definition.
+        stored_key: The key of the Iceberg table, if there is one.
+        row: Where a message has its row, in SQL.
+
+    Raises:
+        TableStopped: No key is known, a column of it is in no message, or the messages have another key than the table.
+    """
+    in_key = {c.name: c for c in decoded.key_columns}
+    in_row = {c.name: c for c in decoded.columns}
+    stored = {c.name: c for c in stored_key}
+    names = table.key or tuple(in_key) or tuple(stored)
+    if not names:
+        raise TableStopped(
+            f'table "{table.full_name}" has no key',
+            table=table.full_name,
+            code="key-missing",
+            detail=f"The messages of topic {table.topic} carry no key, and the table names none.",
+            hint="Create the table with KEY (column, …), or give the upstream table a primary key.",
+        )
+    if not table.key:
+        _require_one(decoded.keys, table, stored)
+    if len(names) == 1 and len(in_key) == 1 and names[0] not in in_key and names[0] not in in_row:
+        only = next(iter(in_key.values()))
+        renamed = {names[0]: (f"key.{quoted(only.name)}", ColumnType(names[0], only.type))}
+        return Key(renamed, frozenset(in_key), only_in_messages=True)
+    found: dict[str, tuple[str, ColumnType]] = {}
+    for name in names:
+        if name in in_key and name in in_row:
+            column = in_row[name] if in_row[name].type != in_key[name].type else in_key[name]
+            found[name] = (f"coalesce(key.{quoted(name)}, {row}.{quoted(name)})", column)
+        elif name in in_key:
+            found[name] = (f"key.{quoted(name)}", in_key[name])
+        elif name in in_row:
+            found[name] = (f"{row}.{quoted(name)}", in_row[name])
+        elif name in stored:
+            found[name] = (f"CAST(NULL AS {spark_text(stored[name].type)})", stored[name])
+        else:
+            raise TableStopped(
+                f'key column "{name}" of table "{table.full_name}" is in no message',
+                table=table.full_name,
+                code="key-missing",
+                detail=f"Message keys hold {sorted(in_key) or 'nothing'}, rows hold {sorted(in_row) or 'nothing'}.",
+                hint="Name columns of the message key or of the row in KEY (…).",
+            )
+    only_in_messages = not table.key or (bool(decoded.keys) and all(keys.issuperset(names) for keys in decoded.keys))
+    return Key(found, frozenset(in_key), only_in_messages)
+
+
+def with_left_keys(decoded: Decoded, table: Table) -> Decoded:
+    """The messages, and a delete of the former key beside each update that changes it while the message key lacks it.
+
+    Debezium writes an update of the message key as a delete and a create, but knows nothing of a key that the table names.
+    """
+    in_key, in_row = {c.name for c in decoded.key_columns}, {c.name for c in decoded.columns}
+    names = [name for name in table.key if name in in_row]
+    if not names:
+        return decoded
+    lacking = " OR ".join(["key IS NULL", *(f"key.{quoted(n)} IS NULL" if n in in_key else "true" for n in names)])
+    leaves = f"{_changed(names)} AND ({lacking})"
+    doubled = decoded.frame.selectExpr(
+        "*", f"explode(CASE WHEN {leaves} THEN array(true, false) ELSE array(false) END) AS _leaves"
+    )
+    instead = {"op": "'d'", "key": "NULL", "after": "NULL", "unavailable": "NULL"}
+    shown = (
+        f"CASE WHEN _leaves THEN {instead[n]} ELSE {n} END AS {n}" if n in instead else n for n in decoded.frame.columns
+    )
+    return replace(decoded, frame=doubled.selectExpr(*shown))
+
+
+def leaves_unseen(decoded: Decoded, table: Table, key: Key) -> str:
+    """Whether an update without a message key changes the key's columns, of a table that takes its key from messages; in SQL.
+
+    Upstream's primary key is gone. Deleting the former row beside each such update is for tables that name their key: it costs
+    every message, and those of others mostly have one.
+    """
+    in_row = {c.name for c in decoded.columns}
+    names = [name for name in key.columns if name in in_row]
+    return "false" if table.key or not names else f"coalesce(key IS NULL AND {_changed(names)}, false)"
+
+
+def _changed(names: Iterable[str]) -> str:
+    differ = " OR ".join(f"NOT (before.{quoted(name)} <=> after.{quoted(name)})" for name in names)
+    return f"op = 'u' AND before IS NOT NULL AND ({differ})"
+
+
+def _all_null(names: Iterable[str]) -> str:
+    return f"({' AND '.join(f'key.{quoted(name)} IS NULL' for name in names)})"
+
+
+def _require_one(keys: Collection[frozenset[str]], table: Table, stored: Collection[str]) -> None:
+    """Refuse messages with different keys, or with another one than the table has, unless the table names its own."""
+    kinds = {frozenset(stored), *keys} if stored else {*keys}
+    if len(kinds - {frozenset()}) < 2:  # noqa: PLR2004 - two are different
+        return
+    found = " and ".join(sorted(f"({', '.join(sorted(kind))})" for kind in kinds if kind))
+    raise TableStopped(
+        f'the key of the messages for table "{table.full_name}" changed',
+        table=table.full_name,
+        code="key-changed",
+        detail=f"Its rows, and the messages of topic {table.topic}, are told apart by {found}: the primary key upstream is "
+        "not what it was. Nothing of this batch was written to the table.",
+        hint="Drop the table and create it again with KEY (…) and the columns of the new primary key: they are taken from the "
+        "rows where message keys lack them. That takes the whole row before each change (PostgreSQL: REPLICA IDENTITY FULL); "
+        "without it delete the topic, too, and have the connector snapshot the table again.",
+    )

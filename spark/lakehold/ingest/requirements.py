@@ -1,0 +1,75 @@
+"""What Debezium's envelopes ask of a topic, refused with what to change upstream (`envelopes.md`, "Goals" and "Description")."""
+
+from __future__ import annotations
+
+from lakehold.definitions import Envelope, Table
+from lakehold.errors import TableStopped
+from lakehold.ingest.judge.arrivals import Arrivals, WentBack
+from lakehold.ingest.marks import Position
+from lakehold.ingest.position import MYSQL, POSTGRES, written
+
+
+def check(table: Table, arrived: Arrivals, *, needs_before: bool) -> None:
+    """Raise `TableStopped` when the table's envelope cannot be right for these messages.
+
+    Args:
+        table: The definition.
+        arrived: What they amount to.
+        needs_before: See `lakehold.ingest.changes.Changes`.
+    """
+    if table.envelope is Envelope.DEBEZIUM:
+        _check_connectors(table, arrived)
+    if needs_before and arrived.before_missing:
+        raise _before_missing(table, arrived)
+    if arrived.went_back is not None:
+        raise _restored(table, arrived.went_back, arrived.connectors)
+
+
+def _check_connectors(table: Table, arrived: Arrivals) -> None:
+    other = arrived.connectors - {*POSTGRES, *MYSQL}
+    if other:
+        found = ", ".join(sorted(other))
+        raise TableStopped(
+            f'table "{table.full_name}" cannot use ENVELOPE DEBEZIUM with the {found} connector',
+            table=table.full_name,
+            code="envelope-connector",
+            detail="Its events carry no position that tells a repeated event from a new one.",
+            hint="Use ENVELOPE DEBEZIUM UPSERT, which needs none.",
+        )
+
+
+def _before_missing(table: Table, arrived: Arrivals) -> TableStopped:
+    upstream = "PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL. MySQL: binlog_row_image = FULL."
+    if table.envelope is Envelope.DEBEZIUM:
+        asked = "ENVELOPE DEBEZIUM needs"
+        instead = "Or use ENVELOPE DEBEZIUM UPSERT, which does not read it."
+    else:
+        asked = f"KEY ({', '.join(table.key)}) is not in every message key: it takes"
+        instead = "For what is in the topic already: delete it, and have the connector snapshot the table again."
+    return TableStopped(
+        f'table "{table.full_name}" gets updates without "before"',
+        table=table.full_name,
+        code="before-missing",
+        detail=(
+            f"{arrived.before_missing} of {arrived.records} messages, the first at offset {arrived.before_missing_offset} "
+            f"of topic {table.topic}. {asked} the whole row before each change."
+        ),
+        hint=f"{upstream} {instead}",
+    )
+
+
+def _restored(table: Table, found: WentBack, connectors: frozenset[str]) -> TableStopped:
+    def shown(position: Position) -> str:
+        return written(position, connectors)
+
+    anew = "drop the table, delete its topic, have the connector snapshot the table again, and create the table again"
+    return TableStopped(
+        f'the database of table "{table.full_name}" has gone back',
+        table=table.full_name,
+        code="database-restored",
+        detail=f"The change at offset {found.offset} of topic {table.topic}, partition {found.partition}, stands at "
+        f"{shown(found.position)} in the database's log, and is newer than those up to {shown(found.passed)}: the database was "
+        "restored from a backup, or is another one. New changes would be taken for old ones.",
+        hint=f"Load it anew from a topic without the old changes: {anew}. With a transaction topic do so for all of the source's "
+        "tables and for that topic. Of a captured database DROP SOURCE … CASCADE and creating it again does all of it.",
+    )
