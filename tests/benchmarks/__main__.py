@@ -13,7 +13,7 @@ from rich.console import Console
 
 from lakehold import artifacts
 from lakehold.lake import Lake, connect
-from tests.benchmarks import airflow, diffs, hold_commands, holds, long_life, merges, shared_diffs
+from tests.benchmarks import airflow, diffs, hold_commands, holds, long_life, merges, shared_diffs, shared_topics
 from tests.benchmarks.figures import Figure, as_json, as_table
 from tests.benchmarks.first_load import first_load
 
@@ -37,6 +37,7 @@ class Benchmark(StrEnum):
     HOLDS = "holds"
     HOLD_COMMANDS = "hold-commands"
     LONG_LIFE = "long-life"
+    TOPIC_SHARED = "topic-shared"
     AIRFLOW = "airflow"
 
 
@@ -73,6 +74,7 @@ def main(
             *hold_commands.many(lake, runs),
         ],
         Benchmark.LONG_LIFE: lambda lake, place: long_life.maintained(lake, place, sized(1_000_000), sized(2_000)),
+        Benchmark.TOPIC_SHARED: lambda lake, _: shared_topics.tables_of_one_topic(lake, sized(300_000), 10, runs),
         Benchmark.AIRFLOW: lambda _, place: airflow.ingest_runs(place, runs),
         Benchmark.HOLDS: lambda lake, place: holds.held_snapshots(
             lake, place, sized(1_000_000), [sized(count) for count in (200, holds.A_DAY, 2_000, 10_000)], runs * 2

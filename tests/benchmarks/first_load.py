@@ -86,9 +86,9 @@ KEY = {
 def first_load(lake: Lake, records: int, runs: int) -> list[Figure]:
     """Load `records` Debezium snapshot rows into a new table, `runs` times, the floor in turn."""
     ours, floors = [], []
-    with _stack() as addresses:
+    with stack_for_benchmark() as addresses:
         topic = f"bench.public.orders_{uuid.uuid4().hex[:6]}"
-        value_schema = _fill(addresses, topic, records)
+        value_schema = fill(addresses, topic, records)
         lake.sql(f"""
             CREATE CONNECTION IF NOT EXISTS bench_kafka TO KAFKA (BROKER '{addresses.kafka}');
             CREATE CONNECTION IF NOT EXISTS bench_registry TO SCHEMA REGISTRY (URL '{addresses.registry}');
@@ -134,7 +134,8 @@ def _bare(lake: Lake, addresses: StackAddresses, topic: str, schema: str, run: i
 
 
 @contextmanager
-def _stack() -> Iterator[StackAddresses]:
+def stack_for_benchmark() -> Iterator[StackAddresses]:
+    """A stack of its own, gone behind it."""
     with tempfile.TemporaryDirectory(prefix="lakehold-bench-") as name:
         directory = Path(name)
         directory.chmod(0o755)  # PostgreSQL runs as a user of its own when this one is root
@@ -144,7 +145,7 @@ def _stack() -> Iterator[StackAddresses]:
             stack.down(directory, delete_data=True)
 
 
-def _fill(addresses: StackAddresses, topic: str, records: int) -> str:
+def fill(addresses: StackAddresses, topic: str, records: int) -> str:
     """Write the topic as the connector's first snapshot does; returns the value schema."""
     admin = AdminClient({"bootstrap.servers": addresses.kafka})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
