@@ -14,7 +14,7 @@ from lakehold.catalog.batches import Batch, BatchStore, TableChange
 from lakehold.catalog.definitions import Entry
 from lakehold.catalog.readers import MAIN_READER, Intent, ReaderError, ReaderState, TableProgress, Waiting
 from lakehold.definitions import Envelope, Table
-from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
+from lakehold.errors import LakeholdError, LeaseLost, TableStopped, UpstreamUnavailable
 from lakehold.failpoints import reach
 from lakehold.ingest.apply import Arriving, SchemasUnknown, Writing, apply_changes, settle
 from lakehold.ingest.changes import Changes
@@ -171,8 +171,14 @@ def _apply(  # noqa: PLR0913
         return changes_of(records.decoded_edges(table, key).decoded, table, key)
 
     def applied(*, look: bool) -> tuple[TableReport, TableProgress]:
-        topic = records.decoded(table, key, look=look)
-        changes = changes_of(topic.decoded, table, key)
+        try:
+            topic = records.decoded(table, key, look=look)
+            changes = changes_of(topic.decoded, table, key)
+        except TableStopped:
+            if look or records.are_few:
+                raise
+            # The topic's subjects may know schemas that contradict each other and that no message of the batch has.
+            raise SchemasUnknown from None
         arriving = Arriving(
             replace(changes, by_position=by_position),
             topic.raw,
