@@ -18,7 +18,7 @@ from lakehold.servers import HOST
 from lakehold.servers.processes import has_ended
 from lakehold.session import SHORT_RUN_OPTIONS
 from lakehold.spark_server import lifecycle
-from tests.spark_connect import free_port
+from tests.spark_connect import free_port, running_server
 
 pytestmark = pytest.mark.spark
 
@@ -34,6 +34,33 @@ with connect(warehouse, spark_remote=remote) as lake:
     for statement in statements:
         print(lake.spark.sql(statement).collect())
 """
+
+IDLE_CLIENT = """
+import sys, time
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from lakehold import session
+from lakehold.lake import connect
+
+warehouse, remote = sys.argv[1:]
+session._HEARD_OF_EVERY_S = 0.5
+with connect(warehouse, spark_remote=remote) as lake:
+    lake.spark.sql("CREATE TEMPORARY VIEW kept AS SELECT 1 AS a")
+    silent = [SparkSession.builder.remote(remote).create() for _ in range(15)]
+    for other in silent:
+        other.conf.get("spark.sql.session.timeZone")
+    for other in silent:
+        time.sleep(1)
+        try:
+            other.conf.get("spark.sql.session.timeZone")
+        except PySparkException as error:
+            print(error.getCondition())
+            break
+    print(lake.spark.sql("TABLE kept").collect())
+    for other in silent:
+        other.stop()
+"""
+"""Asks sessions that were silent, one a second: one that is asked has been heard of. Meanwhile the lake is idle."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +167,23 @@ def test_what_a_client_leaves_behind_goes_with_its_session(commands: Commands) -
     assert "TABLE_OR_VIEW_NOT_FOUND" in other.stderr
     same = commands.client(one_session, "SELECT 1")
     assert "SESSION_CLOSED" in same.stderr
+
+
+def test_an_idle_client_keeps_its_session_longer_than_the_server_keeps_silent_ones(tmp_path: Path) -> None:
+    patience = {
+        "spark.connect.session.manager.defaultSessionTimeout": "3s",
+        "spark.connect.session.manager.maintenanceInterval": "200ms",
+    }
+    with running_server(tmp_path / "server", patience) as remote:
+        client = subprocess.run(
+            [sys.executable, "-c", IDLE_CLIENT, str(tmp_path / "lake"), remote],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=ENDS_WITHIN_S,
+        )
+    assert client.returncode == 0, client.stderr
+    assert client.stdout == "INVALID_HANDLE.SESSION_CLOSED\n[Row(a=1)]\n"
 
 
 def test_down_stops_the_process_that_up_started(commands: Commands) -> None:
