@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 _ARRIVES_WITHIN_S = 60.0
 
-BY_SPARK_AND_IN_DRIVER = {"driver_read_max_records": 30}
+BY_SPARK_AND_IN_DRIVER = {"driver_read_max_records": 500}
 """Snapshots and large batches are looked at by Spark, small ones in the driver."""
 
 

@@ -38,10 +38,12 @@ def told(effect: Effect) -> Iterator[str]:
 
 
 def sharing(plan: Plan, after: Definitions) -> Iterator[str]:
-    """How the batches of a source will read the topics of the tables that `plan` puts, `after` which these are defined."""
+    """Which topics of the tables that `plan` puts others read, too, when these are defined `after` it."""
     put = [e.definition for e in plan.effects if isinstance(e, PutDefinition) and isinstance(e.definition, Table)]
     for source, topic in dict.fromkeys((table.source, table.topic) for table in put):
         tables = [entry.definition for entry in after.tables_of(source) if entry.definition.topic == topic]
+        if len(tables) == 1:
+            continue
         names = ", ".join(sorted(table.full_name for table in tables))
         yield f"batches of source {source} read and decode topic {topic} once for {names}"
         declared = {table.columns for table in tables}
