@@ -53,6 +53,9 @@ def table_of(lake: Lake, version: int = 3, batches: int = SMALL_FILES_MOST + 2) 
     for number in range(batches):
         lake.sql(f"INSERT INTO {NAME} VALUES ({number}, 'a'), ({number + 100}, 'b'), ({number + 200}, 'c')")
     lake.sql(f"DELETE FROM {NAME} WHERE id IN (1, 102)")
+    newest = times(lake)[-1]
+    while lake.timelines.of([NAME])[NAME].upper_ms <= newest:
+        pass  # what was written last is not readable before the clock has passed it
 
 
 def times(lake: Lake, source: str | None = None) -> list[int]:

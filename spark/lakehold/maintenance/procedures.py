@@ -17,7 +17,10 @@ CallProcedure = Callable[[str], Sequence[Mapping[str, Any]]]
 ORPHANS_SEARCHED_PROPERTY = "lakehold.orphans-searched-ms"
 """The property of a table that says when its orphans were last searched, epoch milliseconds as text."""
 
-_CONFLICT = re.compile(r"conflicted with another|CommitFailed|ValidationException|[Ff]ound new (delete|conflicting)")
+_CONFLICT = re.compile(
+    r"conflicted with another|CommitFailed|ValidationException|[Ff]ound new (delete|conflicting)"
+    r"|metadata location \S+ has changed|Requirement failed|Missing required files"
+)
 _GONE = re.compile(r"Failed to open input stream for file|NotFoundException|File does not exist")
 
 
