@@ -70,7 +70,7 @@ def test_transactions_overlap_and_a_killed_connector_repeats_them(
     source.catch_up()
     offsets = connector_offsets(database)
 
-    with open_for_business(bank, 30) as is_open:
+    with open_for_business(bank, 12) as is_open:
         source.ingest()
         kill_connect(stack_directory)
         lakehold_stack.up(stack_directory)
