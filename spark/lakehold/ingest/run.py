@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 
 from lakehold.catalog import readers as decide
 from lakehold.catalog.batches import BatchStore
+from lakehold.catalog.definitions import Entry
 from lakehold.catalog.readers import MAIN_READER, ReaderError, Readers, ReaderState, Waiting
+from lakehold.definitions import Table
 from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
 from lakehold.ingest.batch import BatchReport, Running, complete, run_batch
 from lakehold.ingest.dropped import clear
@@ -87,10 +89,10 @@ class Ingesting:
     def _begin(self) -> Generator[BatchReport, None, Available]:
         """Bring readers and tables together, and finish what was begun. Returns what there is now."""
         available = self._look()
-        self._leave_dropped()
-        self._change(lambda readers: self._identified(self._with_tables(readers), available))
+        tables = self._leave_dropped()
+        self._change(lambda readers: self._identified(self._with_tables(readers, tables), available))
         yield from self._recover(available)
-        self._change(self._with_tables)
+        self._change(lambda readers: self._with_tables(readers, tables))
         yield from self._stop_faulty(available)
         return available
 
@@ -101,19 +103,19 @@ class Ingesting:
     def _with_transactions(self, topics: Collection[str]) -> set[str]:
         return {*topics, self.transaction_topic} if self.transaction_topic is not None else {*topics}
 
-    def _leave_dropped(self) -> None:
-        """Read no more for tables that are dropped by now: their next batch would make them again."""
+    def _leave_dropped(self) -> Mapping[str, Entry[Table]]:
+        """Read no more for tables that are dropped by now: their next batch would make them again. Returns the others."""
         defined = self.object_ids()
+        tables = {name: entry for name, entry in self.running.tables.items() if entry.object_id in defined}
         read = [(name, p.object_id) for state in self._readers().values() for name, p in state.tables.items()]
         gone = [(name, object_id) for name, object_id in read if object_id not in defined]
         for name, object_id in gone:
             clear(self.running.writing, name, object_id)
         if gone:
-            self._change(self._with_tables)
+            self._change(lambda readers: self._with_tables(readers, tables))
+        return tables
 
-    def _with_tables(self, readers: Readers) -> Readers:
-        defined = self.object_ids()
-        tables = {name: entry for name, entry in self.running.tables.items() if entry.object_id in defined}
+    def _with_tables(self, readers: Readers, tables: Mapping[str, Entry[Table]]) -> Readers:
         return with_tables(readers, self.source, tables, self.transaction_topic)
 
     def _topic(self, table: str) -> str:

@@ -1,0 +1,32 @@
+"""How catalogs and procedures word that another writer came first."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehold.maintenance.procedures import is_conflict, is_file_gone
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "cannot commit shop.t: metadata location file:/a/0-a.metadata.json has changed from file:/a/1-b.metadata.json",
+        "org.apache.iceberg.exceptions.CommitFailedException: Requirement failed: branch main has changed: expected id 1 != 2",
+        "Missing required files to delete: file:/a/b.parquet",
+        "Found new conflicting files that can contain records matching true",
+    ],
+)
+def test_a_lost_commit(said: str) -> None:
+    assert is_conflict(said)
+
+
+def test_a_file_that_another_maintenance_deleted() -> None:
+    said = "Failed to open input stream for file: file:/a/snap-1.avro"
+    assert is_file_gone(said)
+    assert not is_conflict(said)
+
+
+def test_what_is_neither() -> None:
+    said = "Cannot expire 1: it is referred to by tag hold_a"
+    assert not is_conflict(said)
+    assert not is_file_gone(said)
