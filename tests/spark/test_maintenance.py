@@ -17,12 +17,13 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from lakehold.catalog.long_reads import LongRead, LongReadStore
 from lakehold.cli.maintain import run_maintain
 from lakehold.cli.output import OutputFormat, open_output
+from lakehold.errors import LakeholdError
 from lakehold.holds.commands import NewHold
 from lakehold.lake import Lake
 from lakehold.maintenance import maintain
 from lakehold.maintenance.layout import SMALL_FILES_MOST
 from lakehold.maintenance.maintain import MaintenanceReport
-from lakehold.maintenance.procedures import ORPHANS_SEARCHED_PROPERTY
+from lakehold.maintenance.procedures import ORPHANS_SEARCHED_PROPERTY, is_file_gone
 from lakehold.maintenance.survey import ORPHANS_EVERY_MS
 from lakehold.progress import NoProgress
 from lakehold.timeline.versions import versions
@@ -38,6 +39,9 @@ NOW = {"foreign_lag_ms": 50, "retain_history_ms": 0, "expire_grace_ms": 0}
 
 EVERYTHING = "older_than => TIMESTAMP '2100-01-01', retain_last => 1"
 """Arguments of the most aggressive expire_snapshots there is."""
+
+OF_FIRST = {"expire_snapshots": ", snapshot_ids => array({}L)", "remove_orphan_files": ""}
+"""Further arguments that make a procedure read the manifest list of a snapshot."""
 
 OLD_S = 10 * 24 * 60 * 60
 NAME = "shop.t"
@@ -268,6 +272,20 @@ def test_two_at_once_on_one_table_end_well(make_lake: LakeFactory) -> None:
     assert all(
         Path(path).exists() for (path,) in lake.sql(f"SELECT replace(file_path, 'file:') FROM {NAME}.files").rows
     )
+
+
+@pytest.mark.parametrize("procedure", ["expire_snapshots", "remove_orphan_files"])
+def test_a_file_that_another_maintenance_deleted_is_known_by_what_spark_says(
+    make_lake: LakeFactory, procedure: str
+) -> None:
+    lake = make_lake(**NOW)
+    table_of(lake, batches=2)
+    first = lake.catalog.load_table(NAME).metadata.snapshots[0]
+    Path(first.manifest_list.removeprefix("file:")).unlink()
+    arguments = "older_than => TIMESTAMP '2020-01-01'" + OF_FIRST[procedure].format(first.snapshot_id)
+    with pytest.raises(LakeholdError) as raised:
+        lake.sql(f"CALL system.{procedure}(table => '{NAME}', {arguments})")
+    assert is_file_gone(f"{raised.value.message} {raised.value.detail}")
 
 
 def test_one_tables_failure_does_not_keep_the_others_from_it(make_lake: LakeFactory) -> None:

@@ -12,7 +12,7 @@ from lakehold.maintenance.procedures import is_conflict, is_file_gone
     [
         "cannot commit shop.t: metadata location file:/a/0-a.metadata.json has changed from file:/a/1-b.metadata.json",
         "org.apache.iceberg.exceptions.CommitFailedException: Requirement failed: branch main has changed: expected id 1 != 2",
-        "Missing required files to delete: file:/a/b.parquet",
+        "missing required files to delete: file:/a/b.parquet",
         "Found new conflicting files that can contain records matching true",
     ],
 )
@@ -20,8 +20,15 @@ def test_a_lost_commit(said: str) -> None:
     assert is_conflict(said)
 
 
-def test_a_file_that_another_maintenance_deleted() -> None:
-    said = "Failed to open input stream for file: file:/a/snap-1.avro"
+@pytest.mark.parametrize(
+    "said",
+    [
+        "failed to open input stream for file: file:/a/snap-1.avro",
+        "org.apache.iceberg.exceptions.RuntimeIOException: Failed to open file: file:/a/snap-1.avro",
+        "cannot read manifest list file: file:/a/snap-1.avro",
+    ],
+)
+def test_a_file_that_another_maintenance_deleted(said: str) -> None:
     assert is_file_gone(said)
     assert not is_conflict(said)
 

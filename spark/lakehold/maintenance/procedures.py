@@ -18,10 +18,15 @@ ORPHANS_SEARCHED_PROPERTY = "lakehold.orphans-searched-ms"
 """The property of a table that says when its orphans were last searched, epoch milliseconds as text."""
 
 _CONFLICT = re.compile(
-    r"conflicted with another|CommitFailed|ValidationException|[Ff]ound new (delete|conflicting)"
-    r"|metadata location \S+ has changed|Requirement failed|Missing required files"
+    r"conflicted with another|CommitFailed|ValidationException|found new (delete|conflicting)"
+    r"|metadata location \S+ has changed|requirement failed|missing required files",
+    re.IGNORECASE,
 )
-_GONE = re.compile(r"Failed to open input stream for file|NotFoundException|File does not exist")
+_GONE = re.compile(
+    r"failed to open (input stream for )?file|failed to get status for file|NotFoundException"
+    r"|file does not exist|cannot read manifest list file",
+    re.IGNORECASE,
+)
 
 
 def is_conflict(message: str) -> bool:
