@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 _READ_TASKS = max(4, os.cpu_count() or 1)
 """Tasks a large read is cut into at least, so that one large partition uses all cores; each writes a file per bucket."""
 
+_FAR_FILES_AT_ONCE = 16
+"""Files that diffs are read from at once if they are not on this machine: an object store answers after tens of milliseconds."""
+
 
 class LakeParts:
     """The parts of one open lake.
@@ -230,7 +233,9 @@ class LakeParts:
 
     @cached_property
     def _workers(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="lakehold-files")
+        # Files of this machine are there at once: more threads than cores only wait for each other.
+        at_once = max(2, os.cpu_count() or 1) if self.settings.warehouse_path else _FAR_FILES_AT_ONCE
+        return ThreadPoolExecutor(at_once, thread_name_prefix="lakehold-files")
 
     @cached_property
     def backfilling(self) -> Backfilling:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyspark.sql import SparkSession
 
+from lakehold import connect
 from lakehold.cli.output import CsvOutput
 from lakehold.lake import Lake
 from lakehold.subscribe.spark_types import tuples
@@ -97,23 +99,57 @@ def by_size(lake: Lake, rows: int, runs: int) -> list[Figure]:
 
 
 def many_timestamps(lake: Lake, directory: Path, rows: int, runs: int) -> list[Figure]:
-    """A hundred timestamps of 100 changes each in one SUBSCRIBE, against the last of them alone."""
+    """A hundred timestamps of 100 changes each in one SUBSCRIBE, against the last of them alone: again, and by a new lake."""
     table = Table(lake, directory, "ticking", rows)
     for run in range(100):
         table.change([(k, f"new {run}", run) for k in random.Random(run).sample(range(rows), 100)])
         table.ingest()
     times = _versions(lake, "bench.ticking")
-    found: dict[int, list[float]] = {1: [], 100: []}
-    for _ in range(runs + _WARM_UP):
-        for count, took in found.items():
-            statement = _DIFF.format("bench.ticking", times[-1 - count], times[-1] + 1)
-            took.append(_answered(partial(_rows, lake, statement), 100 * count))
-    warm = slice(_WARM_UP, None)
+    statements = {count: _DIFF.format("bench.ticking", times[-1 - count], times[-1] + 1) for count in (1, 100)}
+    again: dict[int, list[float]] = {count: [] for count in statements}
+    with _like(lake, shared_diffs_max_bytes=0) as forgetful:
+        for _ in range(runs + _WARM_UP):
+            for count, statement in statements.items():
+                again[count].append(_answered(partial(_rows, forgetful, statement), 100 * count))
+    warm = {count: took[_WARM_UP:] for count, took in again.items()}
+    here, far = (_first_times(lake, statements, runs, **settings) for settings in ({}, _FAR))
     return [
-        Figure(
-            "100 timestamps in one SUBSCRIBE", "s", tuple(found[100][warm]), "one timestamp", tuple(found[1][warm]), 5.0
+        Figure(f"100 timestamps in one SUBSCRIBE, {how}", "s", tuple(took[100]), "one timestamp", tuple(took[1]), 5.0)
+        for how, took in (
+            ("data read again", warm),
+            ("the first time", here),
+            ("the first time, from storage that answers after 20 ms", far),
         )
     ]
+
+
+class FarFileIO(PyArrowFileIO):
+    """Files that are there, as far away as an object store's."""
+
+    def new_input(self, location: str) -> PyArrowFile:
+        sleep(_FAR_MS / 1000)
+        return super().new_input(location)
+
+
+_FAR_MS = 20
+_FAR = {"warehouse": "far://lake", "catalog_properties": {"py-io-impl": f"{__name__}.{FarFileIO.__name__}"}}
+
+
+def _first_times(lake: Lake, statements: Mapping[int, str], runs: int, **settings: Any) -> dict[int, list[float]]:
+    """How long each statement takes a lake that was just opened, by the timestamps that it is about."""
+    found: dict[int, list[float]] = {count: [] for count in statements}
+    for _ in range(runs):
+        for count, statement in statements.items():
+            with _like(lake, **settings) as fresh:
+                fresh.sql("SHOW TABLES")
+                found[count].append(_answered(partial(_rows, fresh, statement), 100 * count))
+    return found
+
+
+def _like(lake: Lake, **settings: Any) -> Lake:
+    """The same lake, opened anew."""
+    same = {name: getattr(lake.settings, name) for name in ("warehouse", "catalog_uri", "catalog_name")}
+    return connect(**{**same, **settings}, spark=lake.spark)
 
 
 def first_snapshot(lake: Lake, directory: Path, rows: int, runs: int) -> list[Figure]:

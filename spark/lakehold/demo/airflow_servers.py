@@ -66,6 +66,8 @@ class Installation:
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__PARALLELISM": "4",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+            # A task whose worker was killed is tried again after this, not after five minutes.
+            "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
             "AIRFLOW_CONN_LAKEHOLD_SPARK": f"spark-connect://{spark.hostname}:{spark.port}",
             # Its processes find each other, and java.

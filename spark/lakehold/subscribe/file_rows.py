@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, InputStream
 from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -34,6 +34,9 @@ TIMESTAMP, DIFF = 0, 1
 ROW = 2
 """Where the row's columns begin."""
 
+_FETCHED_WHOLE_BYTES = 1 << 20
+"""Up to which size a file is fetched at once."""
+
 Indices = NDArray[np.int64]
 
 
@@ -47,17 +50,19 @@ class DatedPick:
 
 @dataclass(frozen=True)
 class FoundRows:
-    """Rows as they stand in a file, behind `mz_timestamp` and `mz_diff`.
+    """Rows as they stand in a file.
 
     Args:
         written: Their columns.
         constants: Values of columns that the file leaves out, by field id.
-        rows: The rows.
+        rows: The rows of each pick, one behind the other.
+        picks: Each pick's timestamp and diff, and how many of the rows are its.
     """
 
     written: Schema
     constants: Mapping[int, Any]
     rows: pa.Table
+    picks: Sequence[tuple[int, int, int]]
 
 
 @dataclass(frozen=True)
@@ -86,34 +91,44 @@ class FileRows:
         Raises:
             FilesUnreadable: It has no field ids, and the table has no names to do without.
         """
-        with self.io.new_input(file.path).open() as stream, pq.ParquetFile(stream) as parquet:
+        is_whole = len(picks) == 1 and picks[0].pick.is_whole_file
+        with self._opened(file, whole=is_whole) as stream, pq.ParquetFile(stream) as parquet:
             written = self._written(parquet.schema_arrow)
             columns = [field.name for field in written.fields]
-            if len(picks) == 1 and picks[0].pick.is_whole_file:
-                rows = _dated(parquet.read(columns, use_threads=False), picks, [parquet.metadata.num_rows])
+            if is_whole:
+                rows, counts = parquet.read(columns, use_threads=False), [parquet.metadata.num_rows]
             else:
-                rows = _dated_positions(parquet, columns, picks)
-        return FoundRows(written, self._constants(file), rows)
+                rows, counts = _at_positions(parquet, columns, picks)
+        dated = [(of.mz_timestamp, of.pick.diff, count) for of, count in zip(picks, counts, strict=True)]
+        return FoundRows(written, self._constants(file), rows, dated)
 
     def shaped(self, found: Iterable[FoundRows]) -> pa.Table:
         """What was read of files as diffs in the columns wanted; files that were written alike are brought there together."""
-        alike: list[tuple[FoundRows, list[pa.Table]]] = []
+        alike: list[list[FoundRows]] = []
         for rows in found:
-            for first, tables in alike:
-                if first.written is rows.written and first.constants == rows.constants:
-                    tables.append(rows.rows)
+            for others in alike:
+                if others[0].written is rows.written and others[0].constants == rows.constants:
+                    others.append(rows)
                     break
             else:
-                alike.append((rows, [rows.rows]))
+                alike.append([rows])
         schema = diff_schema(self.schema)
-        return pa.concat_tables(
-            [schema.empty_table(), *(self._shaped(first, pa.concat_tables(tables), schema) for first, tables in alike)]
-        )
+        return pa.concat_tables([schema.empty_table(), *(self._shaped(rows, schema) for rows in alike)])
 
-    def _shaped(self, like: FoundRows, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-        rows = rows.combine_chunks()
-        row = project(rows.select(range(ROW, rows.num_columns)), like.written, self.schema, like.constants)
-        return pa.Table.from_arrays([*rows.columns[:ROW], *row.columns], schema=schema)
+    def _shaped(self, alike: Sequence[FoundRows], schema: pa.Schema) -> pa.Table:
+        rows = pa.concat_tables(found.rows for found in alike).combine_chunks()
+        row = project(rows, alike[0].written, self.schema, alike[0].constants)
+        timestamps, diffs, counts = zip(*(pick for found in alike for pick in found.picks), strict=True)
+        dates = (pa.array(np.repeat(np.array(values, np.int64), counts)) for values in (timestamps, diffs))
+        return pa.Table.from_arrays([*dates, *row.columns], schema=schema)
+
+    def _opened(self, file: LiveFile, *, whole: bool) -> InputStream | pa.BufferReader:
+        """The file; a small one that is read whole is fetched at once, instead of its end, its footer and each column."""
+        stream = self.io.new_input(file.path).open()
+        if not whole or file.size_bytes > _FETCHED_WHOLE_BYTES:
+            return stream
+        with stream:
+            return pa.BufferReader(stream.read())
 
     def _written(self, columns: pa.Schema) -> Schema:
         """What is read of a file: those of its columns that are wanted.
@@ -171,14 +186,16 @@ def _union(positions: Sequence[Indices]) -> Indices:
     return positions[0] if len(positions) == 1 else np.unique(np.concatenate(positions))
 
 
-def _dated_positions(parquet: pq.ParquetFile, columns: list[str], picks: Sequence[DatedPick]) -> pa.Table:
-    """The rows of several picks of one file, which is read once; a row that came and went is there once for each."""
+def _at_positions(
+    parquet: pq.ParquetFile, columns: list[str], picks: Sequence[DatedPick]
+) -> tuple[pa.Table, list[int]]:
+    """The rows of picks of one file, read once, and how many each has; a row that came and went is there once for each."""
     positions = [_positions(dated.pick, parquet.metadata.num_rows) for dated in picks]
     together = _union(positions)
     rows = _take(parquet, columns, together)
     if len(picks) > 1:
         rows = rows.take(pa.array(np.searchsorted(together, np.concatenate(positions))))
-    return _dated(rows, picks, [len(wanted) for wanted in positions])
+    return rows, [len(wanted) for wanted in positions]
 
 
 def _take(parquet: pq.ParquetFile, columns: list[str], positions: Indices) -> pa.Table:
@@ -194,11 +211,3 @@ def _take(parquet: pq.ParquetFile, columns: list[str], positions: Indices) -> pa
             found.append(rows if whole else rows.take(pa.array(positions[low:high] - first)))
         first = end
     return pa.concat_tables(found)
-
-
-def _dated(rows: pa.Table, picks: Sequence[DatedPick], counts: Sequence[int]) -> pa.Table:
-    """The rows of each pick, one behind the other, with its timestamp and diff."""
-    timestamps = np.repeat([dated.mz_timestamp for dated in picks], counts)
-    diffs = np.repeat([dated.pick.diff for dated in picks], counts)
-    columns = [pa.array(timestamps, pa.int64()), pa.array(diffs, pa.int64()), *rows.columns]
-    return pa.Table.from_arrays(columns, names=["mz_timestamp", "mz_diff", *rows.column_names])

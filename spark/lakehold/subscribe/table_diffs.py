@@ -5,6 +5,7 @@ Small steps are read together: a data file whose rows went at several timestamps
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
@@ -26,6 +27,9 @@ from lakehold.subscribe.remembered import Remembered
 from lakehold.subscribe.shared_diffs import DiffKey, ReadDiffs, SharedDiffs
 from lakehold.subscribe.steps import Step
 from lakehold.timeline.timelines import Timeline
+
+_AHEAD = 32
+"""Steps whose metadata is read before they are come to."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +108,9 @@ class TableDiffs:
     def _read(self, rest: _Keyed, reader: FileRows, first: tuple[int, ...]) -> _Found:
         """The diffs of the first of `rest`, as many as can be read together, and how many these are."""
         small = _SmallSteps(reader, self.reading.workers)
-        for key, step in rest:
+        for (key, step), picks in zip(rest, self._picks_ahead([step for _, step in rest]), strict=True):
             if small.steps and self.reading.shared.has(key):
                 break
-            picks = self._picks(step)
             count = sum(dated.pick.rows for dated in picks or ())
             if picks is not None and small.rows + count <= self.reading.driver_rows:
                 small.add(step, picks)
@@ -116,6 +119,20 @@ class TableDiffs:
             else:
                 return [self._large(step, picks, reader)], 1
         return self._read_here(small, [key for key, _ in rest[: len(small.steps)]], first), len(small.steps)
+
+    def _picks_ahead(self, steps: Sequence[Step]) -> Iterator[list[DatedPick] | None]:
+        """`_picks` of each step; while one is taken, the metadata of the next ones is read: it may be far away."""
+        ahead: deque[Future[list[DatedPick] | None]] = deque()
+        try:
+            for step in steps:
+                ahead.append(self.reading.workers.submit(self._picks, step))
+                if len(ahead) > _AHEAD:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        finally:
+            for picks in ahead:
+                picks.cancel()
 
     def _picks(self, step: Step) -> list[DatedPick] | None:
         """The rows that came and went; None: Spark has to find them."""
