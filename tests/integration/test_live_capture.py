@@ -87,6 +87,46 @@ def test_tables_share_a_connector_and_one_that_joins_is_snapshotted_alone(shop: 
     assert shop.slots() == 1
 
 
+def test_a_table_goes_and_comes_again_while_changes_run(shop: Shop) -> None:
+    shop.upstream("orders", "items")
+    shop.lake.sql(f"BEGIN; {shop.creating('orders')}; {shop.creating('items')}; COMMIT")
+    shop.follow_until_equal("orders", "items")
+    closed = Event()
+    with ThreadPoolExecutor(1) as threads:
+        trading = threads.submit(_trade, shop.database, closed)
+        try:
+            for _ in range(2):
+                shop.lake.sql("DROP TABLE shop.items")
+                _ingest(shop, at_least=2)
+                shop.lake.sql(shop.creating("items"))
+                wait_for(lambda: _ingest(shop) and shop.since("items") is not None, "items are readable again")
+                _ingest(shop, at_least=3)
+        finally:
+            closed.set()
+        changes = trading.result()
+    shop.follow_until_equal("orders", "items")
+    assert shop.events("orders") == {"r": 200, "u": changes}, "orders streamed on, and was not read again"
+
+    lines = shop.lake.timelines.of(["shop.orders", "shop.items"]).values()
+    since_ms = max(line.since_ms for line in lines)
+    times = [b.mz_timestamp for b in shop.lake.batches.history("shop") if b.mz_timestamp >= since_ms and b.records]
+    assert len(times) >= 3
+    for time_ms in times:
+        orders, items = (shop.lake.sql(f"SELECT id, n FROM shop.{t} AS OF {time_ms}").rows for t in ("orders", "items"))
+        assert sorted(orders) == sorted(items), "each transaction changes both alike"
+
+
+def _ingest(shop: Shop, at_least: int = 1) -> bool:
+    """Ingest so many batches that have something; none stops a table."""
+    count = 0
+    while count < at_least:
+        for report in shop.lake.ingest("shop"):
+            for error in report.stopped.values():
+                raise error
+            count += bool(report.tables)
+    return True
+
+
 def _trade(database: SourceDatabase, closed: Event) -> int:
     """Change a row of two tables in one transaction, again and again; returns how often."""
     count = 0
