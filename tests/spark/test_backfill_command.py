@@ -175,11 +175,13 @@ def test_a_table_whose_snapshot_is_not_whole_is_said_to_wait_for_it(lake: Lake, 
     lake.sql("CREATE TABLE s.t FROM SOURCE shop (TOPIC 't') ENVELOPE DEBEZIUM")
     topic.snapshot([{"id": 1}], ended=False)
     topic.write(tmp_path / "topics")
+    assert lake.behind() == [["s.t"]]
     for messages in (1, 0):
         code, (row,), said = backfill(lake, "s.t")
         assert (code, row["messages"], row["since"]) == (1, messages, None)
         assert 'detail: Its first snapshot from source "shop" is not complete.' in said
         assert said.endswith("code: not-readable\n")
+        assert lake.behind() == [], "nothing is left to be read for it"
     topic.create({"id": 2})
     topic.write(tmp_path / "topics")
     code, (row,), said = backfill(lake, "s.t")

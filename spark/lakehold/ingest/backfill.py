@@ -12,7 +12,7 @@ from lakehold.catalog.backlog import Backlog, backlogs
 from lakehold.catalog.batches import BatchStore
 from lakehold.catalog.data_tables import DataTables
 from lakehold.catalog.definitions import DefinitionReader, Definitions
-from lakehold.catalog.readers import MAIN_READER, Readers
+from lakehold.catalog.readers import MAIN_READER, Readers, TableProgress
 from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.ingest.batch import BatchReport
 from lakehold.progress import Progress, Task
@@ -68,15 +68,19 @@ class Backfilling:
     filled: Filled
 
     def together(self, names: Sequence[str] | None = None) -> list[list[str]]:
-        """The tables to fill, those of one source together; None: all that are not with the others of theirs.
+        """The tables to fill, those of one source together.
+
+        Args:
+            names: Full names; None: all that are not with the others of their source. One that is with them and waits for its
+                first snapshot lacks nothing that could be read.
 
         Raises:
             DefinitionError: There is no such table, or no source feeds it.
         """
         defined = self.definitions.definitions()
         if names is None:
-            is_there = self._is_there(defined)
-            names = [name for name in sorted(defined.tables) if not is_there(name)]
+            joined = self._joined(defined)
+            names = [name for name in sorted(defined.tables) if joined(name) is None]
         found: dict[str, list[str]] = {}
         for name in dict.fromkeys(names):
             found.setdefault(self._source(name, defined), []).append(name)
@@ -121,15 +125,25 @@ class Backfilling:
 
     def _is_there(self, defined: Definitions) -> Callable[[str], bool]:
         """Tells of a table whether it is now with the others of its source, and readable."""
-        readers = cache(self.batches.readers)
+        joined = self._joined(defined)
 
         def is_there(name: str) -> bool:
+            progress = joined(name)
+            return progress is not None and progress.since_ms is not None
+
+        return is_there
+
+    def _joined(self, defined: Definitions) -> Callable[[str], TableProgress | None]:
+        """Tells how far a table is that is now with the others of its source; None: it is not."""
+        readers = cache(self.batches.readers)
+
+        def joined(name: str) -> TableProgress | None:
             entry = defined.table(name)
             main = readers(entry.definition.source).get(MAIN_READER)
             progress = main.tables.get(name) if main is not None else None
-            return progress is not None and progress.object_id == entry.object_id and progress.since_ms is not None
+            return progress if progress is not None and progress.object_id == entry.object_id else None
 
-        return is_there
+        return joined
 
     def _fill(self, filling: _Filling, defined: Definitions) -> None:
         topics = {e.definition.full_name: e.definition.topic for e in defined.tables_of(filling.source)}
