@@ -39,7 +39,7 @@ stack-down: setup ## Stop the stack
 
 ##@ Check
 test: setup-stack setup-browser lint types ## Run every check and every test
-	@$(PYTEST)
+	@$(PYTEST) --durations 30 --durations-min 10
 
 test-fast: setup setup-browser ## Run the tests that need no stack
 	@$(PYTEST) -m "not stack"
