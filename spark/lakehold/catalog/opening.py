@@ -14,6 +14,7 @@ from pyiceberg.exceptions import (
     NoSuchNamespaceError,
     NoSuchTableError,
     RESTError,
+    ServerError,
     TableAlreadyExistsError,
 )
 from pyiceberg.table import Table
@@ -30,6 +31,15 @@ logger = logging.getLogger(__name__)
 OPEN_ATTEMPTS = 6
 """How often opening is tried: processes that open a new lake at once make its parts before each other's eyes."""
 
+_MAY_PASS = (
+    DBAPIError,
+    CommitFailedException,
+    TableAlreadyExistsError,
+    NamespaceAlreadyExistsError,
+    # So a REST catalog over a database answers whoever comes second with a namespace: "Failed to execute: INSERT INTO …".
+    ServerError,
+)
+
 
 def open_catalog(settings: Settings) -> Catalog:
     """The lake's catalog with its system tables in place; a lake that does not exist is made.
@@ -40,7 +50,7 @@ def open_catalog(settings: Settings) -> Catalog:
     for attempt in range(OPEN_ATTEMPTS):
         try:
             return _open(settings)
-        except (DBAPIError, CommitFailedException, TableAlreadyExistsError, NamespaceAlreadyExistsError) as error:
+        except _MAY_PASS as error:
             if attempt == OPEN_ATTEMPTS - 1:
                 raise _cannot_open(settings, error) from error
             logger.info("opening the catalog again: %s", error)
