@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import chain, takewhile
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -108,9 +109,8 @@ class TableDiffs:
     def _read(self, rest: _Keyed, reader: FileRows, first: tuple[int, ...]) -> _Found:
         """The diffs of the first of `rest`, as many as can be read together, and how many these are."""
         small = _SmallSteps(reader, self.reading.workers)
-        for (key, step), picks in zip(rest, self._picks_ahead([step for _, step in rest]), strict=True):
-            if small.steps and self.reading.shared.has(key):
-                break
+        unread = takewhile(lambda keyed: not self.reading.shared.has(keyed[0]), rest[1:])
+        for step, picks in self._picks_ahead(step for _, step in chain(rest[:1], unread)):
             count = sum(dated.pick.rows for dated in picks or ())
             if picks is not None and small.rows + count <= self.reading.driver_rows:
                 small.add(step, picks)
@@ -120,18 +120,20 @@ class TableDiffs:
                 return [self._large(step, picks, reader)], 1
         return self._read_here(small, [key for key, _ in rest[: len(small.steps)]], first), len(small.steps)
 
-    def _picks_ahead(self, steps: Sequence[Step]) -> Iterator[list[DatedPick] | None]:
-        """`_picks` of each step; while one is taken, the metadata of the next ones is read: it may be far away."""
-        ahead: deque[Future[list[DatedPick] | None]] = deque()
+    def _picks_ahead(self, steps: Iterable[Step]) -> Iterator[tuple[Step, list[DatedPick] | None]]:
+        """Each step with its `_picks`; while one is taken, the metadata of the next ones is read: it may be far away."""
+        ahead: deque[tuple[Step, Future[list[DatedPick] | None]]] = deque()
         try:
-            for step in steps:
-                ahead.append(self.reading.workers.submit(self._picks, step))
+            for next_step in steps:
+                ahead.append((next_step, self.reading.workers.submit(self._picks, next_step)))
                 if len(ahead) > _AHEAD:
-                    yield ahead.popleft().result()
+                    step, picks = ahead.popleft()
+                    yield step, picks.result()
             while ahead:
-                yield ahead.popleft().result()
+                step, picks = ahead.popleft()
+                yield step, picks.result()
         finally:
-            for picks in ahead:
+            for _, picks in ahead:
                 picks.cancel()
 
     def _picks(self, step: Step) -> list[DatedPick] | None:
