@@ -19,6 +19,7 @@ class ShopRecords:
     """
 
     def __init__(self, lake: Lake, directory: Path) -> None:
+        self.directory = directory
         self._file = directory / "shop.jsonl"
         self._offsets: Counter[str] = Counter()
         lake.sql(f"CREATE SOURCE shop FROM FILES '{directory}' FORMAT JSON")

@@ -16,6 +16,7 @@ from lakehold.ingest.offsets import OffsetRange, Offsets, TopicPartition
 from lakehold.ingest.read.checks import faults
 from lakehold.ingest.read.kafka import KafkaReader
 from lakehold.ingest.read.kafka_options import kafka_options
+from lakehold.ingest.read.read_once import ReadOnce
 from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Limits, ReadPlan
 from tests.kafka_broker import Broker
 from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
@@ -26,11 +27,16 @@ LARGE = Limits(10_000, 10_000_000)
 Row = tuple[str, int, int, int, bytes | None, bytes | None]
 
 
-@pytest.fixture(params=["files", pytest.param("kafka", marks=pytest.mark.stack)])
+@pytest.fixture(
+    params=["files", pytest.param("kafka", marks=pytest.mark.stack), pytest.param("shared", marks=pytest.mark.stack)]
+)
 def upstream(request: pytest.FixtureRequest, tmp_path: Path) -> Upstream:
     if request.param == "files":
         return RecordedDirectory(tmp_path)
-    return Cluster(request.getfixturevalue("broker"))
+    cluster = Cluster(request.getfixturevalue("broker"))
+    if request.param == "shared":
+        cluster.reader = ReadOnce(cluster.reader, []).reader_for("shop")
+    return cluster
 
 
 def planned(upstream: Upstream, topics: Sequence[str], position: Offsets, limits: Limits = LARGE) -> ReadPlan:

@@ -37,6 +37,21 @@ def test_ingest_announces_what_changed_and_a_broken_table_is_red_alone(orchestra
     assert "code: bad-input" in last
 
 
+def test_sources_over_the_same_topics_are_one_task(orchestrated: Orchestrated) -> None:
+    shop, lake = orchestrated.records, orchestrated.lake
+    lake.sql(f"CREATE SOURCE billing FROM FILES '{shop.directory}' FORMAT JSON")
+    lake.sql("CREATE TABLE billing.orders (id BIGINT, v STRING) FROM SOURCE billing (TOPIC 'orders') ENVELOPE UPSERT")
+    lake.sql(f"CREATE SOURCE elsewhere FROM FILES '{shop.directory}/other' FORMAT JSON")
+    lake.sql("CREATE TABLE elsewhere.orders (id BIGINT) FROM SOURCE elsewhere (TOPIC 'orders') ENVELOPE UPSERT")
+    shop.write("orders", (3, "new"))
+    run = orchestrated.airflow.run("lakehold_ingest")
+    assert {run.labels[task] for task in run.labels if task.startswith("ingest[")} == {"billing, shop", "elsewhere"}
+    assert {"lake.shop.orders", "lake.billing.orders"} <= {name for name, _ in run.events}
+    assert "source elsewhere was not ingested" in run.log
+    for source in ("billing", "elsewhere"):
+        lake.sql(f"DROP SOURCE {source} CASCADE")
+
+
 def test_backfill_brings_new_tables_to_where_the_others_are_and_a_stopped_one_is_red_alone(
     orchestrated: Orchestrated,
 ) -> None:

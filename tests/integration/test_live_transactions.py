@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakehold import stack as lakehold_stack
+from lakehold.ingest.together import SourceFailed
 from lakehold.lake import Lake
 from lakehold.stack import StackAddresses
 from tests.bank import TELLERS, Bank, MariaDbBank, PostgresBank, assert_balanced
@@ -37,6 +38,13 @@ def open_for_business(bank: Bank, transactions: int) -> Iterator[Callable[[], bo
         yield lambda: not all(teller.done() for teller in tellers)
         for teller in tellers:
             teller.result()
+
+
+def ingest_together(lake: Lake, *sources: str) -> None:
+    """What they read of the same topics is read once."""
+    assert not [
+        report for report in lake.batches_together(sources) if isinstance(report, SourceFailed) or report.stopped
+    ]
 
 
 def assert_balanced_at_each_timestamp(lake: Lake, source: str, at_least: int) -> None:
@@ -106,18 +114,26 @@ def test_transactions_of_mariadb(
         "BEGIN;"
         "CREATE TABLE bank.accounts FROM SOURCE bank (TABLE 'bank.accounts') ENVELOPE DEBEZIUM;"
         "CREATE TABLE bank.entries FROM SOURCE bank (TABLE 'bank.entries') ENVELOPE DEBEZIUM UPSERT;"
-        "COMMIT"
+        "COMMIT;"
+        # Another source over the same topics.
+        "CREATE SOURCE audit FROM KAFKA CONNECTION kafka (TOPICS ('bank.bank.accounts', 'bank.bank.entries'), "
+        "TRANSACTION METADATA TOPIC 'bank.transaction') FORMAT JSON;"
+        "CREATE TABLE audit.entries FROM SOURCE audit (TOPIC 'bank.bank.entries') ENVELOPE DEBEZIUM;"
+        "CREATE TABLE audit.accounts FROM SOURCE audit (TOPIC 'bank.bank.accounts') ENVELOPE DEBEZIUM UPSERT"
     )
-    with open_for_business(bank, 20) as is_open:
-        lake.ingest("bank")
+    with open_for_business(bank, 15) as is_open:
+        ingest_together(lake, "bank", "audit")
         kill_connect(stack_directory)
         lakehold_stack.up(stack_directory)
         while is_open():
-            lake.ingest("bank")
+            ingest_together(lake, "bank", "audit")
 
     wanted = {tuple(map(int, row)) for row in mariadb.rows("SELECT id, account, amount FROM bank.entries")}
     deadline = time.monotonic() + _ARRIVES_WITHIN_S
-    while {*lake.sql(f"SELECT id, account, amount FROM {lake.settings.catalog_name}.bank.entries").rows} != wanted:
-        assert time.monotonic() < deadline
-        lake.ingest("bank")
-    assert_balanced_at_each_timestamp(lake, "bank", at_least=3)
+    for source in ("bank", "audit"):
+        while {
+            *lake.sql(f"SELECT id, account, amount FROM {lake.settings.catalog_name}.{source}.entries").rows
+        } != wanted:
+            assert time.monotonic() < deadline
+            ingest_together(lake, "bank", "audit")
+        assert_balanced_at_each_timestamp(lake, source, at_least=3)

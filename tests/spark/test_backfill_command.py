@@ -228,6 +228,6 @@ def test_an_ingest_says_how_far_they_are_too(shop: NumberedShop) -> None:
         def expect(self, total: int) -> None:
             """Nothing: how much there is in all is not known."""
 
-    assert run_ingest(shop.lake, "shop", JsonOutput(io.StringIO(), io.StringIO()), Noted(), follow=False)
+    assert run_ingest(shop.lake, ["shop"], JsonOutput(io.StringIO(), io.StringIO()), Noted(), follow=False)
     assert notes[0] == f"2 tables behind: {BATCH} of {5 * BATCH} read"
     assert notes[-1] == ""

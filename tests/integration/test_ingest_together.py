@@ -1,0 +1,123 @@
+"""Sources over topics of a broker that are ingested together, at random, killed ones among them: each has every record once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from random import Random
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from prometheus_client import REGISTRY
+
+from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.offsets import OffsetRange
+from lakehold.ingest.read.kafka import KafkaReader
+from lakehold.lake import Lake
+from tests.conftest import LakeFactory
+from tests.kafka_broker import Broker
+from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+SOURCES = {"one": (0, 1), "two": (1, 2), "three": (0, 1, 2)}
+"""Which topics each has tables of."""
+
+
+class Fed:
+    """Three topics of two partitions, and sources over some of them each."""
+
+    def __init__(self, lake: Lake, broker: Broker) -> None:
+        self.lake, self.broker = lake, broker
+        self.topics = [broker.create_topic(partitions=2) for _ in range(3)]
+        self.written: list[list[int]] = [[], [], []]
+        for source, topics in SOURCES.items():
+            lake.sql(
+                f"CREATE CONNECTION kafka_{source} TO KAFKA (BROKER '{broker.address}');"
+                f"CREATE SOURCE {source} FROM KAFKA CONNECTION kafka_{source} "
+                f"(TOPICS ({', '.join(repr(self.topics[n]) for n in topics)})) FORMAT JSON"
+            )
+            for n in topics:
+                lake.sql(
+                    f"CREATE TABLE {source}.t{n} (k BIGINT, v BIGINT) FROM SOURCE {source} (TOPIC '{self.topics[n]}') "
+                    "ENVELOPE UPSERT"
+                )
+
+    def write(self, n: int, count: int) -> None:
+        producer = Producer({"bootstrap.servers": self.broker.address})
+        for _ in range(count):
+            key = len(self.written[n])
+            producer.produce(self.topics[n], b'{"v": %d}' % key, b'{"k": %d}' % key, partition=key % 2)
+            self.written[n].append(key)
+        assert producer.flush(60) == 0
+
+    def ingest(self, *sources: str) -> dict[str, int]:
+        """Together; gives how many records each took."""
+        taken = dict.fromkeys(sources, 0)
+        for report in self.lake.batches_together(sources):
+            assert isinstance(report, BatchReport)
+            assert not report.stopped
+            taken[report.source] += report.records
+        return taken
+
+    def assert_complete(self) -> None:
+        for source, topics in SOURCES.items():
+            for n in topics:
+                rows = [key for (key,) in self.lake.sql(f"SELECT k FROM {source}.t{n} ORDER BY k").rows]
+                assert rows == self.written[n]
+
+
+@pytest.fixture
+def fed(make_lake: LakeFactory, broker: Broker) -> Fed:
+    return Fed(make_lake(max_batch_records=40), broker)
+
+
+def decodes() -> tuple[float, float]:
+    own, shared = (
+        sum(
+            REGISTRY.get_sample_value("lakehold_ingest_decodes_total", {"source": source, "by": by}) or 0.0
+            for source in SOURCES
+        )
+        for by in ("own", "shared")
+    )
+    return own, shared
+
+
+def test_what_is_shared_is_read_and_decoded_once(fed: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[OffsetRange] = []
+    in_driver = KafkaReader.in_driver
+
+    def noted(self: KafkaReader, ranges: Collection[OffsetRange]) -> pa.Table:
+        read.extend(ranges)
+        return in_driver(self, ranges)
+
+    monkeypatch.setattr(KafkaReader, "in_driver", noted)
+    for n in range(3):
+        fed.write(n, 4)
+    before = decodes()
+    assert fed.ingest(*SOURCES) == {"one": 8, "two": 8, "three": 12}
+    after = decodes()
+    assert (after[0] - before[0], after[1] - before[1]) == (3, 4)
+    assert sorted(r.topic_partition.topic for r in read) == sorted(fed.topics * 2)
+    fed.assert_complete()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_sources_that_drift_apart_meet_again(fed: Fed, seed: int) -> None:
+    random = Random(seed)
+    for _ in range(6):
+        for n in range(3):
+            fed.write(n, random.choice([0, 1, 5, 60]))
+        sources = random.sample(list(SOURCES), random.randint(1, 3))
+        if random.random() < 0.3:
+            batches = fed.lake.batches_together(sources)
+            next(batches)
+            batches.close()
+        else:
+            fed.ingest(*sources)
+    fed.ingest(*SOURCES)
+    fed.assert_complete()
+    fed.write(1, 4)
+    before = decodes()
+    assert fed.ingest(*SOURCES) == dict.fromkeys(SOURCES, 4)
+    assert decodes()[1] - before[1] == 2

@@ -1,0 +1,95 @@
+"""`lakehold ingest` of several sources: each table's rows, and what one of them lacks is said beside the others' work."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from lakehold.cli.app import app
+from lakehold.cli.ingest import run_ingest
+from lakehold.cli.output import JsonOutput
+from lakehold.ingest.lease import held
+from lakehold.lake import Lake
+from lakehold.progress import NoProgress
+from tests.lakehold_process import wait_until
+from tests.shop_records import ShopRecords
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """The command takes Ctrl-C for itself."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def shop(lake: Lake, tmp_path: Path) -> ShopRecords:
+    """`shop.orders`, and `billing.orders` over the same topic."""
+    found = ShopRecords(lake, tmp_path / "topics")
+    lake.sql(f"CREATE SOURCE billing FROM FILES '{found.directory}' FORMAT JSON")
+    lake.sql("CREATE TABLE billing.orders (id BIGINT, v STRING) FROM SOURCE billing (TOPIC 'orders') ENVELOPE UPSERT")
+    lake.sql(f"CREATE SOURCE empty FROM FILES '{found.directory}' FORMAT JSON")
+    found.write("orders", (1, "new"), (2, "new"))
+    return found
+
+
+def ingest(lake: Lake, *sources: str, follow: bool = False) -> tuple[bool, list[dict[str, Any]], str]:
+    """Whether all went well, the rows, and what was said on stderr; of no names all sources."""
+    rows, said = io.StringIO(), io.StringIO()
+    healthy = run_ingest(lake, sources or None, JsonOutput(rows, said), NoProgress(), follow=follow)
+    return healthy, [json.loads(line) for line in rows.getvalue().splitlines()], said.getvalue()
+
+
+def test_all_that_have_tables_are_ingested(lake: Lake, shop: ShopRecords) -> None:
+    healthy, rows, said = ingest(lake)
+    assert (healthy, said) == (True, "")
+    assert {row["table"]: row["inserted"] for row in rows} == {"billing.orders": 2, "shop.orders": 2}
+    shop.write("orders", (3, "new"))
+    assert [row["table"] for row in ingest(lake, "shop", "billing")[1]] == ["shop.orders", "billing.orders"]
+
+
+@pytest.mark.usefixtures("shop")
+def test_one_that_fails_is_named_and_the_others_go_on(lake: Lake) -> None:
+    with held(lake.batches, "billing", lake.settings):
+        healthy, rows, said = ingest(lake, "billing", "shop")
+    assert (healthy, [row["table"] for row in rows]) == (False, ["shop.orders"])
+    assert said.startswith("notice: source billing was not ingested\nerror: ")
+    assert "code: source-busy" in said
+
+
+@pytest.mark.usefixtures("shop")
+def test_to_follow_outlives_a_busy_source_and_leaves_out_one_that_cannot_be_read(lake: Lake) -> None:
+    def watched() -> None:
+        """Interrupt as Ctrl-C does when a table has come."""
+        wait_until(lambda: lake.catalog.table_exists("billing.orders"), within_s=60)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    watching = Thread(target=watched)
+    watching.start()
+    with held(lake.batches, "shop", lake.settings):
+        healthy, rows, said = ingest(lake, "empty", "shop", "billing", follow=True)
+    watching.join()
+    assert (healthy, [row["table"] for row in rows]) == (False, ["billing.orders"])
+    assert said.count("source empty was not ingested") == 1
+    assert "code: source-without-tables" in said
+    assert "code: source-busy" in said
+
+
+@pytest.mark.parametrize("arguments", [[], ["shop", "--all"]])
+def test_either_names_or_all(arguments: list[str]) -> None:
+    result = CliRunner().invoke(app, ["ingest", *arguments])
+    assert result.exit_code == 2
+    assert "name sources, or say --all" in result.output
