@@ -10,14 +10,14 @@ do last in its log.
 
 from __future__ import annotations
 
-from textwrap import shorten
 from typing import Any
 
-from airflow.sdk import Param, dag, get_current_context, task
+from airflow.sdk import Param, dag, task
 
 from lakehold.orchestration import ingesting
 from lakehold.orchestration.assets import TABLES, announce
 from lakehold.orchestration.failures import Failures, gathered, outcome, pairs, watch
+from lakehold.orchestration.labels import label
 from lakehold.orchestration.lakes import open_lake
 from lakehold.orchestration.pools import WRITERS
 from lakehold.orchestration.standard import STANDARD
@@ -29,7 +29,6 @@ NAMES = Param(
     title="Tables",
     description="Full names, such as `shop.orders`, one a line. Empty: all that are behind.",
 )
-_LABEL_CHARACTERS = 100
 
 
 @dag("lakehold_backfill", schedule=None, params={"tables": NAMES}, doc_md=__doc__, **STANDARD)
@@ -41,8 +40,7 @@ def backfill_dag() -> None:
 
     @task(outlets=[TABLES], pool=WRITERS, map_index_template="{{ tables }}")
     def backfill(tables: list[str], outlet_events: Any = None) -> Failures:
-        label = shorten(", ".join(tables), _LABEL_CHARACTERS, placeholder=" …")
-        get_current_context()["tables"] = label  # type: ignore[typeddict-unknown-key]
+        label("tables", tables)
         with open_lake() as lake:
             done = ingesting.backfill(lake, tables)
             announce(outlet_events, TABLES, lake.settings.catalog_name, done.changed)

@@ -1,8 +1,9 @@
 """Brings the tables of every source to what their topics hold now.
 
-One task a source, side by side as far as the pool `lakehold_writers` has slots. A batch is committed whole or not at all, so a
-task that was killed is simply tried again, and nothing is applied twice. Each table that changed is announced as an asset
-(`lakehold-tables`), on which the DAGs `lakehold_subscriptions` and `lakehold_quality` start.
+One task a source, side by side as far as the pool `lakehold_writers` has slots; sources with tables over the same topics are one
+task, which reads and decodes these once. A batch is committed whole or not at all, so a task that was killed is simply tried
+again, and nothing is applied twice. Each table that changed is announced as an asset (`lakehold-tables`), on which the DAGs
+`lakehold_subscriptions` and `lakehold_quality` start.
 
 A table that cannot go on does not keep the others from it: it becomes a red task of its own, whose log ends with what to do.
 Messages that cannot be applied are in `mz_catalog.mz_source_errors`.
@@ -12,11 +13,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.sdk import Param, dag, get_current_context, task
+from airflow.sdk import Param, dag, task
 
 from lakehold.orchestration import ingesting
 from lakehold.orchestration.assets import TABLES, announce
 from lakehold.orchestration.failures import Failures, failed, gathered, pairs, watch
+from lakehold.orchestration.labels import label
 from lakehold.orchestration.lakes import open_lake
 from lakehold.orchestration.pools import WRITERS
 from lakehold.orchestration.schedules import SCHEDULES
@@ -34,21 +36,21 @@ SOURCES = Param(
 @dag("lakehold_ingest", schedule=SCHEDULES.ingest_schedule, params={"sources": SOURCES}, doc_md=__doc__, **STANDARD)
 def ingest_dag() -> None:
     @task(outlets=[TABLES])
-    def sources(params: Any = None, outlet_events: Any = None, prev_start_date_success: Any = None) -> list[str]:
+    def sources(params: Any = None, outlet_events: Any = None, prev_start_date_success: Any = None) -> list[list[str]]:
         with open_lake() as lake:
             others = ingesting.changed_by_others(lake, prev_start_date_success)
             announce(outlet_events, TABLES, lake.settings.catalog_name, others)
             return ingesting.chosen_sources(lake, params["sources"])
 
-    @task(outlets=[TABLES], pool=WRITERS, map_index_template="{{ source }}")
-    def ingest(source: str, outlet_events: Any = None, prev_start_date_success: Any = None) -> Failures:
-        get_current_context()["source"] = source  # type: ignore[typeddict-unknown-key]
+    @task(outlets=[TABLES], pool=WRITERS, map_index_template="{{ sources }}")
+    def ingest(sources: list[str], outlet_events: Any = None, prev_start_date_success: Any = None) -> Failures:
+        label("sources", sources)
         with open_lake() as lake:
-            done = ingesting.ingest(lake, source, prev_start_date_success)
+            done = ingesting.ingest(lake, sources, prev_start_date_success)
             announce(outlet_events, TABLES, lake.settings.catalog_name, done.changed)
         return pairs(done.stopped)
 
-    ingested = ingest.expand(source=sources())
+    ingested = ingest.expand(sources=sources())
     tables = failed.override(task_id="table").expand(failure=gathered.override(task_id="stopped_tables")(ingested))
     [ingested, tables] >> watch()
 

@@ -10,14 +10,14 @@ touched by it.
 
 from __future__ import annotations
 
-from textwrap import shorten
 from typing import Any
 
-from airflow.sdk import Param, dag, get_current_context, task
+from airflow.sdk import Param, dag, task
 
 from lakehold.orchestration import publishing
 from lakehold.orchestration.assets import OUTPUTS, TABLES, announce, announced
 from lakehold.orchestration.failures import gathered, watch
+from lakehold.orchestration.labels import label
 from lakehold.orchestration.lakes import open_lake
 from lakehold.orchestration.standard import STANDARD
 
@@ -30,10 +30,6 @@ SUBSCRIPTIONS = Param(
 )
 
 
-_LABEL_CHARACTERS = 200
-"""Airflow's database keeps 250."""
-
-
 @dag("lakehold_subscriptions", schedule=[TABLES], params={"subscriptions": SUBSCRIPTIONS}, doc_md=__doc__, **STANDARD)
 def subscriptions_dag() -> None:
     @task
@@ -44,8 +40,7 @@ def subscriptions_dag() -> None:
 
     @task(outlets=[OUTPUTS], map_index_template="{{ subscriptions }}")
     def publish(subscriptions: list[str], outlet_events: Any = None) -> list[str]:
-        label = shorten(", ".join(subscriptions), _LABEL_CHARACTERS, placeholder=" …")
-        get_current_context()["subscriptions"] = label  # type: ignore[typeddict-unknown-key]
+        label("subscriptions", subscriptions)
         with open_lake() as lake:
             published = publishing.publish_together(lake, subscriptions)
             announce(outlet_events, OUTPUTS, lake.settings.catalog_name, published.changed)
@@ -53,7 +48,7 @@ def subscriptions_dag() -> None:
 
     @task(outlets=[OUTPUTS], map_index_template="{{ subscription }}")
     def publish_alone(subscription: str, outlet_events: Any = None) -> None:
-        get_current_context()["subscription"] = subscription  # type: ignore[typeddict-unknown-key]
+        label("subscription", [subscription])
         with open_lake() as lake:
             changed = publishing.publish(lake, subscription)
             announce(outlet_events, OUTPUTS, lake.settings.catalog_name, changed)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lakehold.holds.roles import RoleCommands
     from lakehold.ingest.backfill import BackfillReport
     from lakehold.ingest.batch import BatchReport
+    from lakehold.ingest.together import Progressed
     from lakehold.maintenance.maintain import MaintenanceReport
     from lakehold.publish.durable import DurableClient
     from lakehold.publish.publisher import PublishReport
@@ -212,11 +213,18 @@ class Lake:
 
         `idle_ms` is for who calls again and again: empty batches are at least so far apart.
         """
-        from lakehold.ingest.lease import held
+        with self._parts.ingesting.held(source, idle_ms) as ingesting:
+            yield from ingesting.drain()
 
-        ingesting = self._parts.ingesting(source, idle_ms)
-        with held(self.batches, source, self.settings) as lease:
-            yield from ingesting(lease).drain()
+    def batches_together(self, sources: Sequence[str], *, idle_ms: int = 0) -> Generator[Progressed, None, None]:
+        """`batches_of` several sources, which take turns: what they read of the same topics is read and decoded once.
+
+        One that fails is told of as `SourceFailed`, and the others go on.
+
+        Raises:
+            DefinitionError: There is no such source.
+        """
+        yield from self._parts.ingesting.drain_together(sources, idle_ms)
 
     def backfill(
         self,

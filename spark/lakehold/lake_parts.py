@@ -7,7 +7,7 @@ What a part is made of is imported when it is made: a short process pays for wha
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,35 +19,23 @@ from lakehold.catalog.data_tables import DataTables
 from lakehold.catalog.holds import PyIcebergHolds
 from lakehold.catalog.objects import PyIcebergDefinitions
 from lakehold.catalog.opening import open_catalog
-from lakehold.errors import DefinitionError
-from lakehold.secrets import resolve
 from lakehold.settings import Settings
 
 if TYPE_CHECKING:
-    from lakehold.catalog.definitions import Definitions
     from lakehold.catalog.holds import Hold, HoldStore
     from lakehold.catalog.long_reads import LongReadStore
-    from lakehold.definitions import Source, Table
     from lakehold.holds.commands import HoldCommands
     from lakehold.holds.guard import Guard
     from lakehold.holds.roles import RoleCommands
     from lakehold.holds.tags import TableTags
     from lakehold.ingest.backfill import Backfilling
-    from lakehold.ingest.batch import BatchReport
-    from lakehold.ingest.decode.registry import Registry
-    from lakehold.ingest.lease import HeldLease
-    from lakehold.ingest.planning import Planner
-    from lakehold.ingest.read.reader import Limits, Reader
-    from lakehold.ingest.run import Ingesting
+    from lakehold.ingest.opening import Opening
     from lakehold.maintenance.maintain import Maintaining
     from lakehold.publish.subscriptions import Subscriptions
     from lakehold.quality import Checks
     from lakehold.subscribe.opening import Subscribing
     from lakehold.timeline.timelines import Timelines
     from lakehold.upstream.sources import CapturedSources
-
-_READ_TASKS = max(4, os.cpu_count() or 1)
-"""Tasks a large read is cut into at least, so that one large partition uses all cores; each writes a file per bucket."""
 
 _FAR_FILES_AT_ONCE = 16
 """Files that diffs are read from at once if they are not on this machine: an object store answers after tens of milliseconds."""
@@ -241,114 +229,20 @@ class LakeParts:
     def backfilling(self) -> Backfilling:
         """What `backfill` calls."""
         from lakehold.ingest.backfill import Backfilling
-        from lakehold.ingest.lease import held
 
-        def filled(source: str, tables: Collection[str]) -> Generator[BatchReport, None, None]:
-            ingesting = self.ingesting(source, 0)
-            with held(self.batches, source, self.settings) as lease:
-                yield from ingesting(lease).fill(tables)
+        return Backfilling(self.definitions, self.batches, self.tables, self.timelines, self.ingesting.fill)
 
-        return Backfilling(self.definitions, self.batches, self.tables, self.timelines, filled)
+    @cached_property
+    def ingesting(self) -> Opening:
+        """What opens sources for ingesting."""
+        from lakehold.ingest.opening import Opening
 
-    def ingesting(self, name: str, idle_ms: int) -> Callable[[HeldLease], Ingesting]:
-        """What ingests the source `name` for who holds its lease; empty batches are at least `idle_ms` apart.
-
-        Raises:
-            DefinitionError: There is no such source, or it has no tables.
-        """
-        from lakehold.ingest.apply import Writing
-        from lakehold.ingest.batch import Running
-        from lakehold.ingest.error_records import ErrorRecords
-        from lakehold.ingest.run import Ingesting
-        from lakehold.ingest.shared_records import Reading
-        from lakehold.ingest.topic import TopicDecoder
-
-        defined = self.definitions.definitions()
-        source = defined.source(name)
-        tables = {entry.definition.full_name: entry for entry in defined.tables_of(name)}
-        if not tables:
-            raise DefinitionError(
-                f'source "{name}" has no tables',
-                code="source-without-tables",
-                hint=f"Add one: CREATE TABLE namespace.name FROM SOURCE {name} (TOPIC '…') ENVELOPE …",
-            )
-        reader, registry = self._reader(source, defined), self._registry(source, defined)
-        decoder = TopicDecoder(source.format.type, registry, self._spark, self.settings.max_record_bytes)
-        reading = Reading(reader, decoder, self._spark, self._driver_limits)
-        planner = self._planner(source, [entry.definition for entry in tables.values()], reader, registry)
-
-        def under(lease: HeldLease) -> Ingesting:
-            awaited: frozenset[str] = frozenset()
-            if source.capture is not None:
-                self.captured.tend(name)
-                awaited = self.captured.awaited(name)
-            writing = Writing(
-                spark=self._spark,
-                catalog_name=self.settings.catalog_name,
-                buckets=self.settings.buckets,
-                tables=self.tables,
-                confirm_lease=lease.confirm,
-                held=self.tags,
-                errors=ErrorRecords(self._spark, self.settings.catalog_name, self.tables),
-            )
-            running = Running(
-                store=self.batches,
-                lease=lease,
-                reading=reading,
-                writing=writing,
-                tables=tables,
-                awaited=awaited,
-            )
-            return Ingesting(
-                name,
-                running,
-                planner,
-                idle_ms,
-                source.transaction_topic,
-                self.settings.transaction_timeout_ms,
-                lambda: {entry.object_id for entry in self.definitions.definitions().tables_of(name)},
-            )
-
-        return under
-
-    def _planner(self, source: Source, tables: Sequence[Table], reader: Reader, registry: Registry | None) -> Planner:
-        """What says which records the batches of `source` read."""
-        from lakehold.definitions import Envelope
-        from lakehold.ingest.planning import Planner
-        from lakehold.ingest.read.reader import Limits
-
-        limits = Limits(
-            int(str(source.options.get("max_records", self.settings.max_batch_records))),
-            int(str(source.options.get("max_bytes", self.settings.max_batch_bytes))),
+        return Opening(
+            settings=self.settings,
+            definitions=self.definitions,
+            store=self.batches,
+            tables=self.tables,
+            history=self.tags,
+            captured=lambda: self.captured,
+            spark=self._spark,
         )
-        if source.transaction_topic is None:
-            return Planner(reader, limits)
-        from lakehold.ingest.transactions.planning import WholeTransactions
-        from lakehold.ingest.transactions.records import Records
-
-        records = Records(
-            source.transaction_topic, source.format.type, registry, self._spark, self.settings.max_record_bytes
-        )
-        counted = frozenset(table.topic for table in tables if table.envelope is not Envelope.UPSERT)
-        return WholeTransactions(reader, limits, records, counted, self._driver_limits)
-
-    @property
-    def _driver_limits(self) -> Limits:
-        """What is read in the driver."""
-        from lakehold.ingest.read.reader import Limits
-
-        return Limits(self.settings.driver_read_max_records, self.settings.driver_read_max_bytes)
-
-    def _reader(self, source: Source, defined: Definitions) -> Reader:
-        from lakehold.ingest.read.opening import open_reader
-
-        options = resolve(defined.connection(source.connection).options) if source.connection is not None else {}
-        return open_reader(source, options, timeout_s=self.settings.upstream_timeout_ms / 1000, parallelism=_READ_TASKS)
-
-    def _registry(self, source: Source, defined: Definitions) -> Registry | None:
-        if source.format.registry is None:
-            return None
-        from lakehold.ingest.decode.registry import registry_of
-
-        connection = defined.connection(source.format.registry)
-        return registry_of(resolve(connection.options), timeout_s=self.settings.upstream_timeout_ms / 1000)

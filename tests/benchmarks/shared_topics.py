@@ -12,6 +12,7 @@ from lakehold.ingest.decode.registry import registry_of
 from lakehold.ingest.read.opening import open_reader
 from lakehold.ingest.read.reader import Limits
 from lakehold.ingest.shared_records import Reading, shared_records
+from lakehold.ingest.shelf import Shelf
 from lakehold.ingest.topic import TopicDecoder
 from lakehold.lake import Lake
 from lakehold.stack import StackAddresses
@@ -58,7 +59,8 @@ def _decode(lake: Lake, addresses: StackAddresses, topic: str, count: int) -> fl
     tables = [Table("bench", f"t{n}", "shared", topic, _ENVELOPES[n % 2]) for n in range(count)]
     started = perf_counter()
     plan = reader.plan(reader.look([topic]), {}, _NO_LIMIT)
-    with shared_records(Reading(reader, decoder, lambda: lake.spark, nothing_here), plan, tables) as records:
+    reading = Reading("shared", reader, decoder, lambda: lake.spark, nothing_here, Shelf({}))
+    with shared_records(reading, plan, tables) as records:
         frames = [records.decoded(table, (), look=False).decoded.frame for table in tables]
         # What tables share is in memory then: the others do not decode it.
         frames[0].write.format("noop").mode("overwrite").save()

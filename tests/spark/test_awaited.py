@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from lakehold.ingest.lease import held
 from lakehold.lake import Lake
 from tests.debezium_messages import Topic
 
@@ -24,8 +23,7 @@ def test_a_table_is_readable_from_the_batch_behind_its_snapshot(lake: Lake, tmp_
     topic.create({"id": 1, "name": "streamed"})
     topic.write(directory)
 
-    with held(lake.batches, "shop", lake.settings) as lease:
-        ingesting = lake._parts.ingesting("shop", 0)(lease)
+    with lake._parts.ingesting.held("shop") as ingesting:
         awaiting = replace(ingesting, running=replace(ingesting.running, awaited=frozenset({object_id})))
         assert [report.records for report in awaiting.drain()] == [1]
         assert [report.records for report in awaiting.drain()] == [0]

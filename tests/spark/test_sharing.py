@@ -92,11 +92,28 @@ def test_explain_says_what_is_shared(lake: Lake, tmp_path: Path) -> None:
     ]
 
 
+def test_explain_says_what_sources_share(lake: Lake, tmp_path: Path) -> None:
+    lake.sql(
+        f"CREATE SOURCE first FROM FILES '{tmp_path}' FORMAT JSON;"
+        f"CREATE SOURCE second FROM FILES '{tmp_path}' FORMAT JSON;"
+        f"CREATE SOURCE elsewhere FROM FILES '{tmp_path}/x' FORMAT JSON;"
+        "CREATE TABLE s.a FROM SOURCE first (TOPIC 't') ENVELOPE DEBEZIUM;"
+        "CREATE TABLE s.x FROM SOURCE elsewhere (TOPIC 't') ENVELOPE DEBEZIUM"
+    )
+    told = lake.sql("EXPLAIN CREATE TABLE s.b FROM SOURCE second (TOPIC 't') ENVELOPE DEBEZIUM")
+    assert [line for (line,) in told.rows] == [
+        "declare table s.b",
+        "lakehold ingest first second, and the DAG, read and decode topic t once for both: source first has s.a",
+    ]
+
+
 def test_another_source_over_the_same_topic_is_told_of(lake: Lake) -> None:
     lake.sql(
-        "CREATE CONNECTION kafka TO KAFKA (BROKER 'localhost:1');"
+        "CREATE CONNECTION kafka TO KAFKA (BROKER 'localhost:1'); CREATE CONNECTION same TO KAFKA (BROKER 'localhost:1');"
         "CREATE SOURCE first FROM KAFKA CONNECTION kafka (TOPICS ('a', 'b')) FORMAT JSON"
     )
-    result = lake.sql("CREATE SOURCE second FROM KAFKA CONNECTION kafka (TOPICS ('b', 'c')) FORMAT JSON")
+    result = lake.sql("CREATE SOURCE second FROM KAFKA CONNECTION same (TOPICS ('b', 'c')) FORMAT JSON")
     (notice,) = result.notices
-    assert notice.startswith('source "first" reads topic "b", too')
+    assert notice == (
+        'source "first" reads topic "b", too: lakehold ingest first second, and the DAG, read and decode it once for both'
+    )

@@ -66,6 +66,11 @@ class Definitions:
         entries = (e for e in self.tables.values() if e.definition.source == source)
         return tuple(sorted(entries, key=lambda e: (e.created_at_ms, e.definition.full_name)))
 
+    @property
+    def sources_with_tables(self) -> list[str]:
+        """Names of the sources that feed a table, in order."""
+        return sorted({entry.definition.source for entry in self.tables.values()})
+
     def users_of_connection(self, name: str) -> tuple[str, ...]:
         """Names of the sources that read through the connection `name`."""
         sources = (e.definition for e in self.sources.values())

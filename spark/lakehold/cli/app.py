@@ -74,27 +74,30 @@ def sql(
             output.result(lake.sql(script))
 
 
-@app.command()
-def ingest(
-    source: Annotated[str, typer.Argument(help="Name of the source.")],
+@app.command(epilog=_examples("lakehold ingest shop", "lakehold ingest shop billing --follow", "lakehold ingest --all"))
+def ingest(  # noqa: PLR0913 - a command's options
+    sources: Annotated[list[str] | None, typer.Argument(metavar="SOURCE", help="Their names.")] = None,
     *,
+    every: Annotated[bool, typer.Option("--all", help="Ingest all sources that have tables.")] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with what arrives, until Ctrl-C.")] = False,
     output_format: Format = None,
     quiet: Quiet = False,
     warehouse: Warehouse = None,
 ) -> None:
-    """Merge what a source's topics hold into its tables.
+    """Merge what the topics of sources hold into their tables.
 
-    One line for each table that a batch changed. Exit code 1 when a table could not go on: its neighbours did, and the error
-    says what to do.
+    Several sources take turns, a batch each; those that read the same topics read and decode them once. One line for each table
+    that a batch changed. Exit code 1 when a table or a source could not go on: the others did, and the error says what to do.
     """
+    if bool(sources) == every:
+        raise typer.BadParameter("name sources, or say --all", param_hint="SOURCE")
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
         from lakehold.cli.ingest import run_ingest
         from lakehold.lake import connect
 
         with connect(warehouse) as lake:
-            healthy = run_ingest(lake, source, output, open_progress(sys.stderr, quiet=quiet), follow=follow)
+            healthy = run_ingest(lake, sources, output, open_progress(sys.stderr, quiet=quiet), follow=follow)
         if not healthy:
             raise typer.Exit(1)
 

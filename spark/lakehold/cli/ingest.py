@@ -1,15 +1,16 @@
-"""`lakehold ingest`: batches as rows, stopped tables as errors, Ctrl-C between batches."""
+"""`lakehold ingest`: batches as rows, stopped tables and sources as errors, Ctrl-C between batches."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lakehold.catalog.backlog import Backlog, backlogs
 from lakehold.catalog.readers import MAIN_READER, Waiting
 from lakehold.cli.interrupt import stop_on_signal
 from lakehold.cli.output import Output
-from lakehold.errors import LakeholdError
 from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.together import SourceFailed
 from lakehold.lake import Lake
 from lakehold.overview.words import count
 from lakehold.progress import Progress
@@ -26,42 +27,62 @@ _WAITING_MS = 10_000
 
 @dataclass
 class _Said:
-    """What was said last of what does not go on: errors of stopped tables by name, and the transaction that is waited for."""
+    """What was said last of what does not go on.
+
+    Errors of stopped tables by name, sources that cannot be ingested, and the transaction that is waited for.
+    """
 
     stopped: dict[str, str] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
     waiting: Waiting | None = None
 
 
-def run_ingest(lake: Lake, source: str, output: Output, progress: Progress, *, follow: bool) -> bool:
+def run_ingest(lake: Lake, sources: Sequence[str] | None, output: Output, progress: Progress, *, follow: bool) -> bool:
     """Ingest once, or until Ctrl-C; a batch that was begun is finished before leaving.
 
+    Args:
+        lake: The lake.
+        sources: Their names; None: all that have tables.
+        output: Where rows and errors go.
+        progress: Shows how many messages were read.
+        follow: Whether to go on with what arrives.
+
     Returns:
-        Whether all tables are going on.
+        Whether all sources and tables are going on.
     """
     stop = stop_on_signal()
+    wanted = list(sources) if sources is not None else lake.definitions.definitions().sources_with_tables
+    what = wanted[0] if len(wanted) == 1 else f"{len(wanted)} sources"
     said = _Said()
     pause_s = _POLL_S
-    while not stop.is_set():
-        try:
-            with progress.task(f"ingesting {source}", unit="messages") as task:
-                batches = lake.batches_of(source, idle_ms=_IDLE_MS if follow else 0)
-                for report in batches:
-                    task.advance(report.records, _note(lake, report))
-                    _show(report, output, said, follow=follow)
-                    if stop.is_set():
-                        batches.close()
-                        break
-            pause_s = _POLL_S
-        except LakeholdError as error:
-            # Following outlives a broker that restarts and a neighbour that has the source for a while.
-            if not (follow and error.retryable):
-                raise
-            output.error(error)
-            pause_s = min(pause_s * 2, _MAX_PAUSE_S)
+    while not stop.is_set() and (going := [source for source in wanted if source not in said.failed]):
+        is_well = True
+        with progress.task(f"ingesting {what}", unit="messages") as task:
+            batches = lake.batches_together(going, idle_ms=_IDLE_MS if follow else 0)
+            for report in batches:
+                if isinstance(report, SourceFailed):
+                    is_well = False
+                    _show_failed(report, output, said, follow=follow, is_one_of_many=len(wanted) > 1)
+                    continue
+                task.advance(report.records, _note(lake, report))
+                _show(report, output, said, follow=follow)
+                if stop.is_set():
+                    batches.close()
+                    break
         if not follow:
             break
+        pause_s = _POLL_S if is_well else min(pause_s * 2, _MAX_PAUSE_S)
         stop.wait(pause_s)
-    return not said.stopped
+    return not said.stopped and not said.failed
+
+
+def _show_failed(failed: SourceFailed, output: Output, said: _Said, *, follow: bool, is_one_of_many: bool) -> None:
+    if is_one_of_many:
+        output.notice(f"source {failed.source} was not ingested")
+    output.error(failed.error)
+    # Following outlives a broker that restarts and a neighbour that has the source for a while.
+    if not (follow and failed.error.retryable):
+        said.failed.add(failed.source)
 
 
 def _note(lake: Lake, report: BatchReport) -> str:

@@ -33,6 +33,14 @@ class OffsetRange:
         """Number of offsets, an upper bound of the number of records."""
         return max(0, self.end_exclusive - self.start_inclusive)
 
+    def contains(self, other: OffsetRange) -> bool:
+        """Whether every record of `other` is in this range."""
+        return (
+            self.topic_partition == other.topic_partition
+            and self.start_inclusive <= other.start_inclusive
+            and other.end_exclusive <= self.end_exclusive
+        )
+
 
 Offsets = Mapping[TopicPartition, int]
 """For each partition an offset: of the next record to read, or behind the last one."""

@@ -60,7 +60,7 @@ class Ingesting:
     def _owner(self) -> str:
         return self.running.lease.owner
 
-    def drain(self) -> Iterator[BatchReport]:
+    def drain(self) -> Generator[BatchReport, None, None]:
         """Run the batches that bring every table of the source to what its topics held at the call, one report each.
 
         A call that finds nothing to read runs one empty batch, which moves the source's write frontier, unless it moved less
@@ -71,6 +71,10 @@ class Ingesting:
         for name in behind:
             yield from self._catch_up(name, available)
         yield from self._drain_main(self._look() if behind else available)
+
+    def go_on(self) -> Iterator[BatchReport]:
+        """Read what arrived for the tables that are read together, for who waits for something else behind a `drain`."""
+        yield from self._drain_main(self._look(), meanwhile=True)
 
     def fill(self, tables: Collection[str]) -> Iterator[BatchReport]:
         """Run the batches that bring some tables to where `main` stands, which goes on meanwhile, and let them join it.

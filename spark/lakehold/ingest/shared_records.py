@@ -2,7 +2,8 @@
 
 Tables over one topic share its decoding when the topic says how it is written and both look at it as the same shape: with any
 envelopes of Debezium, keys and column lists. Bare JSON is decoded as the columns that a table declares, for each list of
-columns once, so that a value which one table cannot hold is no error of another that does not have its column.
+columns once, so that a value which one table cannot hold is no error of another that does not have its column. Tables of several
+sources that are ingested together share as well, in batches that read the same offsets of the topic.
 """
 
 from __future__ import annotations
@@ -10,22 +11,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehold.definitions import Table
-from lakehold.ingest.decode.decoded import Shape
-from lakehold.ingest.decode.schemas import TopicSchemas
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.marks import Marks
 from lakehold.ingest.metrics import DECODES
+from lakehold.ingest.offsets import OffsetRange
 from lakehold.ingest.read.edges import edges
 from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Limits, Reader, ReadPlan
-from lakehold.ingest.topic import DecodedTopic, TopicDecoder, TopicPart, shape_of
+from lakehold.ingest.shelf import SharedTopic, Shelf, Stretch
+from lakehold.ingest.topic import DecodedTopic, TopicDecoder
 
 
 @dataclass(frozen=True)
@@ -33,16 +34,20 @@ class Reading:
     """What reading the records of a source's batches takes.
 
     Args:
+        source: Its name.
         reader: Where they come from.
         decoder: Turns a topic's records into typed columns.
         spark: Gives the session.
         driver_limits: Batches within them are read in the driver.
+        shelf: What was decoded for this source, or for those that it is ingested together with.
     """
 
+    source: str
     reader: Reader
     decoder: TopicDecoder
     spark: Callable[[], SparkSession]
     driver_limits: Limits
+    shelf: Shelf
 
 
 @contextmanager
@@ -68,20 +73,20 @@ class SharedRecords:
         self._reading = reading
         self._plan = plan
         self._takers = Counter(table.topic for table in tables)
-        few = plan.fits(reading.driver_limits)
-        self._table = reading.reader.in_driver(plan.ranges) if few and plan.ranges else None
-        self._topics = (
-            set(pc.unique(self._table["topic"]).to_pylist())
-            if self._table is not None
-            else {r.topic_partition.topic for r in plan.ranges}
-        )
-        self._whole: dict[str, _Shared] = {}
-        self._edges: dict[str, _Shared] = {}
+        self.are_few = bool(plan.ranges) and plan.fits(reading.driver_limits)
+        """Whether they are read in the driver."""
+        topics = {r.topic_partition.topic for r in plan.ranges if file_of(r.topic_partition) is None}
+        self._whole = self._taken(topics)
+        must_read = self.are_few and not topics <= self._whole.keys()
+        self._table = reading.reader.in_driver(plan.ranges) if must_read else None
+        self._topics = topics if self._table is None else {*self._whole, *pc.unique(self._table["topic"]).to_pylist()}
+        self._edges: dict[str, SharedTopic] = {}
 
-    @property
-    def are_few(self) -> bool:
-        """Whether they are in the driver."""
-        return self._table is not None
+    def _taken(self, topics: Iterable[str]) -> dict[str, SharedTopic]:
+        """What another source has read and decoded of the same records."""
+        shelf, source = self._reading.shelf, self._reading.source
+        found = {topic: shelf.take(source, self._stretch(topic)) for topic in topics if shelf.is_shared(topic)}
+        return {topic: taken for topic, taken in found.items() if taken is not None}
 
     def has(self, topic: str) -> bool:
         """Whether the batch may have records of `topic`."""
@@ -90,8 +95,11 @@ class SharedRecords:
     def decoded(self, table: Table, stored_key: Sequence[ColumnType], *, look: bool) -> DecodedTopic:
         """The table's topic, decoded: see `TopicDecoder.schemas`."""
         if table.topic not in self._whole:
-            self._whole[table.topic] = self._shared(self._of(table.topic), table.topic)
-        topic, is_shared = self._whole[table.topic].decoded(table, stored_key, look=look)
+            is_shared = self._takers[table.topic] > 1 or self._reading.shelf.is_shared(table.topic)
+            whole = SharedTopic(self._reading.decoder, self._of(table.topic), keeps=is_shared)
+            self._whole[table.topic] = whole
+            self._reading.shelf.put(self._reading.source, self._stretch(table.topic), whole)
+        topic, is_shared = self._whole[table.topic].decoded(table, tuple(stored_key), look=look)
         DECODES.labels(source=table.source, by="shared" if is_shared else "own").inc()
         return topic
 
@@ -102,61 +110,33 @@ class SharedRecords:
 
     def have_edges(self, topic: str) -> bool:
         """Whether they are many, and of partitions: files hold messages of several partitions."""
-        return self._table is None and any(r.topic_partition.topic == topic for r in self._plan.ranges)
+        return not self.are_few and any(r.topic_partition.topic == topic for r in self._plan.ranges)
 
     def decoded_edges(self, table: Table, stored_key: Sequence[ColumnType]) -> DecodedTopic:
         """The first and the last records of each partition of the table's topic, decoded."""
         if table.topic not in self._edges:
             ranges = [r for r in self._plan.ranges if r.topic_partition.topic == table.topic]
-            self._edges[table.topic] = self._shared(edges(self._reading.reader, ranges), table.topic)
-        topic, _ = self._edges[table.topic].decoded(table, stored_key, look=False)
+            records = edges(self._reading.reader, ranges)
+            keeps = self._takers[table.topic] > 1
+            self._edges[table.topic] = SharedTopic(self._reading.decoder, records, keeps=keeps)
+        topic, _ = self._edges[table.topic].decoded(table, tuple(stored_key), look=False)
         return topic
 
     def release(self) -> None:
-        """Let go of what is kept for several tables."""
-        for shared in (*self._whole.values(), *self._edges.values()):
+        """Let go of what is kept for several tables, unless another source waits for it."""
+        for shared in self._edges.values():
             shared.release()
+        self._reading.shelf.clear(but_waiting=True)
 
     def _of(self, topic: str) -> pa.Table | DataFrame:
         if self._table is not None:
             return self._table.filter(pc.equal(self._table["topic"], topic))
-        wanted = [
-            r for r in self._plan.ranges if r.topic_partition.topic == topic or file_of(r.topic_partition) is not None
-        ]
-        return self._reading.reader.dataframe(self._reading.spark(), wanted)
+        return self._reading.reader.dataframe(self._reading.spark(), self._ranges_of(topic))
 
-    def _shared(self, records: pa.Table | DataFrame, topic: str) -> _Shared:
-        return _Shared(self._reading.decoder, self._reading.decoder.part(records), keeps=self._takers[topic] > 1)
+    def _ranges_of(self, topic: str) -> list[OffsetRange]:
+        """What has records of `topic`: any file may."""
+        wanted = (r for r in self._plan.ranges if topic == r.topic_partition.topic or file_of(r.topic_partition))
+        return list(wanted)
 
-
-@dataclass
-class _Shared:
-    """Records of one topic, and what they were decoded to so far.
-
-    Args:
-        decoder: Decodes.
-        part: The records.
-        keeps: Several tables may take them.
-    """
-
-    decoder: TopicDecoder
-    part: TopicPart
-    keeps: bool
-    found: list[tuple[TopicSchemas, Shape, DecodedTopic]] = field(default_factory=list)
-
-    def decoded(self, table: Table, stored_key: Sequence[ColumnType], *, look: bool) -> tuple[DecodedTopic, bool]:
-        """The records decoded for a table, and whether they were for another one."""
-        schemas, knows_all = self.decoder.schemas(table, self.part, tuple(stored_key), look=look)
-        shape = shape_of(table)
-        for of_schemas, of_shape, topic in self.found:
-            if (of_schemas, of_shape) == (schemas, shape):
-                return topic, True
-        topic = self.decoder.decode(table, self.part, schemas, knows_all=knows_all)
-        if self.keeps:
-            topic.decoded.frame.persist()
-            self.found.append((schemas, shape, topic))
-        return topic, False
-
-    def release(self) -> None:
-        for _, _, topic in self.found:
-            topic.decoded.frame.unpersist()
+    def _stretch(self, topic: str) -> Stretch:
+        return Stretch(topic, frozenset(self._ranges_of(topic)), self.are_few)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from lakehold.errors import TransactionIncomplete
+from lakehold.catalog.sharing import together
+from lakehold.errors import LakeholdError, TransactionIncomplete
 from lakehold.orchestration.assets import Changed
 from lakehold.orchestration.lakes import text_of
 from lakehold.times import iso
@@ -36,42 +37,49 @@ class Ingested:
     stopped: dict[str, str]
 
 
-def chosen_sources(lake: Lake, wanted: Sequence[str]) -> list[str]:
-    """The sources called `wanted`, or all that have tables.
+def chosen_sources(lake: Lake, wanted: Sequence[str]) -> list[list[str]]:
+    """The sources called `wanted`, or all that have tables; those whose tables share topics together.
 
     Raises:
         DefinitionError: There is no such source.
     """
     defined = lake.definitions.definitions()
-    if wanted:
-        return [defined.source(name).name for name in wanted]
-    return sorted(name for name in defined.sources if defined.tables_of(name))
+    return together(wanted or defined.sources_with_tables, defined)
 
 
-def ingest(lake: Lake, source: str, since: datetime | None) -> Ingested:
-    """Bring a source's tables to what its topics hold now; the task's log tells what each batch did.
+def ingest(lake: Lake, sources: Sequence[str], since: datetime | None) -> Ingested:
+    """Bring the tables of sources to what their topics hold now; the task's log tells what each batch did.
 
     Args:
         lake: The lake.
-        source: The source.
+        sources: Those that share topics: what they read of these they read once.
         since: When the last run began that told of all changes: who changed a table since then, and died before it could
             tell, is told for.
+
+    Raises:
+        LakeholdError: What kept a source from it may pass; the others were ingested.
     """
+    from lakehold.ingest.together import SourceFailed  # noqa: PLC0415 - Airflow imports this to read the DAGs
+
     stopped: dict[str, str] = {}
     touched: set[str] = set()
-
-    def batch(report: BatchReport) -> None:
-        _log_batch(report)
-        touched.update(table.table for table in report.tables)
-        stopped.update({table: text_of(error) for table, error in report.stopped.items()})
-
-    try:
-        lake.ingest(source, batch)
-    except TransactionIncomplete as error:
-        stopped[source] = text_of(error)
+    failed: list[LakeholdError] = []
+    for report in lake.batches_together(sources):
+        if not isinstance(report, SourceFailed):
+            _log_batch(report)
+            touched.update(table.table for table in report.tables)
+            stopped.update({table: text_of(error) for table, error in report.stopped.items()})
+        elif isinstance(report.error, TransactionIncomplete):
+            stopped[report.source] = text_of(report.error)
+        else:
+            log.error("source %s was not ingested: %s", report.source, text_of(report.error))
+            failed.append(report.error)
+    if failed:
+        raise failed[0]
     if not touched:
-        log.info("nothing new in source %s", source)
-    fed = [entry.definition.full_name for entry in lake.definitions.definitions().tables_of(source)]
+        log.info("nothing new in %s", ", ".join(sources))
+    defined = lake.definitions.definitions()
+    fed = [entry.definition.full_name for source in sources for entry in defined.tables_of(source)]
     return Ingested(tuple(changed(lake, fed, touched, since)), stopped)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lakehold.catalog.definitions import Definitions
+from lakehold.catalog.sharing import sharing
 from lakehold.definitions import Definition, FormatType, Source, Subscription, Table
 from lakehold.sql.effects import (
     DropDefinitions,
@@ -37,18 +38,29 @@ def told(effect: Effect) -> Iterator[str]:
             pass
 
 
-def sharing(plan: Plan, after: Definitions) -> Iterator[str]:
+def shared_by(plan: Plan, after: Definitions) -> Iterator[str]:
     """Which topics of the tables that `plan` puts others read, too, when these are defined `after` it."""
     put = [e.definition for e in plan.effects if isinstance(e, PutDefinition) and isinstance(e.definition, Table)]
     for source, topic in dict.fromkeys((table.source, table.topic) for table in put):
-        tables = [entry.definition for entry in after.tables_of(source) if entry.definition.topic == topic]
-        if len(tables) == 1:
-            continue
-        names = ", ".join(sorted(table.full_name for table in tables))
-        yield f"batches of source {source} read and decode topic {topic} once for {names}"
-        declared = {table.columns for table in tables}
+        own = _tables_over(topic, source, after)
+        if len(own) > 1:
+            names = ", ".join(table.full_name for table in own)
+            yield f"batches of source {source} read and decode topic {topic} once for {names}"
+        for other in sharing(after.source(source), [topic], after):
+            if theirs := ", ".join(table.full_name for table in _tables_over(topic, other, after)):
+                yield (
+                    f"lakehold ingest {other} {source}, and the DAG, read and decode topic {topic} once for both: "
+                    f"source {other} has {theirs}"
+                )
+                own += _tables_over(topic, other, after)
+        declared = {table.columns for table in own}
         if len(declared) > 1 and after.source(source).format.type is FormatType.JSON:
             yield f"... JSON without a schema is decoded for each of their {len(declared)} lists of columns"
+
+
+def _tables_over(topic: str, source: str, definitions: Definitions) -> list[Table]:
+    tables = (entry.definition for entry in definitions.tables_of(source))
+    return sorted((table for table in tables if table.topic == topic), key=lambda table: table.full_name)
 
 
 def _name(definition: Definition) -> str:

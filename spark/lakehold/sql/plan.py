@@ -8,6 +8,7 @@ from typing import assert_never
 
 from lakehold.catalog.definitions import Definitions
 from lakehold.catalog.holds import Holds
+from lakehold.catalog.sharing import sharing, topics_of
 from lakehold.definitions import Connection, ConnectionType, Definition, Source, Subscription, Table
 from lakehold.errors import DefinitionError
 from lakehold.holds.rules import find as find_hold
@@ -93,7 +94,7 @@ def plan(  # noqa: PLR0911, PLR0912 - one a statement
         case CreateSource(source, if_not_exists):
             _check_source(source, definitions)
             put = _put(parsed, source, if_not_exists, definitions)
-            return Plan((*put.effects, *_read_twice(source, definitions)))
+            return Plan((*put.effects, *_read_by_others(source, definitions)))
         case CreateTable(table, if_not_exists):
             table = with_topic(table, definitions.source(table.source))
             _check_table(table, definitions)
@@ -218,16 +219,15 @@ def _check_source(source: Source, definitions: Definitions) -> None:
         _check_connection(source.capture.connect, ConnectionType.CONNECT, definitions)
 
 
-def _read_twice(source: Source, definitions: Definitions) -> Iterator[Notice]:
-    """What another source reads of the same broker already: only tables of one source share its reader."""
-    for entry in definitions.sources.values():
-        other = entry.definition
-        same = [topic for topic in source.topics if topic in other.topics]
-        if other.name != source.name and source.connection == other.connection and same:
-            yield Notice(
-                f'source "{other.name}" reads topic "{same[0]}", too: tables of one source share its reader and what it '
-                f"decodes, so that CREATE TABLE … FROM SOURCE {other.name} (TOPIC '{same[0]}') costs less"
-            )
+def _read_by_others(source: Source, definitions: Definitions) -> Iterator[Notice]:
+    """What other sources read of the same topics."""
+    for name in sharing(source, source.topics, definitions):
+        other = {*definitions.source(name).topics, *topics_of(name, definitions)}
+        topic = next(topic for topic in source.topics if topic in other)
+        yield Notice(
+            f'source "{name}" reads topic "{topic}", too: lakehold ingest {name} {source.name}, and the DAG, read and '
+            "decode it once for both"
+        )
 
 
 def _check_connection(name: str, wanted: ConnectionType, definitions: Definitions) -> None:

@@ -12,7 +12,7 @@ from typing import Protocol
 from lakehold.catalog.definitions import Definitions
 from lakehold.errors import LakeholdError
 from lakehold.sql.effects import Converge, Plan, Release
-from lakehold.sql.explain_plan import sharing, told
+from lakehold.sql.explain_plan import shared_by, told
 from lakehold.sql.result import Result
 from lakehold.upstream.steps import Steps
 
@@ -72,5 +72,5 @@ def explained(plan: Plan, before: Definitions, after: Definitions, upstream: Ups
             notices += steps.hints
         else:
             rows += [(line,) for line in told(planned)]
-    rows += [(line,) for line in sharing(plan, after)]
+    rows += [(line,) for line in shared_by(plan, after)]
     return Result(("step",), rows, tuple(notices))

@@ -1,0 +1,51 @@
+"""Which sources share: they read a topic of the same place, written the same way (seed "Dynamic resource sharing")."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Sequence
+
+from lakehold.catalog.definitions import Definitions
+from lakehold.definitions import Source
+
+
+def place_of(source: Source, definitions: Definitions) -> Hashable:
+    """What tells where a source reads and how that is written; whatever its connections are called."""
+    kafka, registry = (
+        frozenset(definitions.connection(name).options.items()) if name is not None else None
+        for name in (source.connection, source.format.registry)
+    )
+    return kafka, source.path, source.format.type, registry
+
+
+def topics_of(source: str, definitions: Definitions) -> frozenset[str]:
+    """The topics that tables of a source take from."""
+    return frozenset(entry.definition.topic for entry in definitions.tables_of(source))
+
+
+def sharing(source: Source, topics: Collection[str], definitions: Definitions) -> tuple[str, ...]:
+    """Names of the other sources that read one of `topics` where `source` does, in order; what they declare counts as well."""
+    place = place_of(source, definitions)
+    others = (entry.definition for name, entry in sorted(definitions.sources.items()) if name != source.name)
+    return tuple(
+        other.name
+        for other in others
+        if place_of(other, definitions) == place
+        and not {*other.topics, *topics_of(other.name, definitions)}.isdisjoint(topics)
+    )
+
+
+def together(sources: Sequence[str], definitions: Definitions) -> list[list[str]]:
+    """`sources`, those whose tables share topics together: with each other, or with one that stands between them."""
+    groups: list[list[str]] = []
+    for name in dict.fromkeys(sources):
+        own = definitions.source(name)
+        place, topics = place_of(own, definitions), topics_of(name, definitions)
+
+        def shares(other: str, place: Hashable = place, topics: frozenset[str] = topics) -> bool:
+            is_alike = place_of(definitions.source(other), definitions) == place
+            return is_alike and not topics_of(other, definitions).isdisjoint(topics)
+
+        joined = [group for group in groups if any(map(shares, group))]
+        groups = [group for group in groups if group not in joined]
+        groups.append([*(member for group in joined for member in group), name])
+    return groups

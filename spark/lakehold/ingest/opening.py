@@ -1,0 +1,227 @@
+"""From a lake's definitions to what ingests its sources. Those that read the same topics of the same place share a reader."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from pyspark.sql import SparkSession
+
+from lakehold.catalog.batches import BatchStore
+from lakehold.catalog.data_tables import DataTables
+from lakehold.catalog.definitions import DefinitionReader, Definitions, Entry
+from lakehold.catalog.sharing import place_of, topics_of
+from lakehold.definitions import Envelope, Source, Table
+from lakehold.errors import DefinitionError
+from lakehold.ingest.apply import HeldHistory, Writing
+from lakehold.ingest.batch import BatchReport, Running
+from lakehold.ingest.error_records import ErrorRecords
+from lakehold.ingest.lease import HeldLease, held
+from lakehold.ingest.planning import Planner
+from lakehold.ingest.read.files import FilesReader
+from lakehold.ingest.read.opening import open_reader
+from lakehold.ingest.read.read_once import ReadOnce
+from lakehold.ingest.read.reader import Limits, Reader
+from lakehold.ingest.run import Ingesting
+from lakehold.ingest.shared_records import Reading
+from lakehold.ingest.shelf import Shelf
+from lakehold.ingest.together import Held, Progressed, drain_together
+from lakehold.ingest.topic import TopicDecoder
+from lakehold.ingest.transactions.planning import WholeTransactions
+from lakehold.ingest.transactions.records import Records
+from lakehold.secrets import resolve
+from lakehold.settings import Settings
+
+if TYPE_CHECKING:
+    # Its client of the registry is a second of imports, which a source without one does not need.
+    from lakehold.ingest.decode.registry import Registry
+
+_READ_TASKS = max(4, os.cpu_count() or 1)
+"""Tasks a large read is cut into at least, so that one large partition uses all cores; each writes a file per bucket."""
+
+
+class Captured(Protocol):
+    """What is upstream of sources that capture a database."""
+
+    def tend(self, source: str, /) -> None:
+        """Repair what differs from the definitions, and restart what failed."""
+
+    def awaited(self, source: str, /) -> frozenset[str]:
+        """Object ids of tables whose snapshot is under way."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What opens the sources of one lake for ingesting.
+
+    Args:
+        settings: Limits and timeouts.
+        definitions: What is declared.
+        store: Where intents and commits go.
+        tables: Reads a table's metadata.
+        history: Keeps what holds need of a table's history.
+        captured: Gives what is upstream.
+        spark: Gives the session, which takes seconds to start.
+    """
+
+    settings: Settings
+    definitions: DefinitionReader
+    store: BatchStore
+    tables: DataTables
+    history: HeldHistory
+    captured: Callable[[], Captured]
+    spark: Callable[[], SparkSession]
+
+    def held(self, source: str, idle_ms: int = 0) -> AbstractContextManager[Ingesting]:
+        """One source, held until the context ends; empty batches are at least `idle_ms` apart.
+
+        Raises:
+            DefinitionError: There is no such source, or it has no tables.
+            SourceBusy: Another process has it.
+        """
+        return self._holding([source], idle_ms)(source)
+
+    def drain_together(self, sources: Sequence[str], idle_ms: int = 0) -> Generator[Progressed, None, None]:
+        """Bring all tables of several sources to what their topics hold now: see `lakehold.ingest.together`.
+
+        Raises:
+            DefinitionError: There is no such source.
+        """
+        names = list(dict.fromkeys(sources))
+        return drain_together(names, self._holding(names, idle_ms))
+
+    def fill(self, source: str, tables: Collection[str]) -> Generator[BatchReport, None, None]:
+        """Bring some tables of a source to where the others of it are: see `Ingesting.fill`; raises as `held` does."""
+        with self.held(source) as ingesting:
+            yield from ingesting.fill(tables)
+
+    def _holding(self, sources: Sequence[str], idle_ms: int) -> Held:
+        defined = self.definitions.definitions()
+        of_place: dict[Hashable, dict[str, frozenset[str]]] = {}
+        for name in sources:
+            of_place.setdefault(place_of(defined.source(name), defined), {})[name] = topics_of(name, defined)
+        shared = {place: _Shared(topics) for place, topics in of_place.items()}
+
+        @contextmanager
+        def hold(name: str) -> Iterator[Ingesting]:
+            source = defined.source(name)
+            tables = _tables(name, defined)
+            own = shared[place_of(source, defined)]
+            reader = own.reader(name, lambda: self._reader(source, defined))
+            registry = self._registry(source, defined)
+            decoder = TopicDecoder(source.format.type, registry, self.spark, self.settings.max_record_bytes)
+            reading = Reading(name, reader, decoder, self.spark, self._driver_limits, own.shelf)
+            planner = self._planner(source, [entry.definition for entry in tables.values()], reader, registry)
+            with held(self.store, name, self.settings) as lease:
+                try:
+                    yield self._ingesting(source, tables, reading, planner, lease, idle_ms)
+                finally:
+                    own.shelf.clear()
+
+        return hold
+
+    def _ingesting(  # noqa: PLR0913 - a source, how it is read, and under which lease
+        self,
+        source: Source,
+        tables: Mapping[str, Entry[Table]],
+        reading: Reading,
+        planner: Planner,
+        lease: HeldLease,
+        idle_ms: int,
+    ) -> Ingesting:
+        awaited: frozenset[str] = frozenset()
+        if source.capture is not None:
+            captured = self.captured()
+            captured.tend(source.name)
+            awaited = captured.awaited(source.name)
+        writing = Writing(
+            spark=self.spark,
+            catalog_name=self.settings.catalog_name,
+            buckets=self.settings.buckets,
+            tables=self.tables,
+            confirm_lease=lease.confirm,
+            held=self.history,
+            errors=ErrorRecords(self.spark, self.settings.catalog_name, self.tables),
+        )
+        return Ingesting(
+            source.name,
+            Running(self.store, lease, reading, writing, tables, awaited),
+            planner,
+            idle_ms,
+            source.transaction_topic,
+            self.settings.transaction_timeout_ms,
+            lambda: {entry.object_id for entry in self.definitions.definitions().tables_of(source.name)},
+        )
+
+    def _planner(self, source: Source, tables: Sequence[Table], reader: Reader, registry: Registry | None) -> Planner:
+        """What says which records the batches of `source` read."""
+        limits = Limits(
+            int(str(source.options.get("max_records", self.settings.max_batch_records))),
+            int(str(source.options.get("max_bytes", self.settings.max_batch_bytes))),
+        )
+        if source.transaction_topic is None:
+            return Planner(reader, limits)
+        records = Records(
+            source.transaction_topic, source.format.type, registry, self.spark, self.settings.max_record_bytes
+        )
+        counted = frozenset(table.topic for table in tables if table.envelope is not Envelope.UPSERT)
+        return WholeTransactions(reader, limits, records, counted, self._driver_limits)
+
+    @property
+    def _driver_limits(self) -> Limits:
+        """What is read in the driver."""
+        return Limits(self.settings.driver_read_max_records, self.settings.driver_read_max_bytes)
+
+    def _reader(self, source: Source, defined: Definitions) -> Reader:
+        options = resolve(defined.connection(source.connection).options) if source.connection is not None else {}
+        return open_reader(source, options, timeout_s=self.settings.upstream_timeout_ms / 1000, parallelism=_READ_TASKS)
+
+    def _registry(self, source: Source, defined: Definitions) -> Registry | None:
+        if source.format.registry is None:
+            return None
+        from lakehold.ingest.decode.registry import registry_of  # noqa: PLC0415 - see above
+
+        connection = defined.connection(source.format.registry)
+        return registry_of(resolve(connection.options), timeout_s=self.settings.upstream_timeout_ms / 1000)
+
+
+class _Shared:
+    """What sources of one place share.
+
+    Args:
+        topics: Those of each source's tables.
+    """
+
+    def __init__(self, topics: Mapping[str, Collection[str]]) -> None:
+        takers: dict[str, set[str]] = {}
+        for source, read in topics.items():
+            for topic in read:
+                takers.setdefault(topic, set()).add(source)
+        self.shelf = Shelf(takers)
+        self._topics = takers.keys()
+        self._once: ReadOnce | None = None
+
+    def reader(self, source: str, open_one: Callable[[], Reader]) -> Reader:
+        """The reader for one of them."""
+        if self._once is not None:
+            return self._once.reader_for(source)
+        reader = open_one()
+        if isinstance(reader, FilesReader):
+            # Files are on this machine, and each source has an index of its own of their lines.
+            return reader
+        self._once = ReadOnce(reader, self._topics)
+        return self._once.reader_for(source)
+
+
+def _tables(source: str, defined: Definitions) -> dict[str, Entry[Table]]:
+    tables = {entry.definition.full_name: entry for entry in defined.tables_of(source)}
+    if not tables:
+        raise DefinitionError(
+            f'source "{source}" has no tables',
+            code="source-without-tables",
+            hint=f"Add one: CREATE TABLE namespace.name FROM SOURCE {source} (TOPIC '…') ENVELOPE …",
+        )
+    return tables

@@ -1,0 +1,132 @@
+"""Sources over the same topics that are ingested together: each keeps its own time, and what they read is decoded once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import REGISTRY
+
+from lakehold.errors import LakeholdError
+from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.lease import held
+from lakehold.ingest.together import Progressed, SourceFailed
+from lakehold.lake import Lake
+from tests.conftest import LakeFactory
+from tests.debezium_messages import Topic
+
+pytestmark = pytest.mark.spark
+
+COLUMNS: dict[str, dict[str, Any]] = {"id": {"type": "int64"}, "name": {"type": "string"}}
+
+
+def decodes(*sources: str) -> tuple[float, float]:
+    """How many topics batches of `sources` decoded so far, and how often one was shared."""
+    own, shared = (
+        sum(
+            REGISTRY.get_sample_value("lakehold_ingest_decodes_total", {"source": source, "by": by}) or 0.0
+            for source in sources
+        )
+        for by in ("own", "shared")
+    )
+    return own, shared
+
+
+class Shop:
+    """A topic, and sources with a table each over it: `first.t` of source `first`."""
+
+    def __init__(self, lake: Lake, directory: Path, sources: Sequence[str], **options: object) -> None:
+        self.lake = lake
+        self.directory = directory
+        self.topic = Topic("t", dict(COLUMNS))
+        self.sources = [f"{name}_{directory.parent.name}".replace("-", "_") for name in sources]
+        given = ", ".join(f"{name} = {value}" for name, value in options.items())
+        for n, source in enumerate(self.sources):
+            envelope = ("DEBEZIUM", "DEBEZIUM UPSERT")[n % 2]
+            lake.sql(
+                f"CREATE SOURCE {source} FROM FILES '{directory}' FORMAT JSON {f'WITH ({given})' if given else ''};"
+                f"CREATE TABLE {source}.t FROM SOURCE {source} (TOPIC 't') ENVELOPE {envelope}"
+            )
+
+    def write(self, *ids: int) -> None:
+        for at in ids:
+            self.topic.create({"id": at, "name": f"n{at}"})
+        self.topic.write(self.directory)
+
+    def rows(self, source: str) -> list[int]:
+        return sorted(
+            row[0] for row in self.lake.sql(f"SELECT id FROM {self.lake.settings.catalog_name}.{source}.t").rows
+        )
+
+    def ingest(self) -> list[Progressed]:
+        return list(self.lake.batches_together(self.sources))
+
+    def decodes_of(self, action: Any) -> tuple[float, float]:
+        own, shared = decodes(*self.sources)
+        action()
+        after = decodes(*self.sources)
+        return after[0] - own, after[1] - shared
+
+
+@pytest.mark.parametrize("driver_records", [10_000, 0], ids=["in the driver", "by Spark"])
+def test_sources_at_the_same_offsets_decode_once(make_lake: LakeFactory, tmp_path: Path, driver_records: int) -> None:
+    shop = Shop(make_lake(driver_read_max_records=driver_records), tmp_path / "topics", ["first", "second", "third"])
+    shop.write(1, 2)
+    assert shop.decodes_of(shop.ingest) == (1, 2)
+    shop.write(3)
+    assert shop.decodes_of(shop.ingest) == (1, 2)
+    assert [shop.rows(source) for source in shop.sources] == [[1, 2, 3]] * 3
+
+
+def test_a_source_that_is_behind_reads_alone_until_it_stands_where_the_other_does(lake: Lake, tmp_path: Path) -> None:
+    shop = Shop(lake, tmp_path / "topics", ["first", "second"])
+    shop.write(1, 2)
+    lake.ingest(shop.sources[0])
+    shop.write(3)
+    assert shop.decodes_of(shop.ingest) == (2, 0)
+    shop.write(4)
+    assert shop.decodes_of(shop.ingest) == (1, 1)
+    assert [shop.rows(source) for source in shop.sources] == [[1, 2, 3, 4]] * 2
+
+
+def test_others_go_on_while_one_catches_up(lake: Lake, tmp_path: Path) -> None:
+    shop = Shop(lake, tmp_path / "topics", ["first", "second"], max_records=1)
+    shop.write(1, 2, 3)
+    first, second = shop.sources
+    lake.ingest(first)
+    seen: list[str] = []
+    for report in lake.batches_together(shop.sources):
+        assert isinstance(report, BatchReport)
+        if report.records:
+            seen.append(report.source)
+        if seen == [second]:
+            shop.write(4)
+    assert seen == [second, second, first, second]
+    assert [shop.rows(first), shop.rows(second)] == [[1, 2, 3, 4], [1, 2, 3]]
+
+
+def test_one_that_fails_keeps_none_of_the_others_from_it(lake: Lake, tmp_path: Path) -> None:
+    shop = Shop(lake, tmp_path / "topics", ["first", "second"])
+    shop.write(1)
+    first, second = shop.sources
+    with held(lake.batches, first, lake.settings):
+        failed, report = shop.ingest()
+    assert isinstance(failed, SourceFailed)
+    assert (failed.source, failed.error.code) == (first, "source-busy")
+    assert isinstance(report, BatchReport)
+    assert (report.source, shop.rows(second)) == (second, [1])
+    with pytest.raises(LakeholdError, match="does not exist"):
+        list(lake.batches_together([second, "unknown"]))
+
+
+def test_closed_amid_its_batches_it_lets_go_of_all_sources(lake: Lake, tmp_path: Path) -> None:
+    shop = Shop(lake, tmp_path / "topics", ["first", "second"], max_records=1)
+    shop.write(1, 2)
+    batches = lake.batches_together(shop.sources)
+    next(batches)
+    batches.close()
+    for source in shop.sources:
+        lake.ingest(source)
+        assert shop.rows(source) == [1, 2]
