@@ -76,7 +76,7 @@ def _value(tp: TopicPartition, message: Message) -> object:
         return _metadata("END", message.end.shown_id, {**counts, "public.elsewhere": 2})
     if message.record is not None and message.change is not None:
         return _event(message.record, message.change)
-    return _metadata("BEGIN", "0:0", {}) if tp == TRANSACTIONS else None
+    return _metadata("BEGIN", "0:0", {}) if tp.topic == TRANSACTION_TOPIC else None
 
 
 def _event(record: Record, change: Change) -> dict[str, Any]:

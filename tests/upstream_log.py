@@ -3,6 +3,7 @@
 The database is a list of transactions in the order of their commits. The connector writes them as one log; when it is killed,
 partitions lose different parts of what was under way, and the next run begins at a point that had been acknowledged. It goes on
 with the numbers of before, or reads transactions from their beginning, leaves out what was sent, and numbers and counts the rest.
+Over the partitions of the transaction topic it keeps the order: what is in one was sent before what comes later in another.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from lakehold.ingest.transactions.places import place_of_end, transaction_of
 from lakehold.ingest.transactions.runs import Record, runs_in_driver
 
 TRANSACTIONS = TopicPartition("shop.transaction", 0)
+"""The first partition of the transaction topic."""
 OTHER_TABLE = "public.other"
 """Counted in ENDs, and in no topic of the source."""
 
@@ -63,39 +65,63 @@ class Topics:
     Args:
         messages: The messages.
         lives: Where the partitions ended when a connector was killed: what it left is seen before anything of the next one.
+        order: The partitions of all messages, as they were sent.
     """
 
     messages: dict[TopicPartition, list[Message]] = field(default_factory=dict)
     lives: list[Offsets] = field(default_factory=list)
+    order: list[TopicPartition] = field(default_factory=list)
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
         return {tp: len(messages) for tp, messages in self.messages.items()}
 
+    def append(self, tp: TopicPartition, message: Message) -> None:
+        """Write a message."""
+        self.messages[tp].append(message)
+        self.order.append(tp)
+
     def log(
-        self, starts: Offsets, stops: Offsets, *, unread: Collection[TopicPartition], knows_partitions: bool
+        self,
+        starts: Offsets,
+        stops: Offsets,
+        *,
+        unread: Collection[TopicPartition],
+        knows_partitions: bool,
+        seen: Offsets,
+        written: Offsets,
     ) -> Log:
         """The stretch between two positions."""
-        records, begins, ends = [], list[Begin](), []
+        of_transactions = [tp for tp in self.messages if is_of_transactions(tp)]
+        begins: dict[TopicPartition, list[Begin]] = {tp: [] for tp in of_transactions}
+        ends: dict[TopicPartition, list[End]] = {tp: [] for tp in of_transactions}
+        records = []
         for tp, messages in self.messages.items():
             for offset in range(starts[tp], stops[tp]):
                 found = messages[offset]
                 if found.record is not None:
                     records.append(found.record._replace(offset=offset))
                 if found.begin is not None:
-                    begins.append(Begin(offset, found.begin))
+                    begins[tp].append(Begin(offset, found.begin))
                 if found.end is not None:
-                    ends.append(replace(found.end, offset=offset))
+                    ends[tp].append(replace(found.end, offset=offset))
         runs = runs_in_driver(records)
         return Log(
             starts,
             stops,
-            runs={tp: runs.get(tp, []) for tp in starts if tp != TRANSACTIONS},
-            begins={TRANSACTIONS: begins},
-            ends={TRANSACTIONS: ends},
+            runs={tp: runs.get(tp, []) for tp in starts if not is_of_transactions(tp)},
+            begins=begins,
+            ends=ends,
             unread=frozenset(unread),
+            seen=seen,
+            written=written,
             knows_partitions=knows_partitions,
         )
+
+
+def is_of_transactions(tp: TopicPartition) -> bool:
+    """Whether it is a partition of the transaction topic."""
+    return tp.topic == TRANSACTIONS.topic
 
 
 class Upstream:
@@ -105,9 +131,11 @@ class Upstream:
         random: Of all that is random.
         tables: Number of tables.
         partitions: Of each table's topic.
+        transaction_partitions: Of the transaction topic; BEGIN and END land in any.
         transactions: How many there are.
         ids: How the connector names transactions: `postgres`, `binlog` or `gtid`.
         snapshots: Some partitions begin with rows of a snapshot.
+        sizes: Of transactions, in changes, each as likely.
         numbers_anew: A connector that was killed amid a transaction repeats nothing, and numbers what it had not sent from 1.
     """
 
@@ -119,16 +147,21 @@ class Upstream:
         partitions: int,
         transactions: int,
         ids: str,
+        transaction_partitions: int = 1,
         snapshots: bool = True,
+        sizes: Sequence[int] = (0, 1, 1, 2, 3, 8),
         numbers_anew: bool = False,
     ) -> None:
         self.numbers_anew = numbers_anew
         self._random = random
         self._snapshots = snapshots
+        self._sizes = sizes
         self._tables = [f"public.t{number}" for number in range(tables)]
         self._partitions = partitions
+        self._transaction_partitions = transaction_partitions
         self._ids = ids
         self.transactions = _with_values_before([self._transaction() for _ in range(transactions)])
+        self._boundaries = [self._random_partitions() for _ in range(transactions)]
         self.topics = Topics({tp: self._snapshot(tp) for tp in self._all_partitions()})
 
     def history(self) -> list[dict[Key, int]]:
@@ -170,22 +203,32 @@ class Upstream:
 
     def _write(self, steps: Sequence[_Emitted]) -> None:
         for step in steps:
-            self.topics.messages[step.place].append(step.message)
+            self.topics.append(step.place, step.message)
 
     def _write_some(self, steps: Sequence[_Emitted]) -> None:
         """Of each partition some of the first: what was under way when the connector was killed."""
-        left = {tp: self._random.randint(0, count) for tp, count in Counter(s.place for s in steps).items()}
+
+        def ordered(tp: TopicPartition) -> TopicPartition:
+            return TRANSACTIONS if is_of_transactions(tp) else tp
+
+        counts = Counter(ordered(step.place) for step in steps)
+        left = {tp: self._random.randint(0, count) for tp, count in counts.items()}
         for step in steps:
-            if left[step.place]:
-                left[step.place] -= 1
-                self.topics.messages[step.place].append(step.message)
+            if left[ordered(step.place)]:
+                left[ordered(step.place)] -= 1
+                self.topics.append(step.place, step.message)
 
     def _all_partitions(self) -> list[TopicPartition]:
         tables = [TopicPartition(f"shop.{table}", p) for table in self._tables for p in range(self._partitions)]
-        return [*tables, TRANSACTIONS]
+        return [*tables, *(TopicPartition(TRANSACTIONS.topic, p) for p in range(self._transaction_partitions))]
+
+    def _random_partitions(self) -> tuple[TopicPartition, TopicPartition]:
+        """Those of a BEGIN and of its END."""
+        numbers = [self._random.randrange(self._transaction_partitions) for _ in range(2)]
+        return TopicPartition(TRANSACTIONS.topic, numbers[0]), TopicPartition(TRANSACTIONS.topic, numbers[1])
 
     def _snapshot(self, tp: TopicPartition) -> list[Message]:
-        rows = self._random.randrange(3) if self._snapshots and tp != TRANSACTIONS else 0
+        rows = self._random.randrange(3) if self._snapshots and not is_of_transactions(tp) else 0
         return [Message(record=Record(tp.topic, tp.partition, 0, Kind.SNAPSHOT))] * rows
 
     def _transaction(self) -> list[Change]:
@@ -196,14 +239,15 @@ class Upstream:
                 self._random.randrange(4),
                 self._random.choice([None, self._random.randrange(10**6)]),
             )
-            for _ in range(self._random.choice([0, 1, 1, 2, 3, 8]))
+            for _ in range(self._random.choice(self._sizes))
         ]
 
     def _steps(self, number: int, number_of_first: int, left_out: int) -> list[_Emitted]:
         """What is sent of a transaction without its first changes; its first is the `number_of_first` of all."""
         counts, steps = Counter[str](), list[_Emitted]()
+        of_begin, of_end = self._boundaries[number]
         steps.append(
-            _Emitted(TRANSACTIONS, Message(begin=transaction_of(self._end_id(number))), number_of_first + left_out)
+            _Emitted(of_begin, Message(begin=transaction_of(self._end_id(number))), number_of_first + left_out)
         )
         for index, change in list(enumerate(self.transactions[number]))[left_out:]:
             counts[change.table] += 1
@@ -221,7 +265,7 @@ class Upstream:
         shown_id = self._end_id(number)
         events = {f"shop.{table}": count for table, count in counts.items() if table != OTHER_TABLE}
         end = End(0, transaction_of(shown_id), shown_id, place_of_end(shown_id), events)
-        return [*steps, _Emitted(TRANSACTIONS, Message(end=end), number_of_first + len(self.transactions[number]))]
+        return [*steps, _Emitted(of_end, Message(end=end), number_of_first + len(self.transactions[number]))]
 
     def _event(self, number: int, order: int) -> tuple[str, tuple[int, int, int, int]]:
         """Id and position of an event; PostgreSQL's transactions overlap in the log."""

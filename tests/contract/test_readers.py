@@ -244,6 +244,29 @@ def test_an_open_transaction_is_not_read_before_it_ends(broker: Broker) -> None:
 
 
 @pytest.mark.stack
+def test_an_ordered_topic_of_several_partitions_is_looked_at_twice(broker: Broker) -> None:
+    ordered, other = broker.create_topic(partitions=2), broker.create_topic(partitions=2)
+    reader = KafkaReader(kafka_options({"BROKER": broker.address}))
+    broker.produce(ordered, numbered(0, 3))
+    transaction = broker.begin_transaction(ordered, numbered(0, 2), partition=1)
+    first, second = TopicPartition(ordered, 0), TopicPartition(ordered, 1)
+
+    found = reader.look([ordered, other], ordered)
+    assert {tp: found.partitions[tp].end_exclusive for tp in (first, second)} == {first: 3, second: 0}
+    assert found.seen == {first: 3, second: 0}
+    assert found.written == {first: 3, second: 2}
+    assert found.without([ordered]).seen == found.without([ordered]).written == {}
+    transaction.abort_transaction()
+
+
+@pytest.mark.stack
+def test_an_ordered_topic_of_one_partition_is_looked_at_once(broker: Broker) -> None:
+    topic = broker.create_topic()
+    reader = KafkaReader(kafka_options({"BROKER": broker.address}))
+    assert reader.look([topic], topic) == reader.look([topic])
+
+
+@pytest.mark.stack
 def test_a_backlog_of_nothing_but_aborted_records_is_passed(broker: Broker) -> None:
     topic = broker.create_topic()
     reader = KafkaReader(kafka_options({"BROKER": broker.address}))

@@ -8,7 +8,9 @@
 
 Lines before them say what was before: `passed B: orders/0=B2` is what earlier batches took, up to the commit of B, and the
 furthest event of each partition; `cut off orders/0` that a partition is first read and its beginning was deleted; `bounded` that
-more has come than the batch reads, `files` that partitions are known by their records only, `lost lines 1` what its name says.
+more has come than the batch reads, `files` that partitions are known by their records only, `lost lines 1` what its name says;
+`seen transaction/0=2` how many records a first look saw, and `written transaction/0=3` how many there were behind it with those
+that were not committed.
 
 A case ends at a blank line. `LAKEHOLD_REWRITE=1 pytest tests/golden` writes where batches end now: read the diff.
 """
@@ -54,6 +56,7 @@ class Case:
     cut_off: set[TopicPartition] = field(default_factory=set)
     flags: set[str] = field(default_factory=set)
     lost_lines: int = 0
+    looks: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
 
     def read(self, line: str) -> None:
         if line in ("bounded", "files"):
@@ -62,6 +65,9 @@ class Case:
             self.lost_lines = int(line.removeprefix("lost lines "))
         elif line.startswith("cut off "):
             self.cut_off.add(partition(line.removeprefix("cut off ")))
+        elif found := re.match(r"(seen|written) (.*)", line):
+            ends = (each.split("=") for each in found.group(2).split())
+            self.looks[found.group(1)] = {partition(tp): FIRST_OFFSET + int(count) for tp, count in ends}
         elif found := re.match(r"passed (\w): (.*)", line):
             self.commit = found.group(1)
             for place, furthest in (each.split("=") for each in found.group(2).split()):
@@ -94,6 +100,8 @@ class Case:
             begins={tp: self.begins(tp) for tp in of_transactions},
             ends={tp: self.ends(tp) for tp in of_transactions},
             unread=frozenset(self.lines if "bounded" in self.flags else ()),
+            seen=self.looks.get("seen", {}),
+            written=self.looks.get("written", {}),
             knows_partitions="files" not in self.flags,
             lost_lines=self.lost_lines,
         )

@@ -8,12 +8,98 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakehold.ingest.offsets import Offsets
+from lakehold.ingest.offsets import Offsets, TopicPartition
 from lakehold.ingest.transactions.cut import cut
 from lakehold.ingest.transactions.passed import Passed
-from tests.upstream_log import TRANSACTIONS, State, Tables, Topics, Upstream
+from tests.upstream_log import TRANSACTIONS, State, Tables, Topics, Upstream, is_of_transactions
 
 EXAMPLES = 400
+OPEN = 0.8
+"""How often a Kafka transaction goes on behind a message."""
+IN_TIME = 0.7
+"""How often all topics are sent in one order."""
+
+
+class Looks:
+    """What is seen of topics while connectors write them: each partition's end at a moment of its own.
+
+    Args:
+        random: Of when they are looked at, and of how far Kafka transactions go.
+        topics: Have been written.
+        commits_to_kafka: Messages are visible only when their Kafka transaction is committed: in each partition in its own time,
+            and in all of them before the next one begins.
+        one_file: All partitions are in one file, which is looked at once.
+
+    Attributes:
+        seen: Where the partitions ended by the first of the last two looks.
+        written: Where they ended between the two, with what was not visible.
+        life: The number of the connector that wrote then, from 1.
+    """
+
+    def __init__(self, random: Random, topics: Topics, *, commits_to_kafka: bool, one_file: bool) -> None:
+        self._random = random
+        self._one_file = one_file
+        # At each moment what is visible of each partition, and what is written to it.
+        self._moments: list[tuple[Offsets, Offsets]] = []
+        at_first = {tp: end - topics.order.count(tp) for tp, end in topics.ends.items()}
+        self._remember(at_first, at_first)
+        self._lives = [0]
+        sent = 0
+        for life in [*topics.lives, topics.ends]:
+            until = sum(life.values()) - sum(at_first.values())
+            self._write(topics.order[sent:until], commits_to_kafka=commits_to_kafka)
+            self._lives.append(len(self._moments) - 1)
+            sent = until
+        self._now, self.life = 0, 1
+        self.seen: Offsets = {}
+        self.written: Offsets = {}
+
+    def during(self, life: int) -> Offsets:
+        """Look twice while connector number `life` writes; what the second look sees."""
+        end = self._lives[life]
+        now = max(self._now, self._lives[life - 1])
+        now = self._random.randint(now, min(end, now + 20))
+        looks = []
+        for what in (0, 1, 0):
+            until = min(end, now + self._random.choice([0, 8, 16]))
+            looks.append({tp: self._moments[self._random.choice([now, until])][what][tp] for tp in self._moments[0][0]})
+            now = until
+        self._now, self.life = now, life
+        if self._one_file:
+            self.seen, self.written = {}, {}
+            return self._moments[now][1]
+        self.seen, self.written, found = looks
+        return found
+
+    def at_end_of(self, life: int) -> None:
+        """Look when it has written all."""
+        self._now, self.life = self._lives[life], life
+        self._settle()
+
+    def at_rest(self) -> None:
+        """Look when all have."""
+        self._now = len(self._moments) - 1
+        self._settle()
+
+    def _settle(self) -> None:
+        self.seen, self.written = ({}, {}) if self._one_file else self._moments[self._now]
+
+    def _write(self, order: Sequence[TopicPartition], *, commits_to_kafka: bool) -> None:
+        visible, written = (dict(ends) for ends in self._moments[-1])
+        for number, tp in enumerate(order, 1):
+            written[tp] += 1
+            if not commits_to_kafka:
+                visible[tp] += 1
+            self._remember(visible, written)
+            if commits_to_kafka and number < len(order) and self._random.random() < OPEN:
+                continue
+            for committed in self._random.sample(list(written), len(written)):
+                if visible[committed] < written[committed]:
+                    visible[committed] = written[committed]
+                    self._remember(visible, written)
+
+    def _remember(self, visible: Offsets, written: Offsets) -> None:
+        self._moments.append((dict(visible), dict(written)))
 
 
 class Batches:
@@ -23,11 +109,18 @@ class Batches:
         random: Of what it sees, and of how large its batches are.
         upstream: Has been streamed.
         knows_partitions: As brokers do, and directories of files do not.
+        commits_to_kafka: The connector sends in Kafka transactions.
         begins: Where each partition begins; what was before is deleted.
     """
 
     def __init__(
-        self, random: Random, upstream: Upstream, *, knows_partitions: bool, begins: Offsets | None = None
+        self,
+        random: Random,
+        upstream: Upstream,
+        *,
+        knows_partitions: bool,
+        commits_to_kafka: bool = False,
+        begins: Offsets | None = None,
     ) -> None:
         self._random = random
         self._topics: Topics = upstream.topics
@@ -38,13 +131,17 @@ class Batches:
         # What was deleted had ended.
         self._seen: Offsets = {**self._position, TRANSACTIONS: self._topics.ends[TRANSACTIONS] if begins else 0}
         self._passed = Passed(cut_off=frozenset(tp for tp, at in self._position.items() if at > 0))
+        self._looks = Looks(random, upstream.topics, commits_to_kafka=commits_to_kafka, one_file=not knows_partitions)
         self._commit = 0
         self.tables = Tables()
 
     def drain(self, *, everything: bool) -> None:
         """See some more, or everything, and take what is whole of it."""
-        ends = self._topics.ends
-        self._seen = ends if everything else self._seen_of_life()
+        if everything:
+            self._seen = self._topics.ends
+            self._looks.at_rest()
+        else:
+            self._seen = self._seen_of_life()
         while self._batch(self._random.choice([2, 5, 20])):
             pass
 
@@ -54,12 +151,20 @@ class Batches:
         seen_up = [
             n for n, life in enumerate(lives[1:], 1) if any(at > lives[n - 1][tp] for tp, at in self._seen.items())
         ]
-        life = self._random.randint(max(seen_up, default=1), len(lives) - 1)
+        life = self._random.randint(max([self._looks.life, *seen_up]), len(lives) - 1)
         if self._numbers_anew:
             # What a connector had sent before it was killed can be taken for what has not come (`runs.py`).
+            self._looks.at_end_of(life)
             return lives[life]
         before = {tp: max(at, lives[life - 1][tp]) for tp, at in self._seen.items()}
-        return {tp: self._random.randint(at, lives[life][tp]) for tp, at in before.items()}
+        seen = {tp: self._random.randint(at, lives[life][tp]) for tp, at in before.items()}
+        if self._history is None:
+            # Where the beginning was deleted, all ENDs are seen.
+            return seen
+        found = self._looks.during(life)
+        # Other topics may be late, or ahead, by any time.
+        is_in_time = self._random.random() < IN_TIME
+        return {tp: max(before[tp], found[tp]) if is_in_time or is_of_transactions(tp) else seen[tp] for tp in seen}
 
     @property
     def is_done(self) -> bool:
@@ -68,7 +173,14 @@ class Batches:
     def _batch(self, share: int) -> bool:
         stops = {tp: min(self._seen[tp], at + share) for tp, at in self._position.items()}
         unread = {tp for tp, seen in self._seen.items() if stops[tp] < seen}
-        log = self._topics.log(self._position, stops, unread=unread, knows_partitions=self._knows_partitions)
+        log = self._topics.log(
+            self._position,
+            stops,
+            unread=unread,
+            knows_partitions=self._knows_partitions,
+            seen=self._looks.seen,
+            written=self._looks.written,
+        )
         found = cut(log, Passed.from_json(self._passed.to_json()))
         if found.stops == self._position:
             return bool(unread) and self._batch(2 * share)
@@ -95,22 +207,58 @@ class Batches:
     ids=st.sampled_from(["postgres", "binlog", "gtid"]),
     numbers_anew=st.booleans(),
     knows_partitions=st.booleans(),
+    transaction_partitions=st.sampled_from([1, 1, 2, 3]),
+    commits_to_kafka=st.booleans(),
 )
 def test_every_batch_ends_at_a_commit_and_all_comes_in(
-    seed: int, tables: int, partitions: int, kills: int, ids: str, numbers_anew: bool, knows_partitions: bool
+    seed: int,
+    tables: int,
+    partitions: int,
+    kills: int,
+    ids: str,
+    numbers_anew: bool,
+    knows_partitions: bool,
+    transaction_partitions: int,
+    commits_to_kafka: bool,
 ) -> None:
     random = Random(seed)
     upstream = Upstream(
         random,
         tables=tables,
         partitions=partitions,
+        transaction_partitions=transaction_partitions,
         transactions=random.randrange(14),
         ids=ids,
         numbers_anew=numbers_anew,
     )
     upstream.stream(kills)
-    batches = Batches(random, upstream, knows_partitions=knows_partitions)
+    batches = Batches(random, upstream, knows_partitions=knows_partitions, commits_to_kafka=commits_to_kafka)
     for _ in range(random.randrange(8)):
+        batches.drain(everything=False)
+    batches.drain(everything=True)
+    assert batches.tables.state == upstream.history()[-1]
+    assert batches.is_done
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    partitions=st.integers(2, 3),
+    kills=st.integers(0, 2),
+    ids=st.sampled_from(["postgres", "binlog", "gtid"]),
+    knows_partitions=st.booleans(),
+    commits_to_kafka=st.booleans(),
+)
+def test_an_end_is_not_taken_before_one_that_was_not_looked_at(
+    seed: int, partitions: int, kills: int, ids: str, knows_partitions: bool, commits_to_kafka: bool
+) -> None:
+    random = Random(seed)
+    upstream = Upstream(
+        random, tables=4, partitions=1, transaction_partitions=partitions, transactions=30, ids=ids, sizes=(1,)
+    )
+    upstream.stream(kills)
+    batches = Batches(random, upstream, knows_partitions=knows_partitions, commits_to_kafka=commits_to_kafka)
+    for _ in range(12):
         batches.drain(everything=False)
     batches.drain(everything=True)
     assert batches.tables.state == upstream.history()[-1]

@@ -21,10 +21,12 @@ class Counting(Reader):
     def __init__(self) -> None:
         self.looks: list[list[str]] = []
         self.read: list[OffsetRange] = []
+        self.ordered: str | None = None
         self.end = 10
 
-    def look(self, topics: Collection[str]) -> Available:
+    def look(self, topics: Collection[str], ordered: str | None = None) -> Available:
         self.looks.append([*topics])
+        self.ordered = ordered
         return Available(frozenset(topics), {tp: Watermarks(0, self.end) for tp in (A, B) if tp.topic in topics})
 
     def in_driver(self, ranges: Collection[OffsetRange]) -> pa.Table:
@@ -66,6 +68,16 @@ def test_a_topic_that_nobody_was_known_to_read_is_looked_at(counting: Counting) 
     once = ReadOnce(counting, ["a"])
     once.reader_for("first").look(["a"])
     assert once.reader_for("second").look(["b"]).partitions == {B: Watermarks(0, 10)}
+
+
+def test_a_look_that_took_a_topic_as_ordered_serves_who_needs_that_or_no_order(counting: Counting) -> None:
+    once = ReadOnce(counting, ["a", "b"])
+    once.reader_for("first").look(["a", "b"], "b")
+    once.reader_for("second").look(["a", "b"], "b")
+    once.reader_for("third").look(["a"])
+    assert (len(counting.looks), counting.ordered) == (1, "b")
+    once.reader_for("fourth").look(["a", "b"], "a")
+    assert (len(counting.looks), counting.ordered) == (2, "a")
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ class Ingesting:
 
     def _look(self) -> Available:
         topics = {entry.definition.topic for entry in self.running.tables.values()}
-        return self.running.reading.reader.look(sorted(self._with_transactions(topics)))
+        return self.running.reading.reader.look(sorted(self._with_transactions(topics)), self.transaction_topic)
 
     def _with_transactions(self, topics: Collection[str]) -> set[str]:
         return {*topics, self.transaction_topic} if self.transaction_topic is not None else {*topics}

@@ -50,8 +50,8 @@ class FilesReader(Reader):
         self._identities: Mapping[str, str] = {}
         self._planned: frozenset[OffsetRange] = frozenset()
 
-    def look(self, topics: Collection[str]) -> Available:
-        """See `Reader.look`: lists the files and reads none of them; no topic is ever missing."""
+    def look(self, topics: Collection[str], ordered: str | None = None) -> Available:  # noqa: ARG002 - for Kafka
+        """See `Reader.look`: lists the files, once, and reads none of them; no topic is ever missing."""
         files = {file_partition(name): file for name, file in recorded_files(self._directory).items()}
         return Available(
             topics=frozenset(topics),

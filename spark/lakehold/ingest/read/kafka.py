@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -36,8 +37,16 @@ class KafkaReader(Reader):
         self._timeout_s = timeout_s
         self._parallelism = parallelism
 
-    def look(self, topics: Collection[str]) -> Available:
-        """See `Reader.look`: two round trips, whatever the number of topics."""
+    def look(self, topics: Collection[str], ordered: str | None = None) -> Available:
+        """See `Reader.look`: three round trips, whatever the number of topics; seven if `ordered` has several partitions."""
+        first = self._look(topics)
+        seen = {tp: marks.end_exclusive for tp, marks in first.partitions.items() if tp.topic == ordered}
+        if len(seen) < 2:  # noqa: PLR2004 - what one partition shows is in order
+            return first
+        written = shared_client(self._options, self._timeout_s).written_ends(seen)
+        return replace(self._look(topics), seen=seen, written=written)
+
+    def _look(self, topics: Collection[str]) -> Available:
         client = shared_client(self._options, self._timeout_s)
         described = client.describe(topics)
         missing = tuple(sorted(set(topics) - described.keys()))

@@ -114,22 +114,28 @@ class KafkaClient:
         if not partitions:
             return {}
         with self._explained():
-            return self._until_led()(self._offsets, partitions)
+            return self._until_led()(self._watermarks, partitions)
 
-    def _offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Watermarks]:
-        wanted = {tp: KafkaPartition(tp.topic, tp.partition) for tp in partitions}
+    def written_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """End offsets (exclusive) with the records of open transactions, in one request per broker."""
+        with self._explained():
+            return self._until_led()(self._offsets, partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+
+    def _watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Watermarks]:
         earliest, latest = (
-            self._admin.list_offsets(
-                dict.fromkeys(wanted.values(), spec),
-                isolation_level=IsolationLevel.READ_COMMITTED,
-                request_timeout=self._timeout_s,
-            )
+            self._offsets(partitions, spec, IsolationLevel.READ_COMMITTED)
             for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
         )
-        return {
-            tp: Watermarks(self._result(earliest[asked]).offset, self._result(latest[asked]).offset)
-            for tp, asked in wanted.items()
-        }
+        return {tp: Watermarks(earliest[tp], latest[tp]) for tp in partitions}
+
+    def _offsets(
+        self, partitions: Collection[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel
+    ) -> dict[TopicPartition, int]:
+        wanted = {tp: KafkaPartition(tp.topic, tp.partition) for tp in partitions}
+        found = self._admin.list_offsets(
+            dict.fromkeys(wanted.values(), spec), isolation_level=isolation, request_timeout=self._timeout_s
+        )
+        return {tp: self._result(found[asked]).offset for tp, asked in wanted.items()}
 
     def _until_led(self) -> Retrying:
         """Attempts while partitions change their leader, as they do when a topic is new or a broker goes."""

@@ -29,6 +29,7 @@ class ReadOnce:
         self._reader = reader
         self._topics = frozenset(topics)
         self._looked: Available | None = None
+        self._ordered: str | None = None
         self._given: set[str] = set()
         self._read: dict[TopicPartition, _Read] = {}
 
@@ -36,14 +37,18 @@ class ReadOnce:
         """The reader of one of the sources."""
         return _OneOfSeveral(self, self._reader, source)
 
-    def look(self, source: str, topics: Collection[str]) -> Available:
-        """The last look, if `source` has not been given it and it was at `topics`; a new one otherwise."""
-        if self._looked is None or source in self._given or not self._looked.topics.issuperset(topics):
-            self._looked = self._reader.look(sorted(self._topics.union(topics)))
+    def look(self, source: str, topics: Collection[str], ordered: str | None) -> Available:
+        """The last look, if `source` has not been given it and it was at `topics`, `ordered` as such; a new one otherwise."""
+        if self._looked is None or source in self._given or not self._is_at(self._looked, topics, ordered):
+            self._looked = self._reader.look(sorted(self._topics.union(topics)), ordered)
+            self._ordered = ordered
             self._given.clear()
             self._read.clear()
         self._given.add(source)
         return self._looked.without(self._looked.topics.difference(topics))
+
+    def _is_at(self, looked: Available, topics: Collection[str], ordered: str | None) -> bool:
+        return looked.topics.issuperset(topics) and ordered in (None, self._ordered)
 
     def in_driver(self, ranges: Collection[OffsetRange]) -> pa.Table:
         """The records of `ranges`, of which only those are read that were not."""
@@ -93,8 +98,8 @@ class _OneOfSeveral(Reader):
         self._reader = reader
         self._source = source
 
-    def look(self, topics: Collection[str]) -> Available:
-        return self._shared.look(self._source, topics)
+    def look(self, topics: Collection[str], ordered: str | None = None) -> Available:
+        return self._shared.look(self._source, topics, ordered)
 
     def plan(self, available: Available, position: Offsets, limits: Limits) -> ReadPlan:
         return self._reader.plan(available, position, limits)

@@ -51,6 +51,8 @@ class Available:
         missing: Topics asked for that do not exist.
         other_topics: Topics that do exist, for a hint; empty unless one is missing.
         where: The place in words, for messages.
+        seen: Of a topic that was looked at twice, where its partitions ended the first time.
+        written: ... and where they ended between the two, with what was not committed yet.
     """
 
     topics: frozenset[str]
@@ -59,6 +61,8 @@ class Available:
     missing: tuple[str, ...] = ()
     other_topics: tuple[str, ...] = ()
     where: str = ""
+    seen: Offsets = field(default_factory=dict)
+    written: Offsets = field(default_factory=dict)
 
     def without(self, topics: Collection[str]) -> Available:
         """The same look without some topics, so that a faulty one does not stop its neighbours."""
@@ -68,6 +72,8 @@ class Available:
             partitions={tp: marks for tp, marks in self.partitions.items() if tp.topic not in topics},
             identities={topic: identity for topic, identity in self.identities.items() if topic not in topics},
             missing=tuple(topic for topic in self.missing if topic not in topics),
+            seen={tp: at for tp, at in self.seen.items() if tp.topic not in topics},
+            written={tp: at for tp, at in self.written.items() if tp.topic not in topics},
         )
 
 
@@ -145,8 +151,16 @@ class Reader(ABC):
     """
 
     @abstractmethod
-    def look(self, topics: Collection[str]) -> Available:
-        """What there is to read of `topics` now."""
+    def look(self, topics: Collection[str], ordered: str | None = None) -> Available:
+        """What there is to read of `topics` now.
+
+        The ends of partitions are asked for one after the other, so that one may show what was written later than what another
+        does not show.
+
+        Args:
+            topics: The topics.
+            ordered: One of them of whose partitions that must be known: it is looked at twice if it has several.
+        """
 
     @abstractmethod
     def plan(self, available: Available, position: Offsets, limits: Limits) -> ReadPlan:

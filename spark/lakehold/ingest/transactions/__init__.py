@@ -18,7 +18,11 @@ after some transaction (`envelopes.md`, "Hard Requirement: Our results are corre
     does not have, of logical messages and of signals are nobody's here.
 6.  A connector that begins anew, with a snapshot of all its tables, never ends what it was in the middle of: its events pass, as
     the snapshot shows what the transaction did.
-7.  What was deleted before the source first read it cannot be judged: at the first reading, transactions up to the first one
+7.  A transaction topic should have one partition. In several, END and BEGIN land anywhere, and a look, which asks for their ends
+    one after the other, may see a later END without an earlier one. So it is looked at twice, and the last END taken is one
+    that each partition must be past: it shows a later one, or was read to where it ended behind the first look, which saw
+    that END or a later one already. What is assumed is that the producer had sent by then all that is earlier.
+8.  What was deleted before the source first read it cannot be judged: at the first reading, transactions up to the first one
     that a partition still shows are complete there.
 
 `places.py`    a transaction's name and its place in the upstream's log, from the ids of PostgreSQL, MySQL and others

@@ -67,6 +67,18 @@ class Arrival:
                 return rank - 1
         return len(self.ends)
 
+    @cached_property
+    def certain(self) -> int:
+        """The rank up to which no transaction can be missing whose END or BEGIN stands in another partition.
+
+        A partition has all up to the last END that it shows: a connector writes each in the order of commits. One that was
+        read to its end has as well all up to any END that was seen in another before that end was asked for.
+        """
+        seen = max((self._rank_of(end) for tp in self._log.ends for end in self._seen_ends(tp)), default=0)
+        shown = {tp: max(map(self._rank_of, ends), default=0) for tp, ends in self._log.ends.items()}
+        reaches = (max(rank, seen) if self._is_read_to_its_end(tp) else rank for tp, rank in shown.items())
+        return min(reaches, default=len(self.ends))
+
     def lacking(self, rank: int) -> dict[str, tuple[int, int]]:
         """By topic how many events of a transaction have come and how many its END counts, where some have not."""
         end = self.ends[rank - 1]
@@ -93,6 +105,18 @@ class Arrival:
             return ranked
         passes = self._passed.has(run.place) or self._precedes_topic(run) or self._is_abandoned(run)
         return 0 if passes else self.unranked
+
+    def _rank_of(self, end: End) -> int:
+        return self._ranks.get(end.transaction, 0)
+
+    def _seen_ends(self, tp: TopicPartition) -> Iterator[End]:
+        """Those of the ENDs of a partition that an earlier look saw."""
+        seen = self._log.seen.get(tp, self._log.stops[tp])
+        return (end for end in self._log.ends[tp] if end.offset < seen)
+
+    def _is_read_to_its_end(self, tp: TopicPartition) -> bool:
+        """Whether all of a partition of the transaction topic was read that had been written when it was looked at."""
+        return tp not in self._log.unread and self._log.stops[tp] >= self._log.written.get(tp, 0)
 
     def _precedes_topic(self, run: Run) -> bool:
         """Whether it lies before a transaction topic whose beginning was deleted before it was first read."""

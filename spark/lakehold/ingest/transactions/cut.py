@@ -37,6 +37,7 @@ class Cut:
         stops: Of each partition (exclusive), the transaction topic's included.
         passed: What has been taken when it is done.
         blocked: What stands behind it, if anything does.
+        is_uncertain: What stands behind it has come whole, and something earlier may stand where was not looked yet.
         waiting: Topics with events behind it.
         unsettled: Topics that may have rows of a snapshot behind it.
         uncounted: Topics whose events no END counts: they are not named as Debezium names them.
@@ -45,6 +46,7 @@ class Cut:
     stops: Offsets
     passed: Passed
     blocked: Blocked | None
+    is_uncertain: bool
     waiting: frozenset[str]
     unsettled: frozenset[str]
     uncounted: frozenset[str]
@@ -83,6 +85,7 @@ def cut(log: Log, passed: Passed) -> Cut:
         stops={**log.stops, **stops},
         passed=_taken(log, arrival, last, passed, found, stops),
         blocked=_blocked(log, arrival, last, found),
+        is_uncertain=_is_uncertain(arrival, last),
         waiting=_topics_behind(log, stops, Kind.EVENTS),
         unsettled=_topics_behind(log, stops, Kind.SNAPSHOT)
         if log.reaches_now
@@ -94,7 +97,7 @@ def cut(log: Log, passed: Passed) -> Cut:
 def _last_whole(log: Log, arrival: Arrival) -> int:
     """The rank of the last transaction that the batch takes, with all before it."""
     torn = [*_out_of_order(log, arrival), *_before_unranked(log, arrival)]
-    last = arrival.complete
+    last = min(arrival.complete, arrival.certain)
     while excluding := [low for low, high in torn if low <= last <= high]:
         last = min(excluding) - 1
     return last
@@ -192,6 +195,8 @@ def _blocked(log: Log, arrival: Arrival, last: int, stops: Mapping[TopicPartitio
     without_end = min((run for _, run in _unranked(log, arrival)), key=_by_place, default=None)
     if without_end is not None:
         return Blocked(without_end.shown_id, arrival.arrived(without_end.transaction))
+    if _is_uncertain(arrival, last):
+        return None
     if last < len(arrival.ends):
         end = arrival.ends[last]
         return Blocked(end.shown_id, arrival.arrived(end.transaction))
@@ -200,6 +205,10 @@ def _blocked(log: Log, arrival: Arrival, last: int, stops: Mapping[TopicPartitio
             run = stop.repeated
             return Blocked(run.shown_id, arrival.arrived(run.transaction), repeats=tp.topic)
     return None
+
+
+def _is_uncertain(arrival: Arrival, last: int) -> bool:
+    return last == arrival.certain < arrival.complete
 
 
 def _by_place(run: Run) -> tuple[int, ...]:

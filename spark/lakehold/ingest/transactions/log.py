@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lakehold.ingest.marks import Position
@@ -91,6 +91,9 @@ class Log:
         ends: Of the partitions of the transaction topic, in order of offsets.
         begins: ... the same.
         unread: Partitions that have something behind `stops`.
+        seen: Of partitions of the transaction topic, where a look ended that was done before that of `written`; of those it
+            does not name all that was read was seen.
+        written: ... where they ended then, with what nobody may read yet.
         knows_partitions: `starts` has every partition of each topic, also those that never had a record.
         lost_lines: Lines that are no message, any of which may have been an event.
     """
@@ -101,6 +104,8 @@ class Log:
     ends: Mapping[TopicPartition, Sequence[End]]
     begins: Mapping[TopicPartition, Sequence[Begin]]
     unread: frozenset[TopicPartition]
+    seen: Offsets = field(default_factory=dict)
+    written: Offsets = field(default_factory=dict)
     knows_partitions: bool = True
     lost_lines: int = 0
 

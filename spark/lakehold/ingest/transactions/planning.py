@@ -13,7 +13,7 @@ from lakehold.ingest.planning import Planned, Planner, settled
 from lakehold.ingest.read.edges import edges
 from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Available, Limits, ReadPlan
-from lakehold.ingest.transactions.cut import Blocked, Cut, cut
+from lakehold.ingest.transactions.cut import Cut, cut
 from lakehold.ingest.transactions.log import Kind, Log
 from lakehold.ingest.transactions.passed import Passed
 from lakehold.ingest.transactions.records import Found, Records
@@ -49,7 +49,7 @@ class WholeTransactions(Planner):
             planned = replace(
                 self._planned(plan, found, state, available), is_last=log.reaches_now and log.knows_partitions
             )
-            if planned.has_news or not _may_grow(found.blocked, log, available, self.records.transaction_topic):
+            if planned.has_news or not _may_grow(found, log, available, self.records.transaction_topic):
                 return planned
             limits = _doubled(limits)
 
@@ -120,6 +120,8 @@ class WholeTransactions(Planner):
             begins={tp: found.begins.get(tp, ()) for tp in of_transactions},
             ends={tp: found.ends.get(tp, ()) for tp in of_transactions},
             unread=_unread(plan, partitions, available if knows_partitions else None),
+            seen=available.seen,
+            written=available.written,
             knows_partitions=knows_partitions,
             lost_lines=plan.malformed,
         )
@@ -177,13 +179,15 @@ def _unread(
     return frozenset(tp for tp in partitions if ends.get(tp, 0) > plan.position[tp])
 
 
-def _may_grow(blocked: Blocked | None, log: Log, available: Available, transaction_topic: str) -> bool:
+def _may_grow(found: Cut, log: Log, available: Available, transaction_topic: str) -> bool:
     """Whether more of what there is may have what the batch lacks."""
-    if blocked is None or log.reaches_now:
+    if (found.blocked is None and not found.is_uncertain) or log.reaches_now:
         return False
     if not log.knows_partitions:
         return True
-    wanted = {*blocked.lacking, blocked.repeats, transaction_topic}
+    wanted = {transaction_topic}
+    if found.blocked is not None:
+        wanted |= {*found.blocked.lacking, found.blocked.repeats}
     return any(available.partitions[tp].end_exclusive > log.stops[tp] for tp in log.starts if tp.topic in wanted)
 
 
