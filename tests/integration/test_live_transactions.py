@@ -119,12 +119,12 @@ def test_transactions_of_mariadb(
         "CREATE TABLE bank.entries FROM SOURCE bank (TABLE 'bank.entries') ENVELOPE DEBEZIUM UPSERT;"
         "COMMIT;"
         # Another source over the same topics.
-        "CREATE SOURCE audit FROM KAFKA CONNECTION kafka (TOPICS ('bank.bank.accounts', 'bank.bank.entries'), "
-        "TRANSACTION METADATA TOPIC 'bank.transaction') FORMAT JSON;"
+        "CREATE SOURCE audit FROM KAFKA CONNECTION kafka (TOPICS ('bank.bank.accounts', 'bank.bank.entries')) "
+        "FORMAT JSON TRANSACTION METADATA TOPIC 'bank.transaction' WITH (MAX RECORDS = 250);"
         "CREATE TABLE audit.entries FROM SOURCE audit (TOPIC 'bank.bank.entries') ENVELOPE DEBEZIUM;"
         "CREATE TABLE audit.accounts FROM SOURCE audit (TOPIC 'bank.bank.accounts') ENVELOPE DEBEZIUM UPSERT"
     )
-    with open_for_business(bank, 15) as is_open:
+    with open_for_business(bank, 20) as is_open:
         ingest_together(lake, "bank", "audit")
         kill_connect(stack_directory)
         lakehold_stack.up(stack_directory)

@@ -100,10 +100,10 @@ class Opening:
 
     def _holding(self, sources: Sequence[str], idle_ms: int) -> Held:
         defined = self.definitions.definitions()
-        of_place: dict[Hashable, dict[str, frozenset[str]]] = {}
-        for name in sources:
-            of_place.setdefault(place_of(defined.source(name), defined), {})[name] = topics_of(name, defined)
-        shared = {place: _Shared(topics) for place, topics in of_place.items()}
+        at_place: dict[Hashable, list[Source]] = {}
+        for source in map(defined.source, sources):
+            at_place.setdefault(place_of(source, defined), []).append(source)
+        shared = {place: _Shared(there, defined) for place, there in at_place.items()}
 
         @contextmanager
         def hold(name: str) -> Iterator[Ingesting]:
@@ -192,16 +192,18 @@ class _Shared:
     """What sources of one place share.
 
     Args:
-        topics: Those of each source's tables.
+        sources: They.
+        defined: What is declared.
     """
 
-    def __init__(self, topics: Mapping[str, Collection[str]]) -> None:
+    def __init__(self, sources: Sequence[Source], defined: Definitions) -> None:
         takers: dict[str, set[str]] = {}
-        for source, read in topics.items():
-            for topic in read:
-                takers.setdefault(topic, set()).add(source)
+        for source in sources:
+            for topic in topics_of(source.name, defined):
+                takers.setdefault(topic, set()).add(source.name)
         self.shelf = Shelf(takers)
-        self._topics = takers.keys()
+        of_transactions = {source.transaction_topic for source in sources if source.transaction_topic is not None}
+        self._topics = takers.keys() | of_transactions
         self._once: ReadOnce | None = None
 
     def reader(self, source: str, open_one: Callable[[], Reader]) -> Reader:
