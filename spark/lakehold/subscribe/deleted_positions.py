@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import cache, partial
+from itertools import groupby
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, InputStream
 from pyiceberg.manifest import FileFormat
 from pyroaring import BitMap64
 
@@ -22,6 +25,9 @@ _HEADER_BYTES = 8
 
 Positions = Mapping[str, BitMap64]
 """Positions of rows by the path of their data file."""
+
+Opened = Callable[[str], InputStream]
+"""The file at a path."""
 
 
 class FilesUnreadable(Exception):
@@ -43,32 +49,41 @@ class DeletedPositions:
     def of(self, deletes: Iterable[LiveFile]) -> dict[str, BitMap64]:
         """The positions that `deletes` hide together."""
         together: dict[str, BitMap64] = {}
-        for file in deletes:
-            for path, positions in self._read(file).items():
+        for _, in_file in groupby(sorted(deletes, key=_path), _path):
+            for path, positions in self._in_file(in_file):
                 together[path] = together[path] | positions if path in together else positions
         return together
 
-    def _read(self, file: LiveFile) -> Positions:
-        read = self._vector if file.format == FileFormat.PUFFIN else self._position_deletes
-        return self._remembered.of(file.place, lambda: read(file))
+    def _in_file(self, deletes: Iterable[LiveFile]) -> Iterator[tuple[str, BitMap64]]:
+        """What is in one file, opened once if something of it is not known: a commit writes its deletion vectors into one."""
+        with ExitStack() as closing:
+            opened = cache(lambda path: closing.enter_context(self._io.new_input(path).open()))
+            for file in deletes:
+                read = _vector if file.format == FileFormat.PUFFIN else _position_deletes
+                yield from self._remembered.of(file.place, partial(read, file, opened)).items()
 
-    def _vector(self, file: LiveFile) -> Positions:
-        """A `deletion-vector-v1` blob: length (big-endian), magic, a 64-bit Roaring bitmap, checksum (Puffin spec)."""
-        if file.referenced is None or file.offset is None or file.length_bytes is None:
-            raise FilesUnreadable(f"deletion vector without a place in {file.path}")
-        with self._io.new_input(file.path).open() as stream:
-            stream.seek(file.offset)
-            blob = stream.read(file.length_bytes)
-        length = int.from_bytes(blob[:_FRAME_BYTES], "big")
-        return {file.referenced: BitMap64.deserialize(blob[_HEADER_BYTES : _FRAME_BYTES + length])}
 
-    def _position_deletes(self, file: LiveFile) -> Positions:
-        if file.format != FileFormat.PARQUET or file.encrypted:
-            raise FilesUnreadable(f"position deletes as {file.format.value} in {file.path}")
-        with self._io.new_input(file.path).open() as stream:
-            rows = pq.read_table(stream, columns=["file_path", "pos"])
-        paths = pc.unique(rows.column("file_path"))
-        return {path.as_py(): _bitmap(rows, path) for path in paths}
+def _path(file: LiveFile) -> str:
+    return file.path
+
+
+def _vector(file: LiveFile, opened: Opened) -> Positions:
+    """A `deletion-vector-v1` blob: length (big-endian), magic, a 64-bit Roaring bitmap, checksum (Puffin spec)."""
+    if file.referenced is None or file.offset is None or file.length_bytes is None:
+        raise FilesUnreadable(f"deletion vector without a place in {file.path}")
+    stream = opened(file.path)
+    stream.seek(file.offset)
+    blob = stream.read(file.length_bytes)
+    length = int.from_bytes(blob[:_FRAME_BYTES], "big")
+    return {file.referenced: BitMap64.deserialize(blob[_HEADER_BYTES : _FRAME_BYTES + length])}
+
+
+def _position_deletes(file: LiveFile, opened: Opened) -> Positions:
+    if file.format != FileFormat.PARQUET or file.encrypted:
+        raise FilesUnreadable(f"position deletes as {file.format.value} in {file.path}")
+    rows = pq.read_table(opened(file.path), columns=["file_path", "pos"])
+    paths = pc.unique(rows.column("file_path"))
+    return {path.as_py(): _bitmap(rows, path) for path in paths}
 
 
 def _bitmap(rows: pa.Table, path: pa.Scalar) -> BitMap64:

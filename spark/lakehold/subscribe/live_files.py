@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
 import fastavro
 from pyiceberg.io import FileIO
@@ -28,9 +28,8 @@ _PATH_FIELD_ID = 2147483546
 _DELETED = 2
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """A manifest of a snapshot.
+class Manifest(NamedTuple):
+    """A manifest of a snapshot; a tuple, since a history lists thousands of them again and again.
 
     Attributes:
         path: Where it is.
