@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from io import BytesIO
 from typing import Any, NamedTuple
 
-import fastavro
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
 from pyiceberg.table import Table
 
+from lakehold.subscribe import avro_files
 from lakehold.subscribe.remembered import Remembered
 
 MANIFESTS_REMEMBERED = 2_000
@@ -138,7 +137,7 @@ class LiveFiles:
 
 def _records(io: FileIO, path: str) -> Iterator[Any]:
     with io.new_input(path).open() as file:
-        yield from fastavro.reader(BytesIO(file.read()))
+        return avro_files.records(file.read())
 
 
 def _live_file(entry: dict[str, Any], manifest: Manifest) -> LiveFile:

@@ -1,0 +1,59 @@
+"""Avro files whose schema is parsed once: the same records as fastavro's own reader gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import BytesIO
+from typing import Any
+
+import fastavro
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehold.subscribe import avro_files
+
+LISTED: dict[str, Any] = {
+    "type": "record",
+    "name": "listed",
+    "fields": [
+        {"name": "path", "type": "string"},
+        {"name": "rows", "type": ["null", "long"]},
+        {"name": "bounds", "type": {"type": "array", "items": "bytes"}},
+    ],
+}
+COUNTED: dict[str, Any] = {
+    "type": "record",
+    "name": "counted",
+    "fields": [{"name": "path", "type": "string"}, {"name": "n", "type": "long"}],
+}
+
+listed = st.fixed_dictionaries(
+    {
+        "path": st.text("ab", max_size=3),
+        "rows": st.none() | st.integers(-(2**63), 2**63 - 1),
+        "bounds": st.lists(st.binary(max_size=3), max_size=2),
+    }
+)
+counted = st.fixed_dictionaries({"path": st.text("ab", max_size=3), "n": st.integers(0, 300)})
+files = st.one_of(st.tuples(st.just(LISTED), st.lists(listed)), st.tuples(st.just(COUNTED), st.lists(counted)))
+
+
+@given(history=st.lists(files, max_size=6), codec=st.sampled_from(["null", "deflate", "bzip2"]))
+def test_files_of_several_schemas(history: Sequence[tuple[dict[str, Any], Sequence[Any]]], codec: str) -> None:
+    for schema, records in history:
+        content = written(schema, records, codec, block_bytes=20)
+        assert list(avro_files.records(content)) == list(fastavro.reader(BytesIO(content))) == records
+
+
+def test_a_file_that_ends_early_is_an_error() -> None:
+    content = written(COUNTED, [{"path": "a", "n": 1}])
+    with pytest.raises(EOFError):
+        list(avro_files.records(content[:-20]))
+
+
+def written(schema: dict[str, Any], records: Sequence[Any], codec: str = "deflate", block_bytes: int = 16_000) -> bytes:
+    """An Avro file."""
+    file = BytesIO()
+    fastavro.writer(file, schema, records, codec=codec, sync_interval=block_bytes)
+    return file.getvalue()
