@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,19 +24,11 @@ from lakehold.progress import NoProgress, Progress, Task
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
 from tests.numbered_shop import BATCH, NumberedShop
+from tests.signal_handlers import handlers_restored as handlers_restored  # noqa: PLC0414 - pytest finds fixtures by name
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("handlers_restored")]
 
 STRICT = "WITH (ON ERROR = 'fail')"
-
-
-@pytest.fixture(autouse=True)
-def signals() -> Iterator[None]:
-    """The command takes Ctrl-C for itself."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @pytest.fixture

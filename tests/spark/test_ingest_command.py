@@ -6,7 +6,6 @@ import io
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -22,17 +21,9 @@ from lakehold.lake import Lake
 from lakehold.progress import NoProgress
 from tests.lakehold_process import wait_until
 from tests.shop_records import ShopRecords
+from tests.signal_handlers import handlers_restored as handlers_restored  # noqa: PLC0414 - pytest finds fixtures by name
 
-pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(autouse=True)
-def signals() -> Iterator[None]:
-    """The command takes Ctrl-C for itself."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("handlers_restored")]
 
 
 @pytest.fixture

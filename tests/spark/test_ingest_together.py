@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import REGISTRY
 
 from lakehold.errors import LakeholdError
 from lakehold.ingest.batch import BatchReport
@@ -15,23 +14,12 @@ from lakehold.ingest.lease import held
 from lakehold.ingest.together import Progressed, SourceFailed
 from lakehold.lake import Lake
 from tests.conftest import LakeFactory
+from tests.counters import decodes
 from tests.debezium_messages import Topic
 
 pytestmark = pytest.mark.spark
 
 COLUMNS: dict[str, dict[str, Any]] = {"id": {"type": "int64"}, "name": {"type": "string"}}
-
-
-def decodes(*sources: str) -> tuple[float, float]:
-    """How many topics batches of `sources` decoded so far, and how often one was shared."""
-    own, shared = (
-        sum(
-            REGISTRY.get_sample_value("lakehold_ingest_decodes_total", {"source": source, "by": by}) or 0.0
-            for source in sources
-        )
-        for by in ("own", "shared")
-    )
-    return own, shared
 
 
 class Shop:

@@ -7,25 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import REGISTRY
 
 from lakehold.lake import Lake
 from tests import recorded_files
 from tests.conftest import LakeFactory
+from tests.counters import decodes
 from tests.debezium_messages import Topic
 
 pytestmark = pytest.mark.spark
 
 COLUMNS: dict[str, dict[str, Any]] = {"id": {"type": "int64"}, "name": {"type": "string"}, "n": {"type": "int32"}}
-
-
-def decodes(source: str) -> tuple[float, float]:
-    """How many topics batches decoded so far, and how often one was shared."""
-    own, shared = (
-        REGISTRY.get_sample_value("lakehold_ingest_decodes_total", {"source": source, "by": by}) or 0.0
-        for by in ("own", "shared")
-    )
-    return own, shared
 
 
 def rows(lake: Lake, table: str) -> list[tuple[Any, ...]]:

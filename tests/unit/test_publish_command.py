@@ -21,6 +21,9 @@ from typer.testing import CliRunner, Result
 from lakehold.cli.app import app
 from lakehold.lake import Lake, connect
 from tests.lakehold_process import wait_until
+from tests.signal_handlers import handlers_restored as handlers_restored  # noqa: PLC0414 - pytest finds fixtures by name
+
+pytestmark = pytest.mark.usefixtures("handlers_restored")
 
 SUBSCRIPTIONS = {
     "all_orders": "shop.orders",
@@ -35,7 +38,6 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
     """Orders and customers, and subscriptions to them."""
     monkeypatch.setenv("LAKEHOLD_WAREHOUSE", str(tmp_path / "lake"))
     monkeypatch.setenv("LAKEHOLD_FOREIGN_LAG_MS", "0")
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     with connect() as lake:
         lake.catalog.create_namespace("shop")
         for name in ("orders", "customers"):
@@ -44,8 +46,6 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
         for name, relation in SUBSCRIPTIONS.items():
             lake.sql(f"CREATE SUBSCRIPTION {name} INTO bi.{name} AS SUBSCRIBE {relation} WITH (SNAPSHOT = false)")
         yield lake
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 def write(lake: Lake, name: str, *ids: int) -> None:
