@@ -21,7 +21,15 @@ _USER = "mysql"
 PASSWORD = "lakehold"
 _DEADLOCK = "ERROR 1213"
 
-_SETTINGS = ("--log-bin=binlog", "--binlog-format=ROW", "--binlog-row-image=FULL", "--server-id=1")
+_SETTINGS = (
+    "--log-bin=binlog",
+    "--binlog-format=ROW",
+    "--binlog-row-image=FULL",
+    "--server-id=1",
+    # Else a DELETE locks what lies beside its rows, and INSERT … SELECT the numbering of a table: sessions wait for each other.
+    "--transaction-isolation=READ-COMMITTED",
+    "--innodb-autoinc-lock-mode=2",
+)
 
 
 class MariaDb:

@@ -56,7 +56,7 @@ Java compiles by default: interpreted, it takes three times as long.
 _COLLECTOR = "-XX:+UseParallelGC"
 """A batch is short-lived rows by the million, and nobody waits for a single one: throughput, not short pauses."""
 
-SHORT_RUN_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SHORT_RUN_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 """Java options for a session of a minute: compiling quickly is worth more to it than compiling well."""
 
 _QUIET = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"

@@ -43,7 +43,7 @@ def test_sources_over_the_same_topics_are_one_task(orchestrated: Orchestrated) -
     lake.sql("CREATE TABLE billing.orders (id BIGINT, v STRING) FROM SOURCE billing (TOPIC 'orders') ENVELOPE UPSERT")
     lake.sql(f"CREATE SOURCE elsewhere FROM FILES '{shop.directory}/other' FORMAT JSON")
     lake.sql("CREATE TABLE elsewhere.orders (id BIGINT) FROM SOURCE elsewhere (TOPIC 'orders') ENVELOPE UPSERT")
-    shop.write("orders", (3, "new"))
+    shop.write("orders", (9, "new"))
     run = orchestrated.airflow.run("lakehold_ingest")
     assert {run.labels[task] for task in run.labels if task.startswith("ingest[")} == {"billing, shop", "elsewhere"}
     assert {"lake.shop.orders", "lake.billing.orders"} <= {name for name, _ in run.events}

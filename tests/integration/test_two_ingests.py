@@ -72,7 +72,8 @@ def successor(make_lake: LakeFactory, first: Lake, tmp_path: Path) -> Lake:
         catalog_name=first.settings.catalog_name,
         lease_ms=2 * LATER_MS,
     )
-    lake.batches = PyIcebergBatches(lake.catalog, clock=lambda: now_ms() + LATER_MS)
+    lake._parts.batches = PyIcebergBatches(lake.catalog, clock=lambda: now_ms() + LATER_MS)
+    lake.batches = lake._parts.batches
     return lake
 
 
