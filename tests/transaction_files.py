@@ -136,10 +136,9 @@ class Connector:
         """The changes `(table, id, v)` of one transaction, v None where the row goes; returns its id."""
         self._number += 1
         counts: Counter[str] = Counter()
-        self._write(TRANSACTION_TOPIC, {"id": self.shown_id}, _metadata("BEGIN", self.shown_id, {}))
+        self.begin()
         for order, (table, key, v) in enumerate(changes, 1):
             counts[f"public.{table}"] += 1
-            self._lsn += 1
             self.event(table, key, v, order, counts[f"public.{table}"])
         if end:
             self.end(counts)
@@ -150,8 +149,13 @@ class Connector:
         """What Debezium calls the transaction at this place in the log."""
         return f"{self._number}:{self._lsn}"
 
+    def begin(self) -> None:
+        """Its BEGIN, again where the connector was restarted in it."""
+        self._write(TRANSACTION_TOPIC, {"id": self.shown_id}, _metadata("BEGIN", self.shown_id, {}))
+
     def event(self, table: str, key: int, v: int | None, order: int, collection_order: int) -> None:
         """One event of the transaction."""
+        self._lsn += 1
         record = Record(
             "", 0, 0, Kind.EVENTS, self.shown_id, order, collection_order, (self._last_commit, self._lsn, order, 1)
         )

@@ -10,7 +10,7 @@ Lines before them say what was before: `passed B: orders/0=B2` is what earlier b
 furthest event of each partition; `cut off orders/0` that a partition is first read and its beginning was deleted; `bounded` that
 more has come than the batch reads, `files` that partitions are known by their records only, `lost lines 1` what its name says;
 `seen transaction/0=2` how many records a first look saw, and `written transaction/0=3` how many there were behind it with those
-that were not committed.
+that were not committed; of other topics as many as are shown, if it is not said.
 
 A case ends at a blank line. `LAKEHOLD_REWRITE=1 pytest tests/golden` writes where batches end now: read the diff.
 """
@@ -93,15 +93,17 @@ class Case:
             for offset, token in enumerate(tokens, FIRST_OFFSET)
             if (record := record_of(tp, offset, token)) is not None
         )
+        stops = {tp: FIRST_OFFSET + len(tokens) for tp, tokens in self.lines.items()}
+        of_events = {tp: at for tp, at in stops.items() if tp not in of_transactions}
         return Log(
             starts=dict.fromkeys(self.lines, FIRST_OFFSET),
-            stops={tp: FIRST_OFFSET + len(tokens) for tp, tokens in self.lines.items()},
+            stops=stops,
             runs={tp: runs.get(tp, []) for tp in self.lines if tp not in of_transactions},
             begins={tp: self.begins(tp) for tp in of_transactions},
             ends={tp: self.ends(tp) for tp in of_transactions},
             unread=frozenset(self.lines if "bounded" in self.flags else ()),
             seen=self.looks.get("seen", {}),
-            written=self.looks.get("written", {}),
+            written={**of_events, **self.looks.get("written", {})},
             knows_partitions="files" not in self.flags,
             lost_lines=self.lost_lines,
         )

@@ -43,8 +43,12 @@ class KafkaReader(Reader):
         seen = {tp: marks.end_exclusive for tp, marks in first.partitions.items() if tp.topic == ordered}
         if len(seen) < 2:  # noqa: PLR2004 - what one partition shows is in order
             return first
-        written = shared_client(self._options, self._timeout_s).written_ends(seen)
+        written = self.written_ends(seen)
         return replace(self._look(topics), seen=seen, written=written)
+
+    def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """See `Reader.written_ends`."""
+        return shared_client(self._options, self._timeout_s).written_ends(partitions)
 
     def _look(self, topics: Collection[str]) -> Available:
         client = shared_client(self._options, self._timeout_s)

@@ -101,6 +101,9 @@ class _OneOfSeveral(Reader):
     def look(self, topics: Collection[str], ordered: str | None = None) -> Available:
         return self._shared.look(self._source, topics, ordered)
 
+    def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
+        return self._reader.written_ends(partitions)
+
     def plan(self, available: Available, position: Offsets, limits: Limits) -> ReadPlan:
         return self._reader.plan(available, position, limits)
 

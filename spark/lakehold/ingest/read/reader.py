@@ -162,6 +162,10 @@ class Reader(ABC):
             ordered: One of them of whose partitions that must be known: it is looked at twice if it has several.
         """
 
+    def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:  # noqa: ARG002 - for Kafka
+        """Where partitions end now, with what is not committed yet; nothing of those that have no such thing."""
+        return {}
+
     @abstractmethod
     def plan(self, available: Available, position: Offsets, limits: Limits) -> ReadPlan:
         """Contiguous ranges from `position`, bounded by `limits` and fair over partitions.

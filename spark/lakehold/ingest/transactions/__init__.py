@@ -7,7 +7,8 @@ after some transaction (`envelopes.md`, "Hard Requirement: Our results are corre
     source all events have come that its END counts there. A batch takes the longest run of complete transactions, the oldest
     first, and of each partition exactly their events.
 2.  What counts is distinct events, because a connector that was killed sends some again, and of a transaction in the middle of
-    which it was restarted those that its END counts (`runs.py`). Also, where the partitions of a topic
+    which it was restarted those that its END counts (`runs.py`): these can be told when each partition of events was read to
+    where it ended behind a look that saw the END, or shows a later transaction. Also, where the partitions of a topic
     are known, a partition that has an event of a later transaction has all of the earlier ones: a connector writes each partition
     in the order of commits. So an event that can never come (deleted, compacted, unreadable) keeps nobody waiting for long.
 3.  An event of a transaction whose END has not come is never taken, nor anything behind it.

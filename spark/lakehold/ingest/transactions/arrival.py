@@ -69,6 +69,11 @@ class Arrival:
 
     @cached_property
     def certain(self) -> int:
+        """The rank up to which nothing can be missing that was sent before what has come, where counts do not tell that."""
+        return min(self._no_end_missing, self._no_part_missing)
+
+    @property
+    def _no_end_missing(self) -> int:
         """The rank up to which no transaction can be missing whose END or BEGIN stands in another partition.
 
         A partition has all up to the last END that it shows: a connector writes each in the order of commits. One that was
@@ -78,6 +83,22 @@ class Arrival:
         shown = {tp: max(map(self._rank_of, ends), default=0) for tp, ends in self._log.ends.items()}
         reaches = (max(rank, seen) if self._is_read_to_its_end(tp) else rank for tp, rank in shown.items())
         return min(reaches, default=len(self.ends))
+
+    @property
+    def _no_part_missing(self) -> int:
+        """The rank up to which no transaction was interrupted whose last part may not have come to some partition.
+
+        As many as its END counts may be there without it: of the part before (`runs.py`).
+        """
+        torn = (rank for rank, end in enumerate(self.ends, 1) if self._is_interrupted(end) and not self._has_all(rank))
+        return next(torn, self.unranked) - 1
+
+    def _has_all(self, rank: int) -> bool:
+        """Whether each partition has all that was sent before the END of a transaction was seen; files are in order."""
+        return not self._log.knows_partitions or all(
+            self._is_known_to_be_read_to_its_end(tp) or any(of_run > rank for of_run, _ in self.ranked(tp))
+            for tp in self._log.runs
+        )
 
     def lacking(self, rank: int) -> dict[str, tuple[int, int]]:
         """By topic how many events of a transaction have come and how many its END counts, where some have not."""
@@ -117,6 +138,10 @@ class Arrival:
     def _is_read_to_its_end(self, tp: TopicPartition) -> bool:
         """Whether all of a partition of the transaction topic was read that had been written when it was looked at."""
         return tp not in self._log.unread and self._log.stops[tp] >= self._log.written.get(tp, 0)
+
+    def _is_known_to_be_read_to_its_end(self, tp: TopicPartition) -> bool:
+        """The same of a partition of events, of which it is asked only when that matters."""
+        return tp in self._log.written and self._log.stops[tp] >= self._log.written[tp]
 
     def _precedes_topic(self, run: Run) -> bool:
         """Whether it lies before a transaction topic whose beginning was deleted before it was first read."""

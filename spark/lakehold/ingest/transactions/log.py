@@ -93,7 +93,8 @@ class Log:
         unread: Partitions that have something behind `stops`.
         seen: Of partitions of the transaction topic, where a look ended that was done before that of `written`; of those it
             does not name all that was read was seen.
-        written: ... where they ended then, with what nobody may read yet.
+        written: ... where they ended then, with what nobody may read yet; of partitions of events the same behind the look that
+            is judged, if it was asked.
         knows_partitions: `starts` has every partition of each topic, also those that never had a record.
         lost_lines: Lines that are no message, any of which may have been an event.
     """

@@ -3,8 +3,9 @@
 An END counts what its connector sent since it began the transaction, which it numbers from 1. One that was restarted meanwhile
 may go on behind what it had sent: it numbers the rest from 1 again, and END counts the rest. So the events that an END counts
 are, of each topic, from the last one in the upstream's log back to where the numbers cease to fall; of those sent twice the last
-sending. What was sent before the restart lies below them. When as many of the first of the rest have not come as were sent of
-the topic before, these are taken for those: no message tells them apart.
+sending. What was sent before the restart lies below them. As long as nothing of the rest has come of a topic, what was sent of it
+before is counted instead: no message tells them apart, so such a transaction is judged when all has come that was sent before
+its END (`arrival.py`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,105 @@
+"""Whole transactions from a real broker, where one partition may show what was written later than what another lacks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from lakehold.lake import Lake
+from tests.conftest import LakeFactory
+from tests.kafka_broker import Broker
+from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
+from tests.transaction_files import TRANSACTION_TOPIC, Connector, define_table, states
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+_TIMEOUT_S = 30.0
+
+
+class KafkaConnector(Connector):
+    """Writes to Kafka.
+
+    Attributes:
+        producer: What it writes with from now on.
+        partition: Of the transaction topic, where it writes to from now on.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(Path())
+        self.producer = Producer({"bootstrap.servers": broker.address})
+        self.partition = 0
+
+    def _write(self, topic: str, key: object, value: object) -> None:
+        partition = self.partition if topic == TRANSACTION_TOPIC else 0
+        self.producer.produce(topic, json.dumps(value), key=json.dumps(key), partition=partition)
+        assert self.producer.flush(_TIMEOUT_S) == 0
+
+
+TABLES = ("a", "b")
+BEFORE, AFTER = ({("public.a", 1): v, ("public.b", 1): v} for v in (10, 20))
+
+
+@contextmanager
+def shop(
+    make_lake: LakeFactory, broker: Broker, transaction_partitions: int
+) -> Generator[tuple[Lake, KafkaConnector], None, None]:
+    """A source whose two tables hold `BEFORE`."""
+    broker.create_topic(name=TRANSACTION_TOPIC, partitions=transaction_partitions)
+    topics = [broker.create_topic(name=f"shop.public.{table}") for table in TABLES]
+    # An error would come at once, if something were told that does not come.
+    lake, connector = make_lake(transaction_timeout_ms=0), KafkaConnector(broker)
+    lake.sql(
+        f"CREATE CONNECTION kafka TO KAFKA (BROKER '{broker.address}');"
+        f"CREATE SOURCE shop FROM KAFKA CONNECTION kafka (TOPICS ({', '.join(map(repr, topics))})) FORMAT JSON "
+        f"TRANSACTION METADATA TOPIC '{TRANSACTION_TOPIC}'"
+    )
+    for table in TABLES:
+        define_table(lake, table, "DEBEZIUM UPSERT")
+    connector.transaction(("a", 1, 10), ("b", 1, 10))
+    lake.ingest("shop")
+    yield lake, connector
+    for topic in (TRANSACTION_TOPIC, *topics):
+        broker.delete_topic(topic)
+
+
+def ingest_when_committed(lake: Lake, broker: Broker, uncommitted: Producer, *partitions: tuple[str, int]) -> None:
+    """Take what was written meanwhile: nothing is told before it is committed, and the tables are as they were."""
+    assert not any(report.waiting for report in lake.ingest("shop"))
+    uncommitted.commit_transaction(_TIMEOUT_S)
+    for topic, partition in partitions:
+        broker.wait_until_stable(topic, partition)
+    lake.ingest("shop")
+    seen = list(states(lake, TABLES))
+    assert all(state in (BEFORE, AFTER) for state in seen), seen
+    assert seen[-1] == AFTER
+
+
+def test_a_transaction_waits_untold_while_an_earlier_one_may_be_missing(make_lake: LakeFactory, broker: Broker) -> None:
+    with shop(make_lake, broker, transaction_partitions=2) as (lake, connector):
+        plain = connector.producer
+        connector.producer, connector.partition = broker.begin_transaction(TRANSACTION_TOPIC, [], partition=1), 1
+        connector.transaction(("a", 1, 20))
+        uncommitted = connector.producer
+        connector.producer, connector.partition = plain, 0
+        connector.transaction(("b", 1, 20))
+        ingest_when_committed(lake, broker, uncommitted, (TRANSACTION_TOPIC, 1), ("shop.public.a", 0))
+
+
+def test_what_was_sent_before_a_restart_is_not_taken_for_what_is_not_committed(
+    make_lake: LakeFactory, broker: Broker
+) -> None:
+    with shop(make_lake, broker, transaction_partitions=1) as (lake, connector):
+        connector.transaction(("a", 1, 20), ("b", 1, 15), end=False)
+        connector.begin()
+        plain = connector.producer
+        connector.producer = broker.begin_transaction("shop.public.b", [])
+        connector.event("b", 1, 20, order=1, collection_order=1)
+        uncommitted = connector.producer
+        connector.producer = plain
+        connector.end({"public.b": 1})
+        ingest_when_committed(lake, broker, uncommitted, ("shop.public.b", 0))
