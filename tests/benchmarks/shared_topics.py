@@ -71,16 +71,21 @@ def _decode(lake: Lake, addresses: StackAddresses, topic: str, tables_of_sources
     registry = registry_of({"url": addresses.registry}, timeout_s=60)
     decoder = TopicDecoder(FormatType.AVRO, registry, lambda: lake.spark, lake.settings.max_record_bytes)
     nothing_here = Limits(max_records=0, max_bytes=0)
-    shelf, once = Shelf({topic: sources}), ReadOnce(reader, [topic])
+    tables = {
+        source: [Table("bench", f"t{n}", source, topic, _ENVELOPES[n % 2]) for n in range(count)]
+        for source, count in sources.items()
+    }
+    shelf, once = Shelf(tables), ReadOnce(reader, [topic])
+    for source in sources:
+        shelf.stands(source, [{}])
     frames: list[DataFrame] = []
     started = perf_counter()
     for source, count in sources.items():
-        tables = [Table("bench", f"t{n}", source, topic, _ENVELOPES[n % 2]) for n in range(count)]
         own = once.reader_for(source)
         plan = own.plan(own.look([topic]), {}, _NO_LIMIT)
         reading = Reading(source, own, decoder, lambda: lake.spark, nothing_here, shelf)
-        with shared_records(reading, plan, tables) as records:
-            frames += [records.decoded(table, (), look=False).decoded.frame for table in tables]
+        with shared_records(reading, plan, tables[source]) as records:
+            frames += [records.decoded(table, (), look=False).decoded.frame for table in tables[source]]
             if len(frames) == count:
                 # What tables share is in memory then: the others do not decode it.
                 frames[0].write.format("noop").mode("overwrite").save()

@@ -119,6 +119,7 @@ class Opening:
                 try:
                     yield self._ingesting(source, tables, reading, planner, lease, idle_ms)
                 finally:
+                    own.shelf.stands(name, ())
                     own.shelf.clear()
 
         return hold
@@ -197,13 +198,10 @@ class _Shared:
     """
 
     def __init__(self, sources: Sequence[Source], defined: Definitions) -> None:
-        takers: dict[str, set[str]] = {}
-        for source in sources:
-            for topic in topics_of(source.name, defined):
-                takers.setdefault(topic, set()).add(source.name)
-        self.shelf = Shelf(takers)
+        names = [source.name for source in sources]
+        self.shelf = Shelf({name: [entry.definition for entry in defined.tables_of(name)] for name in names})
         of_transactions = {source.transaction_topic for source in sources if source.transaction_topic is not None}
-        self._topics = takers.keys() | of_transactions
+        self._topics = of_transactions.union(*(topics_of(name, defined) for name in names))
         self._once: ReadOnce | None = None
 
     def reader(self, source: str, open_one: Callable[[], Reader]) -> Reader:

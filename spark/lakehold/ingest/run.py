@@ -21,6 +21,7 @@ from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
 from lakehold.ingest.batch import BatchReport, Running, complete, run_batch
 from lakehold.ingest.dropped import clear
 from lakehold.ingest.membership import begun, identified, joined, split, with_tables
+from lakehold.ingest.offsets import Offsets
 from lakehold.ingest.planning import Planned, Planner, clipped
 from lakehold.ingest.read.checks import faults
 from lakehold.ingest.read.reader import Available
@@ -89,6 +90,15 @@ class Ingesting:
         in_main = self._readers()[MAIN_READER].tables
         if any(progress.since_ms is None for name, progress in in_main.items() if name in tables):
             yield from self._drain_main(self._look())
+
+    def stand(self) -> None:
+        """Tell those that share topics with the source from where its readers read on."""
+        readers = self._readers()
+        positions: list[Offsets] = [state.position for state in readers.values()]
+        begun = {progress.object_id for state in readers.values() for progress in state.tables.values()}
+        if any(entry.object_id not in begun for entry in self.running.tables.values()):
+            positions.append({})
+        self.running.reading.shelf.stands(self.source, positions)
 
     def _begin(self) -> Generator[BatchReport, None, Available]:
         """Bring readers and tables together, and finish what was begun. Returns what there is now."""

@@ -1,14 +1,12 @@
 """A batch's records: read once, and each topic decoded once, however many tables take from it (seed "Dynamic resource sharing").
 
-Tables over one topic share its decoding when the topic says how it is written and both look at it as the same shape: with any
-envelopes of Debezium, keys and column lists. Bare JSON is decoded as the columns that a table declares, for each list of
-columns once, so that a value which one table cannot hold is no error of another that does not have its column. Tables of several
-sources that are ingested together share as well, in batches that read the same offsets of the topic.
+Tables over one topic share its parsing, whatever their envelopes, keys and column lists are, and what one wants of a record is no
+error of another. Those that want the same of it share its decoding as well. Tables of several sources that are ingested together
+do so in batches that read the same offsets of the topic.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +23,8 @@ from lakehold.ingest.offsets import OffsetRange
 from lakehold.ingest.read.edges import edges
 from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Limits, Reader, ReadPlan
-from lakehold.ingest.shelf import SharedTopic, Shelf, Stretch
+from lakehold.ingest.shared_topic import SharedTopic
+from lakehold.ingest.shelf import Shelf, Stretch
 from lakehold.ingest.topic import DecodedTopic, TopicDecoder
 
 
@@ -72,7 +71,7 @@ class SharedRecords:
     def __init__(self, reading: Reading, plan: ReadPlan, tables: Iterable[Table]) -> None:
         self._reading = reading
         self._plan = plan
-        self._takers = Counter(table.topic for table in tables)
+        self._tables = tuple(tables)
         self.are_few = bool(plan.ranges) and plan.fits(reading.driver_limits)
         """Whether they are read in the driver."""
         topics = {r.topic_partition.topic for r in plan.ranges if file_of(r.topic_partition) is None}
@@ -85,7 +84,7 @@ class SharedRecords:
     def _taken(self, topics: Iterable[str]) -> dict[str, SharedTopic]:
         """What another source has read and decoded of the same records."""
         shelf, source = self._reading.shelf, self._reading.source
-        found = {topic: shelf.take(source, self._stretch(topic)) for topic in topics if shelf.is_shared(topic)}
+        found = {topic: shelf.take(source, self._stretch(topic)) for topic in topics}
         return {topic: taken for topic, taken in found.items() if taken is not None}
 
     def has(self, topic: str) -> bool:
@@ -95,10 +94,10 @@ class SharedRecords:
     def decoded(self, table: Table, stored_key: Sequence[ColumnType], *, look: bool) -> DecodedTopic:
         """The table's topic, decoded: see `TopicDecoder.schemas`."""
         if table.topic not in self._whole:
-            is_shared = self._takers[table.topic] > 1 or self._reading.shelf.is_shared(table.topic)
-            whole = SharedTopic(self._reading.decoder, self._of(table.topic), keeps=is_shared)
-            self._whole[table.topic] = whole
-            self._reading.shelf.put(self._reading.source, self._stretch(table.topic), whole)
+            shelf, source, stretch = self._reading.shelf, self._reading.source, self._stretch(table.topic)
+            takers = [*self._own(table.topic), *shelf.waiting(source, stretch)]
+            self._whole[table.topic] = SharedTopic(self._reading.decoder, self._of(table.topic), takers)
+            shelf.put(source, stretch, self._whole[table.topic])
         topic, is_shared = self._whole[table.topic].decoded(table, tuple(stored_key), look=look)
         DECODES.labels(source=table.source, by="shared" if is_shared else "own").inc()
         return topic
@@ -117,8 +116,7 @@ class SharedRecords:
         if table.topic not in self._edges:
             ranges = [r for r in self._plan.ranges if r.topic_partition.topic == table.topic]
             records = edges(self._reading.reader, ranges)
-            keeps = self._takers[table.topic] > 1
-            self._edges[table.topic] = SharedTopic(self._reading.decoder, records, keeps=keeps)
+            self._edges[table.topic] = SharedTopic(self._reading.decoder, records, self._own(table.topic))
         topic, _ = self._edges[table.topic].decoded(table, tuple(stored_key), look=False)
         return topic
 
@@ -127,6 +125,9 @@ class SharedRecords:
         for shared in self._edges.values():
             shared.release()
         self._reading.shelf.clear(but_waiting=True)
+
+    def _own(self, topic: str) -> list[Table]:
+        return [table for table in self._tables if table.topic == topic]
 
     def _of(self, topic: str) -> pa.Table | DataFrame:
         if self._table is not None:

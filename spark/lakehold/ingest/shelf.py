@@ -2,53 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-from pyspark.sql import DataFrame
-
 from lakehold.definitions import Table
-from lakehold.ingest.decode.decoded import Shape
-from lakehold.ingest.decode.schemas import TopicSchemas
-from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.offsets import OffsetRange
-from lakehold.ingest.topic import DecodedTopic, TopicDecoder, TopicPart, shape_of
-
-
-class SharedTopic:
-    """Records of one topic, and what they were decoded to so far.
-
-    Args:
-        decoder: Decodes.
-        records: The records.
-        keeps: Several tables may take them.
-    """
-
-    def __init__(self, decoder: TopicDecoder, records: pa.Table | DataFrame, *, keeps: bool) -> None:
-        self._decoder = decoder
-        self._part: TopicPart = decoder.part(records)
-        self._keeps = keeps
-        self._found: list[tuple[TopicSchemas, Shape, DecodedTopic]] = []
-
-    def decoded(self, table: Table, stored_key: tuple[ColumnType, ...], *, look: bool) -> tuple[DecodedTopic, bool]:
-        """The records decoded for a table, and whether they were for another one; see `TopicDecoder.schemas`."""
-        schemas, knows_all = self._decoder.schemas(table, self._part, stored_key, look=look)
-        shape = shape_of(table)
-        for of_schemas, of_shape, topic in self._found:
-            if (of_schemas, of_shape) == (schemas, shape):
-                return topic, True
-        topic = self._decoder.decode(table, self._part, schemas, knows_all=knows_all)
-        if self._keeps:
-            topic.decoded.frame.persist()
-            self._found.append((schemas, shape, topic))
-        return topic, False
-
-    def release(self) -> None:
-        """Let go of what is kept for several tables."""
-        for _, _, topic in self._found:
-            topic.decoded.frame.unpersist()
-        self._found.clear()
+from lakehold.ingest.offsets import OffsetRange, Offsets
+from lakehold.ingest.shared_topic import SharedTopic
 
 
 @dataclass(frozen=True)
@@ -71,16 +30,41 @@ class Shelf:
     """What was decoded of each topic last.
 
     Args:
-        takers: Names of the sources that take from each topic.
+        tables: Those of each source, by its name.
     """
 
-    def __init__(self, takers: Mapping[str, Collection[str]]) -> None:
-        self._takers = takers
+    def __init__(self, tables: Mapping[str, Sequence[Table]]) -> None:
+        self._tables = tables
+        self._stands: dict[str, tuple[Offsets, ...]] = {}
         self._kept: dict[str, _Kept] = {}
 
-    def is_shared(self, topic: str) -> bool:
-        """Whether several sources take from `topic`."""
-        return len(self._takers.get(topic, ())) > 1
+    def stands(self, source: str, positions: Sequence[Offsets]) -> None:
+        """From where the readers of `source` read on; nothing is kept for one of which it is not told."""
+        self._stands[source] = tuple(positions)
+
+    def waiting(self, source: str, stretch: Stretch) -> list[Table]:
+        """Tables of other sources than `source` that read on with `stretch`, or begin with it."""
+        return [
+            table
+            for other, tables in self._tables.items()
+            if other != source
+            and any(self._is_at(position, source, stretch) for position in self._stands.get(other, ()))
+            for table in tables
+            if table.topic == stretch.topic
+        ]
+
+    def _is_at(self, position: Offsets, source: str, stretch: Stretch) -> bool:
+        return all(
+            position[r.topic_partition] == r.start_inclusive
+            if r.topic_partition in position
+            else not self._goes_on(source, r)
+            for r in stretch.ranges
+        )
+
+    def _goes_on(self, source: str, with_: OffsetRange) -> bool:
+        """Whether `source` has read before what it reads now, so that it is no beginning."""
+        at = with_.start_inclusive
+        return at > 0 and any(position.get(with_.topic_partition) == at for position in self._stands.get(source, ()))
 
     def take(self, source: str, stretch: Stretch) -> SharedTopic | None:
         """What another source has decoded of the same records."""
@@ -95,8 +79,7 @@ class Shelf:
         before = self._kept.get(stretch.topic)
         if before is not None:
             before.topic.release()
-        waits_for = {*self._takers.get(stretch.topic, ())} - {source}
-        self._kept[stretch.topic] = _Kept(stretch, topic, waits_for)
+        self._kept[stretch.topic] = _Kept(stretch, topic, {table.source for table in self.waiting(source, stretch)})
 
     def clear(self, *, but_waiting: bool = False) -> None:
         """Let go of everything, or of what no source waits for: when a batch is done."""

@@ -64,18 +64,18 @@ class _Turns:
         self._ingesting = self._stack.enter_context(held(source))
         self._reports = self._ingesting.drain()
         self._stack.callback(self._reports.close)
+        self._ingesting.stand()
 
     def take(self) -> Generator[BatchReport, None, None]:
         """Its next batch; behind its end what arrived for its tables meanwhile."""
         if self.is_done:
             yield from self._ingesting.go_on()
-            return
-        try:
-            report = next(self._reports)
-        except StopIteration:
-            self.is_done = True
         else:
-            yield report
+            try:
+                yield next(self._reports)
+            except StopIteration:
+                self.is_done = True
+        self._ingesting.stand()
 
     def close(self) -> None:
         """Let go of the source."""

@@ -20,7 +20,8 @@ from pyspark.sql import functions as F
 
 from lakehold.definitions import DeclaredColumn, Envelope, FormatType, Table
 from lakehold.errors import TableStopped
-from lakehold.ingest.decode.decoded import Decoded, Shape, decode
+from lakehold.ingest.decode.decoded import Decoded, Shape, Wanted, calls_for, decode
+from lakehold.ingest.decode.parsers import Call, Parsed
 from lakehold.ingest.decode.schema_ids import SchemaIds, schema_ids, schema_ids_of
 from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, TopicSchemas
 from lakehold.ingest.decode.types import ColumnType
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     # Its client of the registry is a second of imports, which a source without one does not need.
     from lakehold.ingest.decode.registry import Registry
 
-_KEYS_SAMPLED = 100
-"""Keys looked at to find out what a key is: the first ones may be broken."""
+_SAMPLED = {"key": 100, "value": 1}
+"""Keys looked at to find out what a key is, where the first ones may be broken; and values, to see that there are any."""
 
 _MOST_VERSIONS = 8
 """Versions of a subject that are tried on each record, rather than looked up in the records first."""
@@ -50,14 +51,20 @@ class TopicPart:
         self.raw = raw
         self.here = here
         self._written = written
+        self._samples: dict[str, tuple[bytes, ...]] = {}
 
     @cached_property
     def ids(self) -> SchemaIds:
         """How the records were written; when they are many, one pass over them."""
         return schema_ids(self.raw, self._written) if self.here is None else schema_ids_of(self.here, self._written)
 
-    def sample(self, part: str, at_most: int) -> tuple[bytes, ...]:
+    def sample(self, part: str) -> tuple[bytes, ...]:
         """Some of the keys or values that are there."""
+        if part not in self._samples:
+            self._samples[part] = self._sampled(part, _SAMPLED[part])
+        return self._samples[part]
+
+    def _sampled(self, part: str, at_most: int) -> tuple[bytes, ...]:
         if self.here is not None:
             return tuple(self.here[part].drop_null().slice(0, at_most).to_pylist())
         rows = self.raw.filter(F.col(part).isNotNull()).select(part).take(at_most)
@@ -101,13 +108,13 @@ class TopicDecoder:
             return TopicPart(self.spark().createDataFrame(records), records, self.written)
         return TopicPart(records, None, self.written)
 
-    def schemas(
+    def wanted(
         self, table: Table, part: TopicPart, stored_key: tuple[ColumnType, ...], *, look: bool
-    ) -> tuple[TopicSchemas, bool]:
-        """How a topic's records were written, and whether all that they name was looked for.
+    ) -> tuple[Wanted, bool]:
+        """What a table wants of a topic's records, and whether all schemas that they name were looked for.
 
         Args:
-            table: For which: it declares what bare JSON holds.
+            table: It declares what bare JSON holds.
             part: The records.
             stored_key: The key of its Iceberg table, if there is one.
             look: Look up in the records how they were written.
@@ -116,16 +123,29 @@ class TopicDecoder:
             TableStopped: Nothing says which columns they have.
         """
         subjects = None if look or part.here is not None else self._subjects(table)
-        return subjects or self._found(table, part, stored_key), subjects is None
+        shape = Shape.FLAT if table.envelope is Envelope.UPSERT else Shape.DEBEZIUM
+        return Wanted(subjects or self._found(table, part, stored_key), shape), subjects is None
 
-    def decode(self, table: Table, part: TopicPart, schemas: TopicSchemas, *, knows_all: bool) -> DecodedTopic:
-        """Decode the records of a topic, as what `schemas` gave.
+    def calls(self, wanted: Wanted) -> list[Call]:
+        """What parses the records as a table wants them.
+
+        Raises:
+            TypeConflict: The schemas contradict each other.
+        """
+        return calls_for(wanted, max_record_bytes=self.max_record_bytes)
+
+    def decode(
+        self, table: Table, part: TopicPart, wanted: Wanted, parsed: Parsed | None, *, knows_all: bool
+    ) -> DecodedTopic:
+        """Decode the records of a topic for a table, as what `wanted` gave; `parsed` is what they were parsed to, if they were.
 
         Raises:
             TableStopped: The schemas contradict each other.
         """
         try:
-            decoded = decode(part.raw, schemas, shape_of(table), max_record_bytes=self.max_record_bytes)
+            decoded = decode(
+                part.raw, wanted.schemas, wanted.shape, max_record_bytes=self.max_record_bytes, parsed=parsed
+            )
         except TypeConflict as conflict:
             raise TableStopped(
                 conflict.message, table=table.full_name, code="type-changed", detail=conflict.detail, hint=conflict.hint
@@ -148,17 +168,12 @@ class TopicDecoder:
         key: PartSchemas = _heads(ids.keys)
         value: PartSchemas = _heads(ids.values)
         if not ids.values:
-            if not table.columns and part.sample("value", 1):
+            if not table.columns and part.sample("value"):
                 raise _columns_unknown(table)
             value = JsonDeclared(table.columns)
         if not ids.keys:
-            key = JsonDeclared(_declared_key(table, stored_key, part.sample("key", _KEYS_SAMPLED)))
+            key = JsonDeclared(_declared_key(table, stored_key, part.sample("key")))
         return TopicSchemas(key, value)
-
-
-def shape_of(table: Table) -> Shape:
-    """What the values of a table's topic are."""
-    return Shape.FLAT if table.envelope is Envelope.UPSERT else Shape.DEBEZIUM
 
 
 def _known(registry: Registry, ids: frozenset[int] | frozenset[str]) -> AvroIds:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lakehold.catalog.definitions import Definitions
 from lakehold.catalog.sharing import sharing
-from lakehold.definitions import Definition, FormatType, Source, Subscription, Table
+from lakehold.definitions import Definition, Source, Subscription, Table
 from lakehold.sql.effects import (
     DropDefinitions,
     DropHolds,
@@ -52,10 +52,6 @@ def shared_by(plan: Plan, after: Definitions) -> Iterator[str]:
                     f"lakehold ingest {other} {source}, and the DAG, read and decode topic {topic} once for both: "
                     f"source {other} has {theirs}"
                 )
-                own += _tables_over(topic, other, after)
-        declared = {table.columns for table in own}
-        if len(declared) > 1 and after.source(source).format.type is FormatType.JSON:
-            yield f"... JSON without a schema is decoded for each of their {len(declared)} lists of columns"
 
 
 def _tables_over(topic: str, source: str, definitions: Definitions) -> list[Table]:

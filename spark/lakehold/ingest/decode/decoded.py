@@ -15,14 +15,16 @@ from enum import StrEnum
 from pyspark.sql import DataFrame
 
 from lakehold.ingest.decode import debezium
+from lakehold.ingest.decode.parsers import Call, Parsed
 from lakehold.ingest.decode.parts import Part, is_small_value, part
 from lakehold.ingest.decode.schemas import TopicSchemas, declared_envelope
 from lakehold.ingest.decode.sql_text import literal, struct_of
-from lakehold.ingest.decode.structures import Structure, parsed_column, parsing, structure
+from lakehold.ingest.decode.structures import Structure, calls, parsed_column, structure
 from lakehold.ingest.decode.types import ColumnType
 
 UNKNOWN_SCHEMA = "unknown-schema"
 DEFAULT_MAX_RECORD_BYTES = 64 * 1024 * 1024
+_RAW = ("topic", "partition", "offset", "timestamp_ms", "key", "value")
 
 
 class Shape(StrEnum):
@@ -68,9 +70,36 @@ class _Decoding:
     structures: tuple[Structure, ...]
     is_small: str
 
+    def calls(self) -> dict[str, Call]:
+        """What parses the part, by the column that it gives."""
+        return {parsed_column(self.part, i): call for i, call in enumerate(calls(self.part, self.is_small))}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a reader wants of a topic's records: how keys and values were written, and what the values are."""
+
+    schemas: TopicSchemas
+    shape: Shape
+
+
+def calls_for(wanted: Wanted, *, max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES) -> list[Call]:
+    """What `decode` has parsers do: see `lakehold.ingest.decode.parsers.parsed_for`.
+
+    Raises:
+        TypeConflict: Two of the schemas give a column types that do not fit together.
+    """
+    parts = _parts(wanted.schemas, wanted.shape, max_record_bytes)
+    return [call for part in parts for call in part.calls().values()]
+
 
 def decode(
-    raw: DataFrame, schemas: TopicSchemas, shape: Shape, *, max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
+    raw: DataFrame,
+    schemas: TopicSchemas,
+    shape: Shape,
+    *,
+    max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
+    parsed: Parsed | None = None,
 ) -> Decoded:
     """Decodes the raw records of one topic.
 
@@ -79,28 +108,37 @@ def decode(
         schemas: How keys and values were written. A record with another schema is an error `unknown-schema`.
         shape: What the values are.
         max_record_bytes: A record whose key and value are longer together is an error `oversized`.
+        parsed: What parsers made of the same records.
 
     Raises:
         TypeConflict: Two of the schemas give a column types that do not fit together.
     """
-    key = _decode_key(schemas, max_record_bytes)
-    value = _decode_value(schemas, shape, max_record_bytes)
-    both = (key, value)
-    parsed = raw.selectExpr("*", *(e for d in both for e in parsing(d.part, d.is_small)))
-    typed = parsed.selectExpr("*", *(e for d in both for s in d.structures for e in s.conversions()))
+    both = key, value = _parts(schemas, shape, max_record_bytes)
+    wanted = key.calls() | value.calls()
+    if parsed is None:
+        results = raw.selectExpr("*", *(f"{call.sql} AS {name}" for name, call in wanted.items()))
+    else:
+        found = {name: parsed.result(call) for name, call in wanted.items()}
+        results = parsed.frame.selectExpr(*_RAW, *(f"{sql} AS {name}" for name, sql in found.items()))
+    typed = results.selectExpr("*", *(e for d in both for s in d.structures for e in s.conversions()))
     judged = typed.selectExpr("*", *(f"{_problem(d, shape)} AS _{d.part.name}_problem" for d in both))
     rest = debezium.fields(value.part, value.structures[-1]) if shape is Shape.DEBEZIUM else {}
-    found = rest | {s.name: s.value() for s in value.structures}
+    content = rest | {s.name: s.value() for s in value.structures}
     fields = {
         "key": f"CASE WHEN _key_problem IS NULL THEN {key.structures[0].value()} END",
         "error": "coalesce(_key_problem.code, _value_problem.code)",
         "error_detail": "coalesce(_key_problem.detail, _value_problem.detail)",
-        **{n: f"CASE WHEN _key_problem IS NULL AND _value_problem IS NULL THEN {e} END" for n, e in found.items()},
+        **{n: f"CASE WHEN _key_problem IS NULL AND _value_problem IS NULL THEN {e} END" for n, e in content.items()},
     }
     result = f"inline_outer(array({struct_of(fields)}))"
     frame = judged.selectExpr("topic", "partition", "offset", "timestamp_ms", "key AS key_bytes", result)
     keys = frozenset(frozenset(f.name for f in version.schema.fields) for version in key.part.versions)
     return Decoded(frame, key.structures[0].columns, value.structures[-1].columns, keys)
+
+
+def _parts(schemas: TopicSchemas, shape: Shape, max_bytes: int) -> tuple[_Decoding, _Decoding]:
+    """The key and the value."""
+    return _decode_key(schemas, max_bytes), _decode_value(schemas, shape, max_bytes)
 
 
 def _decode_key(schemas: TopicSchemas, max_bytes: int) -> _Decoding:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lakehold.ingest.decode.connect_schema import ConnectSchema
 from lakehold.ingest.decode.convert import Encoding, converted, missing, undecodable
+from lakehold.ingest.decode.parsers import Call
 from lakehold.ingest.decode.parts import Part
 from lakehold.ingest.decode.sql_text import literal
 from lakehold.ingest.decode.types import ColumnType, column_types, iceberg_type, spark_text
@@ -89,12 +90,11 @@ def parsed_column(part: Part, version: int) -> str:
     return f"_parsed_{part.name}{version}"
 
 
-def parsing(part: Part, is_small: str) -> Iterator[str]:
-    """A `parsed_column` for each version, of the records that satisfy `is_small` and no earlier version takes."""
+def calls(part: Part, is_small: str) -> Iterator[Call]:
+    """What gives the `parsed_column` of each version: for records that satisfy `is_small` and no earlier version takes."""
     others: list[str] = []
-    for i, version in enumerate(part.versions):
-        mine = " AND ".join([is_small, f"NOT ({part.is_blank})", f"({version.matches})", *others])
-        yield f"CASE WHEN {mine} THEN {version.parse} END AS {parsed_column(part, i)}"
+    for version in part.versions:
+        yield Call(" AND ".join([is_small, f"NOT ({part.is_blank})", f"({version.matches})", *others]), version.parser)
         others.append(f"NOT ({version.matches})")
 
 
