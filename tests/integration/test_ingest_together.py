@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from random import Random
 
@@ -10,13 +11,16 @@ import pytest
 from confluent_kafka import Producer
 
 from lakehold.ingest.batch import BatchReport
-from lakehold.ingest.offsets import OffsetRange
+from lakehold.ingest.offsets import OffsetRange, TopicPartition
 from lakehold.ingest.read.kafka import KafkaReader
+from lakehold.ingest.read.reader import Available
 from lakehold.lake import Lake
 from tests.conftest import LakeFactory
 from tests.counters import decodes
 from tests.kafka_broker import Broker
 from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
+from tests.kafka_transactions import KafkaConnector
+from tests.transaction_files import TRANSACTION_TOPIC
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
@@ -89,6 +93,51 @@ def test_what_is_shared_is_read_and_decoded_once(fed: Fed, monkeypatch: pytest.M
     assert (after[0] - before[0], after[1] - before[1]) == (3, 4)
     assert sorted(r.topic_partition.topic for r in read) == sorted(fed.topics * 2)
     fed.assert_complete()
+
+
+@pytest.mark.parametrize("with_transactions", [("shop", "billing"), ("billing",)], ids=["both", "the second"])
+def test_a_transaction_topic_is_looked_at_and_read_once(
+    make_lake: LakeFactory, broker: Broker, monkeypatch: pytest.MonkeyPatch, with_transactions: Collection[str]
+) -> None:
+    looked: list[frozenset[str]] = []
+    read: Counter[tuple[TopicPartition, int]] = Counter()
+    look, in_driver = KafkaReader.look, KafkaReader.in_driver
+
+    def noted_look(self: KafkaReader, topics: Collection[str], ordered: str | None = None) -> Available:
+        looked.append(frozenset(topics))
+        return look(self, topics, ordered)
+
+    def noted_read(self: KafkaReader, ranges: Collection[OffsetRange]) -> pa.Table:
+        read.update((r.topic_partition, at) for r in ranges for at in range(r.start_inclusive, r.end_exclusive))
+        return in_driver(self, ranges)
+
+    lake, connector = make_lake(), KafkaConnector(broker)
+    topics = {broker.create_topic(name=name) for name in ("shop.public.a", "shop.public.b", TRANSACTION_TOPIC)}
+    sources = ("shop", "billing")
+    for source in sources:
+        clause = f"TRANSACTION METADATA TOPIC '{TRANSACTION_TOPIC}'" if source in with_transactions else ""
+        lake.sql(
+            f"CREATE CONNECTION kafka_{source} TO KAFKA (BROKER '{broker.address}');"
+            f"CREATE SOURCE {source} FROM KAFKA CONNECTION kafka_{source} (TOPICS ('shop.public.a', 'shop.public.b')) "
+            f"FORMAT JSON {clause}"
+        )
+        for table in "ab":
+            lake.sql(
+                f"CREATE TABLE {source}.{table} (id BIGINT, v BIGINT) FROM SOURCE {source} (TOPIC 'shop.public.{table}') "
+                "ENVELOPE DEBEZIUM"
+            )
+    connector.transaction(("a", 1, 10), ("b", 1, 10))
+    connector.transaction(("b", 1, 20), ("b", 2, 30))
+    monkeypatch.setattr(KafkaReader, "look", noted_look)
+    monkeypatch.setattr(KafkaReader, "in_driver", noted_read)
+    list(lake.batches_together(sources))
+    assert looked == [topics]
+    assert len(read) == 4 + 1 + 3
+    assert set(read.values()) == {1}
+    for source in sources:
+        assert sorted(lake.sql(f"SELECT v FROM {source}.b").rows) == [(20,), (30,)]
+    for topic in topics:
+        broker.delete_topic(topic)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -14,30 +12,12 @@ from lakehold.lake import Lake
 from tests.conftest import LakeFactory
 from tests.kafka_broker import Broker
 from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
-from tests.transaction_files import TRANSACTION_TOPIC, Connector, define_table, states
+from tests.kafka_transactions import KafkaConnector
+from tests.transaction_files import TRANSACTION_TOPIC, define_table, states
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 _TIMEOUT_S = 30.0
-
-
-class KafkaConnector(Connector):
-    """Writes to Kafka.
-
-    Attributes:
-        producer: What it writes with from now on.
-        partition: Of the transaction topic, where it writes to from now on.
-    """
-
-    def __init__(self, broker: Broker) -> None:
-        super().__init__(Path())
-        self.producer = Producer({"bootstrap.servers": broker.address})
-        self.partition = 0
-
-    def _write(self, topic: str, key: object, value: object) -> None:
-        partition = self.partition if topic == TRANSACTION_TOPIC else 0
-        self.producer.produce(topic, json.dumps(value), key=json.dumps(key), partition=partition)
-        assert self.producer.flush(_TIMEOUT_S) == 0
 
 
 TABLES = ("a", "b")

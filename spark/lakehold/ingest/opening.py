@@ -200,8 +200,8 @@ class _Shared:
     def __init__(self, sources: Sequence[Source], defined: Definitions) -> None:
         names = [source.name for source in sources]
         self.shelf = Shelf({name: [entry.definition for entry in defined.tables_of(name)] for name in names})
-        of_transactions = {source.transaction_topic for source in sources if source.transaction_topic is not None}
-        self._topics = of_transactions.union(*(topics_of(name, defined) for name in names))
+        self._of_transactions = {source.transaction_topic for source in sources if source.transaction_topic is not None}
+        self._topics = self._of_transactions.union(*(topics_of(name, defined) for name in names))
         self._once: ReadOnce | None = None
 
     def reader(self, source: str, open_one: Callable[[], Reader]) -> Reader:
@@ -212,7 +212,9 @@ class _Shared:
         if isinstance(reader, FilesReader):
             # Files are on this machine, and each source has an index of its own of their lines.
             return reader
-        self._once = ReadOnce(reader, self._topics)
+        # Several cannot be looked at in one way that serves all.
+        ordered = next(iter(self._of_transactions)) if len(self._of_transactions) == 1 else None
+        self._once = ReadOnce(reader, self._topics, ordered)
         return self._once.reader_for(source)
 
 

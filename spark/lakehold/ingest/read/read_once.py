@@ -23,11 +23,13 @@ class ReadOnce:
     Args:
         reader: Reads.
         topics: All that any of the sources reads: a look is at all of them.
+        ordered: One of them that some of the sources ask for as such.
     """
 
-    def __init__(self, reader: Reader, topics: Collection[str]) -> None:
+    def __init__(self, reader: Reader, topics: Collection[str], ordered: str | None = None) -> None:
         self._reader = reader
         self._topics = frozenset(topics)
+        self._default = ordered
         self._looked: Available | None = None
         self._ordered: str | None = None
         self._given: set[str] = set()
@@ -40,8 +42,8 @@ class ReadOnce:
     def look(self, source: str, topics: Collection[str], ordered: str | None) -> Available:
         """The last look, if `source` has not been given it and it was at `topics`, `ordered` as such; a new one otherwise."""
         if self._looked is None or source in self._given or not self._is_at(self._looked, topics, ordered):
-            self._looked = self._reader.look(sorted(self._topics.union(topics)), ordered)
-            self._ordered = ordered
+            self._ordered = ordered or self._default
+            self._looked = self._reader.look(sorted(self._topics.union(topics)), self._ordered)
             self._given.clear()
             self._read.clear()
         self._given.add(source)
