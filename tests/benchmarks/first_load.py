@@ -10,10 +10,11 @@ import io
 import json
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import fastavro
 from confluent_kafka import Producer
@@ -147,16 +148,24 @@ def stack_for_benchmark() -> Iterator[StackAddresses]:
 
 def fill(addresses: StackAddresses, topic: str, records: int) -> str:
     """Write the topic as the connector's first snapshot does; returns the value schema."""
-    admin = AdminClient({"bootstrap.servers": addresses.kafka})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
     registry = SchemaRegistryClient({"url": addresses.registry})
     value_schema = json.dumps(ENVELOPE)
     key_id = registry.register_schema(f"{topic}-key", Schema(json.dumps(KEY), "AVRO"))
     value_id = registry.register_schema(f"{topic}-value", Schema(value_schema, "AVRO"))
     key_parsed, value_parsed = fastavro.parse_schema(KEY), fastavro.parse_schema(ENVELOPE)
-    producer = Producer(
-        {"bootstrap.servers": addresses.kafka, "queue.buffering.max.messages": 2_000_000, "linger.ms": 50}
+    write(
+        addresses,
+        topic,
+        (
+            (_framed(key_id, key_parsed, key), _framed(value_id, value_parsed, event))
+            for key, event in snapshot_rows(records)
+        ),
     )
+    return value_schema
+
+
+def snapshot_rows(records: int) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Keys and events of a connector's first snapshot."""
     for number in range(records):
         row = {
             "id": number,
@@ -178,15 +187,20 @@ def fill(addresses: StackAddresses, topic: str, records: int) -> str:
             "txId": 7,
             "lsn": 1000,
         }
-        value = {"before": None, "after": row, "source": source, "op": "r", "ts_ms": 1_750_000_000_000}
-        producer.produce(
-            topic,
-            key=_framed(key_id, key_parsed, {"id": number}),
-            value=_framed(value_id, value_parsed, value),
-        )
+        yield {"id": number}, {"before": None, "after": row, "source": source, "op": "r", "ts_ms": 1_750_000_000_000}
+
+
+def write(addresses: StackAddresses, topic: str, records: Iterable[tuple[bytes, bytes]]) -> None:
+    """Write keys and values to a new topic."""
+    admin = AdminClient({"bootstrap.servers": addresses.kafka})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
+    producer = Producer(
+        {"bootstrap.servers": addresses.kafka, "queue.buffering.max.messages": 2_000_000, "linger.ms": 50}
+    )
+    for key, value in records:
+        producer.produce(topic, key=key, value=value)
         producer.poll(0)
     assert producer.flush(120) == 0
-    return value_schema
 
 
 def _framed(schema_id: int, schema: fastavro.types.Schema, content: object) -> bytes:

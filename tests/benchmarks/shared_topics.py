@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from time import perf_counter
 
 from pyspark.sql import DataFrame
 
-from lakehold.definitions import Envelope, Format, FormatType, Source, Table
+from lakehold.definitions import DeclaredColumn, Envelope, Format, FormatType, Source, Table
 from lakehold.ingest.decode.registry import registry_of
 from lakehold.ingest.read.opening import open_reader
 from lakehold.ingest.read.read_once import ReadOnce
@@ -20,39 +21,63 @@ from lakehold.ingest.topic import TopicDecoder
 from lakehold.lake import Lake
 from lakehold.stack import StackAddresses
 from tests.benchmarks.figures import Figure, seconds
-from tests.benchmarks.first_load import PARTITIONS, fill, stack_for_benchmark
+from tests.benchmarks.first_load import PARTITIONS, fill, snapshot_rows, stack_for_benchmark, write
 
 _WARM_UP = 2
+_COLUMNS = tuple(
+    DeclaredColumn(name, of)
+    for name, of in {
+        "id": "bigint",
+        "customer": "string",
+        "status": "string",
+        "quantity": "int",
+        "price": "double",
+        "placed_at": "bigint",
+        "note": "string",
+    }.items()
+)
 _ENVELOPES = (Envelope.DEBEZIUM, Envelope.DEBEZIUM_UPSERT)
 _NO_LIMIT = Limits(max_records=10**9, max_bytes=10**12)
 
 
 def tables_of_one_topic(lake: Lake, records: int, tables: int, runs: int) -> list[Figure]:
-    """Read and decode a topic of `records` Avro records for `tables` tables, and ingest it into them, each beside one.
+    """Read and decode a topic of `records` records for `tables` tables, and ingest it into them, each beside one.
 
-    The tables are those of one source, and of a source each.
+    The tables are those of one source, and of a source each; of Avro with all envelopes, and of bare JSON with columns of their
+    own.
     """
     with stack_for_benchmark() as addresses:
-        topic = f"bench.public.orders_{uuid.uuid4().hex[:6]}"
-        fill(addresses, topic, records)
+        avro, json_ = _Topic(lake, addresses, FormatType.AVRO), _Topic(lake, addresses, FormatType.JSON)
+        fill(addresses, avro.name, records)
+        write(addresses, json_.name, ((_json(key), _json(event["after"])) for key, event in snapshot_rows(records)))
         lake.sql(f"""
             CREATE CONNECTION IF NOT EXISTS shared_kafka TO KAFKA (BROKER '{addresses.kafka}');
             CREATE CONNECTION IF NOT EXISTS shared_registry TO SCHEMA REGISTRY (URL '{addresses.registry}');
         """)
-        one: list[float] = []
-        of_one_source: list[float] = []
-        of_a_source_each: list[float] = []
+        of_debezium = [_ENVELOPES[n % 2] for n in range(tables)]
+        with_whole_values = [*of_debezium[1:], Envelope.UPSERT]
+        took: dict[str, list[float]] = {}
         ingested: dict[int, list[float]] = {1: [], tables: []}
         for run in range(runs + _WARM_UP):
-            one.append(_decode(lake, addresses, topic, [1]))
-            of_one_source.append(_decode(lake, addresses, topic, [tables]))
-            of_a_source_each.append(_decode(lake, addresses, topic, [1] * tables))
+            for name, seconds_ in {
+                "one": avro.decode({"shared": [avro.table(0, Envelope.DEBEZIUM)]}),
+                "tables": avro.decode({"shared": [avro.table(n, e) for n, e in enumerate(of_debezium)]}),
+                "sources": avro.decode(
+                    {f"shared{n}": [avro.table(n, e, source=f"shared{n}")] for n, e in enumerate(of_debezium)}
+                ),
+                "envelopes": avro.decode({"shared": [avro.table(n, e) for n, e in enumerate(with_whole_values)]}),
+                "one list": json_.decode({"shared": [json_.table(0, Envelope.UPSERT, _COLUMNS)]}),
+                "lists": json_.decode({"shared": [json_.table(n, Envelope.UPSERT, _some(n)) for n in range(tables)]}),
+            }.items():
+                took.setdefault(name, []).append(seconds_)
             for count in (1, tables):
-                ingested[count].append(seconds(partial(_ingest, lake, topic, count, f"shared{count}_{run}")))
+                ingested[count].append(seconds(partial(_ingest, lake, avro.name, count, f"shared{count}_{run}")))
     reading = f"reading and decoding {records:,} records of a topic for {tables}"
     return [
-        _figure(f"{reading} tables", of_one_source, one, 1.3),
-        _figure(f"{reading} sources with a table each", of_a_source_each, one, 1.3),
+        _figure(f"{reading} tables", took["tables"], took["one"], 1.3),
+        _figure(f"{reading} sources with a table each", took["sources"], took["one"], 1.3),
+        _figure(f"{reading} tables, one of them with ENVELOPE UPSERT", took["envelopes"], took["one"], 1.3),
+        _figure(f"{reading} tables, bare JSON, with a list of columns each", took["lists"], took["one list"], 1.3),
         _figure(f"ingesting them into {tables} tables", ingested[tables], ingested[1], None),
     ]
 
@@ -61,37 +86,60 @@ def _figure(name: str, values: Sequence[float], floors: Sequence[float], goal: f
     return Figure(name, "s", tuple(values[_WARM_UP:]), "the same for one", tuple(floors[_WARM_UP:]), goal)
 
 
-def _decode(lake: Lake, addresses: StackAddresses, topic: str, tables_of_sources: Sequence[int]) -> float:
-    """What batches of sources do before tables take their changes: every row is decoded, and every table has its DataFrame."""
-    sources = {f"shared{n}": count for n, count in enumerate(tables_of_sources)}
-    definition = Source(
-        "shared", Format(FormatType.AVRO, "shared_registry"), connection="shared_kafka", topics=(topic,)
-    )
-    reader = open_reader(definition, {"broker": addresses.kafka}, timeout_s=60, parallelism=PARTITIONS)
-    registry = registry_of({"url": addresses.registry}, timeout_s=60)
-    decoder = TopicDecoder(FormatType.AVRO, registry, lambda: lake.spark, lake.settings.max_record_bytes)
-    nothing_here = Limits(max_records=0, max_bytes=0)
-    tables = {
-        source: [Table("bench", f"t{n}", source, topic, _ENVELOPES[n % 2]) for n in range(count)]
-        for source, count in sources.items()
-    }
-    shelf, once = Shelf(tables), ReadOnce(reader, [topic])
-    for source in sources:
-        shelf.stands(source, [{}])
-    frames: list[DataFrame] = []
-    started = perf_counter()
-    for source, count in sources.items():
-        own = once.reader_for(source)
-        plan = own.plan(own.look([topic]), {}, _NO_LIMIT)
-        reading = Reading(source, own, decoder, lambda: lake.spark, nothing_here, shelf)
-        with shared_records(reading, plan, tables[source]) as records:
-            frames += [records.decoded(table, (), look=False).decoded.frame for table in tables[source]]
-            if len(frames) == count:
-                # What tables share is in memory then: the others do not decode it.
-                frames[0].write.format("noop").mode("overwrite").save()
-    took = perf_counter() - started
-    assert all(frame is frames[0] for frame in frames)
-    return took
+def _json(content: object) -> bytes:
+    return json.dumps(content).encode()
+
+
+def _some(n: int) -> tuple[DeclaredColumn, ...]:
+    """The key and some of the other columns, others for each `n` below 64."""
+    return tuple(column for at, column in enumerate(_COLUMNS) if at == 0 or not n >> (at - 1) & 1)
+
+
+class _Topic:
+    """A topic, and what reads it."""
+
+    def __init__(self, lake: Lake, addresses: StackAddresses, written: FormatType) -> None:
+        self.name = f"bench.public.orders_{uuid.uuid4().hex[:6]}"
+        self._lake = lake
+        self._addresses = addresses
+        self._written = written
+
+    def table(
+        self, n: int, envelope: Envelope, columns: tuple[DeclaredColumn, ...] = (), source: str = "shared"
+    ) -> Table:
+        """A table over it."""
+        return Table("bench", f"t{n}", source, self.name, envelope, columns=columns)
+
+    def decode(self, tables: Mapping[str, Sequence[Table]]) -> float:
+        """What batches of sources do before tables take their changes: every row is decoded as each table wants it."""
+        lake, is_avro = self._lake, self._written is FormatType.AVRO
+        definition = Source(
+            "shared",
+            Format(self._written, "shared_registry" if is_avro else None),
+            connection="shared_kafka",
+            topics=(self.name,),
+        )
+        reader = open_reader(definition, {"broker": self._addresses.kafka}, timeout_s=60, parallelism=PARTITIONS)
+        registry = registry_of({"url": self._addresses.registry}, timeout_s=60) if is_avro else None
+        decoder = TopicDecoder(self._written, registry, lambda: lake.spark, lake.settings.max_record_bytes)
+        nothing_here = Limits(max_records=0, max_bytes=0)
+        shelf, once = Shelf(tables), ReadOnce(reader, [self.name])
+        for source in tables:
+            shelf.stands(source, [{}])
+        written: list[DataFrame] = []
+        started = perf_counter()
+        for source, own_tables in tables.items():
+            own = once.reader_for(source)
+            plan = own.plan(own.look([self.name]), {}, _NO_LIMIT)
+            reading = Reading(source, own, decoder, lambda: lake.spark, nothing_here, shelf)
+            with shared_records(reading, plan, own_tables) as records:
+                for table in own_tables:
+                    frame = records.decoded(table, (), look=False).decoded.frame
+                    if not any(frame is before for before in written):
+                        # What tables share is in memory then: the others do not decode it.
+                        frame.write.format("noop").mode("overwrite").save()
+                        written.append(frame)
+        return perf_counter() - started
 
 
 def _ingest(lake: Lake, topic: str, count: int, name: str) -> None:

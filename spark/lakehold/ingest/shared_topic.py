@@ -1,4 +1,4 @@
-"""Records of one topic for all tables that take them: parsed once, and decoded once for those that want the same of them."""
+"""Records of one topic for all tables that take them: read once, and decoded in one pass for what all of them want."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pyspark.sql import DataFrame
 
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError
-from lakehold.ingest.decode.decoded import Wanted
-from lakehold.ingest.decode.parsers import Call, Parsed, parsed_for
+from lakehold.ingest.decode.decoded import Decoded, Wanted
+from lakehold.ingest.decode.together import DecodedTogether
 from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.decode.unify import TypeConflict
 from lakehold.ingest.topic import DecodedTopic, TopicDecoder, TopicPart
 
 
@@ -28,40 +29,52 @@ class SharedTopic:
         self._decoder = decoder
         self._part: TopicPart = decoder.part(records)
         self._tables = tables
-        self._expected: dict[bool, list[tuple[Table, Wanted]]] = {}
-        self._parsed: list[Parsed] = []
-        self._decoded: list[tuple[Wanted, DecodedTopic]] = []
+        self._alike: list[tuple[Wanted, Decoded]] = []
+        self._together: list[DecodedTogether] = []
         self._kept: list[DataFrame] = []
 
     def decoded(self, table: Table, stored_key: tuple[ColumnType, ...], *, look: bool) -> tuple[DecodedTopic, bool]:
-        """The records decoded for a table, and whether they were parsed for another one; see `TopicDecoder.wanted`."""
+        """The records decoded for a table, and whether they were for another one; see `TopicDecoder.wanted`."""
         wanted, knows_all = self._decoder.wanted(table, self._part, stored_key, look=look)
-        for of_another, topic in self._decoded:
-            if of_another == wanted:
-                return topic, True
-        others = [expected for other, expected in self._expecting(look=look) if other != table]
-        calls = self._calls(wanted)
-        before = next((parsed for parsed in self._parsed if all(map(parsed.has, calls))), None)
-        parsed = before or self._parsed_with(calls, [other for other in others if other != wanted])
-        topic = self._decoder.decode(table, self._part, wanted, parsed, knows_all=knows_all)
-        self._decoded.append((wanted, topic))
-        if wanted in others:
-            self._keep(topic.decoded.frame)
-        return topic, before is not None
+        before = self._found(wanted)
+        found = before or self._found_with_others(table, wanted, look=look)
+        return DecodedTopic(self._part.raw, found, knows_all), before is not None
 
     def release(self) -> None:
         """Let go of what is kept for several tables."""
         for frame in self._kept:
             frame.unpersist()
-        for made in (self._kept, self._parsed, self._decoded):
+        for made in (self._kept, self._alike, self._together):
             made.clear()
 
-    def _expecting(self, *, look: bool) -> list[tuple[Table, Wanted]]:
-        """What each table will want, as far as its definition tells; nothing where one table takes all."""
-        if look not in self._expected:
-            several = self._tables if len(self._tables) > 1 else ()
-            self._expected[look] = [(table, wanted) for table in several for wanted in self._wanted(table, look=look)]
-        return self._expected[look]
+    def _found(self, wanted: Wanted) -> Decoded | None:
+        alike = (decoded for of_another, decoded in self._alike if of_another == wanted)
+        apart = (decoded for together in self._together if (decoded := together.of(wanted)) is not None)
+        return next(alike, None) or next(apart, None)
+
+    def _found_with_others(self, table: Table, wanted: Wanted, *, look: bool) -> Decoded:
+        """The records decoded for a table and for what others are expected to want, who find it then."""
+        others = self._expected(table, look=look)
+        if any(other != wanted for other in others):
+            try:
+                together = self._decoder.decode_together(self._part, [wanted, *others])
+            except TypeConflict:
+                # Of one of them; which is told when its turn comes, and it alone stops.
+                pass
+            else:
+                self._keep(together.frame)
+                self._together.append(together)
+                if (found := together.of(wanted)) is not None:
+                    return found
+        decoded = self._decoder.decode(table, self._part, wanted)
+        if wanted in others:
+            self._keep(decoded.frame)
+            self._alike.append((wanted, decoded))
+        return decoded
+
+    def _expected(self, table: Table, *, look: bool) -> list[Wanted]:
+        """What the other tables will want, as far as their definitions tell."""
+        return [wanted for other in self._tables if other != table for wanted in self._wanted(other, look=look)]
 
     def _wanted(self, table: Table, *, look: bool) -> Iterator[Wanted]:
         try:
@@ -69,23 +82,6 @@ class SharedTopic:
         except LakeholdError:
             # The table stops by this when its turn comes.
             return
-
-    def _parsed_with(self, calls: Sequence[Call], others: Sequence[Wanted]) -> Parsed | None:
-        """The records parsed for one table and `others`; None if nobody else wants anything of them."""
-        of_others = [call for other in others for call in self._calls(other)]
-        if not of_others:
-            return None
-        parsed = parsed_for(self._part.raw, [*calls, *of_others])
-        self._keep(parsed.frame)
-        self._parsed.append(parsed)
-        return parsed
-
-    def _calls(self, wanted: Wanted) -> Sequence[Call]:
-        try:
-            return self._decoder.calls(wanted)
-        except LakeholdError:
-            # The table stops by this when its turn comes.
-            return ()
 
     def _keep(self, frame: DataFrame) -> None:
         frame.persist()

@@ -9,7 +9,7 @@ A schema id that the registry does not know leaves its records undecodable: they
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,10 +20,10 @@ from pyspark.sql import functions as F
 
 from lakehold.definitions import DeclaredColumn, Envelope, FormatType, Table
 from lakehold.errors import TableStopped
-from lakehold.ingest.decode.decoded import Decoded, Shape, Wanted, calls_for, decode
-from lakehold.ingest.decode.parsers import Call, Parsed
+from lakehold.ingest.decode.decoded import Decoded, Shape, Wanted, decode
 from lakehold.ingest.decode.schema_ids import SchemaIds, schema_ids, schema_ids_of
 from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, TopicSchemas
+from lakehold.ingest.decode.together import DecodedTogether, decode_together
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.decode.unify import TypeConflict
 
@@ -126,31 +126,26 @@ class TopicDecoder:
         shape = Shape.FLAT if table.envelope is Envelope.UPSERT else Shape.DEBEZIUM
         return Wanted(subjects or self._found(table, part, stored_key), shape), subjects is None
 
-    def calls(self, wanted: Wanted) -> list[Call]:
-        """What parses the records as a table wants them.
-
-        Raises:
-            TypeConflict: The schemas contradict each other.
-        """
-        return calls_for(wanted, max_record_bytes=self.max_record_bytes)
-
-    def decode(
-        self, table: Table, part: TopicPart, wanted: Wanted, parsed: Parsed | None, *, knows_all: bool
-    ) -> DecodedTopic:
-        """Decode the records of a topic for a table, as what `wanted` gave; `parsed` is what they were parsed to, if they were.
+    def decode(self, table: Table, part: TopicPart, wanted: Wanted) -> Decoded:
+        """Decode the records of a topic for a table, as what `wanted` gave.
 
         Raises:
             TableStopped: The schemas contradict each other.
         """
         try:
-            decoded = decode(
-                part.raw, wanted.schemas, wanted.shape, max_record_bytes=self.max_record_bytes, parsed=parsed
-            )
+            return decode(part.raw, wanted.schemas, wanted.shape, max_record_bytes=self.max_record_bytes)
         except TypeConflict as conflict:
             raise TableStopped(
                 conflict.message, table=table.full_name, code="type-changed", detail=conflict.detail, hint=conflict.hint
             ) from conflict
-        return DecodedTopic(part.raw, decoded, knows_all)
+
+    def decode_together(self, part: TopicPart, wanted: Sequence[Wanted]) -> DecodedTogether:
+        """Decode the records of a topic for tables that want different things.
+
+        Raises:
+            TypeConflict: The schemas that one of them knows contradict each other.
+        """
+        return decode_together(part.raw, wanted, max_record_bytes=self.max_record_bytes)
 
     def _subjects(self, table: Table) -> TopicSchemas | None:
         """What the topic's subjects say; None when they do not say it, or say too much to try it all on each record."""

@@ -8,7 +8,9 @@ logical.py           what each logical type becomes: temporal.py, decimals.py
 types.py, unify.py   columns, and one type for two
 parts.py             how a key or a value is parsed, one version for each schema
 structures.py        how it becomes columns: convert.py
+problems.py          what is wrong with it
 decoded.py           all together: `decode`
+together.py          ... for readers who want different things
 heads.py             ... or what stands around the rows only, and what a transaction topic says
 """
 

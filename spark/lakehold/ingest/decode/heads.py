@@ -10,7 +10,7 @@ from lakehold.ingest.decode.debezium import SOURCE, block, field_of, only_envelo
 from lakehold.ingest.decode.parts import Part, is_small_value, part
 from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, declared_envelope
 from lakehold.ingest.decode.sql_text import struct_of
-from lakehold.ingest.decode.structures import calls, parsed_column
+from lakehold.ingest.decode.structures import parsed_column, parsing
 
 ANY_JSON = JsonDeclared((DeclaredColumn("_", "string"),))
 """Of JSON with a schema or without one; the column is in no row."""
@@ -68,8 +68,8 @@ def transaction_metadata(raw: DataFrame, schemas: AvroIds | JsonDeclared, max_re
 
 def _with(found: dict[str, str], raw: DataFrame, value: Part, max_record_bytes: int) -> DataFrame:
     """The records with what was found in their values; by a generator, through which no filter is pushed (`decoded.py`)."""
-    found_by = enumerate(calls(value, is_small_value(max_record_bytes)))
-    results = (f"{call.sql} AS {parsed_column(value, i)}" for i, call in found_by)
+    found_by = parsing(value, is_small_value(max_record_bytes))
+    results = (f"{call} AS {column}" for column, call in found_by)
     parsed = raw.selectExpr("topic", "partition", "offset", "value", *results)
     return parsed.selectExpr("topic", "partition", "offset", f"inline_outer(array({struct_of(found)}))")
 

@@ -40,6 +40,13 @@ class JsonDeclared:
 
     columns: tuple[DeclaredColumn, ...] = ()
 
+    def joined(self, other: JsonDeclared) -> JsonDeclared | None:
+        """With the columns of another; None where both have one in different types, or by names that differ in case alone."""
+        own = {column.name.lower(): column for column in self.columns}
+        if any(own.get(column.name.lower(), column) != column for column in other.columns):
+            return None
+        return JsonDeclared((*self.columns, *(column for column in other.columns if column.name.lower() not in own)))
+
 
 PartSchemas = AvroIds | JsonHeads | JsonDeclared
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from lakehold.ingest.decode.connect_schema import ConnectSchema
 from lakehold.ingest.decode.convert import Encoding, converted, missing, undecodable
-from lakehold.ingest.decode.parsers import Call
 from lakehold.ingest.decode.parts import Part
 from lakehold.ingest.decode.sql_text import literal
 from lakehold.ingest.decode.types import ColumnType, column_types, iceberg_type, spark_text
@@ -26,11 +25,12 @@ class Origin:
 
 @dataclass(frozen=True)
 class Structure:
-    """The structure `name`, from one origin per version of its part, in the types of `columns`."""
+    """The structure `name`, from one origin per version of its part, in the types of `columns`; `reader` as of the part."""
 
     name: str
     origins: tuple[Origin, ...]
     columns: tuple[ColumnType, ...]
+    reader: int = 0
 
     @property
     def spark_type(self) -> str:
@@ -67,7 +67,7 @@ class Structure:
                         yield f"({origin.raw} IS NOT NULL AND {lacks})", f.name
 
     def _column(self, version: int) -> str:
-        return f"_{self.name}{version}"
+        return f"_{self.name}{version}_{self.reader}"
 
     def _converted(self, origin: Origin) -> str:
         own = {f.name: f for f in origin.schema.fields}
@@ -87,14 +87,15 @@ class Structure:
 
 def parsed_column(part: Part, version: int) -> str:
     """The column that holds what the parser made of a record of this version."""
-    return f"_parsed_{part.name}{version}"
+    return f"_parsed_{part.name}{version}_{part.reader}"
 
 
-def calls(part: Part, is_small: str) -> Iterator[Call]:
-    """What gives the `parsed_column` of each version: for records that satisfy `is_small` and no earlier version takes."""
+def parsing(part: Part, is_small: str) -> Iterator[tuple[str, str]]:
+    """(`parsed_column`, SQL) of each version, for the records that satisfy `is_small` and no earlier version takes."""
     others: list[str] = []
-    for version in part.versions:
-        yield Call(" AND ".join([is_small, f"NOT ({part.is_blank})", f"({version.matches})", *others]), version.parser)
+    for i, version in enumerate(part.versions):
+        mine = " AND ".join([is_small, f"NOT ({part.is_blank})", f"({version.matches})", *others])
+        yield parsed_column(part, i), f"CASE WHEN {mine} THEN {version.parse} END"
         others.append(f"NOT ({version.matches})")
 
 
@@ -119,4 +120,4 @@ def structure(
             raw, schema = f"{raw}.{quoted(field)}", schema.field_named(field) or schema
         origins.append(Origin(raw, schema, version.encoding))
     found = unify_versions([column_types(o.schema) for o in origins]) if columns is None else columns
-    return Structure(name, tuple(origins), found)
+    return Structure(name, tuple(origins), found, part.reader)

@@ -33,7 +33,7 @@ from lakehold.ingest.changes import (
     Op,
     Phase,
 )
-from lakehold.ingest.decode.decoded import UNKNOWN_SCHEMA
+from lakehold.ingest.decode.problems import UNKNOWN_SCHEMA
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.judge.arrivals import Arrivals, Bounds, WentBack, bounded
 from lakehold.ingest.judge.judging import COUNTS, WINS, in_snapshot

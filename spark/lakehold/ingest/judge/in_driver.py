@@ -26,7 +26,7 @@ from lakehold.ingest.changes import (
     Op,
     Phase,
 )
-from lakehold.ingest.decode.decoded import UNKNOWN_SCHEMA
+from lakehold.ingest.decode.problems import UNKNOWN_SCHEMA
 from lakehold.ingest.judge.arrivals import Arrivals, Bounds, WentBack, bounded
 from lakehold.ingest.judge.judging import COUNTS, SNAPSHOT_PHASES, WINS, Judging
 from lakehold.ingest.marks import Marks, Position

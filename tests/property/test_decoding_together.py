@@ -1,19 +1,23 @@
-"""What readers of one topic take from a parsing that they share is what each of them decodes by itself, errors included."""
+"""What readers of one topic are given of records that are decoded for all of them is what each would decode by itself."""
 
 from __future__ import annotations
 
+import io
 import json
+import re
+from contextlib import redirect_stdout
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from lakehold.definitions import DeclaredColumn
 from lakehold.ingest.decode import AvroIds, JsonDeclared, JsonHeads, Shape, TopicSchemas, decode
-from lakehold.ingest.decode.decoded import Decoded, Wanted, calls_for
-from lakehold.ingest.decode.parsers import Call, Parsed, parsed_for
+from lakehold.ingest.decode.decoded import Decoded, Wanted
+from lakehold.ingest.decode.together import DecodedTogether, decode_together
 from tests.connect_converters import avro_body, avro_schema, envelope, framed, json_head, json_record, struct
 from tests.raw_records import raw_records
 
@@ -59,21 +63,29 @@ def readers(draw: st.DrawFn) -> Wanted:
     return Wanted(TopicSchemas(key, JsonDeclared(draw(columns()))), draw(st.sampled_from(list(Shape))))
 
 
-def rows(decoded: Decoded) -> list[Row]:
-    return decoded.frame.orderBy("offset").collect()
+def rows(decoded: Decoded) -> list[dict[str, Any]]:
+    """What was decoded, rows with the columns that were asked for."""
+    found = [row.asDict() for row in decoded.frame.orderBy("offset").collect()]
+    names = [column.name for column in decoded.columns]
+    for row in found:
+        for part in {"value", "before", "after"} & row.keys():
+            row[part] = row[part] and {name: row[part][name] for name in names}
+        if row.get("unavailable"):
+            row["unavailable"] = [name for name in row["unavailable"] if name in names]
+    return found
 
 
-def shared(spark: SparkSession, records: list[tuple[Any, Any]], wanted: list[Wanted]) -> Parsed:
-    return parsed_for(raw_records(spark, records), [call for reader in wanted for call in calls_for(reader)])
-
-
-def require_alike(spark: SparkSession, records: list[tuple[Any, Any]], wanted: list[Wanted], parsed: Parsed) -> None:
+def require_alike(spark: SparkSession, records: list[tuple[Any, Any]], wanted: list[Wanted]) -> DecodedTogether:
     raw = raw_records(spark, records)
+    together = decode_together(raw, wanted)
     for reader in wanted:
-        alone = decode(raw, reader.schemas, reader.shape)
-        taken = decode(raw, reader.schemas, reader.shape, parsed=parsed)
-        assert taken.columns == alone.columns
-        assert rows(taken) == rows(alone)
+        alone, taken = decode(raw, reader.schemas, reader.shape), together.of(reader)
+        assert taken is not None
+        assert taken.key_columns == alone.key_columns
+        assert taken.keys == alone.keys
+        assert sorted(map(str, taken.columns)) == sorted(map(str, alone.columns))
+        assert rows(taken) == rows(replace(alone, columns=taken.columns))
+    return together
 
 
 @given(
@@ -86,37 +98,32 @@ def require_alike(spark: SparkSession, records: list[tuple[Any, Any]], wanted: l
 def test_each_list_of_columns_finds_in_json_what_it_would_find_alone(
     spark: SparkSession, records: list[tuple[Any, Any]], wanted: list[Wanted]
 ) -> None:
-    parsed = shared(spark, records, wanted)
-    assert all(parsed.has(call) for reader in wanted for call in calls_for(reader))
-    require_alike(spark, records, wanted, parsed)
+    require_alike(spark, records, wanted)
 
 
-def test_lists_of_columns_that_agree_take_the_calls_of_one(spark: SparkSession) -> None:
+def test_lists_of_columns_that_agree_are_read_at_once(spark: SparkSession) -> None:
     key = declared(id="bigint")
-    lists = [
-        declared(a="int", b="string"),
-        declared(b="string", place="struct<x:int>"),
-        declared(place="struct<y:int>"),
-    ]
+    lists = [declared(a="int", b="string"), declared(b="string", day="date"), declared(a="int", day="date")]
     wanted = [Wanted(TopicSchemas(key, columns), shape) for columns in lists for shape in Shape]
-    raw = raw_records(spark, [])
-
-    def parsed_columns(readers: list[Wanted]) -> int:
-        parsed = parsed_for(raw, [call for reader in readers for call in calls_for(reader)])
-        return len(parsed.frame.columns) - len(raw.columns)
-
-    assert parsed_columns(wanted) == parsed_columns(wanted[:1])
-    assert parsed_columns([*wanted, Wanted(TopicSchemas(key, declared(a="bigint")), Shape.FLAT)]) > parsed_columns(
-        wanted
-    )
+    assert len(decode_together(raw_records(spark, []), wanted).done) == len(Shape)
+    other = Wanted(TopicSchemas(key, declared(a="bigint")), Shape.FLAT)
+    assert len(decode_together(raw_records(spark, []), [*wanted, other]).done) == len(Shape) + 1
 
 
 def declared(**types: str) -> JsonDeclared:
     return JsonDeclared(tuple(DeclaredColumn(name, of) for name, of in types.items()))
 
 
+def parsers_in(frame: DataFrame) -> int:
+    """How many calls of parsers of values the plan has."""
+    shown = io.StringIO()
+    with redirect_stdout(shown):
+        frame.explain()
+    return len(re.findall(r"from_avro|avrodatatocatalyst|from_json", shown.getvalue()))
+
+
 @pytest.mark.parametrize("written", ["avro", "json"])
-def test_debeziums_envelope_and_the_whole_value_take_one_call(spark: SparkSession, written: str) -> None:
+def test_debeziums_envelope_and_the_whole_value_are_parsed_once(spark: SparkSession, written: str) -> None:
     row = struct("Row", {"id": {"type": "int64"}, "name": {"type": "string", "optional": True}})
     schema = envelope(row)
     event = {
@@ -134,6 +141,5 @@ def test_debeziums_envelope_and_the_whole_value_take_one_call(spark: SparkSessio
         schemas = TopicSchemas(JsonHeads(), JsonHeads((json_head(schema),)))
     records = [(None, value) for value in values]
     wanted = [Wanted(schemas, shape) for shape in Shape]
-    calls: list[list[Call]] = [calls_for(reader) for reader in wanted]
-    assert calls[0] == calls[1]
-    require_alike(spark, records, wanted, shared(spark, records, wanted))
+    together = require_alike(spark, records, wanted)
+    assert parsers_in(together.frame) == 1
