@@ -46,6 +46,42 @@ def test_files_of_several_schemas(history: Sequence[tuple[dict[str, Any], Sequen
         assert list(avro_files.records(content)) == list(fastavro.reader(BytesIO(content))) == records
 
 
+@given(
+    history=st.lists(files, max_size=6),
+    repeated=st.lists(listed),
+    codec=st.sampled_from(["null", "deflate", "bzip2"]),
+    at_most=st.integers(1, 10),
+)
+def test_records_that_many_files_have_in_common(
+    history: Sequence[tuple[dict[str, Any], Sequence[Any]]], repeated: list[Any], codec: str, at_most: int
+) -> None:
+    known: avro_files.RepeatedRecords[Any] = avro_files.RepeatedRecords(dict, at_most)
+    for schema, records in [
+        *history,
+        *((LISTED, [*records, *repeated]) for schema, records in history if schema is LISTED),
+    ]:
+        content = written(schema, records, codec, block_bytes=20)
+        assert known.of(content) == records
+
+
+def test_records_that_follow_each_other_as_before_are_not_looked_at() -> None:
+    assert looked_at(10, ["a", "b", "c", "d"], ["new", "a", "b", "c", "d"]) == ["a", "b", "c", "d", "new", "a"]
+    assert looked_at(10, ["a", "b", "c", "d"], ["a", "c", "d"]) == ["a", "b", "c", "d", "c"]
+
+
+def test_records_make_room_for_others() -> None:
+    assert looked_at(1, ["a", "b"], ["a", "b"]) == ["a", "b", "a", "b"]
+
+
+def looked_at(at_most: int, *files: Sequence[str]) -> list[str]:
+    """The paths in `files` that are looked at one after the other."""
+    seen: list[str] = []
+    known = avro_files.RepeatedRecords(lambda record: seen.append(record["path"]), at_most)
+    for paths in files:
+        known.of(written(COUNTED, [{"path": path, "n": 300} for path in paths]))
+    return seen
+
+
 def test_a_file_that_ends_early_is_an_error() -> None:
     content = written(COUNTED, [{"path": "a", "n": 1}])
     with pytest.raises(EOFError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,13 +13,13 @@ from lakehold.maintenance.procedures import Procedures
 from lakehold.subscribe.live_files import LiveFile
 
 FILE = LiveFile("f", FileFormat.PARQUET, DataFileContent.DATA, 0, (1,), records=100, size_bytes=10, sequence_number=1)
-VECTOR = replace(
-    FILE, path="v", format=FileFormat.PUFFIN, content=DataFileContent.POSITION_DELETES, offset=4, length_bytes=40
+VECTOR = FILE._replace(
+    path="v", format=FileFormat.PUFFIN, content=DataFileContent.POSITION_DELETES, offset=4, length_bytes=40
 )
 
 
 def files(count: int, **what: Any) -> list[LiveFile]:
-    return [replace(FILE, path=f"f{number}{what}", **what) for number in range(count)]
+    return [FILE._replace(path=f"f{number}{what}", **what) for number in range(count)]
 
 
 def test_small_files_are_gathered_once_a_partition_has_enough_of_them() -> None:
@@ -42,14 +41,14 @@ def test_small_is_below_what_the_table_writes() -> None:
 
 @pytest.mark.parametrize(("deleted", "thinned"), [(29, 0), (30, 1)])
 def test_a_file_is_written_anew_when_much_of_it_is_deleted(deleted: int, thinned: int) -> None:
-    large = replace(FILE, size_bytes=SMALL_FILE_BYTES)
-    found = rewrite_of([large], [replace(VECTOR, referenced="f", records=deleted)], 1, {})
+    large = FILE._replace(size_bytes=SMALL_FILE_BYTES)
+    found = rewrite_of([large], [VECTOR._replace(referenced="f", records=deleted)], 1, {})
     assert found.deleted_files == thinned
 
 
 def test_files_of_position_deletes_and_manifests_are_gathered_when_they_are_many() -> None:
     deletes = files(SMALL_FILES_MOST, content=DataFileContent.POSITION_DELETES)
-    vectors = [replace(VECTOR, offset=number) for number in range(100)]
+    vectors = [VECTOR._replace(offset=number) for number in range(100)]
     found = rewrite_of([FILE], [*deletes, *vectors], MANIFESTS_MOST, {})
     assert (found.delete_files, found.manifests) == (SMALL_FILES_MOST, MANIFESTS_MOST)
     assert rewrite_of([FILE], vectors, MANIFESTS_MOST - 1, {}) == Rewrite()

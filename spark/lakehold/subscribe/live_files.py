@@ -6,11 +6,10 @@ theirs), and in Python; a hundred snapshots of a table have a hundred lists of h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
 from pyiceberg.table import Table
 
@@ -45,9 +44,8 @@ class Manifest(NamedTuple):
     min_sequence_number: int
 
 
-@dataclass(frozen=True)
-class LiveFile:
-    """A data or delete file of a snapshot.
+class LiveFile(NamedTuple):
+    """A data or delete file of a snapshot; a tuple, as manifests are.
 
     Attributes:
         path: Where it is.
@@ -83,11 +81,34 @@ class LiveFile:
         return self.path, self.offset
 
 
+def _manifest(record: Mapping[str, Any]) -> Manifest | None:
+    """A record of a manifest list; None: no file is left in the manifest, it only says what has gone.
+
+    Counts may be missing in format 1; unknown ones count as some (spec, "Manifest Lists").
+    """
+    if record.get("added_files_count") == 0 and record.get("existing_files_count") == 0:
+        return None
+    return Manifest(
+        path=record["manifest_path"],
+        spec_id=record["partition_spec_id"],
+        # Format 1 has no deletes and no sequence numbers.
+        content=ManifestContent(record.get("content", 0)),
+        sequence_number=record.get("sequence_number", 0),
+        min_sequence_number=record.get("min_sequence_number", 0),
+    )
+
+
 @dataclass(frozen=True)
 class RememberedFiles:
-    """Manifest lists and manifests by path, shared by those who read the same tables again: neither ever changes."""
+    """Manifest lists and manifests by path, shared by those who read the same tables again: neither ever changes.
+
+    Successive lists name nearly the same manifests, each as the one before did.
+    """
 
     lists: Remembered[str, dict[str, Manifest]] = field(default_factory=lambda: Remembered(LISTS_REMEMBERED))
+    listed: avro_files.RepeatedRecords[Manifest | None] = field(
+        default_factory=lambda: avro_files.RepeatedRecords(_manifest, MANIFESTS_REMEMBERED)
+    )
     manifests: Remembered[str, tuple[LiveFile, ...]] = field(default_factory=lambda: Remembered(MANIFESTS_REMEMBERED))
 
 
@@ -104,40 +125,32 @@ class LiveFiles:
         self._remembered = remembered
 
     def manifests(self, snapshot_id: int | None) -> dict[str, Manifest]:
-        """The manifests of a snapshot by path; none before the first snapshot."""
+        """The manifests of a snapshot that have live files, by path; none before the first snapshot."""
         snapshot = self.table.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
         if snapshot is None:
             return {}
         path = snapshot.manifest_list
-        return self._remembered.lists.of(path, lambda: {manifest.path: manifest for manifest in self._listed(path)})
+        return self._remembered.lists.of(path, lambda: self._listed(path))
 
     def of(self, manifests: Iterable[Manifest], content: ManifestContent) -> list[LiveFile]:
         """The live files in those of `manifests` that list data files, or deletes."""
         return [file for manifest in manifests if manifest.content == content for file in self._entries(manifest)]
 
-    def _listed(self, path: str) -> Iterator[Manifest]:
-        for record in _records(self.table.io, path):
-            yield Manifest(
-                path=record["manifest_path"],
-                spec_id=record["partition_spec_id"],
-                # Format 1 has no deletes and no sequence numbers.
-                content=ManifestContent(record.get("content", 0)),
-                sequence_number=record.get("sequence_number", 0),
-                min_sequence_number=record.get("min_sequence_number", 0),
-            )
+    def _listed(self, path: str) -> dict[str, Manifest]:
+        listed = self._remembered.listed.of(self._content(path))
+        return {manifest.path: manifest for manifest in listed if manifest is not None}
 
     def _entries(self, manifest: Manifest) -> tuple[LiveFile, ...]:
         return self._remembered.manifests.of(manifest.path, lambda: tuple(self._live(manifest)))
 
     def _live(self, manifest: Manifest) -> Iterator[LiveFile]:
-        for entry in _records(self.table.io, manifest.path):
+        for entry in avro_files.records(self._content(manifest.path)):
             if entry["status"] != _DELETED:
                 yield _live_file(entry, manifest)
 
-
-def _records(io: FileIO, path: str) -> Iterator[Any]:
-    with io.new_input(path).open() as file:
-        return avro_files.records(file.read())
+    def _content(self, path: str) -> bytes:
+        with self.table.io.new_input(path).open() as file:
+            return file.read()
 
 
 def _live_file(entry: dict[str, Any], manifest: Manifest) -> LiveFile:
