@@ -97,7 +97,7 @@ def make_lake(spark: SparkSession, tmp_path: Path) -> Iterator[LakeFactory]:
     """Opens lakes over the shared session, each with a catalog of its own; settings as arguments."""
     opened: list[Lake] = []
 
-    def make(warehouse: Path | None = None, **settings: Any) -> Lake:
+    def make(warehouse: Path | str | None = None, **settings: Any) -> Lake:
         name = f"lake{next(_names)}"
         lake = connect(str(warehouse or tmp_path / name), spark=spark, **{"catalog_name": name, **settings})
         opened.append(lake)

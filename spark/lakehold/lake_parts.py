@@ -37,8 +37,11 @@ if TYPE_CHECKING:
     from lakehold.timeline.timelines import Timelines
     from lakehold.upstream.sources import CapturedSources
 
-_FAR_FILES_AT_ONCE = 16
-"""Files that diffs are read from at once if they are not on this machine: an object store answers after tens of milliseconds."""
+_FAR_FILES_AT_ONCE = 24
+"""Files that diffs are read from at once if they are not on this machine: an object store answers after tens of milliseconds.
+
+Arrow keeps 25 connections to S3: with more, files would wait for each other, and one is left for the catalog.
+"""
 
 
 class LakeParts:
@@ -215,7 +218,8 @@ class LakeParts:
 
         on_spark = OnSpark(self._spark, self.settings.catalog_name)
         shared = SharedDiffs(self.settings.shared_diffs_max_bytes)
-        reading = DiffReading(on_spark, self._workers, shared, self.settings.driver_diff_max_rows)
+        driver_rows, far = self.settings.driver_diff_max_rows, not self.settings.warehouse_path
+        reading = DiffReading(on_spark, self._workers, shared, driver_rows, far)
         noting = Noting(self.long_reads, self.settings.expire_grace_ms)
         return Subscribing(self.timelines, reading, self.settings, noting)
 

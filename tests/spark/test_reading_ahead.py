@@ -38,8 +38,9 @@ def test_manifest_lists_of_several_steps_are_asked_for_at_once(make_lake: LakeFa
         lake.sql(f"INSERT INTO {NAME} VALUES ({number})")
     snapshots = lake.catalog.load_table(NAME).metadata.snapshots
     reader = make_lake(
-        lake.settings.warehouse_path,
+        "far://lake",
         catalog_name=lake.settings.catalog_name,
+        catalog_uri=lake.settings.catalog_uri,
         catalog_properties={"py-io-impl": f"{__name__}.{Together.__name__}"},
     )
     changes = reader.sql(f"SUBSCRIBE {NAME} WITH (SNAPSHOT = false) AS OF {snapshots[0].timestamp_ms}").rows

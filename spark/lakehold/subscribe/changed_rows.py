@@ -7,9 +7,10 @@ snapshots between them: those may have been expired, and a rollback is a change 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
 from pyiceberg.table.snapshots import Operation
@@ -48,6 +49,16 @@ class Pick:
         return self.file.records - len(self.hidden) if self.positions is None else len(self.positions)
 
 
+class _Ends(NamedTuple):
+    """The manifests of two snapshots by path, and those that only one of them has, or both."""
+
+    old: Mapping[str, Manifest]
+    new: Mapping[str, Manifest]
+    only_old: Sequence[Manifest]
+    only_new: Sequence[Manifest]
+    both: Sequence[Manifest]
+
+
 @dataclass(frozen=True)
 class ChangedRows:
     """Compares snapshots of one table.
@@ -72,20 +83,23 @@ class ChangedRows:
         """
         if self._is_rewrite(before, after):
             return []
-        old, new = self.files.manifests(before), self.files.manifests(after)
-        only_old = [manifest for path, manifest in old.items() if path not in new]
-        only_new = [manifest for path, manifest in new.items() if path not in old]
-        had, has = self._data(only_old), self._data(only_new)
+        ends = self._ends(before, after)
+        had, has = self._data(ends.only_old), self._data(ends.only_new)
         gone = [file for path, file in had.items() if path not in has]
         come = [file for path, file in has.items() if path not in had]
-        picks = [
-            *self._whole(gone, -1, old.values()),
-            *self._whole(come, +1, new.values()),
-            *self._hidden_or_shown(before, after, {*(file.path for file in (*gone, *come))}),
-        ]
+        picks = [*self._whole(gone, -1, ends.old.values()), *self._whole(come, +1, ends.new.values())]
+        if before is not None and after is not None:
+            whole = {file.path for file in (*gone, *come)}
+            picks += self._hidden_or_shown(ends, whole, lambda: self._may_dangle(before, after))
         for pick in picks:
             _check(pick.file)
         return [pick for pick in picks if pick.rows]
+
+    def _ends(self, before: int | None, after: int | None) -> _Ends:
+        old, new = self.files.manifests(before), self.files.manifests(after)
+        only_old = [manifest for path, manifest in old.items() if path not in new]
+        only_new = [manifest for path, manifest in new.items() if path not in old]
+        return _Ends(old, new, only_old, only_new, [manifest for path, manifest in new.items() if path in old])
 
     def _is_rewrite(self, before: int | None, after: int | None) -> bool:
         """Whether `after` only rewrote what `before` has: compaction changes no row."""
@@ -126,13 +140,9 @@ class ChangedRows:
         ]
         return {path: positions for path, positions in self.deleted.of(applying).items() if path in paths}
 
-    def _hidden_or_shown(self, before: int | None, after: int | None, whole: Collection[str]) -> list[Pick]:
+    def _hidden_or_shown(self, ends: _Ends, whole: Collection[str], may_dangle: Callable[[], bool]) -> Iterator[Pick]:
         """Rows of data files that both snapshots have, which deletes of only one of them hide."""
-        if before is None or after is None:
-            return []
-        old, new = self.files.manifests(before), self.files.manifests(after)
-        had = self._deletes(manifest for path, manifest in old.items() if path not in new)
-        has = self._deletes(manifest for path, manifest in new.items() if path not in old)
+        had, has = self._deletes(ends.only_old), self._deletes(ends.only_new)
         removed = [delete for place, delete in had.items() if place not in has]
         added = [delete for place, delete in has.items() if place not in had]
         changed = [*removed, *added]
@@ -140,24 +150,21 @@ class ChangedRows:
             raise FilesUnreadable("equality deletes")
         hid, hides = self.deleted.of(removed), self.deleted.of(added)
         staying = [delete for place, delete in has.items() if place in had]
-        staying += self._kept([manifest for path, manifest in new.items() if path in old], changed)
+        staying += self._kept(ends.both, changed)
         stays = self.deleted.of(_applying_beside(staying, changed))
         for path in (hid.keys() | hides.keys()) & stays.keys():
             hid[path] = hid.get(path, _NONE) | stays[path]
             hides[path] = hides.get(path, _NONE) | stays[path]
-        described = self._described(changed, {*hid, *hides}, new)
-        if described and self._may_dangle(before, after):
-            live = self._data(new.values())
+        described = self._described(changed, {*hid, *hides}, ends.new)
+        if described and may_dangle():
+            live = self._data(ends.new.values())
             described = {path: file for path, file in described.items() if path in live}
-        picks = []
         for path in sorted(described.keys() - {*whole}):
-            went = hides.get(path, _NONE) - hid.get(path, _NONE)
-            came = hid.get(path, _NONE) - hides.get(path, _NONE)
-            if went:
-                picks.append(Pick(described[path], -1, went))
-            if came and path in self._data(new.values()):
-                picks.append(Pick(described[path], +1, came))
-        return picks
+            hidden, was_hidden = hides.get(path, _NONE), hid.get(path, _NONE)
+            if went := hidden - was_hidden:
+                yield Pick(described[path], -1, went)
+            if (came := was_hidden - hidden) and path in self._data(ends.new.values()):
+                yield Pick(described[path], +1, came)
 
     def _may_dangle(self, before: int, after: int) -> bool:
         """Whether `after` may have deletes of data files that came and went since `before`: compaction leaves them behind."""

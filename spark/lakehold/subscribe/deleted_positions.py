@@ -14,6 +14,7 @@ from pyiceberg.io import FileIO, InputStream
 from pyiceberg.manifest import FileFormat
 from pyroaring import BitMap64
 
+from lakehold.subscribe.fetching import opened
 from lakehold.subscribe.live_files import LiveFile
 from lakehold.subscribe.remembered import Remembered
 
@@ -26,8 +27,8 @@ _HEADER_BYTES = 8
 Positions = Mapping[str, BitMap64]
 """Positions of rows by the path of their data file."""
 
-Opened = Callable[[str], InputStream]
-"""The file at a path."""
+Opened = Callable[[str, int], InputStream | pa.BufferReader]
+"""The file at a path, of a size in bytes."""
 
 
 class FilesUnreadable(Exception):
@@ -57,31 +58,31 @@ class DeletedPositions:
     def _in_file(self, deletes: Iterable[LiveFile]) -> Iterator[tuple[str, BitMap64]]:
         """What is in one file, opened once if something of it is not known: a commit writes its deletion vectors into one."""
         with ExitStack() as closing:
-            opened = cache(lambda path: closing.enter_context(self._io.new_input(path).open()))
+            once = cache(lambda path, size_bytes: closing.enter_context(opened(self._io, path, size_bytes)))
             for file in deletes:
                 read = _vector if file.format == FileFormat.PUFFIN else _position_deletes
-                yield from self._remembered.of(file.place, partial(read, file, opened)).items()
+                yield from self._remembered.of(file.place, partial(read, file, once)).items()
 
 
 def _path(file: LiveFile) -> str:
     return file.path
 
 
-def _vector(file: LiveFile, opened: Opened) -> Positions:
+def _vector(file: LiveFile, once: Opened) -> Positions:
     """A `deletion-vector-v1` blob: length (big-endian), magic, a 64-bit Roaring bitmap, checksum (Puffin spec)."""
     if file.referenced is None or file.offset is None or file.length_bytes is None:
         raise FilesUnreadable(f"deletion vector without a place in {file.path}")
-    stream = opened(file.path)
+    stream = once(file.path, file.size_bytes)
     stream.seek(file.offset)
     blob = stream.read(file.length_bytes)
     length = int.from_bytes(blob[:_FRAME_BYTES], "big")
     return {file.referenced: BitMap64.deserialize(blob[_HEADER_BYTES : _FRAME_BYTES + length])}
 
 
-def _position_deletes(file: LiveFile, opened: Opened) -> Positions:
+def _position_deletes(file: LiveFile, once: Opened) -> Positions:
     if file.format != FileFormat.PARQUET or file.encrypted:
         raise FilesUnreadable(f"position deletes as {file.format.value} in {file.path}")
-    rows = pq.read_table(opened(file.path), columns=["file_path", "pos"])
+    rows = pq.read_table(once(file.path, file.size_bytes), columns=["file_path", "pos"])
     paths = pc.unique(rows.column("file_path"))
     return {path.as_py(): _bitmap(rows, path) for path in paths}
 

@@ -25,6 +25,7 @@ from pyroaring import BitMap64
 
 from lakehold.subscribe.changed_rows import Pick
 from lakehold.subscribe.deleted_positions import FilesUnreadable
+from lakehold.subscribe.fetching import opened
 from lakehold.subscribe.live_files import LiveFile
 from lakehold.subscribe.project import arrow_schema, project
 
@@ -33,9 +34,6 @@ TIMESTAMP, DIFF = 0, 1
 
 ROW = 2
 """Where the row's columns begin."""
-
-_FETCHED_WHOLE_BYTES = 1 << 20
-"""Up to which size a file is fetched at once."""
 
 Indices = NDArray[np.int64]
 
@@ -91,12 +89,12 @@ class FileRows:
         Raises:
             FilesUnreadable: It has no field ids, and the table has no names to do without.
         """
-        is_whole = len(picks) == 1 and picks[0].pick.is_whole_file
+        is_whole = any(dated.pick.is_whole_file for dated in picks)
         with self._opened(file, whole=is_whole) as stream, pq.ParquetFile(stream) as parquet:
             written = self._written(parquet.schema_arrow)
             columns = [field.name for field in written.fields]
             if is_whole:
-                rows, counts = parquet.read(columns, use_threads=False), [parquet.metadata.num_rows]
+                rows, counts = _picked(parquet.read(columns, use_threads=False), picks)
             else:
                 rows, counts = _at_positions(parquet, columns, picks)
         dated = [(of.mz_timestamp, of.pick.diff, count) for of, count in zip(picks, counts, strict=True)]
@@ -123,12 +121,7 @@ class FileRows:
         return pa.Table.from_arrays([*dates, *row.columns], schema=schema)
 
     def _opened(self, file: LiveFile, *, whole: bool) -> InputStream | pa.BufferReader:
-        """The file; a small one that is read whole is fetched at once, instead of its end, its footer and each column."""
-        stream = self.io.new_input(file.path).open()
-        if not whole or file.size_bytes > _FETCHED_WHOLE_BYTES:
-            return stream
-        with stream:
-            return pa.BufferReader(stream.read())
+        return opened(self.io, file.path, file.size_bytes) if whole else self.io.new_input(file.path).open()
 
     def _written(self, columns: pa.Schema) -> Schema:
         """What is read of a file: those of its columns that are wanted.
@@ -184,6 +177,14 @@ def _array(positions: BitMap64) -> Indices:
 
 def _union(positions: Sequence[Indices]) -> Indices:
     return positions[0] if len(positions) == 1 else np.unique(np.concatenate(positions))
+
+
+def _picked(rows: pa.Table, picks: Sequence[DatedPick]) -> tuple[pa.Table, list[int]]:
+    """Of all rows of a file those of the picks, and how many each has."""
+    if len(picks) == 1:
+        return rows, [rows.num_rows]
+    positions = [_positions(dated.pick, rows.num_rows) for dated in picks]
+    return rows.take(pa.array(np.concatenate(positions))), [len(wanted) for wanted in positions]
 
 
 def _at_positions(

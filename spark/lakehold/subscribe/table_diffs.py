@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import chain, takewhile
 
 import pyarrow as pa
@@ -30,7 +30,10 @@ from lakehold.subscribe.steps import Step
 from lakehold.timeline.timelines import Timeline
 
 _AHEAD = 32
-"""Steps whose metadata is read before they are come to."""
+"""Steps whose metadata is read before they are come to, where files are waited for."""
+
+_SMALL_BYTES = 1 << 16
+"""Up to which size Python takes longer for a file than Arrow."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class DiffReading:
         workers: Threads that read files.
         shared: Diffs that have been read.
         driver_rows: Rows up to which a step, or several together, are read in this process.
+        far: Whether files are waited for, and many therefore asked for at once.
         files: What is known of files.
         positions: What is known of deletes, by their place.
     """
@@ -50,6 +54,7 @@ class DiffReading:
     workers: Executor
     shared: SharedDiffs
     driver_rows: int
+    far: bool
     files: RememberedFiles = field(default_factory=RememberedFiles)
     positions: Remembered[tuple[str, int | None], Positions] = field(
         default_factory=lambda: Remembered(VECTORS_REMEMBERED)
@@ -57,6 +62,7 @@ class DiffReading:
 
 
 _Keyed = Sequence[tuple[DiffKey, Step]]
+_FilePicks = tuple[LiveFile, Sequence[DatedPick]]
 _Found = tuple[list[pa.Table | Many], int]
 
 
@@ -108,7 +114,7 @@ class TableDiffs:
 
     def _read(self, rest: _Keyed, reader: FileRows, first: tuple[int, ...]) -> _Found:
         """The diffs of the first of `rest`, as many as can be read together, and how many these are."""
-        small = _SmallSteps(reader, self.reading.workers)
+        small = _SmallSteps()
         unread = takewhile(lambda keyed: not self.reading.shared.has(keyed[0]), rest[1:])
         for step, picks in self._picks_ahead(step for _, step in chain(rest[:1], unread)):
             count = sum(dated.pick.rows for dated in picks or ())
@@ -118,10 +124,16 @@ class TableDiffs:
                 break
             else:
                 return [self._large(step, picks, reader)], 1
-        return self._read_here(small, [key for key, _ in rest[: len(small.steps)]], first), len(small.steps)
+        return self._read_here(small, reader, [key for key, _ in rest[: len(small.steps)]], first), len(small.steps)
 
     def _picks_ahead(self, steps: Iterable[Step]) -> Iterator[tuple[Step, list[DatedPick] | None]]:
-        """Each step with its `_picks`; while one is taken, the metadata of the next ones is read: it may be far away."""
+        """Each step with its `_picks`; while one is taken, the metadata of the next ones is read if it is far away.
+
+        Nothing is won by threads where it is here: nearly all of it is Python.
+        """
+        if not self.reading.far:
+            yield from ((step, self._picks(step)) for step in steps)
+            return
         ahead: deque[tuple[Step, Future[list[DatedPick] | None]]] = deque()
         try:
             for next_step in steps:
@@ -139,7 +151,7 @@ class TableDiffs:
     def _picks(self, step: Step) -> list[DatedPick] | None:
         """The rows that came and went; None: Spark has to find them."""
         try:
-            return [DatedPick(step.mz_timestamp, pick) for pick in self._changed().between(step.before, step.after)]
+            return [DatedPick(step.mz_timestamp, pick) for pick in self._changed.between(step.before, step.after)]
         except FilesUnreadable:
             return None
 
@@ -147,9 +159,11 @@ class TableDiffs:
         metrics.DIFFS.labels(read="by_spark").inc()
         return self._from_states(step) if picks is None else self.reading.spark.picked(reader, picks)
 
-    def _read_here(self, small: _SmallSteps, keys: Sequence[DiffKey], first: tuple[int, ...]) -> list[pa.Table | Many]:
+    def _read_here(
+        self, small: _SmallSteps, reader: FileRows, keys: Sequence[DiffKey], first: tuple[int, ...]
+    ) -> list[pa.Table | Many]:
         try:
-            rows = consolidated(small.read(), first)
+            rows = consolidated(small.read(reader, self.reading), first)
         except FilesUnreadable:
             metrics.DIFFS.labels(read="by_spark").inc(len(keys))
             return [self._from_states(step) for step in small.steps]
@@ -167,7 +181,7 @@ class TableDiffs:
         if self.reading.shared.has(self._key(step)):
             return "already read"
         try:
-            picks = self._changed().between(step.before, step.after)
+            picks = self._changed.between(step.before, step.after)
         except FilesUnreadable as reason:
             return f"both ends read by Spark: {reason}"
         if not picks:
@@ -178,6 +192,7 @@ class TableDiffs:
         where = "by Spark" if came + went > self.reading.driver_rows else "here"
         return f"+{came} -{went} rows in {files} files, read {where}"
 
+    @cached_property
     def _changed(self) -> ChangedRows:
         table, reading = self.timeline.table, self.reading
         return ChangedRows(LiveFiles(table, reading.files), DeletedPositions(table.io, reading.positions))
@@ -208,27 +223,36 @@ class TableDiffs:
 
 
 class _SmallSteps:
-    """Steps whose rows are read together: whole files while later steps are looked at, others when all picks are known."""
+    """Steps whose rows are read together: a file is read once for all of them."""
 
-    def __init__(self, reader: FileRows, workers: Executor) -> None:
+    def __init__(self) -> None:
         self.steps: list[Step] = []
         self.rows = 0
-        self._reader = reader
-        self._workers = workers
-        self._begun: list[Future[FoundRows]] = []
-        self._of_file: dict[str, tuple[LiveFile, list[DatedPick]]] = {}
+        self._of_file: dict[str, list[DatedPick]] = {}
 
     def add(self, step: Step, picks: Iterable[DatedPick]) -> None:
         self.steps.append(step)
         for dated_pick in picks:
             self.rows += dated_pick.pick.rows
-            file = dated_pick.pick.file
-            if dated_pick.pick.is_whole_file:
-                self._begun.append(self._workers.submit(self._reader.read, file, [dated_pick]))
-            else:
-                self._of_file.setdefault(file.path, (file, []))[1].append(dated_pick)
+            self._of_file.setdefault(dated_pick.pick.file.path, []).append(dated_pick)
 
-    def read(self) -> pa.Table:
+    def read(self, reader: FileRows, reading: DiffReading) -> pa.Table:
         """The diffs of the steps, not consolidated."""
-        self._begun += [self._workers.submit(self._reader.read, *work) for work in self._of_file.values()]
-        return self._reader.shaped(future.result() for future in self._begun)
+        files = [(_best_known(picks), picks) for picks in self._of_file.values()]
+        begun = [reading.workers.submit(_read_all, reader, task) for task in _tasks(files, reading.far)]
+        return reader.shaped(chain.from_iterable(future.result() for future in begun))
+
+
+def _best_known(picks: Iterable[DatedPick]) -> LiveFile:
+    """The file of `picks`: one that is only known from its deletes has no size."""
+    return max((dated.pick.file for dated in picks), key=lambda file: file.size_bytes)
+
+
+def _tasks(files: Sequence[_FilePicks], far: bool) -> list[Sequence[_FilePicks]]:
+    """What a worker reads one behind the other: threads that read small files beside each other wait for Python's lock."""
+    small = [file for file in files if not far and 0 < file[0].size_bytes <= _SMALL_BYTES]
+    return [small, *([file] for file in files if far or not 0 < file[0].size_bytes <= _SMALL_BYTES)]
+
+
+def _read_all(reader: FileRows, files: Iterable[_FilePicks]) -> list[FoundRows]:
+    return [reader.read(*file) for file in files]
