@@ -51,7 +51,7 @@ class Decoded:
     unsupported-schema, not-debezium, not-null-violated`. Structures without columns (no schema given, or none usable)
     are of type `void`; those of records that were decoded for several readers may have columns of the others besides.
 
-    ReaderSql `frame` needs the JVM options of `lakehold.session`: without them Avro believes a corrupt record that says
+    Reading `frame` needs the JVM options of `lakehold.session`: without them Avro believes a corrupt record that says
     it is 2 GiB long, and takes the JVM down.
 
     `keys` has the names of the key's columns, once for each way that keys were written.
