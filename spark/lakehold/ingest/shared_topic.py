@@ -12,7 +12,6 @@ from lakehold.errors import LakeholdError
 from lakehold.ingest.decode.decoded import Decoded, Wanted
 from lakehold.ingest.decode.together import DecodedTogether
 from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.decode.unify import TypeConflict
 from lakehold.ingest.topic import DecodedTopic, TopicDecoder, TopicPart
 
 
@@ -58,8 +57,8 @@ class SharedTopic:
         if any(other != wanted for other in others):
             try:
                 together = self._decoder.decode_together(self._part, [wanted, *others])
-            except TypeConflict:
-                # Of one of them; which is told when its turn comes, and it alone stops.
+            except LakeholdError:
+                # One of them cannot be decoded: which one is told when its turn comes, and it alone stops.
                 pass
             else:
                 self._keep(together.frame)
