@@ -15,9 +15,10 @@ from lakehold.errors import UpstreamError, UpstreamUnavailable
 from lakehold.ingest.offsets import OffsetRange, Offsets, TopicPartition
 from lakehold.ingest.read.checks import faults
 from lakehold.ingest.read.kafka import KafkaReader
+from lakehold.ingest.read.kafka_client import shared_client
 from lakehold.ingest.read.kafka_options import kafka_options
 from lakehold.ingest.read.read_once import ReadOnce
-from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Limits, ReadPlan
+from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Limits, ReadPlan, Watermarks
 from tests.kafka_broker import Broker
 from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.upstreams import Cluster, RecordedDirectory, Upstream
@@ -241,6 +242,17 @@ def test_an_open_transaction_is_not_read_before_it_ends(broker: Broker) -> None:
     broker.wait_until_stable(topic)
     second = reader.plan(reader.look([topic]), first.position, LARGE)
     assert values(reader.in_driver(second.ranges)) == numbered(2, 6)
+
+
+@pytest.mark.stack
+def test_a_topic_that_goes_between_two_questions_is_left_out(broker: Broker) -> None:
+    there, gone = (TopicPartition(broker.create_topic(), 0) for _ in range(2))
+    broker.produce(there.topic, numbered(0, 3))
+    broker.delete_topic(gone.topic)
+    client = shared_client(kafka_options({"BROKER": broker.address}), 15)
+    assert client.watermarks([there, gone]) == {there: Watermarks(0, 3)}
+    assert client.written_ends([there, gone]) == {there: 3}
+    assert client.watermarks([gone]) == {}
 
 
 @pytest.mark.stack

@@ -84,7 +84,9 @@ class Journal:
         if topic not in existing:
             return
         partition = TopicPartition(topic, 0)
-        marks = self._client.watermarks([partition])[partition]
+        marks = self._client.watermarks([partition]).get(partition)
+        if marks is None:
+            return
         start = max(self._read.get(partition, 0), marks.earliest)
         yield from _values(self._client.records([OffsetRange(partition, start, marks.end_exclusive)]))
         self._read[partition] = marks.end_exclusive

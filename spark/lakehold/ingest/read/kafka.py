@@ -53,12 +53,14 @@ class KafkaReader(Reader):
     def _look(self, topics: Collection[str]) -> Available:
         client = shared_client(self._options, self._timeout_s)
         described = client.describe(topics)
-        missing = tuple(sorted(set(topics) - described.keys()))
-        partitions = [TopicPartition(name, p.id) for name, topic in described.items() for p in topic.partitions]
+        found = client.watermarks(
+            [TopicPartition(name, p.id) for name, topic in described.items() for p in topic.partitions]
+        )
+        missing = tuple(sorted({*topics} - {tp.topic for tp in found}))
         return Available(
             topics=frozenset(topics),
-            partitions=client.watermarks(partitions),
-            identities={name: str(topic.topic_id) for name, topic in described.items()},
+            partitions=found,
+            identities={name: str(topic.topic_id) for name, topic in described.items() if name not in missing},
             missing=missing,
             other_topics=client.topic_names() if missing else (),
             where=f"Kafka at {self._options.brokers}",

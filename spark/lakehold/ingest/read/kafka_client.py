@@ -6,11 +6,11 @@ import atexit
 import logging
 import os
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicCollection
 from confluent_kafka import TopicPartition as KafkaPartition
@@ -33,9 +33,13 @@ _log = logging.getLogger("lakehold.librdkafka")
 _log.addHandler(logging.NullHandler())
 _log.propagate = False
 
+Answer = TypeVar("Answer")
+
 _MESSAGES_PER_CALL = 10_000
 _LEADER_POLL_S = 0.1
-_CHANGING_LEADER = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+_UNLED = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._NOENT})
+"""Of partitions that are asked for: librdkafka says the second where it finds a leader for none of them."""
+_CHANGING_LEADER = _UNLED | {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
 _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION, KafkaError.UNKNOWN_TOPIC_ID})
 _REFUSED = frozenset(
     {
@@ -110,16 +114,34 @@ class KafkaClient:
         return tuple(sorted(name for name in names if not name.startswith("__")))
 
     def watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Watermarks]:
-        """Earliest and last stable offset, in one request per broker for each of the two."""
-        if not partitions:
-            return {}
+        """Earliest and last stable offset, in one request per broker for each of the two; nothing of deleted topics."""
         with self._explained():
-            return self._until_led()(self._watermarks, partitions)
+            return self._until_led()(self._of_existing, self._watermarks, partitions)
 
     def written_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """End offsets (exclusive) with the records of open transactions, in one request per broker."""
+        """End offsets (exclusive) with the records of open transactions, in one request per broker; nothing of deleted topics."""
         with self._explained():
-            return self._until_led()(self._offsets, partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+            return self._until_led()(self._of_existing, self._written_ends, partitions)
+
+    def _of_existing(
+        self,
+        ask: Callable[[Collection[TopicPartition]], dict[TopicPartition, Answer]],
+        partitions: Collection[TopicPartition],
+    ) -> dict[TopicPartition, Answer]:
+        """What `ask` finds of `partitions`, of whose topics some may be deleted meanwhile."""
+        if not partitions:
+            return {}
+        try:
+            return ask(partitions)
+        except KafkaException as error:
+            if error.args[0].code() not in _UNLED:
+                raise
+            described = self.describe({tp.topic for tp in partitions})
+            left = [tp for tp in partitions if tp.topic in described]
+            if len(left) == len(partitions):
+                # It is so new that not every broker knows of it.
+                raise
+        return self._of_existing(ask, left)
 
     def _watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Watermarks]:
         earliest, latest = (
@@ -127,6 +149,9 @@ class KafkaClient:
             for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
         )
         return {tp: Watermarks(earliest[tp], latest[tp]) for tp in partitions}
+
+    def _written_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
 
     def _offsets(
         self, partitions: Collection[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel
@@ -227,8 +252,10 @@ class KafkaClient:
             return
         offset = message.offset() or 0
         if error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
-            earliest = self.watermarks([wanted.topic_partition])[wanted.topic_partition].earliest
-            raise offsets_lost(wanted.topic_partition, wanted.start_inclusive, earliest)
+            marks = self.watermarks([wanted.topic_partition]).get(wanted.topic_partition)
+            if marks is None:
+                self._fail(error)
+            raise offsets_lost(wanted.topic_partition, wanted.start_inclusive, marks.earliest)
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             self._fail(error)
         if error is None and offset < wanted.end_exclusive:
