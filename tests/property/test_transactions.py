@@ -158,6 +158,12 @@ class Batches:
         is_in_time = self._numbers_anew or self._random.random() < IN_TIME
         return {tp: max(before[tp], found[tp]) if is_in_time or is_of_transactions(tp) else seen[tp] for tp in seen}
 
+    def assert_all_comes_in(self, last: State) -> None:
+        """Take everything: the tables are what upstream was in the end."""
+        self.drain(everything=True)
+        assert self.tables.state == last
+        assert self.is_done
+
     @property
     def is_done(self) -> bool:
         return self._position == self._topics.ends
@@ -227,9 +233,7 @@ def test_every_batch_ends_at_a_commit_and_all_comes_in(
     batches = Batches(random, upstream, knows_partitions=knows_partitions, commits_to_kafka=commits_to_kafka)
     for _ in range(random.randrange(8)):
         batches.drain(everything=False)
-    batches.drain(everything=True)
-    assert batches.tables.state == upstream.history()[-1]
-    assert batches.is_done
+    batches.assert_all_comes_in(upstream.history()[-1])
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -252,9 +256,7 @@ def test_an_end_is_not_taken_before_one_that_was_not_looked_at(
     batches = Batches(random, upstream, knows_partitions=knows_partitions, commits_to_kafka=commits_to_kafka)
     for _ in range(12):
         batches.drain(everything=False)
-    batches.drain(everything=True)
-    assert batches.tables.state == upstream.history()[-1]
-    assert batches.is_done
+    batches.assert_all_comes_in(upstream.history()[-1])
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -270,9 +272,7 @@ def test_what_was_sent_before_a_kill_is_not_taken_for_the_rest(seed: int, ids: s
     batches = Batches(random, upstream, knows_partitions=True, commits_to_kafka=commits_to_kafka)
     for _ in range(20):
         batches.drain(everything=False)
-    batches.drain(everything=True)
-    assert batches.tables.state == upstream.history()[-1]
-    assert batches.is_done
+    batches.assert_all_comes_in(upstream.history()[-1])
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
