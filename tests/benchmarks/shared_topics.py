@@ -36,6 +36,7 @@ _COLUMNS = tuple(
         "note": "string",
     }.items()
 )
+_WHOLE_EVENT = (_COLUMNS[0], DeclaredColumn("op", "string"), DeclaredColumn("after", "struct<id:bigint,status:string>"))
 _ENVELOPES = (Envelope.DEBEZIUM, Envelope.DEBEZIUM_UPSERT)
 _NO_LIMIT = Limits(max_records=10**9, max_bytes=10**12)
 
@@ -44,12 +45,15 @@ def tables_of_one_topic(lake: Lake, records: int, tables: int, runs: int) -> lis
     """Read and decode a topic of `records` records for `tables` tables, and ingest it into them, each beside one.
 
     The tables are those of one source, and of a source each; of Avro with all envelopes, and of bare JSON with columns of their
-    own.
+    own, in other types, and with all envelopes.
     """
     with stack_for_benchmark() as addresses:
-        avro, json_ = _Topic(lake, addresses, FormatType.AVRO), _Topic(lake, addresses, FormatType.JSON)
+        avro, json_, events = (
+            _Topic(lake, addresses, written) for written in (FormatType.AVRO, FormatType.JSON, FormatType.JSON)
+        )
         fill(addresses, avro.name, records)
         write(addresses, json_.name, ((_json(key), _json(event["after"])) for key, event in snapshot_rows(records)))
+        write(addresses, events.name, ((_json(key), _json(event)) for key, event in snapshot_rows(records)))
         lake.sql(f"""
             CREATE CONNECTION IF NOT EXISTS shared_kafka TO KAFKA (BROKER '{addresses.kafka}');
             CREATE CONNECTION IF NOT EXISTS shared_registry TO SCHEMA REGISTRY (URL '{addresses.registry}');
@@ -68,6 +72,15 @@ def tables_of_one_topic(lake: Lake, records: int, tables: int, runs: int) -> lis
                 "envelopes": avro.decode({"shared": [avro.table(n, e) for n, e in enumerate(with_whole_values)]}),
                 "one list": json_.decode({"shared": [json_.table(0, Envelope.UPSERT, _COLUMNS)]}),
                 "lists": json_.decode({"shared": [json_.table(n, Envelope.UPSERT, _some(n)) for n in range(tables)]}),
+                "one event": events.decode({"shared": [events.table(0, Envelope.DEBEZIUM, _COLUMNS)]}),
+                "events": events.decode(
+                    {
+                        "shared": [
+                            events.table(n, e, _WHOLE_EVENT if e is Envelope.UPSERT else _some(n))
+                            for n, e in enumerate(with_whole_values)
+                        ]
+                    }
+                ),
             }.items():
                 took.setdefault(name, []).append(seconds_)
             for count in (1, tables):
@@ -78,6 +91,9 @@ def tables_of_one_topic(lake: Lake, records: int, tables: int, runs: int) -> lis
         _figure(f"{reading} sources with a table each", took["sources"], took["one"], 1.3),
         _figure(f"{reading} tables, one of them with ENVELOPE UPSERT", took["envelopes"], took["one"], 1.3),
         _figure(f"{reading} tables, bare JSON, with a list of columns each", took["lists"], took["one list"], 1.3),
+        _figure(
+            f"{reading} tables, bare JSON, one of them with ENVELOPE UPSERT", took["events"], took["one event"], 1.3
+        ),
         _figure(f"ingesting them into {tables} tables", ingested[tables], ingested[1], None),
     ]
 

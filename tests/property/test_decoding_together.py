@@ -24,16 +24,45 @@ from tests.raw_records import raw_records
 pytestmark = pytest.mark.spark
 
 TYPES = {
-    "a": ["int", "bigint"],
-    "b": ["string"],
+    "a": ["int", "bigint", "string", "double", "boolean", "decimal(30,10)"],
+    "b": ["string", "double", "decimal(9,2)"],
     "B": ["string"],
     "day": ["date", "string"],
     "place": ["struct<x:int,y:string>", "struct<y:string,z:array<int>>"],
-    "tags": ["map<string,int>"],
+    "tags": ["map<string,int>", "map<string,string>"],
+    "many": ["array<int>", "array<double>", "array<struct<a:int>>"],
     "after": ["struct<a:int>"],
 }
+PLAIN = [
+    None,
+    0,
+    1,
+    -7,
+    2**40,
+    2**70,
+    1.5,
+    5.0,
+    -0.0,
+    1e-7,
+    1e22,
+    9007199254740993.5,
+    True,
+    "",
+    "1",
+    "2026-11-23",
+    "NaN",
+]
 VALUES = st.sampled_from(
-    [None, 1, 2**40, 1.5, True, "", "2026-11-23", "x", [1], {}, {"x": 1, "y": "y"}, {"y": 2, "z": ["z"]}]
+    [
+        *PLAIN,
+        [1],
+        [1.5, None, 2**70, "1"],
+        [{"a": "1"}],
+        {},
+        {"x": 1, "y": "y"},
+        {"y": 2, "z": ["z"]},
+        {"x": None, "y": 5.0},
+    ]
 )
 
 
@@ -84,7 +113,8 @@ def require_alike(spark: SparkSession, records: list[tuple[Any, Any]], wanted: l
         assert taken.key_columns == alone.key_columns
         assert taken.keys == alone.keys
         assert sorted(map(str, taken.columns)) == sorted(map(str, alone.columns))
-        assert rows(taken) == rows(replace(alone, columns=taken.columns))
+        # As texts: NaN is not equal to itself.
+        assert list(map(str, rows(taken))) == list(map(str, rows(replace(alone, columns=taken.columns))))
     return together
 
 
@@ -110,6 +140,40 @@ def test_lists_of_columns_that_agree_are_read_at_once(spark: SparkSession) -> No
     assert len(decode_together(raw_records(spark, []), [*wanted, other]).done) == len(Shape) + 1
 
 
+NUMBERS = ["0", "-0", "7", "2147483648", "-2147483648", "12345678901234567890", "5.0", "1e2", "1E400", "0.10"]
+OTHERS = ['""', '"1"', '"NaN"', "true", "null", "[1, 2.0]", '{"a": 1.10}', '{"a": 1, "a": 2}', '{"a":']
+
+
+@pytest.mark.parametrize(
+    ("types", "calls"),
+    [(["int", "bigint"], 1), (["decimal(38,10)", "decimal(9,2)"], 1), (["bigint", "double", "string"], 3)],
+)
+def test_a_value_becomes_of_each_type_what_it_would_be_alone(spark: SparkSession, types: list[str], calls: int) -> None:
+    records: list[tuple[Any, Any]] = [
+        (None, text.encode())
+        for value in [*NUMBERS, *OTHERS]
+        for text in (f'{{"n": {value}}}', f'{{"op": "c", "after": {{"n": {value}, "many": [{value}]}}}}')
+    ]
+    lists = [declared(n=of, many=f"array<{of}>") for of in types]
+    wanted = [Wanted(TopicSchemas(JsonDeclared(), columns), shape) for columns in lists for shape in Shape]
+    together = require_alike(spark, records, wanted)
+    assert calls_in(together.frame) == calls
+
+
+def test_names_that_differ_in_case_alone_are_read_at_once(spark: SparkSession) -> None:
+    values = [
+        '{"id": 1, "ID": "x"}',
+        '{"ID": {"id": 5}, "id": 2.5}',
+        '{"op": "u", "after": {"Id": 1, "ID": 3}}',
+        "7",
+        "",
+    ]
+    lists = [declared(id="bigint"), declared(ID="string"), declared(Id="double"), declared(id="int", b="string")]
+    wanted = [Wanted(TopicSchemas(JsonDeclared(), columns), shape) for columns in lists for shape in Shape]
+    together = require_alike(spark, [(None, value.encode()) for value in values], wanted)
+    assert calls_in(together.frame) == 1
+
+
 def declared(**types: str) -> JsonDeclared:
     return JsonDeclared(tuple(DeclaredColumn(name, of) for name, of in types.items()))
 
@@ -125,6 +189,15 @@ def parsers_in(frame: DataFrame) -> tuple[int, int]:
     )
     calls = re.compile(r"from_avro|avrodatatocatalyst|from_json")
     return len(calls.findall(meant)), len(calls.findall(run))
+
+
+def calls_in(frame: DataFrame) -> int:
+    """How many calls of parsers a record takes, unless it is in error."""
+    shown = io.StringIO()
+    with redirect_stdout(shown):
+        frame.explain(extended=True)
+    meant = shown.getvalue().partition("== Analyzed Logical Plan ==")[2].partition("\n== ")[0]
+    return len(set(re.findall(r"AS (_call[0-9]+)#", meant)))
 
 
 @pytest.mark.parametrize("written", ["avro", "json"])

@@ -234,6 +234,26 @@ def test_bare_json_with_declared_columns(spark: SparkSession) -> None:
     assert [r["at"] for r in shown] == ["2026-11-21 06:48:22.5", "2026-11-21 08:48:22.045"]
 
 
+def test_a_declared_decimal_has_all_digits_of_a_json_number(spark: SparkSession) -> None:
+    digits = [
+        "12345678.90",
+        "0.0001",
+        "9007199254740993.5",
+        "-12345678901234567890123456789012.1234",
+        "5",
+        "0.0",
+        "5e0",
+    ]
+    tokens = [*digits, '"12345678.90"', "null"]
+    values = [f'{{"n": {n}, "all": [{n}], "__debezium": 1}}'.encode() for n in tokens]
+    schemas = TopicSchemas(JsonDeclared(), declared(n="decimal(38,4)", all="array<decimal(38,4)>"))
+    found = decode(raw_records(spark, [(None, value) for value in values]), schemas, Shape.FLAT)
+    rows = found.frame.orderBy("offset").collect()
+    assert [r.error for r in rows] == [None] * len(tokens)
+    assert [r.value.n for r in rows] == [*map(Decimal, digits), Decimal("12345678.90"), None]
+    assert [r.value.all for r in rows] == [[r.value.n] for r in rows]
+
+
 def test_keys_of_one_text_column_stand_alone(spark: SparkSession) -> None:
     keys = [b"plain text", b'"quoted"', b"42", b'{"code": "object"}', b"null"]
     raw = raw_records(spark, [(k, None) for k in keys])

@@ -15,6 +15,11 @@ from typing import Any
 AVRO = "avro:"
 """Prefix of the name of a logical type that is Avro's, such as `avro:timestamp-micros`."""
 
+DECLARED = "declared:"
+"""Prefix of the logical types of columns that a statement declares for JSON without a schema; all are texts."""
+
+DECLARED_DECIMAL = f"{DECLARED}decimal"
+
 UNION = f"{AVRO}union"
 """Name of the structure that stands for a union of several types: one optional field per branch, `member0` and on."""
 

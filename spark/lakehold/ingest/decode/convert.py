@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 
+from lakehold.ingest.decode.asked import PLAIN_TYPES, has_text_keys, plain
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType, UnsupportedSchema
 from lakehold.ingest.decode.logical import decimal_parameters, logical_type
 from lakehold.ingest.decode.sql_text import struct_of
@@ -22,39 +23,15 @@ class Encoding(StrEnum):
     JSON = "json"
 
 
-_RAW_TEXT = {
-    SchemaType.INT8: "int",
-    SchemaType.INT16: "int",
-    SchemaType.INT32: "int",
-    SchemaType.INT64: "bigint",
-    SchemaType.FLOAT32: "float",
-    SchemaType.FLOAT64: "double",
-    SchemaType.BOOLEAN: "boolean",
-    SchemaType.STRING: "string",
-    SchemaType.BYTES: "binary",
-}
-
-
-def json_type(schema: ConnectSchema) -> str:
-    """The type `from_json` shall read, as Spark SQL text; Connect writes maps whose keys are no strings as pairs."""
-    if schema.type is SchemaType.ARRAY and schema.items is not None:
-        return f"array<{json_type(schema.items)}>"
-    if schema.type is SchemaType.MAP and schema.keys is not None and schema.values is not None:
-        return f"map<string,{json_type(schema.values)}>" if _has_text_keys(schema) else "array<array<string>>"
-    if schema.type is SchemaType.STRUCT:
-        return f"struct<{','.join(f'{quoted(f.name)}:{json_type(f.schema)}' for f in schema.fields)}>"
-    return _RAW_TEXT[schema.type]
-
-
 def converted(raw: str, schema: ConnectSchema, encoding: Encoding) -> str:
     """The table's value; `raw` itself where nothing is to be done. Null for null and for what cannot be read."""
     if (rule := logical_type(schema)) is not None:
-        return raw if _is_parsed_decimal(schema, encoding) else rule.sql(raw)
+        return raw if _is_parsed_decimal(schema, encoding) else rule.sql(plain(raw, schema))
     if schema.type is SchemaType.ARRAY and schema.items is not None:
         item = converted("e", schema.items, encoding)
         return raw if item == "e" else f"transform({raw}, e -> {item})"
     if schema.type is SchemaType.MAP and schema.values is not None:
-        if not _has_text_keys(schema):
+        if not has_text_keys(schema):
             return _pairs(raw, schema)
         value = converted("v", schema.values, encoding)
         return raw if value == "v" else f"transform_values({raw}, (k, v) -> {value})"
@@ -69,12 +46,12 @@ def undecodable(raw: str, value: str, schema: ConnectSchema, encoding: Encoding)
     """A condition: something in `raw` became null in `value`. None where that cannot be."""
     if (rule := logical_type(schema)) is not None:
         harmless = not rule.fallible or _is_parsed_decimal(schema, encoding)
-        return None if harmless else f"({raw} IS NOT NULL AND {value} IS NULL)"
+        return None if harmless else f"({plain(raw, schema)} IS NOT NULL AND {value} IS NULL)"
     if schema.type is SchemaType.ARRAY and schema.items is not None:
         inner = undecodable("r", "c", schema.items, encoding)
         return inner and f"exists(zip_with({raw}, {value}, (r, c) -> {inner}), b -> b)"
     if schema.type is SchemaType.MAP and schema.values is not None:
-        if not _has_text_keys(schema):
+        if not has_text_keys(schema):
             return f"exists({value}, e -> e.key IS NULL)"
         inner = undecodable(f"{raw}[k]", f"{value}[k]", schema.values, encoding)
         return inner and f"exists(map_keys({raw}), k -> {inner})"
@@ -96,7 +73,7 @@ def _missing_inside(raw: str, schema: ConnectSchema) -> str | None:
     if schema.type is SchemaType.ARRAY and schema.items is not None:
         inner = missing("e", schema.items)
         return inner and f"coalesce(exists({raw}, e -> {inner}), false)"
-    if schema.type is SchemaType.MAP and schema.values is not None and _has_text_keys(schema):
+    if schema.type is SchemaType.MAP and schema.values is not None and has_text_keys(schema):
         inner = missing("e", schema.values)
         return inner and f"coalesce(exists(map_values({raw}), e -> {inner}), false)"
     if schema.type is SchemaType.STRUCT:
@@ -107,17 +84,13 @@ def _missing_inside(raw: str, schema: ConnectSchema) -> str | None:
 
 def _pairs(raw: str, schema: ConnectSchema) -> str:
     keys, values = schema.keys, schema.values
-    if keys is None or values is None or keys.type not in _RAW_TEXT or values.type not in _RAW_TEXT:
+    if keys is None or values is None or keys.type not in PLAIN_TYPES or values.type not in PLAIN_TYPES:
         raise UnsupportedSchema("A map with keys that are no strings is decoded only where keys and values are plain.")
     pair = {
         "key": f"try_cast(get(e, 0) AS {spark_text(iceberg_type(keys))})",
         "value": f"try_cast(get(e, 1) AS {spark_text(iceberg_type(values))})",
     }
     return f"transform({raw}, e -> {struct_of(pair)})"
-
-
-def _has_text_keys(schema: ConnectSchema) -> bool:
-    return schema.keys is not None and schema.keys.type is SchemaType.STRING
 
 
 def _is_parsed_decimal(schema: ConnectSchema, encoding: Encoding) -> bool:

@@ -15,6 +15,7 @@ from enum import StrEnum
 from pyspark.sql import DataFrame
 
 from lakehold.ingest.decode import debezium
+from lakehold.ingest.decode.parsers import CallForAll, calls_for_all
 from lakehold.ingest.decode.parts import is_small_value, part
 from lakehold.ingest.decode.problems import Decoding, problem
 from lakehold.ingest.decode.schemas import TopicSchemas, declared_envelope
@@ -139,9 +140,12 @@ def judged(raw: DataFrame, readers: Sequence[ReaderSql]) -> DataFrame:
     """The records with their columns, and what is wrong with them, for each reader."""
     parts = [decoding for reader in readers for decoding in reader.parts]
     wanted = [each for decoding in parts for each in parsing(decoding.part, decoding.is_small)]
-    calls = {call: f"_call{number}" for number, call in enumerate(dict.fromkeys(call for _, call in wanted))}
-    parsed = raw.selectExpr("*", *(f"{call} AS {name}" for call, name in calls.items()))
-    results = parsed.selectExpr("*", *(f"{calls[call]} AS {column}" for column, call in wanted))
+    own = [call for _, call in wanted]
+    # The versions of one reader are of different records.
+    calls = calls_for_all(own) if len(readers) > 1 else [CallForAll(call.parser, (call,)) for call in own]
+    parsed = raw.selectExpr("*", *(f"{call.sql} AS {_call_column(number)}" for number, call in enumerate(calls)))
+    of_calls = {call: shared.result(_call_column(n), call) for n, shared in enumerate(calls) for call in shared.calls}
+    results = parsed.selectExpr("*", *(f"{of_calls[call]} AS {column}" for column, call in wanted))
     typed = results.selectExpr("*", *(e for d in parts for s in d.structures for e in s.conversions()))
     return typed.selectExpr(
         "*",
@@ -151,6 +155,10 @@ def judged(raw: DataFrame, readers: Sequence[ReaderSql]) -> DataFrame:
             for d in reader.parts
         ),
     )
+
+
+def _call_column(number: int) -> str:
+    return f"_call{number}"
 
 
 def barrier(structure_: str) -> str:

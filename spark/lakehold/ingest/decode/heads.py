@@ -69,7 +69,7 @@ def transaction_metadata(raw: DataFrame, schemas: AvroIds | JsonDeclared, max_re
 def _with(found: dict[str, str], raw: DataFrame, value: Part, max_record_bytes: int) -> DataFrame:
     """The records with what was found in their values; by a generator, through which no filter is pushed (`decoded.py`)."""
     found_by = parsing(value, is_small_value(max_record_bytes))
-    results = (f"{call} AS {column}" for column, call in found_by)
+    results = (f"{call.sql} AS {column}" for column, call in found_by)
     parsed = raw.selectExpr("topic", "partition", "offset", "value", *results)
     return parsed.selectExpr("topic", "partition", "offset", f"inline_outer(array({struct_of(found)}))")
 

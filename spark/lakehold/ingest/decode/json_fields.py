@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 
-from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
-from lakehold.ingest.decode.logical import DECLARED
+from lakehold.ingest.decode.connect_schema import DECLARED, ConnectSchema, SchemaType
 from lakehold.ingest.decode.sql_text import literal
 
 _WHOLE = r'["\[{tf]|-?[0-9]+[.eE]'

@@ -26,13 +26,10 @@ from pyiceberg.types import (
 )
 
 from lakehold.ingest.decode import decimals, temporal
-from lakehold.ingest.decode.connect_schema import AVRO, ConnectSchema, SchemaType
+from lakehold.ingest.decode.connect_schema import AVRO, DECLARED, DECLARED_DECIMAL, ConnectSchema, SchemaType
 
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 VARIABLE_SCALE_DECIMAL: Final = "io.debezium.data.VariableScaleDecimal"
-DECLARED: Final = "declared:"
-"""Prefix of the logical types of columns that a statement declares for JSON without a schema; all travel as text."""
-
 _PRECISION = "connect.decimal.precision"
 _CONVERTER_PRECISION = 64
 """The precision that Connect's Avro converters write when they know none."""
@@ -74,7 +71,7 @@ def logical_type(schema: ConnectSchema) -> LogicalType | None:
         return LogicalType(
             SchemaType.BYTES, StringType(), partial(decimals.text_from_bytes, scale=scale_text), fallible=True
         )
-    if schema.name == f"{DECLARED}decimal":
+    if schema.name == DECLARED_DECIMAL:
         precision, scale = _whole(schema.parameters[_PRECISION]), _whole(schema.parameters["scale"])
         read = partial(decimals.decimal_from_text, precision=precision, scale=scale)
         return LogicalType(SchemaType.STRING, DecimalType(precision, scale), read, fallible=True)
@@ -85,7 +82,7 @@ def logical_type(schema: ConnectSchema) -> LogicalType | None:
 def declared_decimal(precision: int, scale: int) -> ConnectSchema:
     """A declared DECIMAL column."""
     parameters = {_PRECISION: str(precision), "scale": str(scale)}
-    return ConnectSchema(SchemaType.STRING, optional=True, name=f"{DECLARED}decimal", parameters=parameters)
+    return ConnectSchema(SchemaType.STRING, optional=True, name=DECLARED_DECIMAL, parameters=parameters)
 
 
 def _whole(text: str | None) -> int:

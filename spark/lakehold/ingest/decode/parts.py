@@ -12,31 +12,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lakehold.ingest.decode.asked import asked
 from lakehold.ingest.decode.avro_schema import from_avro_json
 from lakehold.ingest.decode.connect_schema import ConnectSchema, Field, SchemaType, UnsupportedSchema, from_connect_json
-from lakehold.ingest.decode.convert import Encoding, json_type
+from lakehold.ingest.decode.convert import Encoding
 from lakehold.ingest.decode.json_fields import taken_for_text, wrongly_typed
 from lakehold.ingest.decode.logical import logical_type
+from lakehold.ingest.decode.parsers import CORRUPT, AvroParser, JsonParser, Parser
 from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, declared_struct
 from lakehold.ingest.decode.sql_text import literal
 from lakehold.session import quoted
-
-CORRUPT = "_corrupt"
-_JSON_OPTIONS = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{CORRUPT}')"
-_AVRO_OPTIONS = "map('mode', 'PERMISSIVE')"
 
 
 @dataclass(frozen=True)
 class Version:
     """Records of a part that were written with one schema.
 
-    `matches` is a condition on the part's bytes, `parse` the expression for those that match. From the column of its
-    result, `row` makes the expression of the record and `corrupt` the condition of its being none. `wrong` (if set)
-    gives the name of a field of the wrong type, or ''; so does `taken`, for fields that the parser took all the same.
+    `matches` is a condition on the part's bytes, `parser` reads those that match. From the column of its result, `row` makes
+    the expression of the record and `corrupt` the condition of its being none. `wrong` (if set) gives the name of a field of
+    the wrong type, or ''; so does `taken`, for fields that the parser took all the same.
     """
 
     matches: str
-    parse: str
+    parser: Parser
     schema: ConnectSchema
     encoding: Encoding
     row: Callable[[str], str]
@@ -118,7 +116,7 @@ def _avro_version(name: str, matches: str, text: str) -> Version:
     wrapped = json.dumps(_bare_record("wrapper", "v", bare))
     return Version(
         matches,
-        f"from_avro(substring({name}, 6), {literal(wrapped)}, {_AVRO_OPTIONS})",
+        AvroParser(f"substring({name}, 6)", wrapped),
         schema,
         Encoding.AVRO,
         row=row,
@@ -179,10 +177,9 @@ def _bare_key(row: ConnectSchema, text: str, is_object: str) -> Version:
     unquoted = f"NOT ({text} RLIKE '^\\\\s*(\"|null\\\\s*$)')" if is_text else "false"
     as_json = f"concat({opening}, {text}, '}}')"
     body = f"concat('{{\"v\":', CASE WHEN {unquoted} THEN {in_quotes} ELSE {as_json} END, '}}')"
-    kind = f"v {json_type(row)}, {CORRUPT} string"
     return Version(
         f"NOT ({is_object})",
-        f"from_json({body}, {literal(kind)}, {_JSON_OPTIONS})",
+        JsonParser(body, asked(row)),
         row,
         Encoding.JSON,
         row=_row(only.name, only.schema),
@@ -196,10 +193,9 @@ def _json_version(name: str, matches: str, payload: str, end: str, schema: Conne
     if not _is_record(schema):
         start, end, row_schema = f'{{"v":{{"{name}":', f"{end}}}", _record_of(name, schema)
     body = f"concat({literal(start)}, {payload}, {literal(end)})"
-    kind = f"v {json_type(row_schema)}, {CORRUPT} string"
     return Version(
         matches,
-        f"from_json({body}, {literal(kind)}, {_JSON_OPTIONS})",
+        JsonParser(body, asked(row_schema)),
         row_schema,
         Encoding.JSON,
         row=_row(name, schema),

@@ -16,8 +16,8 @@ from pyspark.sql import types as spark
 
 from lakehold.definitions import DeclaredColumn
 from lakehold.errors import DefinitionError
-from lakehold.ingest.decode.connect_schema import ConnectSchema, Field, SchemaType
-from lakehold.ingest.decode.logical import DECLARED, declared_decimal
+from lakehold.ingest.decode.connect_schema import DECLARED, ConnectSchema, Field, SchemaType
+from lakehold.ingest.decode.logical import declared_decimal
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lakehold.ingest.decode.connect_schema import ConnectSchema
 from lakehold.ingest.decode.convert import Encoding, converted, missing, undecodable
+from lakehold.ingest.decode.parsers import Call
 from lakehold.ingest.decode.parts import Part
 from lakehold.ingest.decode.sql_text import literal
 from lakehold.ingest.decode.types import ColumnType, column_types, iceberg_type, spark_text
@@ -90,12 +91,12 @@ def parsed_column(part: Part, version: int) -> str:
     return f"_parsed_{part.name}{version}_{part.reader}"
 
 
-def parsing(part: Part, is_small: str) -> Iterator[tuple[str, str]]:
-    """(`parsed_column`, SQL) of each version, for the records that satisfy `is_small` and no earlier version takes."""
+def parsing(part: Part, is_small: str) -> Iterator[tuple[str, Call]]:
+    """(`parsed_column`, call) of each version, for the records that satisfy `is_small` and no earlier version takes."""
     others: list[str] = []
     for i, version in enumerate(part.versions):
         mine = " AND ".join([is_small, f"NOT ({part.is_blank})", f"({version.matches})", *others])
-        yield parsed_column(part, i), f"CASE WHEN {mine} THEN {version.parse} END"
+        yield parsed_column(part, i), Call(mine, version.parser)
         others.append(f"NOT ({version.matches})")
 
 

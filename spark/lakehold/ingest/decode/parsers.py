@@ -1,0 +1,127 @@
+"""Calls of Spark's parsers, and one call for all readers of a text.
+
+Readers with other envelopes, keys or lists of columns look at the same text, so it is parsed once: for what all of them ask. A
+record that is corrupt then is parsed as each asks, because a value that one of them cannot hold is no error of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from lakehold.ingest.decode.asked import Asked, asked_by_both, taken
+from lakehold.ingest.decode.sql_text import literal, struct_of
+
+CORRUPT = "_corrupt"
+_JSON_OPTIONS = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{CORRUPT}')"
+_AVRO_OPTIONS = "map('mode', 'PERMISSIVE')"
+
+
+@dataclass(frozen=True)
+class AvroParser:
+    """Reads the Avro record in the SQL `body`, written with the schema `written`: null if it is corrupt."""
+
+    body: str
+    written: str
+
+    @property
+    def sql(self) -> str:
+        """The call."""
+        return f"from_avro({self.body}, {literal(self.written)}, {_AVRO_OPTIONS})"
+
+    def joined(self, other: Parser) -> AvroParser | None:
+        """A parser that gives what both give, if there is one."""
+        return self if self == other else None
+
+    def result(self, found: str, of: Parser) -> str:
+        """What parser `of` gives, from what this one `found`."""
+        return found if of == self else of.sql
+
+
+@dataclass(frozen=True)
+class JsonParser:
+    """Reads the JSON object `{"v": …}` in the SQL `body`: a structure of `v`, as it is asked for, and `CORRUPT`."""
+
+    body: str
+    asked: Asked
+
+    @property
+    def sql(self) -> str:
+        """The call."""
+        return f"from_json({self.body}, {literal(f'v {self.asked.ddl}, {CORRUPT} string')}, {_JSON_OPTIONS})"
+
+    def joined(self, other: Parser) -> JsonParser | None:
+        """A parser that gives what both give, if there is one."""
+        if not isinstance(other, JsonParser) or self.body != other.body:
+            return None
+        both = asked_by_both(self.asked, other.asked)
+        return None if both is None else replace(self, asked=both)
+
+    def result(self, found: str, of: Parser) -> str:
+        """What parser `of` gives, from what this one `found`."""
+        if not isinstance(of, JsonParser):
+            return of.sql
+        value, fits = taken(f"{found}.v", self.asked, of.asked)
+        if value == f"{found}.v":
+            return found
+        is_right = " AND ".join([f"{found}.{CORRUPT} IS NULL", *([fits] if fits else [])])
+        result = struct_of({"v": value, CORRUPT: "CAST(NULL AS STRING)"})
+        return f"CASE WHEN {is_right} THEN {result} ELSE {of.sql} END"
+
+
+Parser = AvroParser | JsonParser
+
+
+@dataclass(frozen=True)
+class Call:
+    """A parser, and the condition on a record under which its result is wanted."""
+
+    when: str
+    parser: Parser
+
+    @property
+    def sql(self) -> str:
+        """The result; null of other records."""
+        return f"CASE WHEN {self.when} THEN {self.parser.sql} END"
+
+
+@dataclass(frozen=True)
+class CallForAll:
+    """A parser that has for each of some calls what it wants."""
+
+    parser: Parser
+    calls: tuple[Call, ...]
+
+    @property
+    def sql(self) -> str:
+        """The result; null of a record that no call wants."""
+        return Call(" OR ".join(f"({when})" for when in self._whens), self.parser).sql
+
+    def joined(self, call: Call) -> CallForAll | None:
+        """The same for one call more; None if the parser cannot have what it wants."""
+        parser = self.parser.joined(call.parser)
+        return None if parser is None else CallForAll(parser, (*self.calls, call))
+
+    def result(self, column: str, call: Call) -> str:
+        """What one of the calls wants, in SQL, when `column` holds the result."""
+        found = self.parser.result(column, call.parser)
+        if len(self._whens) > 1:
+            return f"CASE WHEN {column} IS NOT NULL AND ({call.when}) THEN {found} END"
+        return found if found == column else f"CASE WHEN {column} IS NOT NULL THEN {found} END"
+
+    @property
+    def _whens(self) -> list[str]:
+        return list(dict.fromkeys(call.when for call in self.calls))
+
+
+def calls_for_all(calls: Iterable[Call]) -> list[CallForAll]:
+    """One call for all that look at the same text, as far as what they want of it can be had at once."""
+    found: list[CallForAll] = []
+    for call in calls:
+        for number, others in enumerate(found):
+            if (joined := others.joined(call)) is not None:
+                found[number] = joined
+                break
+        else:
+            found.append(CallForAll(call.parser, (call,)))
+    return found
