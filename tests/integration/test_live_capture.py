@@ -18,6 +18,7 @@ from lakehold.errors import LakeholdError
 from lakehold.stack import ConnectClient
 from tests.captured_shop import Shop, wait_for
 from tests.conftest import LakeFactory
+from tests.connect_worker import worker_without_transactions
 from tests.live_source import execute
 from tests.stack_fixtures import SourceDatabase
 
@@ -50,6 +51,7 @@ def test_tables_share_a_connector_and_one_that_joins_is_snapshotted_alone(shop: 
         "start connector shop",
     ]
     assert shop.topics() == set(), "EXPLAIN does nothing"
+    assert shop.lake.sql(f"EXPLAIN {shop.creating('orders')}").notices == ()
 
     shop.lake.sql(f"BEGIN; {shop.creating('orders')}; {shop.creating('customers', 'DEBEZIUM UPSERT')}; COMMIT")
     assert shop.publications() == {"lake": {"orders", "customers"}}
@@ -85,6 +87,22 @@ def test_tables_share_a_connector_and_one_that_joins_is_snapshotted_alone(shop: 
     assert of_items.keys() <= {"ad hoc", "u"}
     assert of_items["ad hoc"] <= 200
     assert shop.slots() == 1
+
+
+def test_workers_that_do_not_write_in_kafka_transactions_are_told_of(
+    make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
+    with worker_without_transactions(database.addresses, tmp_path) as addresses:
+        database.addresses = addresses
+        shop = Shop(make_lake, database)
+        shop.upstream("orders")
+        told = [
+            [notice for notice in shop.lake.sql(statement).notices if "exactly.once.source.support" in notice]
+            for statement in (f"EXPLAIN {shop.creating('orders')}", shop.creating("orders"), "ALTER SOURCE shop REPAIR")
+        ]
+        shop.close()
+    assert list(map(len, told)) == [1, 1, 1]
 
 
 def test_a_table_goes_and_comes_again_while_changes_run(shop: Shop) -> None:

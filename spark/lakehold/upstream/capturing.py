@@ -47,6 +47,7 @@ class Capturing:
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._journals: dict[tuple[str, str], Journal] = {}
+        self._writes_transactions: dict[str, bool] = {}
 
     def plan(self, target: Target, *, anew: bool = False) -> Steps:
         """What `converge` would do now.
@@ -110,13 +111,22 @@ class Capturing:
             database = systems.database.look(
                 capture.publication or "", capture.slot or "", wanted.source_id, wanted.upstream_tables
             )
+        connector = _connector(systems.connect, wanted.connector)
         return Found(
-            _connector(systems.connect, wanted.connector),
+            connector,
             frozenset(systems.kafka.describe([*names, *wanted.released])),
             journal.snapshots,
             journal.first_snapshot_complete,
             database,
+            self._has_transactions(target, systems, is_new=connector is None),
         )
+
+    def _has_transactions(self, target: Target, systems: Systems, *, is_new: bool) -> bool:
+        """Whether connectors write in Kafka transactions; asked once, for a connector that is new: the answer takes a while."""
+        url, connector_class = target.places.connect.url, target.wanted.config["connector.class"]
+        if is_new and target.wanted.tables and url not in self._writes_transactions:
+            self._writes_transactions[url] = systems.connect.writes_transactions(connector_class)
+        return self._writes_transactions.get(url, True)
 
     def _journal(self, target: Target, kafka: KafkaClient) -> Journal:
         """The process's journal of a connector: what was read of it is kept."""

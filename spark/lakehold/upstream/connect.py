@@ -94,6 +94,14 @@ class ConnectClient:
         """Names of all connectors."""
         return list(self._request("GET", "/connectors").json())
 
+    def writes_transactions(self, connector_class: str) -> bool:
+        """Whether connectors of a class write in Kafka transactions: a worker refuses to require it that does not support it."""
+        setting = "exactly.once.support"
+        asked = {"name": "asked", "connector.class": connector_class, "tasks.max": "1", setting: "required"}
+        answer = self._request("PUT", f"/connector-plugins/{connector_class}/config/validate", json=asked).json()
+        values = (found["value"] for found in answer["configs"])
+        return not any(value["errors"] for value in values if value["name"] == setting)
+
     def config(self, name: str) -> dict[str, str] | None:
         """The configuration of a connector, without its name; None if there is no such connector."""
         found = self._if_known(lambda: self._request("GET", f"/connectors/{name}/config").json())

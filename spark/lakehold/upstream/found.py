@@ -119,6 +119,7 @@ class Found:
         snapshots: By object id of the table.
         first_snapshot_complete: The connector said that its first snapshot is.
         database: None for MySQL and MariaDB, of which nothing is asked.
+        writes_transactions: Connectors write in Kafka transactions; asked before one is made, else True.
     """
 
     connector: FoundConnector | None = None
@@ -126,3 +127,4 @@ class Found:
     snapshots: Mapping[str, FoundSnapshot] = field(default_factory=dict)
     first_snapshot_complete: bool = False
     database: FoundDatabase | None = None
+    writes_transactions: bool = True

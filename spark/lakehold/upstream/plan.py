@@ -271,6 +271,11 @@ def _hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """What a person should change in the database, and what cannot be done."""
     if found.connector is not None and found.connector.state == "PAUSED":
         yield f"connector {wanted.connector} was paused by hand, and stays so"
+    if not found.writes_transactions:
+        yield (
+            "the workers of Kafka Connect do not write in Kafka transactions: with their setting exactly.once.source.support"
+            " = enabled what a connector sends arrives whole and once, also when it is killed"
+        )
     for table in wanted.tables:
         snapshot = found.snapshots.get(table.object_id, NO_SNAPSHOT)
         if _NO_KEY in snapshot.failures:

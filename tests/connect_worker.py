@@ -1,0 +1,39 @@
+"""A worker of Kafka Connect beside the stack's, whose connectors do not write in Kafka transactions."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from lakehold.stack import StackAddresses, StackPorts
+from lakehold.stack.parts.connect import Connect
+from tests.captured_shop import wait_for
+from tests.spark_connect import free_port
+
+_GROUP = "plain"
+
+
+@contextmanager
+def worker_without_transactions(stack: StackAddresses, directory: Path) -> Iterator[StackAddresses]:
+    """The stack with this worker in the place of its own."""
+    ports = StackPorts(kafka=int(stack.kafka.rpartition(":")[2]), connect=free_port())
+    worker = Connect(directory, ports)
+    worker.prepare()
+    settings = worker.folder / "connect.properties"
+    text = settings.read_text().replace("exactly.once.source.support=enabled", "exactly.once.source.support=disabled")
+    # A group and topics of its own.
+    settings.write_text(re.sub(r"(?m)^(group\.id|\w+\.storage\.topic)=(.*)$", rf"\1=\2-{_GROUP}", text))
+    command = worker.command()
+    command.log.parent.mkdir(exist_ok=True)
+    with command.log.open("ab") as log:
+        process = subprocess.Popen(command.argv, cwd=command.folder, stdout=log, stderr=log)
+    try:
+        wait_for(worker.is_healthy, "the worker answers")
+        yield replace(stack, connect=worker.addresses.connect)
+    finally:
+        process.terminate()
+        process.wait()
