@@ -89,12 +89,34 @@ def test_tables_share_a_connector_and_one_that_joins_is_snapshotted_alone(shop: 
     assert shop.slots() == 1
 
 
+def test_tables_that_join_together_are_readable_when_each_is_snapshotted(shop: Shop) -> None:
+    shop.upstream("orders", "customers", "items", "notes", rows=2_000)
+    shop.lake.sql(shop.creating("orders"))
+    shop.follow_until_equal("orders")
+    wait_for(lambda: not shop.lake.captured.awaited("shop"), "the first snapshot is complete")
+    joining = ("customers", "items", "notes")
+    shop.lake.sql(f"BEGIN; {'; '.join(map(shop.creating, joining))}; COMMIT")
+    wait_for(lambda: _are_readable(shop, *joining), "all that joined are readable")
+    shop.follow_until_equal("orders", *joining)
+
+
+def test_tables_are_readable_from_a_whole_first_snapshot_on(shop: Shop) -> None:
+    rows = 30_000
+    shop.upstream("a", "z", rows=rows)
+    shop.lake.sql(f"BEGIN; {shop.creating('a')}; {shop.creating('z')}; COMMIT")
+    wait_for(lambda: _are_readable(shop, "a", "z"), "both are readable")
+    lines = shop.lake.timelines.of(["shop.a", "shop.z"])
+    for name, line in lines.items():
+        found = shop.lake.sql(f"SELECT count(*) FROM {name} AS OF {line.since_ms}").rows
+        assert found == [(rows,)], name
+
+
 def test_workers_that_do_not_write_in_kafka_transactions_are_told_of(
     make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
     with worker_without_transactions(database.addresses, tmp_path) as addresses:
-        database.addresses = addresses
+        monkeypatch.setattr(database, "addresses", addresses)
         shop = Shop(make_lake, database)
         shop.upstream("orders")
         told = [
@@ -102,6 +124,7 @@ def test_workers_that_do_not_write_in_kafka_transactions_are_told_of(
             for statement in (f"EXPLAIN {shop.creating('orders')}", shop.creating("orders"), "ALTER SOURCE shop REPAIR")
         ]
         shop.close()
+        monkeypatch.undo()
     assert list(map(len, told)) == [1, 1, 1]
 
 
@@ -132,6 +155,12 @@ def test_a_table_goes_and_comes_again_while_changes_run(shop: Shop) -> None:
     for time_ms in times:
         orders, items = (shop.lake.sql(f"SELECT id, n FROM shop.{t} AS OF {time_ms}").rows for t in ("orders", "items"))
         assert sorted(orders) == sorted(items), "each transaction changes both alike"
+
+
+def _are_readable(shop: Shop, *tables: str) -> bool:
+    """Ingest what there is; whether tables are readable then."""
+    shop.lake.ingest("shop")
+    return all(shop.since(table) is not None for table in tables)
 
 
 def _ingest(shop: Shop, at_least: int = 1) -> bool:

@@ -69,8 +69,8 @@ class Running:
         reading: Where records come from.
         writing: Where changes go.
         tables: The source's tables by full name.
-        awaited: Object ids of tables whose snapshot is under way upstream without saying so in their topics: they are not
-            readable before it is complete.
+        awaited: Object ids of tables of which no snapshot is complete upstream, as their topics need not tell: they are not
+            readable before.
     """
 
     store: BatchStore

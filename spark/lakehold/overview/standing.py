@@ -18,6 +18,7 @@ class State(StrEnum):
     STOPPED = "stopped"
     CATCHING_UP = "catching-up"
     NEW = "new"
+    LOADING = "loading"
     LIVE = "live"
     FOREIGN = "foreign"
 
@@ -26,8 +27,8 @@ class State(StrEnum):
 class Standing:
     """A table that the source `source` feeds; `reader` and `progress` are None before it was first ingested.
 
-    `state` is `live` with its source, `catching-up` behind it, `stopped` by an error, or `new` before its first batch. `backlog`
-    is how far it has come, if it is behind.
+    `state` is `live` with its source, `catching-up` behind it, `stopped` by an error, `new` before its first batch, or `loading`
+    before its first snapshot is complete. `backlog` is how far it has come, if it is behind.
     """
 
     full_name: str
@@ -61,8 +62,10 @@ def _standing(table: Table, reader: ReaderState | None, mains: Mapping[str, Read
         return Standing(name, source, State.NEW)
     if reader.error is not None:
         state = State.STOPPED
-    elif reader.reader == MAIN_READER:
-        state = State.LIVE if reader.upper_ms is not None else State.NEW
-    else:
+    elif reader.reader != MAIN_READER:
         state = State.CATCHING_UP
+    elif reader.upper_ms is None:
+        state = State.NEW
+    else:
+        state = State.LOADING if reader.tables[name].since_ms is None else State.LIVE
     return Standing(name, source, state, reader, reader.tables[name], backlog(reader, mains[source], {table.topic}))

@@ -14,7 +14,7 @@ from lakehold.ingest.decode.registry import registry_of
 from lakehold.ingest.read.kafka_client import KafkaClient, shared_client
 from lakehold.upstream.connect import ConnectClient, ConnectorStatus
 from lakehold.upstream.connector_config import SideTopics
-from lakehold.upstream.found import Found, FoundConnector
+from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector
 from lakehold.upstream.journal import Journal
 from lakehold.upstream.perform import Systems, perform
 from lakehold.upstream.places import Places
@@ -91,10 +91,16 @@ class Capturing:
             return systems.connect.status_if_known(name) if systems.connect.config(name) is not None else None
 
     def awaited(self, target: Target) -> frozenset[str]:
-        """The tables, by object id, whose snapshot was asked for and is not complete."""
+        """The tables, by object id, of which the connector has not said that their snapshot is complete."""
         journal = self._journal(target, shared_client(target.places.kafka, self._timeout_s))
         journal.refresh()
-        return frozenset(object_id for object_id, snapshot in journal.snapshots.items() if snapshot.is_awaited)
+        return frozenset(
+            table.object_id
+            for table in target.wanted.tables
+            if not journal.snapshots.get(table.object_id, NO_SNAPSHOT).is_complete(
+                first_is=journal.first_snapshot_complete
+            )
+        )
 
     def _planned(self, target: Target, systems: Systems, *, anew: bool) -> Steps:
         found = self._look(target, systems)

@@ -100,10 +100,9 @@ class FoundSnapshot:
     succeeded: bool = False
     failures: tuple[str, ...] = ()
 
-    @property
-    def is_awaited(self) -> bool:
-        """Whether it was asked for and is not complete."""
-        return self.asked > 0 and not self.succeeded
+    def is_complete(self, *, first_is: bool) -> bool:
+        """Whether the topic has all of it; `first_is`: the connector's first snapshot is."""
+        return self.succeeded or (self.is_first and first_is)
 
 
 NO_SNAPSHOT = FoundSnapshot()

@@ -1,6 +1,8 @@
 """What the connector of a source was asked about snapshots and what it said: its topics of signals and notifications.
 
-Both are kept for ever and read from where they were last left. Every signal carries the object id of the table that it is about.
+Both are kept for ever and read from where they were last left. Every signal carries the object id of the table that it is about,
+and an id of its own. What comes while a snapshot is under way joins it, and the connector says of each table that it has scanned
+the id of the signal that came last: that answers all signals up to it which asked for this table.
 """
 
 from __future__ import annotations
@@ -8,9 +10,10 @@ from __future__ import annotations
 import io
 import json
 import re
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastavro import parse_schema, schemaless_reader
@@ -24,6 +27,8 @@ _WORD = re.compile(r"\w+")
 _ASKED = "execute-snapshot"
 _NOTED = "log"
 _GOOD = frozenset({"SUCCEEDED", "EMPTY"})
+_OF_ITS_OWN = "/"
+"""Between the object id in a signal's id and what makes that its own."""
 _WIRE_FORMAT_BYTES = 5
 """Confluent's: a zero byte and the schema's id in four."""
 
@@ -31,7 +36,7 @@ _WIRE_FORMAT_BYTES = 5
 def asked_snapshot(object_id: str, upstream: str) -> str:
     """The signal that asks for a snapshot of one table."""
     data = {"type": "incremental", "data-collections": [_collection(upstream)]}
-    return json.dumps({"id": object_id, "type": _ASKED, "data": data})
+    return json.dumps({"id": f"{object_id}{_OF_ITS_OWN}{uuid.uuid4().hex}", "type": _ASKED, "data": data})
 
 
 def _collection(upstream: str) -> str:
@@ -43,6 +48,15 @@ def _collection(upstream: str) -> str:
 def noted_first_snapshot(object_id: str, upstream: str) -> str:
     """A signal that the connector only logs: the table is in its first snapshot."""
     return json.dumps({"id": object_id, "type": _NOTED, "data": {"message": f"{upstream} is in the first snapshot"}})
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A signal that asks for the snapshot of one table."""
+
+    signal_id: str
+    object_id: str
+    upstream: str
 
 
 class Journal:
@@ -62,6 +76,8 @@ class Journal:
         self._schema_text = schema_text
         self._read: dict[TopicPartition, int] = {}
         self._identities: dict[str, str] = {}
+        self._asked: list[_Asked] = []
+        self._answered: set[_Asked] = set()
         self.snapshots: dict[str, FoundSnapshot] = {}
         self.first_snapshot_complete = False
 
@@ -71,6 +87,7 @@ class Journal:
         identities = {name: str(topic.topic_id) for name, topic in described.items()}
         if identities != self._identities:
             self._read, self.snapshots, self.first_snapshot_complete = {}, {}, False
+            self._asked, self._answered = [], set()
             self._identities = identities
         for value in self._new(self._topics.signals, identities):
             with suppress(
@@ -92,20 +109,32 @@ class Journal:
         self._read[partition] = marks.end_exclusive
 
     def _take_signal(self, signal: Mapping[str, Any]) -> None:
-        before = self.snapshots.get(signal["id"], NO_SNAPSHOT)
+        object_id = signal["id"].partition(_OF_ITS_OWN)[0]
+        before = self.snapshots.get(object_id, NO_SNAPSHOT)
         if signal["type"] == _ASKED:
-            self.snapshots[signal["id"]] = replace(before, asked=before.asked + 1)
+            (collection,) = signal["data"]["data-collections"]
+            self._asked.append(_Asked(signal["id"], object_id, collection.replace('"', "")))
+            self.snapshots[object_id] = replace(before, asked=before.asked + 1)
         elif signal["type"] == _NOTED:
-            self.snapshots[signal["id"]] = replace(before, is_first=True)
+            self.snapshots[object_id] = replace(before, is_first=True)
 
     def _take_notification(self, said: Mapping[str, Any]) -> None:
         kind, is_initial = said["type"], said["aggregate_type"] == "Initial Snapshot"
         if is_initial:
             self.first_snapshot_complete = kind in ("COMPLETED", "SKIPPED")
-        elif kind == "TABLE_SCAN_COMPLETED" and said["id"] in self.snapshots:
-            before, status = self.snapshots[said["id"]], said["additional_data"]["status"]
-            after = replace(before, succeeded=True) if status in _GOOD else _failed(before, status)
-            self.snapshots[said["id"]] = after
+        elif kind == "TABLE_SCAN_COMPLETED":
+            status = said["additional_data"]["status"]
+            for asked in self._answered_by(said["id"], said["additional_data"]["scanned_collection"]):
+                self._answered.add(asked)
+                before = self.snapshots[asked.object_id]
+                after = replace(before, succeeded=True) if status in _GOOD else _failed(before, status)
+                self.snapshots[asked.object_id] = after
+
+    def _answered_by(self, last_id: str, scanned: str) -> list[_Asked]:
+        """The signals that asked for a table and came no later than the one with an id."""
+        last = max((at for at, asked in enumerate(self._asked) if asked.signal_id == last_id), default=-1)
+        asked_before = (asked for asked in self._asked[: last + 1] if asked not in self._answered)
+        return [asked for asked in asked_before if asked.upstream == scanned]
 
     def _decoded(self, value: bytes) -> Mapping[str, Any]:
         if self._schema_text is None:

@@ -111,7 +111,7 @@ class CapturedSources:
             log.warning("source %s is brought to what is declared: %s", source, step.told)
 
     def awaited(self, source: str) -> frozenset[str]:
-        """The tables, by object id, whose snapshot was asked for and is not complete."""
+        """The tables, by object id, of which the connector has not said that their snapshot is complete."""
         defined = self._definitions()
         target = self._target(source, defined, defined)
         return frozenset() if target is None else self._capturing.awaited(target)

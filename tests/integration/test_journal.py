@@ -1,0 +1,103 @@
+"""What signals ask and notifications answer, as Debezium writes them: its topics on a real broker."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lakehold.ingest.read.kafka_client import KafkaClient, shared_client
+from lakehold.ingest.read.kafka_options import KafkaOptions
+from lakehold.upstream.connector_config import SideTopics
+from lakehold.upstream.journal import Journal, asked_snapshot, noted_first_snapshot
+from tests.kafka_broker import Broker
+from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
+
+pytestmark = pytest.mark.stack
+
+
+class Conversation:
+    """A connector's signals and notifications."""
+
+    def __init__(self, broker: Broker, prefix: str) -> None:
+        self._broker = broker
+        self._topics = SideTopics(prefix)
+        for name in (self._topics.signals, self._topics.notifications):
+            broker.create_topic(name=name)
+        self.journal = self.read_anew()
+
+    def read_anew(self) -> Journal:
+        """As another process does."""
+        client: KafkaClient = shared_client(KafkaOptions(self._broker.address, {}, {}), 15.0)
+        return Journal(client, self._topics, None)
+
+    def ask(self, object_id: str, table: str) -> str:
+        """The id of a signal that asks for a table."""
+        signal = asked_snapshot(object_id, table)
+        self._broker.produce(self._topics.signals, [signal.encode()])
+        return str(json.loads(signal)["id"])
+
+    def note(self, object_id: str, table: str) -> None:
+        self._broker.produce(self._topics.signals, [noted_first_snapshot(object_id, table).encode()])
+
+    def scanned(self, last_signal: str, table: str, status: str = "SUCCEEDED") -> None:
+        """The connector says that it has scanned a table, and which signal came last."""
+        data = {"scanned_collection": table, "status": status, "data_collections": "…", "total_rows_scanned": "1"}
+        self._say(last_signal, "Incremental Snapshot", "TABLE_SCAN_COMPLETED", data)
+
+    def first_snapshot(self, kind: str) -> None:
+        self._say("f0f0", "Initial Snapshot", kind, {})
+
+    def _say(self, signal: str, aggregate: str, kind: str, data: dict[str, str]) -> None:
+        said = {"id": signal, "aggregate_type": aggregate, "type": kind, "additional_data": data}
+        self._broker.produce(self._topics.notifications, [json.dumps({"payload": said}).encode()])
+
+    def complete(self) -> set[str]:
+        """The object ids of what is complete; whether it was read little by little or at once makes no difference."""
+        anew = self.read_anew()
+        for journal in (self.journal, anew):
+            journal.refresh()
+        assert anew.snapshots == self.journal.snapshots
+        first_is = anew.first_snapshot_complete
+        return {object_id for object_id, snapshot in anew.snapshots.items() if snapshot.is_complete(first_is=first_is)}
+
+
+def test_each_of_several_tables_is_complete_when_it_was_scanned(broker: Broker) -> None:
+    said = Conversation(broker, "together")
+    said.ask("a1", "public.a")
+    said.ask("b1", "public.odd b")
+    last = said.ask("c1", "public.c")
+    assert said.complete() == set()
+    said.scanned(last, "public.a")
+    assert said.complete() == {"a1"}
+    said.scanned(last, "public.odd b", "EMPTY")
+    said.scanned(last, "public.c", "SQL_EXCEPTION")
+    assert said.complete() == {"a1", "b1"}
+    assert said.journal.snapshots["c1"].failures == ("SQL_EXCEPTION",)
+
+    again = said.ask("c1", "public.c")
+    assert said.complete() == {"a1", "b1"}
+    said.scanned(again, "public.c")
+    assert said.complete() == {"a1", "b1", "c1"}
+
+
+def test_a_table_that_is_created_again_is_not_complete_by_what_was_said_before(broker: Broker) -> None:
+    said = Conversation(broker, "again")
+    first = said.ask("a1", "public.a")
+    said.scanned(first, "public.a")
+    assert said.complete() == {"a1"}
+    second = said.ask("a2", "public.a")
+    assert said.complete() == {"a1"}
+    said.scanned(second, "public.a")
+    assert said.complete() == {"a1", "a2"}
+
+
+def test_tables_of_the_first_snapshot_are_complete_when_it_is(broker: Broker) -> None:
+    said = Conversation(broker, "first")
+    said.note("a1", "public.a")
+    said.first_snapshot("STARTED")
+    assert said.complete() == set()
+    said.first_snapshot("COMPLETED")
+    assert said.complete() == {"a1"}
+    said.ask("b1", "public.b")
+    assert said.complete() == {"a1"}
