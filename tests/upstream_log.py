@@ -90,8 +90,10 @@ class Topics:
         knows_partitions: bool,
         seen: Offsets,
         written: Offsets,
+        sent: Mapping[TopicPartition, Sequence[int]],
+        arrived_until: int | None,
     ) -> Log:
-        """The stretch between two positions."""
+        """The stretch between two positions; `sent` says when each message was."""
         of_transactions = [tp for tp in self.messages if is_of_transactions(tp)]
         begins: dict[TopicPartition, list[Begin]] = {tp: [] for tp in of_transactions}
         ends: dict[TopicPartition, list[End]] = {tp: [] for tp in of_transactions}
@@ -104,7 +106,8 @@ class Topics:
                 if found.begin is not None:
                     begins[tp].append(Begin(offset, found.begin))
                 if found.end is not None:
-                    ends[tp].append(replace(found.end, offset=offset))
+                    behind = stops[tp] - offset - 1
+                    ends[tp].append(replace(found.end, offset=offset, sent_ms=sent[tp][offset], followed_by=behind))
         runs = runs_in_driver(records)
         return Log(
             starts,
@@ -115,6 +118,7 @@ class Topics:
             unread=frozenset(unread),
             seen=seen,
             written=written,
+            arrived_until_ms=arrived_until,
             knows_partitions=knows_partitions,
         )
 
@@ -264,7 +268,7 @@ class Upstream:
                 steps.append(_Emitted(tp, Message(tombstone_of=change.key), number_of_first + index))
         shown_id = self._end_id(number)
         events = {f"shop.{table}": count for table, count in counts.items() if table != OTHER_TABLE}
-        end = End(0, transaction_of(shown_id), shown_id, place_of_end(shown_id), events)
+        end = End(0, transaction_of(shown_id), shown_id, place_of_end(shown_id), events, sent_ms=0, followed_by=0)
         return [*steps, _Emitted(of_end, Message(end=end), number_of_first + len(self.transactions[number]))]
 
     def _event(self, number: int, order: int) -> tuple[str, tuple[int, int, int, int]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from lakehold.ingest.read.kafka_client import shared_client
 from lakehold.ingest.read.kafka_options import kafka_options
 from lakehold.ingest.read.read_once import ReadOnce
 from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Limits, ReadPlan, Watermarks
+from lakehold.times import now_ms
 from tests.kafka_broker import Broker
 from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.upstreams import Cluster, RecordedDirectory, Upstream
@@ -272,10 +274,26 @@ def test_an_ordered_topic_of_several_partitions_is_looked_at_twice(broker: Broke
 
 
 @pytest.mark.stack
+def test_a_look_began_before_it_asked_what_was_written(broker: Broker) -> None:
+    topic = broker.create_topic(partitions=2)
+    asked_ms: list[int] = []
+
+    class Noting(KafkaReader):
+        def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
+            asked_ms.append(now_ms())
+            return super().written_ends(partitions)
+
+    before_ms = now_ms()
+    found = Noting(kafka_options({"BROKER": broker.address})).look([topic], topic)
+    assert before_ms <= found.looked_ms <= asked_ms[0]
+
+
+@pytest.mark.stack
 def test_an_ordered_topic_of_one_partition_is_looked_at_once(broker: Broker) -> None:
     topic = broker.create_topic()
     reader = KafkaReader(kafka_options({"BROKER": broker.address}))
-    assert reader.look([topic], topic) == reader.look([topic])
+    look, other = reader.look([topic], topic), reader.look([topic])
+    assert replace(look, looked_ms=other.looked_ms) == other
 
 
 @pytest.mark.stack

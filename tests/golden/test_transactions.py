@@ -5,12 +5,14 @@
     A( A)   its BEGIN, and its END with the counts of its events: `A)orders=2,items=1`
     s sB    a row of an ad-hoc snapshot; one of a snapshot with which the connector began, behind the commit of B
     . ?     a record without a transaction; one that cannot be read
+    *       a control record, which nobody may read: it ends a Kafka transaction
 
 Lines before them say what was before: `passed B: orders/0=B2` is what earlier batches took, up to the commit of B, and the
 furthest event of each partition; `cut off orders/0` that a partition is first read and its beginning was deleted; `bounded` that
 more has come than the batch reads, `files` that partitions are known by their records only, `lost lines 1` what its name says;
 `seen transaction/0=2` how many records a first look saw, and `written transaction/0=3` how many there were behind it with those
-that were not committed; of other topics as many as are shown, if it is not said.
+that were not committed; of other topics as many as are shown, if it is not said; `long ago transaction/0=2` how many had been
+sent when the connector had longer to write what came before them than a partition lags.
 
 A case ends at a blank line. `LAKEHOLD_REWRITE=1 pytest tests/golden` writes where batches end now: read the diff.
 """
@@ -18,6 +20,7 @@ A case ends at a blank line. `LAKEHOLD_REWRITE=1 pytest tests/golden` writes whe
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +37,7 @@ from tests.golden.test_sql import check
 FILES = sorted(Path(__file__).parent.glob("transactions/*.txt"))
 FIRST_OFFSET = 5
 """Offsets begin above 0, to be told from numbers of records."""
+LONG_AGO_MS = 1_000
 
 
 def lsn(transaction: str) -> int:
@@ -65,7 +69,7 @@ class Case:
             self.lost_lines = int(line.removeprefix("lost lines "))
         elif line.startswith("cut off "):
             self.cut_off.add(partition(line.removeprefix("cut off ")))
-        elif found := re.match(r"(seen|written) (.*)", line):
+        elif found := re.match(r"(seen|written|long ago) (.*)", line):
             ends = (each.split("=") for each in found.group(2).split())
             self.looks[found.group(1)] = {partition(tp): FIRST_OFFSET + int(count) for tp, count in ends}
         elif found := re.match(r"passed (\w): (.*)", line):
@@ -104,6 +108,7 @@ class Case:
             unread=frozenset(self.lines if "bounded" in self.flags else ()),
             seen=self.looks.get("seen", {}),
             written={**of_events, **self.looks.get("written", {})},
+            arrived_until_ms=LONG_AGO_MS,
             knows_partitions="files" not in self.flags,
             lost_lines=self.lost_lines,
         )
@@ -115,13 +120,16 @@ class Case:
     def ends(self, tp: TopicPartition) -> list[End]:
         found = []
         topics = {each.topic for each in self.lines}
+        long_ago = self.looks.get("long ago", {}).get(tp, sys.maxsize)
         for offset, token in enumerate(self.lines[tp], FIRST_OFFSET):
             transaction, is_end, counts = token.partition(")")
             if is_end:
                 pairs = (each.split("=") for each in counts.split(",") if each)
                 events = {topic: int(count) for topic, count in pairs if topic in topics}
                 id_ = f"{ord(transaction)}:{lsn(transaction)}"
-                found.append(End(offset, str(ord(transaction)), id_, place_of_end(id_), events))
+                sent_ms = LONG_AGO_MS if offset < long_ago else LONG_AGO_MS + 1
+                behind = [later for later in self.lines[tp][offset - FIRST_OFFSET + 1 :] if later != "*"]
+                found.append(End(offset, str(ord(transaction)), id_, place_of_end(id_), events, sent_ms, len(behind)))
         return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from random import Random
 
@@ -29,36 +30,46 @@ class Looks:
         commits_to_kafka: Messages are visible only when their Kafka transaction is committed: in each partition in its own time,
             and in all of them before the next one begins.
         one_file: All partitions are in one file, which is looked at once.
+        lag: How many moments after it was sent a message is written at the latest.
 
     Attributes:
         seen: Where the partitions ended by the first of the last two looks.
         written: Where those of the transaction topic ended between the two, with what was not visible; the others behind them.
         life: The number of the connector that wrote then, from 1.
+        sent: Of each partition the moments at which its messages were sent.
+        arrived_until: What was sent by this moment is written; None: all that was sent.
     """
 
-    def __init__(self, random: Random, topics: Topics, *, commits_to_kafka: bool, one_file: bool) -> None:
+    def __init__(self, random: Random, topics: Topics, *, commits_to_kafka: bool, one_file: bool, lag: int = 0) -> None:
         self._random = random
         self._one_file = one_file
+        self._lag = lag
         # At each moment what is visible of each partition, and what is written to it.
         self._moments: list[tuple[Offsets, Offsets]] = []
         at_first = {tp: end - topics.order.count(tp) for tp, end in topics.ends.items()}
         self._remember(at_first, at_first)
+        self.sent: dict[TopicPartition, list[int]] = {tp: [0] * end for tp, end in at_first.items()}
         self._lives = [0]
         sent = 0
         for life in [*topics.lives, topics.ends]:
             until = sum(life.values()) - sum(at_first.values())
-            self._write(topics.order[sent:until], commits_to_kafka=commits_to_kafka)
+            if lag:
+                self._write_late(topics.order[sent:until])
+            else:
+                self._write(topics.order[sent:until], commits_to_kafka=commits_to_kafka)
             self._lives.append(len(self._moments) - 1)
             sent = until
         self._now, self.life = 0, 1
         self.seen: Offsets = {}
         self.written: Offsets = {}
+        self.arrived_until: int | None = None
 
     def during(self, life: int) -> Offsets:
         """Look twice while connector number `life` writes; what the second look sees."""
         end = self._lives[life]
         now = max(self._now, self._lives[life - 1])
         now = self._random.randint(now, min(end, now + 20))
+        self.arrived_until = now - self._lag if self._lag else None
         looks = []
         for what in (0, 1, 0, 1):
             until = min(end, now + self._random.choice([0, 8, 16]))
@@ -75,14 +86,13 @@ class Looks:
     def at_rest(self) -> None:
         """Look when all have."""
         self._now = len(self._moments) - 1
-        self._settle()
-
-    def _settle(self) -> None:
+        self.arrived_until = None
         self.seen, self.written = ({}, {}) if self._one_file else self._moments[self._now]
 
     def _write(self, order: Sequence[TopicPartition], *, commits_to_kafka: bool) -> None:
         visible, written = (dict(ends) for ends in self._moments[-1])
         for number, tp in enumerate(order, 1):
+            self.sent[tp].append(len(self._moments))
             written[tp] += 1
             if not commits_to_kafka:
                 visible[tp] += 1
@@ -93,6 +103,20 @@ class Looks:
                 if visible[committed] < written[committed]:
                     visible[committed] = written[committed]
                     self._remember(visible, written)
+
+    def _write_late(self, order: Sequence[TopicPartition]) -> None:
+        """Some partitions lag behind the others."""
+        first = len(self._moments)
+        lags = {tp: self._random.choice([0, self._lag]) for tp in self._moments[-1][1]}
+        arriving: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        for moment, tp in enumerate(order, first):
+            self.sent[tp].append(moment)
+            arriving[moment + lags[tp]].append(tp)
+        ends = dict(self._moments[-1][1])
+        for moment in range(first, first + len(order) + self._lag):
+            for tp in arriving[moment]:
+                ends[tp] += 1
+            self._remember(ends, ends)
 
     def _remember(self, visible: Offsets, written: Offsets) -> None:
         self._moments.append((dict(visible), dict(written)))
@@ -106,6 +130,7 @@ class Batches:
         upstream: Has been streamed.
         knows_partitions: As brokers do, and directories of files do not.
         commits_to_kafka: The connector sends in Kafka transactions.
+        lag: If it does not: how many moments after it was sent a message is written at the latest.
         begins: Where each partition begins; what was before is deleted.
     """
 
@@ -116,6 +141,7 @@ class Batches:
         *,
         knows_partitions: bool,
         commits_to_kafka: bool = False,
+        lag: int = 0,
         begins: Offsets | None = None,
     ) -> None:
         self._random = random
@@ -127,7 +153,9 @@ class Batches:
         # What was deleted had ended.
         self._seen: Offsets = {**self._position, TRANSACTIONS: self._topics.ends[TRANSACTIONS] if begins else 0}
         self._passed = Passed(cut_off=frozenset(tp for tp, at in self._position.items() if at > 0))
-        self._looks = Looks(random, upstream.topics, commits_to_kafka=commits_to_kafka, one_file=not knows_partitions)
+        self._looks = Looks(
+            random, upstream.topics, commits_to_kafka=commits_to_kafka, one_file=not knows_partitions, lag=lag
+        )
         self._commit = 0
         self.tables = Tables()
 
@@ -178,6 +206,8 @@ class Batches:
             knows_partitions=self._knows_partitions,
             seen=self._looks.seen,
             written=self._looks.written,
+            sent=self._looks.sent,
+            arrived_until=self._looks.arrived_until,
         )
         found = cut(log, Passed.from_json(self._passed.to_json()))
         if found.stops == self._position:
@@ -270,6 +300,35 @@ def test_what_was_sent_before_a_kill_is_not_taken_for_the_rest(seed: int, ids: s
     upstream = Upstream(random, tables=2, partitions=1, transactions=6, ids=ids, sizes=(8, 12), numbers_anew=True)
     upstream.stream(kills=4)
     batches = Batches(random, upstream, knows_partitions=True, commits_to_kafka=commits_to_kafka)
+    for _ in range(20):
+        batches.drain(everything=False)
+    batches.assert_all_comes_in(upstream.history()[-1])
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    transaction_partitions=st.integers(1, 3),
+    sizes=st.sampled_from([(1,), (8, 12)]),
+    ids=st.sampled_from(["postgres", "binlog", "gtid"]),
+    lag=st.integers(1, 40),
+)
+def test_partitions_that_lag_are_waited_for(
+    seed: int, transaction_partitions: int, sizes: Sequence[int], ids: str, lag: int
+) -> None:
+    random = Random(seed)
+    upstream = Upstream(
+        random,
+        tables=3,
+        partitions=1,
+        transaction_partitions=transaction_partitions,
+        transactions=60 // sizes[0],
+        ids=ids,
+        sizes=sizes,
+        numbers_anew=True,
+    )
+    upstream.stream(kills=4)
+    batches = Batches(random, upstream, knows_partitions=True, lag=lag)
     for _ in range(20):
         batches.drain(everything=False)
     batches.assert_all_comes_in(upstream.history()[-1])

@@ -169,7 +169,9 @@ class Opening:
             source.transaction_topic, source.format.type, registry, self.spark, self.settings.max_record_bytes
         )
         counted = frozenset(table.topic for table in tables if table.envelope is not Envelope.UPSERT)
-        return WholeTransactions(reader, limits, records, counted, self._driver_limits)
+        return WholeTransactions(
+            reader, limits, records, counted, self._driver_limits, self.settings.transaction_lag_ms
+        )
 
     @property
     def _driver_limits(self) -> Limits:

@@ -27,6 +27,8 @@ class Planned:
         is_last: Of what there was nothing more can be taken now.
         blocked: The transaction that keeps what is behind the batch waiting.
         waiting: Topics with events behind it.
+        look_again_ms: When a further look tells whether more of what has come can be taken (epoch milliseconds); None: it does
+            not depend on time.
     """
 
     plan: ReadPlan
@@ -36,6 +38,7 @@ class Planned:
     is_last: bool = False
     blocked: Blocked | None = None
     waiting: frozenset[str] = frozenset()
+    look_again_ms: int | None = None
 
 
 @dataclass(frozen=True)

@@ -55,10 +55,12 @@ def transaction_metadata(raw: DataFrame, schemas: AvroIds | JsonDeclared, max_re
         max_record_bytes: Longer records are not read.
 
     Returns:
-        `topic, partition, offset, status, id, data_collections array<struct<data_collection, event_count>>`
+        `topic, partition, offset, timestamp_ms, status, id, data_collections array<struct<data_collection, event_count>>` of all
+        records: with nulls where one lacks them.
     """
     value = part("value", schemas, lambda _: _METADATA)
     found = {
+        "timestamp_ms": "timestamp_ms",
         "status": field_of(value, "status"),
         "id": field_of(value, "id"),
         "data_collections": f"CAST({field_of(value, 'data_collections', _COLLECTIONS)} AS {_COLLECTIONS})",
@@ -70,7 +72,7 @@ def _with(found: dict[str, str], raw: DataFrame, value: Part, max_record_bytes: 
     """The records with what was found in their values; by a generator, through which no filter is pushed (`decoded.py`)."""
     found_by = parsing(value, is_small_value(max_record_bytes))
     results = (f"{call.sql} AS {column}" for column, call in found_by)
-    parsed = raw.selectExpr("topic", "partition", "offset", "value", *results)
+    parsed = raw.selectExpr("topic", "partition", "offset", "timestamp_ms", "value", *results)
     return parsed.selectExpr("topic", "partition", "offset", f"inline_outer(array({struct_of(found)}))")
 
 

@@ -16,6 +16,7 @@ from lakehold.ingest.read.checks import added_partitions, verify_position
 from lakehold.ingest.read.kafka_client import shared_client
 from lakehold.ingest.read.kafka_options import KafkaOptions
 from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Available, Limits, Reader, ReadPlan
+from lakehold.times import now_ms
 
 _SAMPLED_PARTITIONS = 8
 _SAMPLED_RECORDS = 25
@@ -44,13 +45,14 @@ class KafkaReader(Reader):
         if len(seen) < 2:  # noqa: PLR2004 - what one partition shows is in order
             return first
         written = self.written_ends(seen)
-        return replace(self._look(topics), seen=seen, written=written)
+        return replace(self._look(topics), seen=seen, written=written, looked_ms=first.looked_ms)
 
     def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
         """See `Reader.written_ends`."""
         return shared_client(self._options, self._timeout_s).written_ends(partitions)
 
     def _look(self, topics: Collection[str]) -> Available:
+        looked_ms = now_ms()
         client = shared_client(self._options, self._timeout_s)
         described = client.describe(topics)
         found = client.watermarks(
@@ -64,6 +66,7 @@ class KafkaReader(Reader):
             missing=missing,
             other_topics=client.topic_names() if missing else (),
             where=f"Kafka at {self._options.brokers}",
+            looked_ms=looked_ms,
         )
 
     def plan(self, available: Available, position: Offsets, limits: Limits) -> ReadPlan:

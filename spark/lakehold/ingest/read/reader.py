@@ -53,6 +53,7 @@ class Available:
         where: The place in words, for messages.
         seen: Of a topic that was looked at twice, where its partitions ended the first time.
         written: ... and where they ended between the two, with what was not committed yet.
+        looked_ms: When the look began (epoch milliseconds); 0: that does not matter.
     """
 
     topics: frozenset[str]
@@ -63,6 +64,7 @@ class Available:
     where: str = ""
     seen: Offsets = field(default_factory=dict)
     written: Offsets = field(default_factory=dict)
+    looked_ms: int = 0
 
     def without(self, topics: Collection[str]) -> Available:
         """The same look without some topics, so that a faulty one does not stop its neighbours."""

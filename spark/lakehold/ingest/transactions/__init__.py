@@ -8,9 +8,10 @@ after some transaction (`envelopes.md`, "Hard Requirement: Our results are corre
     first, and of each partition exactly their events.
 2.  What counts is distinct events, because a connector that was killed sends some again, and of a transaction in the middle of
     which it was restarted those that its END counts (`runs.py`): these can be told when each partition of events was read to
-    where it ended behind a look that saw the END, or shows a later transaction. Also, where the partitions of a topic
-    are known, a partition that has an event of a later transaction has all of the earlier ones: a connector writes each partition
-    in the order of commits. So an event that can never come (deleted, compacted, unreadable) keeps nobody waiting for long.
+    where it ended behind a look that saw the END, no longer ahead (7), or shows a later transaction. Also, where the partitions
+    of a topic are known, a partition that has an event of a later transaction has all of the earlier ones: a connector writes
+    each partition in the order of commits. So an event that can never come (deleted, compacted, unreadable) keeps nobody waiting
+    for long.
 3.  An event of a transaction whose END has not come is never taken, nor anything behind it.
 4.  Events repeat from an earlier point: those of transactions that a batch has taken before are known by their place in the
     upstream's log, and are not counted. A batch does not end amid a repetition, where tables would be at an earlier state, but
@@ -22,7 +23,9 @@ after some transaction (`envelopes.md`, "Hard Requirement: Our results are corre
 7.  A transaction topic should have one partition. In several, END and BEGIN land anywhere, and a look, which asks for their ends
     one after the other, may see a later END without an earlier one. So it is looked at twice, and the last END taken is one
     that each partition must be past: it shows a later one, or was read to where it ended behind the first look, which saw
-    that END or a later one already. What is assumed is that the producer had sent by then all that is earlier.
+    that END or a later one already. What is said so of partitions that show nothing needs an END that is not ahead: what was sent
+    before it has been written. That is certain of one in a Kafka transaction, behind which stands a control record, as then all
+    of that had been; of others when so much time has passed since as a partition may lag behind the rest.
 8.  What was deleted before the source first read it cannot be judged: at the first reading, transactions up to the first one
     that a partition still shows are complete there.
 

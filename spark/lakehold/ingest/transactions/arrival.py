@@ -77,7 +77,8 @@ class Arrival:
         """The rank up to which no transaction can be missing whose END or BEGIN stands in another partition.
 
         A partition has all up to the last END that it shows: a connector writes each in the order of commits. One that was
-        read to its end has as well all up to any END that was seen in another before that end was asked for.
+        read to its end has as well all up to any END that was seen in another before that end was asked for, unless something
+        that was sent before that END may have been under way then.
         """
         seen = max((self._rank_of(end) for tp in self._log.ends for end in self._seen_ends(tp)), default=0)
         shown = {tp: max(map(self._rank_of, ends), default=0) for tp, ends in self._log.ends.items()}
@@ -94,9 +95,11 @@ class Arrival:
         return next(torn, self.unranked) - 1
 
     def _has_all(self, rank: int) -> bool:
-        """Whether each partition has all that was sent before the END of a transaction was seen; files are in order."""
+        """Whether each partition has all that was sent before the END of a transaction; files are in order."""
+        may_lag = self.ends[rank - 1].transaction in self._may_be_ahead
         return not self._log.knows_partitions or all(
-            self._is_known_to_be_read_to_its_end(tp) or any(of_run > rank for of_run, _ in self.ranked(tp))
+            (not may_lag and self._is_known_to_be_read_to_its_end(tp))
+            or any(of_run > rank for of_run, _ in self.ranked(tp))
             for tp in self._log.runs
         )
 
@@ -131,9 +134,14 @@ class Arrival:
         return self._ranks.get(end.transaction, 0)
 
     def _seen_ends(self, tp: TopicPartition) -> Iterator[End]:
-        """Those of the ENDs of a partition that an earlier look saw."""
+        """Those of the ENDs of a partition that an earlier look saw, and that are not ahead of anything."""
         seen = self._log.seen.get(tp, self._log.stops[tp])
-        return (end for end in self._log.ends[tp] if end.offset < seen)
+        return (end for end in self._log.ends[tp] if end.offset < seen and end.transaction not in self._may_be_ahead)
+
+    @cached_property
+    def _may_be_ahead(self) -> frozenset[str]:
+        """Transactions with an END that may be ahead: any, as a connector that was restarted sends more before the next one."""
+        return frozenset(end.transaction for end in self._log.may_be_ahead)
 
     def _is_read_to_its_end(self, tp: TopicPartition) -> bool:
         """Whether all of a partition of the transaction topic was read that had been written when it was looked at."""

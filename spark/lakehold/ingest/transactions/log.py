@@ -58,6 +58,8 @@ class End:
         shown_id: As it names it.
         place: Where the transaction commits; None: unknown.
         events: By topic of the source how many events it counts.
+        sent_ms: When it was sent (epoch milliseconds).
+        followed_by: How many records of its partition stand behind it, as far as the stretch goes.
     """
 
     offset: int
@@ -65,6 +67,8 @@ class End:
     shown_id: str
     place: Place | None
     events: Mapping[str, int]
+    sent_ms: int
+    followed_by: int
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,8 @@ class Log:
             does not name all that was read was seen.
         written: ... where they ended then, with what nobody may read yet; of partitions of events the same behind the look that
             is judged, if it was asked.
+        arrived_until_ms: What was sent up to then (epoch milliseconds) was in `written` when that was asked for, whatever
+            partition lags; None: all that had been sent was.
         knows_partitions: `starts` has every partition of each topic, also those that never had a record.
         lost_lines: Lines that are no message, any of which may have been an event.
     """
@@ -107,6 +113,7 @@ class Log:
     unread: frozenset[TopicPartition]
     seen: Offsets = field(default_factory=dict)
     written: Offsets = field(default_factory=dict)
+    arrived_until_ms: int | None = None
     knows_partitions: bool = True
     lost_lines: int = 0
 
@@ -114,3 +121,20 @@ class Log:
     def reaches_now(self) -> bool:
         """Whether nothing lies behind `stops` yet."""
         return not self.unread
+
+    @property
+    def may_be_ahead(self) -> tuple[End, ...]:
+        """ENDs that may have been written before something that was sent before them.
+
+        One that was written in a Kafka transaction is not among them: behind it stands a control record, at an offset that no
+        record has, and what was sent before it had been written when that was.
+        """
+        until_ms = self.arrived_until_ms
+        if until_ms is None:
+            return ()
+        return tuple(
+            end
+            for tp, ends in self.ends.items()
+            for end in ends
+            if end.sent_ms > until_ms and end.followed_by == self.stops[tp] - end.offset - 1
+        )

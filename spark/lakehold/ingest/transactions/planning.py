@@ -18,6 +18,7 @@ from lakehold.ingest.transactions.log import Kind, Log
 from lakehold.ingest.transactions.passed import Passed
 from lakehold.ingest.transactions.records import Found, Records
 from lakehold.ingest.transactions.runs import Runs
+from lakehold.times import now_ms
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,13 @@ class WholeTransactions(Planner):
         records: Looks at records.
         topics: Those whose events are counted: of tables with a Debezium envelope.
         driver_limits: Plans within them are looked at in the driver.
+        lag_ms: How far a partition may lag behind others that the connector writes.
     """
 
     records: Records
     topics: frozenset[str]
     driver_limits: Limits
+    lag_ms: int
 
     def plan(self, state: ReaderState, available: Available) -> Planned:
         """See `Planner.plan`. A transaction that is larger than a batch makes its batch larger."""
@@ -51,7 +54,9 @@ class WholeTransactions(Planner):
             if found.uncounted:
                 raise self._uncounted(sorted(found.uncounted)[0])
             planned = replace(
-                self._planned(plan, found, state, available), is_last=log.reaches_now and log.knows_partitions
+                self._planned(plan, found, state, available),
+                is_last=log.reaches_now and log.knows_partitions,
+                look_again_ms=self._look_again_ms(found, log),
             )
             if planned.has_news or not _may_grow(found, log, available, self.records.transaction_topic):
                 return planned
@@ -126,9 +131,16 @@ class WholeTransactions(Planner):
             unread=_unread(plan, partitions, available if knows_partitions else None),
             seen=available.seen,
             written=available.written,
+            # Where no partition ever lags no clock matters.
+            arrived_until_ms=available.looked_ms - self.lag_ms if knows_partitions and self.lag_ms else None,
             knows_partitions=knows_partitions,
             lost_lines=plan.malformed,
         )
+
+    def _look_again_ms(self, found: Cut, log: Log) -> int | None:
+        """See `Planned`; no END was sent later than now, whatever its sender's clock says."""
+        sent_ms = [end.sent_ms for end in log.may_be_ahead] if found.is_uncertain else []
+        return min(max(sent_ms), now_ms()) + self.lag_ms if sent_ms else None
 
     def _planned(self, plan: ReadPlan, found: Cut, state: ReaderState, available: Available) -> Planned:
         ends = {tp: at for tp, at in plan.position.items() if file_of(tp) is None} | dict(found.stops)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from lakehold.definitions import FormatType
 from lakehold.ingest.decode.heads import ANY_JSON, envelope_heads, transaction_metadata
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _BEGIN = "BEGIN"
 _END = "END"
-_BOUNDARIES = (_BEGIN, _END)
 
 
 @dataclass(frozen=True)
@@ -79,8 +78,8 @@ class Records:
         ends = self._ends(spark.createDataFrame(of_transactions, RAW_DDL), self._schemas_of(of_transactions))
         # One job for both: starting one takes longer than looking at few records.
         rows = heads.unionByName(ends, allowMissingColumns=True).toArrow().to_pylist()
-        runs = runs_in_driver(Record.of(row) for row in rows if row["kind"] not in _BOUNDARIES)
-        return self._found(runs, (row for row in rows if row["kind"] in _BOUNDARIES), topics)
+        runs = runs_in_driver(Record.of(row) for row in rows if row["topic"] != self.transaction_topic)
+        return self._found(runs, (row for row in rows if row["topic"] == self.transaction_topic), topics)
 
     def _by_spark(self, records: DataFrame, topics: frozenset[str]) -> Found:
         of_data = records.filter(records["topic"].isin(*sorted(topics)))
@@ -111,10 +110,16 @@ class Records:
         return found.filter("kind IS NOT NULL")
 
     def _ends(self, raw: DataFrame, schemas: AvroIds | JsonDeclared) -> DataFrame:
-        found = transaction_metadata(raw, schemas, self.max_record_bytes).filter("id IS NOT NULL")
-        return found.selectExpr(
-            "topic", "partition", "offset", "status AS kind", "id AS transaction_id", "data_collections"
-        ).filter(F.col("kind").isin(*_BOUNDARIES))
+        """What the records of the transaction topic say, also those that say nothing: where one stands is no control record."""
+        return transaction_metadata(raw, schemas, self.max_record_bytes).selectExpr(
+            "topic",
+            "partition",
+            "offset",
+            "timestamp_ms AS sent_ms",
+            "status AS kind",
+            "id AS transaction_id",
+            "data_collections",
+        )
 
     def _schemas_of(self, records: pa.Table) -> AvroIds | JsonDeclared:
         """How few records were written."""
@@ -137,18 +142,34 @@ class Records:
         return self.registry.schemas(i for i in ids() if isinstance(i, int))
 
     def _found(self, runs: Runs, rows: Iterable[Mapping[str, Any]], topics: frozenset[str]) -> Found:
+        """The runs, with the BEGINs and ENDs in `rows`: all records of the transaction topic."""
         found = Found(runs)
-        for row in sorted(rows, key=lambda r: (r["partition"], r["offset"])):
-            tp, shown_id = TopicPartition(row["topic"], row["partition"]), row["transaction_id"]
-            transaction = transaction_of(shown_id)
-            if row["kind"] == _BEGIN:
-                found.begins.setdefault(tp, []).append(Begin(row["offset"], transaction))
-                continue
-            counts = [(c["data_collection"], c["event_count"]) for c in row["data_collections"] or () if c is not None]
-            events = events_by_topic(counts, topics, self.transaction_topic)
-            end = End(row["offset"], transaction, shown_id, place_of_end(shown_id), events)
-            found.ends.setdefault(tp, []).append(end)
+        ordered = sorted(rows, key=lambda r: (r["partition"], r["offset"]))
+        for partition, records in groupby(ordered, key=lambda r: r["partition"]):
+            tp, of_partition = TopicPartition(self.transaction_topic, partition), list(records)
+            for number, row in enumerate(of_partition, 1):
+                if row["transaction_id"] is None:
+                    continue
+                if row["kind"] == _BEGIN:
+                    begin = Begin(row["offset"], transaction_of(row["transaction_id"]))
+                    found.begins.setdefault(tp, []).append(begin)
+                elif row["kind"] == _END:
+                    end = self._end(row, topics, followed_by=len(of_partition) - number)
+                    found.ends.setdefault(tp, []).append(end)
         return found
+
+    def _end(self, row: Mapping[str, Any], topics: frozenset[str], *, followed_by: int) -> End:
+        shown_id = row["transaction_id"]
+        counts = [(c["data_collection"], c["event_count"]) for c in row["data_collections"] or () if c is not None]
+        return End(
+            row["offset"],
+            transaction_of(shown_id),
+            shown_id,
+            place_of_end(shown_id),
+            events_by_topic(counts, topics, self.transaction_topic),
+            row["sent_ms"],
+            followed_by,
+        )
 
 
 def _has_unreadable(runs: Iterable[Run]) -> bool:
