@@ -211,7 +211,7 @@ class Lake:
     def batches_of(self, source: str, *, idle_ms: int = 0) -> Generator[BatchReport, None, None]:
         """`ingest`, one report at a time; the source is held until the iterator ends or is closed.
 
-        `idle_ms` is for who calls again and again: empty batches are at least so far apart.
+        `idle_ms` is for who calls again and again: empty batches are at least so far apart, and nothing is waited for.
         """
         with self._parts.ingesting.held(source, idle_ms) as ingesting:
             yield from ingesting.drain()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import groupby
 
 import pytest
 from confluent_kafka import Producer
 
 from lakehold.lake import Lake
+from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.kafka_broker import Broker
 from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
@@ -18,7 +21,7 @@ from tests.transaction_files import TRANSACTION_TOPIC, define_table, states
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 _TIMEOUT_S = 30.0
-
+_LAG_MS = 60_000
 
 TABLES = ("a", "b")
 BEFORE, AFTER = ({("public.a", 1): v, ("public.b", 1): v} for v in (10, 20))
@@ -26,13 +29,13 @@ BEFORE, AFTER = ({("public.a", 1): v, ("public.b", 1): v} for v in (10, 20))
 
 @contextmanager
 def shop(
-    make_lake: LakeFactory, broker: Broker, transaction_partitions: int
+    make_lake: LakeFactory, broker: Broker, transaction_partitions: int, **settings: int
 ) -> Generator[tuple[Lake, KafkaConnector], None, None]:
     """A source whose two tables hold `BEFORE`."""
     broker.create_topic(name=TRANSACTION_TOPIC, partitions=transaction_partitions)
     topics = [broker.create_topic(name=f"shop.public.{table}") for table in TABLES]
     # An error would come at once, if something were told that does not come.
-    lake, connector = make_lake(transaction_timeout_ms=0), KafkaConnector(broker)
+    lake, connector = make_lake(transaction_timeout_ms=0, **settings), KafkaConnector(broker)
     lake.sql(
         f"CREATE CONNECTION kafka TO KAFKA (BROKER '{broker.address}');"
         f"CREATE SOURCE shop FROM KAFKA CONNECTION kafka (TOPICS ({', '.join(map(repr, topics))})) FORMAT JSON "
@@ -42,9 +45,11 @@ def shop(
         define_table(lake, table, "DEBEZIUM UPSERT")
     connector.transaction(("a", 1, 10), ("b", 1, 10))
     lake.ingest("shop")
-    yield lake, connector
-    for topic in (TRANSACTION_TOPIC, *topics):
-        broker.delete_topic(topic)
+    try:
+        yield lake, connector
+    finally:
+        for topic in (TRANSACTION_TOPIC, *topics):
+            broker.delete_topic(topic)
 
 
 def ingest_when_committed(lake: Lake, broker: Broker, uncommitted: Producer, *partitions: tuple[str, int]) -> None:
@@ -83,3 +88,76 @@ def test_what_was_sent_before_a_restart_is_not_taken_for_what_is_not_committed(
         connector.producer = plain
         connector.end({"public.b": 1})
         ingest_when_committed(lake, broker, uncommitted, ("shop.public.b", 0))
+
+
+def ingest_instead_of_waiting(lake: Lake, meanwhile: Callable[[], None] = lambda: None) -> list[float]:
+    """Ingest, and do something where it would wait; gives for how many seconds it would have."""
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        meanwhile()
+
+    with lake._parts.ingesting.held("shop") as ingesting:
+        assert not any(report.waiting for report in replace(ingesting, pause=pause).drain())
+    return pauses
+
+
+def test_an_earlier_transaction_arrives_that_another_partition_lacked(make_lake: LakeFactory, broker: Broker) -> None:
+    with shop(make_lake, broker, transaction_partitions=2, transaction_lag_ms=_LAG_MS) as (lake, connector):
+        connector.sent_ms = now_ms()
+        connector.partition, connector.lags = 1, True
+        connector.transaction(("a", 1, 20))
+        connector.partition, connector.lags = 0, False
+        connector.transaction(("b", 1, 20))
+        # No BEGIN and no END, and no control record either.
+        connector.raw(TRANSACTION_TOPIC, {}, "unreadable")
+        (pause_s,) = ingest_instead_of_waiting(lake, connector.arrive)
+        assert 0 < pause_s <= _LAG_MS / 1000
+        connector.partition = 1
+        connector.transaction()
+        ingest_instead_of_waiting(lake)
+        seen = [state for state, _ in groupby(states(lake, TABLES))]
+        assert seen == [BEFORE, {**BEFORE, ("public.a", 1): 20}, AFTER]
+
+
+def test_the_rest_of_a_transaction_arrives_of_which_as_much_was_sent_before_a_restart(
+    make_lake: LakeFactory, broker: Broker
+) -> None:
+    with shop(make_lake, broker, transaction_partitions=1, transaction_lag_ms=_LAG_MS) as (lake, connector):
+        connector.sent_ms = now_ms()
+        connector.transaction(("a", 1, 20), ("b", 1, 15), end=False)
+        connector.begin()
+        connector.lags = True
+        connector.event("b", 1, 20, order=1, collection_order=1)
+        connector.lags = False
+        connector.end({"public.b": 1})
+        assert len(ingest_instead_of_waiting(lake, connector.arrive)) == 1
+        connector.transaction(("a", 1, 20), ("b", 1, 20))
+        assert ingest_instead_of_waiting(lake) == []
+        seen = list(states(lake, TABLES))
+        assert all(state in (BEFORE, AFTER) for state in seen), seen
+        assert seen[-1] == AFTER
+
+
+@pytest.mark.parametrize("by", [{}, {"driver_read_max_records": 0}], ids=["in the driver", "by Spark"])
+def test_what_was_written_in_a_kafka_transaction_is_not_waited_for(
+    make_lake: LakeFactory, broker: Broker, by: dict[str, int]
+) -> None:
+    with shop(make_lake, broker, transaction_partitions=2, transaction_lag_ms=_LAG_MS, **by) as (lake, connector):
+        connector.sent_ms = now_ms()
+        connector.producer = broker.begin_transaction(TRANSACTION_TOPIC, [])
+        connector.transaction(("a", 1, 20), ("b", 1, 20))
+        connector.producer.commit_transaction(_TIMEOUT_S)
+        for topic in (TRANSACTION_TOPIC, *(f"shop.public.{table}" for table in TABLES)):
+            broker.wait_until_stable(topic)
+        assert ingest_instead_of_waiting(lake) == []
+        assert list(states(lake, TABLES)) == [BEFORE, AFTER]
+
+
+def test_an_ingest_ends_with_what_there_was_when_it_was_called(make_lake: LakeFactory, broker: Broker) -> None:
+    with shop(make_lake, broker, transaction_partitions=2, transaction_lag_ms=500) as (lake, connector):
+        connector.sent_ms = now_ms()
+        connector.transaction(("a", 1, 20), ("b", 1, 20))
+        lake.ingest("shop")
+        assert list(states(lake, TABLES))[-1] == AFTER

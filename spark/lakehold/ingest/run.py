@@ -9,6 +9,7 @@ a temporary reader, which slows nobody (seed "Dynamic resource sharing").
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -39,10 +40,12 @@ class Ingesting:
         source: Its name.
         running: What its batches take.
         planner: Says what they read.
-        idle_ms: A call that finds nothing to read moves the write frontier at most so often.
+        idle_ms: A call that finds nothing to read moves the write frontier at most so often. Above 0 the caller calls again and
+            again: nothing is waited for.
         transaction_topic: Says which transactions are whole; None: batches end anywhere.
         transaction_timeout_ms: How long a transaction may keep the source waiting.
         object_ids: Gives those of the source's tables as they are defined now.
+        pause: Waits for so many seconds.
     """
 
     source: str
@@ -52,6 +55,7 @@ class Ingesting:
     transaction_topic: str | None
     transaction_timeout_ms: int
     object_ids: Callable[[], Collection[str]]
+    pause: Callable[[float], None] = time.sleep
 
     @property
     def _store(self) -> BatchStore:
@@ -240,8 +244,20 @@ class Ingesting:
 
     def _drain_main(self, available: Available, *, meanwhile: bool = False) -> Iterator[BatchReport]:
         """Read on with `main`; `meanwhile` only what there is for it: an empty batch, and what to say of its end, come last."""
-        if not self._readers()[MAIN_READER].tables:
+        planned = yield from self._read_on(available, meanwhile=meanwhile)
+        if meanwhile or planned is None:
             return
+        if planned.look_again_ms is not None and not self.idle_ms:
+            # Once: what else keeps it waiting then was sent behind the call.
+            self.pause(max(0, planned.look_again_ms - now_ms()) / 1000)
+            planned = yield from self._read_on(self._look(), meanwhile=True)
+        if planned is not None:
+            yield from self._wait(planned)
+
+    def _read_on(self, available: Available, *, meanwhile: bool) -> Generator[BatchReport, None, Planned | None]:
+        """The batches of `main` up to what there is. Returns what was planned last; None: it has no tables."""
+        if not self._readers()[MAIN_READER].tables:
+            return None
         # Tables that caught up have joined since.
         self._change(lambda readers: self._identified(readers, available))
         ran = False
@@ -249,18 +265,16 @@ class Ingesting:
             self._leave_dropped()
             state = self._readers()[MAIN_READER]
             if not state.tables:
-                return
+                return None
             own = available.without(available.topics - self._topics_of_main())
             planned = self.planner.plan(state, own)
             if not planned.has_news and (ran or meanwhile or self._moved_lately() or self._is_overdue(planned, state)):
-                break
+                return planned
             report = self._run(state, planned)
             ran = True
             yield report
             if planned.is_last and not report.stopped:
-                break
-        if not meanwhile:
-            yield from self._wait(planned)
+                return planned
 
     def _wait(self, planned: Planned) -> Iterator[BatchReport]:
         """Keep and tell which transaction keeps the source waiting.

@@ -35,7 +35,8 @@ Progressed = BatchReport | SourceFailed
 def drain_together(sources: Sequence[str], held: Held) -> Generator[Progressed, None, None]:
     """Bring every table of `sources` to what their topics held at the call, one report a batch; sources are held until the end.
 
-    Each ends with an empty batch as `Ingesting.drain` does, and reads on while another has not come to its end.
+    Each ends with an empty batch as `Ingesting.drain` does, and reads on while another has not come to its end. The turn of one
+    that waits out how far partitions may lag keeps the others for that time, in which what they would wait for grows old as well.
     """
     turns: list[_Turns] = []
     with ExitStack() as stack:
