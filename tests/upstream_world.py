@@ -51,15 +51,20 @@ _ROUNDS = 6
 
 
 def target(
-    declared: Mapping[str, str], released: Sequence[str] = (), passed: int | None = None, capture: Capture = CAPTURE
+    declared: Mapping[str, str],
+    released: Sequence[str] = (),
+    passed: int | None = None,
+    capture: Capture = CAPTURE,
+    new: Sequence[str] | None = None,
 ) -> Wanted:
-    """What tables, by object id, want upstream."""
+    """What tables, by object id, want upstream; `new` are those that a statement declares."""
     entries = [
         Entry(object_id, Table("shop", object_id, "shop", capture.topic(name), Envelope.DEBEZIUM, upstream=name), "", 0)
         for object_id, name in declared.items()
     ]
     topics = [capture.topic(name) for name in released]
-    return wanted(SOURCE, capture, entries, PLACES, passed=passed, released=topics)
+    about = None if new is None else frozenset(new)
+    return wanted(SOURCE, capture, entries, PLACES, passed=passed, released=topics, declared=about)
 
 
 def converge(world: World, goal: Wanted, cut_after: int | None = None) -> bool:
@@ -86,6 +91,8 @@ class World:
     Attributes:
         tables: The database's.
         snapshotted: Tables of which the connector took a snapshot since its topic was last made.
+        keyless: Tables without a primary key.
+        missed: Tables that changed while the connector did not capture them, and had no snapshot since.
     """
 
     tables: frozenset[str]
@@ -98,12 +105,37 @@ class World:
     snapshots: dict[str, FoundSnapshot] = field(default_factory=dict)
     asked: list[tuple[str, str]] = field(default_factory=list)
     snapshotted: set[str] = field(default_factory=set)
+    keyless: frozenset[str] = frozenset()
+    missed: set[str] = field(default_factory=set)
     position: int = 1_000
     trace: str = ""
 
     def captured(self) -> set[str]:
         """What the connector captures."""
         return set((self.config or {}).get("table.include.list", "").replace("\\", "").split(",")) - {""}
+
+    @property
+    def is_capturing(self) -> bool:
+        """Whether there is what somebody may take a table from."""
+        return self.config is not None and self.publication is not None
+
+    def unpublish(self, table: str) -> None:
+        """Somebody takes a table from the publication, and it changes."""
+        assert self.publication is not None
+        published = self.publication.tables - {table}
+        self.publication = replace(self.publication, tables=published, listed=published)
+        self._change_unseen(table)
+
+    def leave_out(self, table: str) -> None:
+        """Somebody takes a table from the connector's list, and it changes."""
+        assert self.config is not None
+        left = sorted(self.captured() - {table})
+        self.config = {**self.config, "table.include.list": ",".join(name.replace(".", "\\.") for name in left)}
+        self._change_unseen(table)
+
+    def _change_unseen(self, table: str) -> None:
+        if table in self.snapshotted:
+            self.missed.add(table)
 
     def look(self, wanted: Wanted) -> Found:
         connector = None
@@ -118,7 +150,7 @@ class World:
             self.position,
             self.publication,
             "reserved" if self.slot == wanted.capture.slot else None,
-            {name: FoundTable("f", True) for name in wanted.upstream_tables if name in self.tables},
+            {name: FoundTable("f", name not in self.keyless) for name in wanted.upstream_tables if name in self.tables},
             tuple(sorted(self.tables - set(wanted.upstream_tables))),
         )
         return Found(connector, frozenset(names & self.topics), dict(self.snapshots), self.has_position, database)
@@ -129,9 +161,9 @@ class World:
                 self.topics.add(topic.name)
             case DeleteTopics(names):
                 self.topics -= set(names)
-                self.snapshotted -= {
-                    table for table in self.snapshotted for name in names if name.endswith(f".{table}")
-                }
+                gone = {table for table in self.snapshotted for name in names if name.endswith(f".{table}")}
+                self.snapshotted -= gone
+                self.missed -= gone
                 if any(name.endswith(".signal") for name in names):
                     self.snapshots.clear()
                     self.asked.clear()
@@ -181,15 +213,19 @@ class World:
         captured = self.captured()
         assert self.config is not None
         assert self.publication is not None
-        assert captured <= self.publication.tables, "it would miss changes"
+        assert captured & self.tables <= self.publication.tables, "it would miss changes"
         if not self.has_position:
             self.snapshotted |= captured
+            self.missed -= captured
             self.slot = self.slot or self.config["slot.name"]
         self.has_position = True
         for object_id, upstream in self.asked:
             before = self.snapshots[object_id]
-            if upstream in captured:
+            if upstream in self.keyless:
+                self.snapshots[object_id] = replace(before, failures=(*before.failures, "NO_PRIMARY_KEY"))
+            elif upstream in captured:
                 self.snapshotted.add(upstream)
+                self.missed.discard(upstream)
                 self.snapshots[object_id] = replace(before, succeeded=True)
             else:
                 self.snapshots[object_id] = replace(before, failures=(*before.failures, "UNKNOWN_SCHEMA"))

@@ -24,6 +24,7 @@ def assert_as_declared(world: World, declared: dict[str, str]) -> None:
     assert world.publication.tables == names
     assert world.topics == {topic.name for topic in goal.topics}
     assert names <= world.snapshotted
+    assert not world.missed & names
     for object_id in declared:
         snapshot = world.snapshots[object_id]
         assert snapshot.is_first or snapshot.succeeded
@@ -31,7 +32,7 @@ def assert_as_declared(world: World, declared: dict[str, str]) -> None:
 
 actions = st.lists(
     st.tuples(
-        st.sampled_from(["create", "create", "drop", "drift", "resnapshot"]),
+        st.sampled_from(["create", "create", "drop", "drift", "unpublish", "leave out", "resnapshot"]),
         st.sampled_from(TABLES),
         st.none() | st.integers(0, 12),
     ),
@@ -58,6 +59,9 @@ def test_upstream_comes_to_what_is_declared_wherever_it_was_cut_short(
         elif action == "drift" and world.config is not None:
             world.config = {**world.config, "snapshot.mode": "never"}
             world.topics.discard(CAPTURE.topic(table))
+        elif action in ("unpublish", "leave out") and declared and world.is_capturing:
+            world.unpublish(table) if action == "unpublish" else world.leave_out(table)
+            converge(world, target(declared), cut_after)
         elif action == "resnapshot" and declared and world.config is not None:
             for step in plan_anew(target(declared), world.look(target(declared))).steps[:cut_after]:
                 world.perform(step)

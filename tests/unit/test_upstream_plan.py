@@ -14,7 +14,14 @@ from lakehold.upstream.connect import ConnectorStatus
 from lakehold.upstream.found import FoundPublication, FoundSnapshot, FoundTable
 from lakehold.upstream.journal import asked_snapshot
 from lakehold.upstream.plan import differences, plan, plan_anew
-from lakehold.upstream.steps import AskSnapshot, ChangePublication, RestartConnector
+from lakehold.upstream.steps import (
+    AskSnapshot,
+    ChangePublication,
+    CreatePublication,
+    RestartConnector,
+    ResumeConnector,
+    StopConnector,
+)
 from lakehold.upstream.wanted import MARK
 from tests.upstream_world import CAPTURE, World, converge, target
 
@@ -41,8 +48,8 @@ def forget_all_but_the_slot(world: World) -> None:
     world.config, world.topics = None, set()
 
 
-def drop_table(world: World) -> None:
-    world.tables = frozenset({"public.b"})
+def drop_publication(world: World) -> None:
+    world.publication = None
 
 
 def restore(world: World) -> None:
@@ -59,9 +66,9 @@ def drop_slot(world: World) -> None:
         (lose_mark, "connector-foreign", "another TOPIC PREFIX"),
         (forget_all_but_a_topic, "topic-foreign", "another TOPIC PREFIX"),
         (forget_all_but_the_slot, "slot-foreign", "another SLOT"),
-        (drop_table, "upstream-table-missing", "Did you mean public.b?"),
         (restore, "database-restored", "DROP SOURCE shop CASCADE"),
         (drop_slot, "slot-lost", "ALTER SOURCE shop RESNAPSHOT"),
+        (drop_publication, "publication-lost", "ALTER SOURCE shop RESNAPSHOT"),
     ],
 )
 def test_what_cannot_be_right_is_refused_with_the_way_out(
@@ -132,10 +139,96 @@ def test_a_snapshot_that_was_asked_of_a_task_that_did_not_know_the_table_is_aske
         assert (AskSnapshot("shop", "public.a", "a1") in steps) is asked_again, snapshot
 
 
+def test_a_table_whose_changes_were_missed_is_snapshotted_before_it_counts_as_captured_again(world: World) -> None:
+    assert converge(world, target(A | B))
+    world.unpublish("public.a")
+    world.leave_out("public.b")
+    goal = target(A | B)
+    planned = plan(goal, world.look(goal))
+    assert planned.steps[:4] == (
+        StopConnector("shop"),
+        AskSnapshot("shop", "public.a", "a1"),
+        AskSnapshot("shop", "public.b", "b1"),
+        ChangePublication("p", ("public.a",)),
+    )
+    assert planned.steps[-1] == ResumeConnector("shop")
+    assert [hint.split(" were missed")[0] for hint in planned.hints] == ["changes of public.a", "changes of public.b"]
+    assert all(hint.endswith("ALTER SOURCE shop RESNAPSHOT") for hint in planned.hints)
+    assert converge(world, goal)
+    assert world.missed == set()
+    assert plan(goal, world.look(goal)).hints == ()
+
+
+@pytest.mark.parametrize("cut_after", range(8))
+def test_what_was_missed_comes_wherever_the_repair_was_cut_short(world: World, cut_after: int) -> None:
+    goal = target(A | B)
+    assert converge(world, goal)
+    world.unpublish("public.a")
+    world.leave_out("public.b")
+    converge(world, goal, cut_after)
+    assert converge(world, goal)
+    assert world.missed == set()
+
+
+def test_what_a_table_without_a_key_missed_is_only_told(world: World) -> None:
+    world.keyless = frozenset({"public.a"})
+    world.unpublish("public.a")
+    goal = target(A)
+    planned = plan(goal, world.look(goal))
+    assert planned.steps == (ChangePublication("p", ("public.a",)),)
+    (hint,) = planned.hints
+    assert "no primary key, so that nothing brings them but ALTER SOURCE shop RESNAPSHOT" in hint
+
+
+def test_a_table_without_a_key_that_joins_is_told_the_way_to_its_rows(world: World) -> None:
+    world.keyless = frozenset({"public.b"})
+    both = B | {"b2": "public.b"}
+    goal = target(A | both, new=list(both))
+    (hint,) = plan(goal, world.look(goal)).hints
+    assert "ALTER SOURCE shop RESNAPSHOT" in hint
+    assert converge(world, goal)
+    of_all, of_another = target(A | both), target(both, ["public.a"], new=[])
+    assert plan(of_all, world.look(of_all)).hints == (hint,), "once, though two tables of the lake are fed from it"
+    assert plan(of_another, world.look(of_another)).hints == ()
+    for step in plan_anew(of_all, world.look(of_all)).steps:
+        world.perform(step)
+    assert plan(of_all, world.look(of_all)).hints == ()
+
+
+def test_a_lost_publication_is_made_before_all_is_snapshotted_anew(world: World) -> None:
+    drop_publication(world)
+    goal = target(A)
+    steps = plan_anew(goal, world.look(goal)).steps
+    assert steps.index(CreatePublication("p", ("public.a",), "s1")) < steps.index(ResumeConnector("shop"))
+    world.config = None
+    assert not any(isinstance(step, CreatePublication) for step in plan(goal, world.look(goal)).steps)
+    with pytest.raises(UpstreamError, match='publication "p" is lost'):
+        converge(world, goal)
+
+
+def test_a_table_that_is_gone_stops_none_of_the_others(world: World) -> None:
+    assert converge(world, target(A | B))
+    world.tables = frozenset({"public.b", "public.a_renamed"})
+    goal = target(A | B)
+    planned = plan(goal, world.look(goal))
+    assert planned.steps == ()
+    assert planned.hints == (
+        "table public.a is not in the database any more (was it renamed to public.a_renamed?): DROP TABLE shop.a1",
+    )
+    assert converge(world, target(B, ["public.a"], new=[]))
+
+    declaring = target(A | B, new=["a1"])
+    with pytest.raises(UpstreamError) as refusal:
+        plan(declaring, world.look(declaring))
+    assert refusal.value.code == "upstream-table-missing"
+    assert refusal.value.hint == "Did you mean public.a_renamed?"
+    assert refusal.value.detail == "Its tables: public.a_renamed, public.b."
+
+
 def test_a_publication_of_others_is_only_added_to(world: World) -> None:
     world.publication = FoundPublication(is_own=False, is_for_all=False, tables=frozenset({"public.z"}))
     goal = target(A)
-    assert plan(goal, world.look(goal)).steps == (ChangePublication("p", ("public.a",)),)
+    assert ChangePublication("p", ("public.a",)) in plan(goal, world.look(goal)).steps
     world.publication = FoundPublication(is_own=False, is_for_all=True, tables=frozenset())
     assert plan(goal, world.look(goal)).steps == ()
 

@@ -26,8 +26,8 @@ class Upstream(Protocol):
     def release(self, source: str, before: Definitions, after: Definitions) -> Steps:
         """Take away what goes."""
 
-    def converge(self, source: str, *, anew: bool = False) -> Steps:
-        """Bring what is there to what is declared."""
+    def converge(self, source: str, before: Definitions | None = None, *, anew: bool = False) -> Steps:
+        """Bring what is there to what is declared, and was not `before` the statement."""
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def converged(
         upstream.release(going.source, before, after)
     for coming in comes:
         try:
-            notices += upstream.converge(coming.source, anew=coming.anew).hints
+            notices += upstream.converge(coming.source, before, anew=coming.anew).hints
         except LakeholdError as error:
             standing = f"What was declared stands: ALTER SOURCE {coming.source} REPAIR, or the next ingest, goes on."
             error.hint = f"{error.hint} {standing}".strip()

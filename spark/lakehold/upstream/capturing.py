@@ -15,6 +15,7 @@ from lakehold.ingest.read.kafka_client import KafkaClient, shared_client
 from lakehold.upstream.connect import ConnectClient, ConnectorStatus
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector
+from lakehold.upstream.hints import gone_told
 from lakehold.upstream.journal import Journal
 from lakehold.upstream.perform import Systems, perform
 from lakehold.upstream.places import Places
@@ -63,25 +64,27 @@ class Capturing:
         """Bring what is there to what is wanted; `anew`: with a new snapshot of all tables. Raises as `plan` does.
 
         Returns:
-            What was done, and the hints that stand.
+            What was done, and the hints on it.
         """
         done: list[Step] = []
+        hints: dict[str, None] = {}
         with self._systems(target.places) as systems:
             planned = self._planned(target, systems, anew=anew)
             for _ in range(_ROUNDS):
+                hints |= dict.fromkeys(planned.hints)
                 for step in planned.steps:
                     log.info("source %s: %s", target.wanted.source, step.told)
                     perform(step, systems)
                     reach("after-step")
                     done.append(step)
                     if isinstance(step, RestartConnector):
-                        return Steps(tuple(done), planned.hints)  # its status tells of the failure for a moment longer
+                        return Steps(tuple(done), tuple(hints))  # its status tells of the failure for a moment longer
                     if isinstance(step, CreateConnector):
                         break  # Connect may remember an earlier one of its name, which decides about snapshots
                 if not planned.steps:
                     break
                 planned = self._planned(target, systems, anew=False)
-        return Steps(tuple(done), planned.hints)
+        return Steps(tuple(done), tuple(hints))
 
     def status(self, target: Target) -> ConnectorStatus | None:
         """How the connector is; None: there is none."""
@@ -89,6 +92,13 @@ class Capturing:
         with self._systems(target.places) as systems:
             # The status of a connector that was deleted is there for a moment longer.
             return systems.connect.status_if_known(name) if systems.connect.config(name) is not None else None
+
+    def missing(self, target: Target) -> tuple[str, ...]:
+        """A sentence for each captured table that is not in the database any more. Raises as `plan` does."""
+        with self._systems(target.places) as systems:
+            found = self._look(target, systems)
+        plan(target.wanted, found)
+        return tuple(gone_told(target.wanted, found))
 
     def awaited(self, target: Target) -> frozenset[str]:
         """The tables, by object id, of which the connector has not said that their snapshot is complete."""

@@ -10,6 +10,8 @@ _POSTGRES = "io.debezium.connector.postgresql.PostgresConnector"
 _MYSQL = "io.debezium.connector.mysql.MySqlConnector"
 _MARIADB = "io.debezium.connector.mariadb.MariaDbConnector"
 
+_INCLUDED = "table.include.list"
+
 _HEARTBEAT_MS = 2_000
 """How often a connector says that it is alive: in a quiet database only so do its place and its slot move on, and ad-hoc
 snapshots come to their end."""
@@ -66,12 +68,22 @@ def debezium(topic_prefix: str, tables: Iterable[str]) -> dict[str, str]:
     return {
         "tasks.max": "1",
         "topic.prefix": topic_prefix,
-        "table.include.list": ",".join(re.sub(r"[^\w]", lambda c: f"\\{c[0]}", table) for table in sorted(set(tables))),
+        _INCLUDED: ",".join(_included(table) for table in sorted(set(tables))),
         "provide.transaction.metadata": "true",
         "tombstones.on.delete": "true",
         "decimal.handling.mode": "precise",
         "schema.name.adjustment.mode": "avro",
     }
+
+
+def includes(config: Mapping[str, str], table: str) -> bool:
+    """Whether a connector lists `table`, as `debezium` does, among those that it captures."""
+    return _included(table) in re.split(r"(?<!\\),", config.get(_INCLUDED, ""))
+
+
+def _included(table: str) -> str:
+    """The regular expression of one table."""
+    return re.sub(r"[^\w]", lambda c: f"\\{c[0]}", table)
 
 
 def postgres(login: Login, *, publication: str, slot: str) -> dict[str, str]:

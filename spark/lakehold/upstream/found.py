@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -82,6 +83,10 @@ class FoundDatabase:
     slot: str | None
     tables: Mapping[str, FoundTable]
     other_tables: tuple[str, ...] = ()
+
+    def like(self, name: str) -> str | None:
+        """The table that is not wanted and whose name is most like one that is; None: none is."""
+        return next(iter(difflib.get_close_matches(name, self.other_tables, n=1)), None)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from lakehold.catalog.definitions import Definitions
@@ -30,6 +30,12 @@ class _Attention:
 
     next_s: float = 0.0
     failures: int = 0
+    hints: tuple[str, ...] = ()
+
+    def new(self, hints: tuple[str, ...]) -> list[str]:
+        """Those that were not told the last time."""
+        told, self.hints = self.hints, hints
+        return [hint for hint in hints if hint not in told]
 
     def went_well(self) -> None:
         self.failures = 0
@@ -75,10 +81,13 @@ class CapturedSources:
         target = self._target(source, before, after)
         return Steps() if target is None else self._capturing.converge(target)
 
-    def converge(self, source: str, *, anew: bool = False) -> Steps:
-        """Bring what is upstream of a source to what is declared now. Raises as `planned` does."""
+    def converge(self, source: str, before: Definitions | None = None, *, anew: bool = False) -> Steps:
+        """Bring what is upstream of a source to what is declared now; `before` a statement, if one declares tables.
+
+        Raises as `planned` does.
+        """
         defined = self._definitions()
-        target = self._target(source, defined, defined)
+        target = self._target(source, before or defined, defined)
         return Steps() if target is None else self._capturing.converge(target, anew=anew)
 
     def tend(self, source: str) -> None:
@@ -99,6 +108,11 @@ class CapturedSources:
             log.warning("source %s: %s. %s Tried again in %.0f s", source, error.message, error.detail, pause_s)
             return
         restarted = [step for step in done.steps if isinstance(step, RestartConnector)]
+        for step in done.steps:
+            if step not in restarted:
+                log.warning("source %s is brought to what is declared: %s", source, step.told)
+        for hint in attention.new(done.hints):
+            log.warning("source %s: %s", source, hint)
         if restarted:
             pause_s = attention.failed()
             reason = restarted[0].reason
@@ -107,8 +121,6 @@ class CapturedSources:
             )
             return
         attention.went_well()
-        for step in done.steps:
-            log.warning("source %s is brought to what is declared: %s", source, step.told)
 
     def awaited(self, source: str) -> frozenset[str]:
         """The tables, by object id, of which the connector has not said that their snapshot is complete."""
@@ -117,23 +129,29 @@ class CapturedSources:
         return frozenset() if target is None else self._capturing.awaited(target)
 
     def problems(self) -> list[str]:
-        """A line for each source whose connector does not run."""
+        """A line for each source whose connector does not run or has lost changes, and for each table that is gone."""
         defined = self._definitions()
-        return [problem for name in sorted(defined.sources) if (problem := self._problem(name, defined)) is not None]
+        return [
+            f"source {name}: {problem}"
+            for name in sorted(defined.sources)
+            for problem in self._problems_of(name, defined)
+        ]
 
-    def _problem(self, name: str, defined: Definitions) -> str | None:
+    def _problems_of(self, name: str, defined: Definitions) -> Sequence[str]:
         try:
             target = self._target(name, defined, defined)
-            status = self._capturing.status(target) if target is not None else None
+            if target is None:
+                return ()
+            status = self._capturing.status(target)
+            if status is not None and status.is_running:
+                return self._capturing.missing(target)
         except LakeholdError as error:
-            return f"source {name}: {error.message}"
-        if target is None or (status is not None and status.is_running):
-            return None
+            return (error.message,)
         if status is None:
-            return f"source {name}: there is no connector {target.wanted.connector}; the next ingest makes it"
+            return (f"there is no connector {target.wanted.connector}; the next ingest makes it",)
         if status.is_failed:
-            return f"source {name}: its connector failed: {status.reason}"
-        return f"source {name}: its connector is {status.connector.lower()}"
+            return (f"its connector failed: {status.reason}",)
+        return (f"its connector is {status.connector.lower()}",)
 
     def _target(self, name: str, before: Definitions, after: Definitions) -> Target | None:
         """None: the source captures nothing, or has no tables now and before."""
@@ -147,8 +165,12 @@ class CapturedSources:
             return None
         places = places_of(entry.definition, capture, defined)
         ids = {table.object_id for table in tables}
+        ids_before = {table.object_id for table in before.tables_of(name)} if name in before.sources else set()
+        declared = frozenset(ids - ids_before) if ids != ids_before else None
         passed = self._passed(name, ids) if capture.database is ConnectionType.POSTGRES else None
-        return Target(wanted(entry, capture, tables, places, passed=passed, released=released), places)
+        return Target(
+            wanted(entry, capture, tables, places, passed=passed, released=released, declared=declared), places
+        )
 
     def _passed(self, source: str, ids: Collection[str]) -> int | None:
         """The highest position of the database's log that any of the tables has applied."""

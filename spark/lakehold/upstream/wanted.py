@@ -58,6 +58,7 @@ class Wanted:
         topics: The topics that it writes and reads, that of the signals first.
         passed: The highest position in the database's log that the lake has applied to these tables; None: none is known.
         released: Topics of tables that go.
+        declared: Object ids of the tables that a statement declares; None: no statement declares or drops any.
     """
 
     source: str
@@ -68,6 +69,7 @@ class Wanted:
     topics: tuple[Topic, ...]
     passed: int | None = None
     released: tuple[str, ...] = ()
+    declared: frozenset[str] | None = None
 
     @property
     def connector(self) -> str:
@@ -88,6 +90,7 @@ def wanted(  # noqa: PLR0913 - the definitions, what they lead to, and what the 
     *,
     passed: int | None = None,
     released: Sequence[str] = (),
+    declared: frozenset[str] | None = None,
 ) -> Wanted:
     """What `source` with these `tables` wants upstream."""
     captured = tuple(
@@ -110,6 +113,7 @@ def wanted(  # noqa: PLR0913 - the definitions, what they lead to, and what the 
         topics=_topics(capture, captured),
         passed=passed,
         released=tuple(sorted(set(released) - kept)),
+        declared=declared,
     )
 
 

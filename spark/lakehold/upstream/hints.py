@@ -1,0 +1,76 @@
+"""What a person should know, or do in the database or in the lake. Pure: sentences, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundDatabase
+from lakehold.upstream.gaps import gone, has_no_key, joining, missed
+from lakehold.upstream.wanted import CapturedTable, Wanted
+
+
+def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
+    """Of the connector, and of the tables that a statement declares; of all tables if none declares or drops any."""
+    about = [table for table in wanted.tables if wanted.declared is None or table.object_id in wanted.declared]
+    told = [*_of_connector(wanted, found), *gone_told(wanted, found), *_missed_told(wanted, found)]
+    told += [hint for table in about for hint in _of_table(table, wanted, found)]
+    return tuple(dict.fromkeys(told))
+
+
+def gone_told(wanted: Wanted, found: Found) -> Iterator[str]:
+    """A sentence for each table that the database does not have any more, unless a statement is about others."""
+    if wanted.declared is None and found.database is not None:
+        for table in gone(wanted, found):
+            close = found.database.like(table.upstream)
+            renamed = f" (was it renamed to {close}?)" if close is not None else ""
+            yield f"table {table.upstream} is not in the database any more{renamed}: DROP TABLE {table.full_name}"
+
+
+def _of_connector(wanted: Wanted, found: Found) -> Iterator[str]:
+    if found.connector is not None and found.connector.state == "PAUSED":
+        yield f"connector {wanted.connector} was paused by hand, and stays so"
+    if not found.writes_transactions:
+        yield (
+            "the workers of Kafka Connect do not write in Kafka transactions: with their setting exactly.once.source.support"
+            " = enabled what a connector sends arrives whole and once, also when it is killed"
+        )
+
+
+def _missed_told(wanted: Wanted, found: Found) -> Iterator[str]:
+    """Whatever a statement is about: this is said once."""
+    for table in missed(wanted, found):
+        brought = (
+            "it has no primary key, so that nothing brings them but"
+            if has_no_key(table, found)
+            else "a snapshot of it brings the rows that are there, and those that were deleted meanwhile stay until"
+        )
+        yield (
+            f"changes of {table.upstream} were missed while the connector did not capture it: {brought} "
+            f"ALTER SOURCE {wanted.source} RESNAPSHOT"
+        )
+
+
+def _of_table(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[str]:
+    if _lacks_snapshot(table, wanted, found):
+        yield (
+            f"table {table.upstream} has no primary key: no snapshot of it alone can be taken. It has changes from now on, "
+            f"and its rows and a time to read it from with ALTER SOURCE {wanted.source} RESNAPSHOT, which takes all tables"
+        )
+    if found.database is not None and table.upstream in found.database.tables:
+        yield from _of_replica_identity(table, wanted, found.database)
+
+
+def _lacks_snapshot(table: CapturedTable, wanted: Wanted, found: Found) -> bool:
+    """Whether the table joins, or joined, a connector that is beyond its first snapshot, and has no key for one of its own."""
+    snapshot = found.snapshots.get(table.object_id, NO_SNAPSHOT)
+    is_late = snapshot.asked > 0 or (
+        found.connector is not None and found.connector.has_position and table in joining(wanted, found)
+    )
+    return is_late and has_no_key(table, found) and not snapshot.is_first and not snapshot.succeeded
+
+
+def _of_replica_identity(table: CapturedTable, wanted: Wanted, database: FoundDatabase) -> Iterator[str]:
+    name, columns = table.upstream, database.tables[table.upstream]
+    needs_before = any(each.needs_before for each in wanted.tables if each.upstream == name)
+    if columns.replica_identity != "f" and (needs_before or not columns.has_key):
+        yield f"table {name} lacks what updates need: ALTER TABLE {name} REPLICA IDENTITY FULL"

@@ -1,0 +1,136 @@
+"""Somebody changes what a captured table needs upstream: what was missed meanwhile comes, or the way to it is told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from lakehold.errors import LakeholdError
+from lakehold.stack import ConnectClient
+from lakehold.status import status_of
+from tests.captured_shop import Shop, wait_for
+from tests.conftest import LakeFactory
+from tests.live_source import execute
+from tests.stack_fixtures import SourceDatabase
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+
+@pytest.fixture
+def shop(make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    """A shop whose orders, with two envelopes, and items are in the lake."""
+    monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
+    shop = Shop(make_lake, database)
+    shop.upstream("orders", "items")
+    shop.lake.sql(f"BEGIN; {shop.creating('orders')}; {shop.creating('items', 'DEBEZIUM UPSERT')}; COMMIT")
+    shop.follow_until_equal("orders", "items")
+    yield shop
+    shop.close()
+
+
+_UNSEEN = ("UPDATE {} SET n = 5 WHERE id < 50", "INSERT INTO {} VALUES (900, 9, 'unseen')")
+
+
+def _change(shop: Shop, *tables: str) -> None:
+    execute(shop.database, [change.format(table) for table in tables for change in _UNSEEN])
+
+
+def test_changes_of_tables_that_were_out_of_the_publication_come(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    since = shop.since("orders")
+    execute(shop.database, ["ALTER PUBLICATION lake DROP TABLE orders, items"])
+    _change(shop, "orders", "items")
+    assert shop.steps("ALTER SOURCE shop REPAIR") == [
+        "stop connector shop",
+        "snapshot of public.items alone",
+        "snapshot of public.orders alone",
+        "publication lake: add public.items, public.orders",
+        "start connector shop",
+    ]
+    shop.reopen()
+    with caplog.at_level(logging.WARNING):
+        shop.follow_until_equal("orders", "items")
+    assert "ALTER SOURCE shop RESNAPSHOT" in caplog.text, "it tells what a snapshot of one table does not bring"
+    assert shop.steps("ALTER SOURCE shop REPAIR") == []
+    assert shop.since("orders") == since
+
+    execute(shop.database, ["ALTER PUBLICATION lake DROP TABLE orders"])
+    execute(shop.database, ["DELETE FROM orders WHERE id < 50"])
+    shop.lake.sql("ALTER SOURCE shop REPAIR")
+    wait_for(lambda: not shop.lake.captured.awaited("shop"), "the snapshot is complete")
+    shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
+    shop.follow_until_equal("orders", "items")
+
+
+def test_changes_of_a_table_that_the_connector_was_told_to_leave_out_come(shop: Shop) -> None:
+    name = shop.database.name
+    with ConnectClient(shop.database.addresses.connect) as worker:
+        config = worker.config(name)
+        assert config is not None
+        worker.stop(name)
+        worker.put(name, {**config, "table.include.list": r"public\.items"})
+        worker.resume(name)
+        worker.wait_until_running(name)
+    _change(shop, "orders")
+    _change(shop, "items")
+    shop.wait_for_events("items", {"r": 200, "u": 49, "c": 1})
+    execute(shop.database, ["DELETE FROM items WHERE id = 900"])
+    shop.wait_for_events("items", {"r": 200, "u": 49, "c": 1, "d": 1})
+    result = shop.lake.sql("ALTER SOURCE shop REPAIR")
+    (notice,) = (notice for notice in result.notices if "missed" in notice)
+    assert "public.orders" in notice
+    shop.follow_until_equal("orders", "items")
+
+
+def test_a_dropped_publication_stops_the_source_until_all_is_snapshotted_anew(shop: Shop) -> None:
+    execute(shop.database, ["DROP PUBLICATION lake"])
+    _change(shop, "orders", "items")
+    execute(shop.database, ["DELETE FROM orders WHERE id BETWEEN 100 AND 120"])
+    shop.reopen()
+    with pytest.raises(LakeholdError) as refusal:
+        shop.lake.ingest("shop")
+    assert refusal.value.code == "publication-lost"
+    assert "ALTER SOURCE shop RESNAPSHOT" in refusal.value.hint
+    (problem,) = status_of(shop.lake).notices
+    assert 'publication "lake" is lost' in problem
+
+    assert shop.steps("ALTER SOURCE shop RESNAPSHOT") == [
+        "stop connector shop",
+        "connector shop: forget its position",
+        "drop replication slot shop",
+        "create publication lake for public.items, public.orders",
+        "first snapshot: public.items, public.orders",
+        "start connector shop",
+    ]
+    shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
+    shop.follow_until_equal("orders", "items")
+    _change_more(shop)
+    shop.follow_until_equal("orders", "items")
+    assert status_of(shop.lake).notices == ()
+
+
+def test_a_table_that_is_dropped_upstream_stops_none_of_the_others(shop: Shop) -> None:
+    execute(shop.database, ["DROP TABLE items"])
+    shop.upstream("customers")
+    _change(shop, "orders")
+    shop.reopen()
+    shop.follow_until_equal("orders")
+    (problem,) = status_of(shop.lake).notices
+    assert "public.items is not in the database any more" in problem
+    assert "DROP TABLE shop.items" in problem
+
+    with pytest.raises(LakeholdError) as refusal:
+        shop.lake.sql("CREATE TABLE shop.more FROM SOURCE shop (TABLE 'public.items') ENVELOPE DEBEZIUM")
+    assert refusal.value.code == "upstream-table-missing"
+    assert shop.lake.sql(shop.creating("customers")).notices == (), "it is about customers only"
+    shop.follow_until_equal("orders", "customers")
+    _change_more(shop)
+    shop.follow_until_equal("orders")
+
+    shop.lake.sql("DROP TABLE shop.items")
+    assert status_of(shop.lake).notices == ()
+
+
+def _change_more(shop: Shop) -> None:
+    execute(shop.database, ["UPDATE orders SET n = n + 1", "DELETE FROM orders WHERE id = 150"])
