@@ -15,6 +15,14 @@ from lakehold.ingest.decode.decoded import Decoded
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.session import quoted
 
+_OF_TOPIC = (
+    "Drop the table and create it again with KEY (…) and the columns of the new primary key: they are taken from the "
+    "rows where message keys lack them. That takes the whole row before each change (PostgreSQL: REPLICA IDENTITY FULL); "
+    "without it delete the topic, too, and have the connector snapshot the table again."
+)
+_OF_CAPTURED = "Drop the table and create it again: its topic goes with it, and it is snapshotted with the new key."
+"""What to do when a key changed; a source that captures the database makes the topic anew itself."""
+
 
 @dataclass(frozen=True)
 class Key:
@@ -162,7 +170,5 @@ def _require_one(keys: Collection[frozenset[str]], table: Table, stored: Collect
         code="key-changed",
         detail=f"Its rows, and the messages of topic {table.topic}, are told apart by {found}: the primary key upstream is "
         "not what it was. Nothing of this batch was written to the table.",
-        hint="Drop the table and create it again with KEY (…) and the columns of the new primary key: they are taken from the "
-        "rows where message keys lack them. That takes the whole row before each change (PostgreSQL: REPLICA IDENTITY FULL); "
-        "without it delete the topic, too, and have the connector snapshot the table again.",
+        hint=_OF_CAPTURED if table.upstream is not None else _OF_TOPIC,
     )
