@@ -131,7 +131,7 @@ def test_a_snapshot_that_was_asked_of_a_task_that_did_not_know_the_table_is_aske
         (FoundSnapshot(asked=1), False),
         (FoundSnapshot(asked=1, failures=("UNKNOWN_SCHEMA",)), True),
         (FoundSnapshot(asked=2, failures=("UNKNOWN_SCHEMA",)), False),
-        (FoundSnapshot(asked=1, failures=("NO_PRIMARY_KEY",)), False),
+        (FoundSnapshot(asked=1, failures=("NO_PRIMARY_KEY",)), True),
         (FoundSnapshot(asked=2, failures=("UNKNOWN_SCHEMA",), succeeded=True), False),
     ]:
         world.snapshots["a1"] = snapshot
@@ -178,6 +178,15 @@ def test_what_a_table_without_a_key_missed_is_only_told(world: World) -> None:
     assert planned.steps == (ChangePublication("p", ("public.a",)),)
     (hint,) = planned.hints
     assert "no primary key, so that nothing brings them but ALTER SOURCE shop RESNAPSHOT" in hint
+
+
+def test_a_table_that_gets_a_key_is_snapshotted_alone(world: World) -> None:
+    world.keyless = frozenset({"public.b"})
+    assert converge(world, target(A | B))
+    assert "public.b" not in world.snapshotted
+    world.keyless = frozenset()
+    assert converge(world, target(A | B))
+    assert "public.b" in world.snapshotted
 
 
 def test_a_table_without_a_key_that_joins_is_told_the_way_to_its_rows(world: World) -> None:

@@ -29,7 +29,7 @@ def joining(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     for table in wanted.tables:
         snapshot = found.snapshots.get(table.object_id, NO_SNAPSHOT)
         is_had = snapshot.is_first or snapshot.succeeded
-        if table.upstream in present and not is_had and not _is_under_way(snapshot):
+        if table.upstream in present and not is_had and not _is_under_way(snapshot, has_no_key(table, found)):
             yield table
 
 
@@ -60,6 +60,6 @@ def _is_out(name: str, found: Found) -> bool:
     return not is_published or (found.connector is not None and not includes(found.connector.config, name))
 
 
-def _is_under_way(snapshot: FoundSnapshot) -> bool:
-    """Whether it was asked for and not answered; what cannot be had is not asked for again."""
-    return snapshot.asked > len(snapshot.failures) or _NO_KEY in snapshot.failures
+def _is_under_way(snapshot: FoundSnapshot, has_no_key: bool) -> bool:
+    """Whether it was asked for and not answered; what cannot be had is not asked for again until the table has a key."""
+    return snapshot.asked > len(snapshot.failures) or (has_no_key and _NO_KEY in snapshot.failures)
