@@ -6,7 +6,7 @@ import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -135,20 +135,27 @@ class Shop:
 
     def events(self, table: str) -> Counter[str]:
         """How many messages of each kind the topic has."""
+        payloads = [value["payload"] for value in self._values(f"public.{table}")]
+        return Counter("ad hoc" if each["source"]["snapshot"] == "incremental" else each["op"] for each in payloads)
+
+    def asked_snapshots(self) -> int:
+        """How often the connector was asked for a snapshot of a table."""
+        return sum(signal["type"] == "execute-snapshot" for signal in self._values("signal"))
+
+    def _values(self, topic: str) -> Iterator[Any]:
+        """What the messages hold that a topic has now."""
         settings = {"bootstrap.servers": self.database.addresses.kafka, "group.id": uuid.uuid4().hex, "log_level": 0}
         consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True})
-        consumer.assign([TopicPartition(self.database.topic(f"public.{table}"), 0, OFFSET_BEGINNING)])
-        found: Counter[str] = Counter()
+        consumer.assign([TopicPartition(self.database.topic(topic), 0, OFFSET_BEGINNING)])
         try:
             while True:
                 message = consumer.poll(_ARRIVES_WITHIN_S)
                 assert message is not None
                 if message.error() is not None:
-                    return found
+                    return
                 value = json.loads(message.value() or b"null")
                 if value is not None:
-                    is_ad_hoc = value["payload"]["source"]["snapshot"] == "incremental"
-                    found["ad hoc" if is_ad_hoc else value["payload"]["op"]] += 1
+                    yield value
         finally:
             consumer.close()
 

@@ -42,7 +42,7 @@ class NothingUpstream:
     def planned(self, *_: object, **__: object) -> NoReturn:
         pytest.fail("a statement over other definitions reached upstream")
 
-    release = converge = planned
+    changing = planned
 
 
 def no_roles() -> RoleCommands:

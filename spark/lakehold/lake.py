@@ -219,10 +219,7 @@ class Lake:
     def batches_together(self, sources: Sequence[str], *, idle_ms: int = 0) -> Generator[Progressed, None, None]:
         """`batches_of` several sources, which take turns: what they read of the same topics is read and decoded once.
 
-        One that fails is told of as `SourceFailed`, and the others go on.
-
-        Raises:
-            DefinitionError: There is no such source.
+        One that fails, or is not there any more, is told of as `SourceFailed`, and the others go on.
         """
         yield from self._parts.ingesting.drain_together(sources, idle_ms)
 

@@ -126,10 +126,11 @@ class LakeParts:
     @cached_property
     def captured(self) -> CapturedSources:
         """What is upstream of sources that capture a database."""
+        from lakehold.catalog.upstream_leases import UpstreamLeaseStore
         from lakehold.upstream.sources import CapturedSources
 
-        timeout_s = self.settings.upstream_timeout_ms / 1000
-        return CapturedSources(self.definitions.definitions, self.batches.readers, timeout_s)
+        leases = UpstreamLeaseStore(self.catalog)
+        return CapturedSources(self.definitions.definitions, self.batches.readers, leases, self.settings)
 
     @cached_property
     def subscriptions(self) -> Subscriptions:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from lakehold.definitions import Table
-from lakehold.errors import LakeholdError
 from lakehold.ingest import shared_records
 from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.lease import held
@@ -132,8 +131,18 @@ def test_one_that_fails_keeps_none_of_the_others_from_it(lake: Lake, tmp_path: P
     assert (failed.source, failed.error.code) == (first, "source-busy")
     assert isinstance(report, BatchReport)
     assert (report.source, shop.rows(second)) == (second, [1])
-    with pytest.raises(LakeholdError, match="does not exist"):
-        list(lake.batches_together([second, "unknown"]))
+
+
+def test_one_that_was_dropped_keeps_none_of_the_others_from_it(lake: Lake, tmp_path: Path) -> None:
+    shop = Shop(lake, tmp_path / "topics", ["first", "second"])
+    first, second = shop.sources
+    shop.write(1)
+    lake.sql(f"DROP SOURCE {first} CASCADE")
+    failed, report = shop.ingest()
+    assert isinstance(failed, SourceFailed)
+    assert (failed.source, failed.error.code) == (first, "source-missing")
+    assert isinstance(report, BatchReport)
+    assert (report.source, shop.rows(second)) == (second, [1])
 
 
 def test_closed_amid_its_batches_it_lets_go_of_all_sources(lake: Lake, tmp_path: Path) -> None:

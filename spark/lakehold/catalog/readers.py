@@ -72,6 +72,15 @@ class Lease:
     since_ms: int
     until_ms: int
 
+    def keeps_out(self, owner: str, now_ms: int) -> bool:
+        """Whether it is live and not `owner`'s."""
+        return self.owner != owner and now_ms < self.until_ms
+
+    @property
+    def told(self) -> str:
+        """Who has what it is of, as the sentence of an error."""
+        return f'"{self.owner}" has it since {iso(self.since_ms)} UTC, until {iso(self.until_ms)} or later.'
+
 
 @dataclass(frozen=True)
 class Intent:
@@ -134,10 +143,10 @@ def acquired(source: str, readers: Readers, owner: str, now_ms: int, until_ms: i
         SourceBusy: Another's lease is live.
     """
     lease = _lease(readers)
-    if lease and lease.owner != owner and now_ms < lease.until_ms:
+    if lease and lease.keeps_out(owner, now_ms):
         raise SourceBusy(
             f'source "{source}" is being read by another process',
-            detail=f'"{lease.owner}" has it since {iso(lease.since_ms)} UTC, until {iso(lease.until_ms)} or later.',
+            detail=lease.told,
             hint="Wait until it has finished; if it is gone, the source is free when the lease runs out.",
         )
     since_ms = lease.since_ms if lease and lease.owner == owner else now_ms

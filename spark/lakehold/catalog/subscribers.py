@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog
 from lakehold.catalog.readers import Lease
 from lakehold.catalog.state_table import Row, StateValues
 from lakehold.errors import DefinitionError, LeaseLost, SubscriberBusy
-from lakehold.times import iso, now_ms
+from lakehold.times import now_ms
 
 SUBSCRIBERS_TABLE = "mz_catalog.mz_subscribers"
 
@@ -99,10 +99,10 @@ class SubscriberStore(ABC):
 
         def acquired(subscriber: Subscriber) -> Subscriber:
             lease, now = subscriber.lease, self._clock()
-            if lease and lease.owner != owner and now < lease.until_ms:
+            if lease and lease.keeps_out(owner, now):
                 raise SubscriberBusy(
                     f"{subscriber} is being run by another process",
-                    detail=f'"{lease.owner}" has it since {iso(lease.since_ms)} UTC, until {iso(lease.until_ms)} or later.',
+                    detail=lease.told,
                     hint="Wait until it has finished; if it is gone, this one is free when the lease runs out.",
                 )
             return replace(subscriber, epoch=subscriber.epoch + 1, lease=Lease(owner, now, lease_until_ms))

@@ -49,9 +49,13 @@ def run_ingest(lake: Lake, sources: Sequence[str] | None, output: Output, progre
 
     Returns:
         Whether all sources and tables are going on.
+
+    Raises:
+        DefinitionError: There is no such source; none was ingested.
     """
     stop = stop_on_signal()
-    wanted = list(sources) if sources is not None else lake.definitions.definitions().sources_with_tables
+    defined = lake.definitions.definitions()
+    wanted = [defined.source(name).name for name in sources] if sources is not None else defined.sources_with_tables
     what = wanted[0] if len(wanted) == 1 else f"{len(wanted)} sources"
     said = _Said()
     pause_s = _POLL_S

@@ -1,4 +1,4 @@
-"""Holding a source: its lease is renewed while a writer works, and known to be lost before the writer commits anything."""
+"""Holding a source: its lease is renewed while a process works on it, and known to be lost before that commits anything."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 from uuid import uuid4
 
-from lakehold.errors import LakeholdError, LeaseLost
+from lakehold.errors import LakeholdError, LeaseLost, SourceBusy
 from lakehold.settings import Settings
 from lakehold.times import iso, now_ms
 
 log = logging.getLogger(__name__)
+
+_TRIES_EVERY_S = 0.2
 
 
 class Leases(Protocol):
@@ -45,12 +48,23 @@ class HeldLease:
         self._done = threading.Event()
         self._renewer = threading.Thread(target=self._renew_until_done, name=f"lease of {source}", daemon=True)
 
-    def acquire(self) -> None:
-        """Take the source and start renewing; raises `SourceBusy` while another has it."""
-        until_ms = now_ms() + self._lease_ms
-        self._store.acquire(self._source, self.owner, until_ms)
-        self._until_ms = until_ms
+    def acquire(self, wait_ms: int = 0) -> None:
+        """Take the source and start renewing; raises `SourceBusy` when another has it for longer than `wait_ms`."""
+        deadline_s = time.monotonic() + wait_ms / 1000
+        while not self._is_acquired(is_last_try=time.monotonic() >= deadline_s):
+            time.sleep(_TRIES_EVERY_S)
         self._renewer.start()
+
+    def _is_acquired(self, *, is_last_try: bool) -> bool:
+        until_ms = now_ms() + self._lease_ms
+        try:
+            self._store.acquire(self._source, self.owner, until_ms)
+        except SourceBusy:
+            if is_last_try:
+                raise
+            return False
+        self._until_ms = until_ms
+        return True
 
     def release(self) -> None:
         """Let go of the source."""
@@ -89,10 +103,10 @@ class HeldLease:
 
 
 @contextmanager
-def held(store: Leases, source: str, settings: Settings) -> Iterator[HeldLease]:
-    """Hold `source` inside; raises `SourceBusy` when another does."""
+def held(store: Leases, source: str, settings: Settings, wait_ms: int = 0) -> Iterator[HeldLease]:
+    """Hold `source` inside; raises `SourceBusy` when another does for longer than `wait_ms`."""
     lease = HeldLease(store, source, f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}", settings)
-    lease.acquire()
+    lease.acquire(wait_ms)
     try:
         yield lease
     finally:

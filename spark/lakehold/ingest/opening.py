@@ -49,6 +49,9 @@ class Captured(Protocol):
     def tend(self, source: str, /) -> None:
         """Repair what differs from the definitions, and restart what failed."""
 
+    def coming(self, source: str, /) -> frozenset[str]:
+        """Object ids of tables for which not everything is made yet."""
+
     def awaited(self, source: str, /) -> frozenset[str]:
         """Object ids of tables whose snapshot is under way."""
 
@@ -85,11 +88,7 @@ class Opening:
         return self._holding([source], idle_ms)(source)
 
     def drain_together(self, sources: Sequence[str], idle_ms: int = 0) -> Generator[Progressed, None, None]:
-        """Bring all tables of several sources to what their topics hold now: see `lakehold.ingest.together`.
-
-        Raises:
-            DefinitionError: There is no such source.
-        """
+        """Bring all tables of several sources to what their topics hold now: see `lakehold.ingest.together`."""
         names = list(dict.fromkeys(sources))
         return drain_together(names, self._holding(names, idle_ms))
 
@@ -101,7 +100,7 @@ class Opening:
     def _holding(self, sources: Sequence[str], idle_ms: int) -> Held:
         defined = self.definitions.definitions()
         at_place: dict[Hashable, list[Source]] = {}
-        for source in map(defined.source, sources):
+        for source in (defined.source(name) for name in sources if name in defined.sources):
             at_place.setdefault(place_of(source, defined), []).append(source)
         shared = {place: _Shared(there, defined) for place, there in at_place.items()}
 
@@ -114,31 +113,37 @@ class Opening:
             registry = self._registry(source, defined)
             decoder = TopicDecoder(source.format.type, registry, self.spark, self.settings.max_record_bytes)
             reading = Reading(name, reader, decoder, self.spark, self._driver_limits, own.shelf)
-            planner = self._planner(source, [entry.definition for entry in tables.values()], reader, registry)
             with held(self.store, name, self.settings) as lease:
+                awaited: frozenset[str] = frozenset()
+                if source.capture is not None:
+                    tables, awaited = self._captured(name, tables)
+                planner = self._planner(source, [entry.definition for entry in tables.values()], reader, registry)
+                running = Running(self.store, lease, reading, self._writing(lease), tables, awaited)
                 try:
-                    yield self._ingesting(source, tables, reading, planner, lease, idle_ms)
+                    yield self._ingesting(source, running, planner, idle_ms)
                 finally:
                     own.shelf.stands(name, ())
                     own.shelf.clear()
 
         return hold
 
-    def _ingesting(  # noqa: PLR0913 - a source, how it is read, and under which lease
-        self,
-        source: Source,
-        tables: Mapping[str, Entry[Table]],
-        reading: Reading,
-        planner: Planner,
-        lease: HeldLease,
-        idle_ms: int,
-    ) -> Ingesting:
-        awaited: frozenset[str] = frozenset()
-        if source.capture is not None:
-            captured = self.captured()
-            captured.tend(source.name)
-            awaited = captured.awaited(source.name)
-        writing = Writing(
+    def _captured(
+        self, source: str, tables: Mapping[str, Entry[Table]]
+    ) -> tuple[dict[str, Entry[Table]], frozenset[str]]:
+        """Look after what is upstream. Returns the tables that can be read, and object ids of those whose snapshot is under way.
+
+        A table that a statement is just making is left to the next ingest: an empty topic would be taken for all it has.
+        """
+        captured = self.captured()
+        captured.tend(source)
+        coming = captured.coming(source)
+        if coming:
+            coming -= {p.object_id for state in self.store.readers(source).values() for p in state.tables.values()}
+        made = {name: entry for name, entry in tables.items() if entry.object_id not in coming}
+        return made, captured.awaited(source)
+
+    def _writing(self, lease: HeldLease) -> Writing:
+        return Writing(
             spark=self.spark,
             catalog_name=self.settings.catalog_name,
             buckets=self.settings.buckets,
@@ -147,9 +152,11 @@ class Opening:
             held=self.history,
             errors=ErrorRecords(self.spark, self.settings.catalog_name, self.tables),
         )
+
+    def _ingesting(self, source: Source, running: Running, planner: Planner, idle_ms: int) -> Ingesting:
         return Ingesting(
             source.name,
-            Running(self.store, lease, reading, writing, tables, awaited),
+            running,
             planner,
             idle_ms,
             source.transaction_topic,

@@ -148,14 +148,12 @@ class Runner:
 
     def _run_statement(self, parsed: ParsedStatement) -> Result:
         change = DefinitionChange([parsed], self.holds.all)
-        before = self.store.definitions()
-        after = change.apply(before)
+        change.apply(self.store.definitions())
         if any(isinstance(effect, BeginSubscription) for effect in change.plans[0].effects):
             return self._run_together([parsed])
         check_privileges(change.plans[0], self.roles.guard)
-        decided = change.plans[0]
-        with converged(change.plans, before, after, self.upstream) as notices:
-            if decided.definition_effects:
+        with converged(change, self.store, self.upstream) as notices:
+            if change.plans[0].definition_effects:
                 self.store.change(change.apply)
         result = self._act(change.plans[0])
         return replace(result, notices=(*notices, *result.notices))
@@ -163,10 +161,9 @@ class Runner:
     def _run_together(self, statements: Sequence[ParsedStatement]) -> Result:
         """One commit of definitions. Holds are written before it and there with it, or not at all."""
         change = DefinitionChange(statements, self.holds.all)
-        before = self.store.definitions()
-        after = change.apply(before)
+        after = change.apply(self.store.definitions())
         held: list[tuple[NewHold, Hold]] = []
-        with converged(change.plans, before, after, self.upstream) as notices, ExitStack() as made:
+        with converged(change, self.store, self.upstream) as notices, ExitStack() as made:
             for parsed, decided in zip(statements, change.plans, strict=True):
                 with placed(parsed, alone=len(statements) == 1), readable():
                     check_privileges(decided, self.roles.guard)

@@ -5,16 +5,30 @@ So nothing is ever upstream that no definition knows of: what is cut short, the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
-from lakehold.catalog.definitions import Definitions
-from lakehold.errors import LakeholdError
+from lakehold.catalog.definitions import DefinitionReader, Definitions
+from lakehold.errors import CommitConflict, LakeholdError
+from lakehold.sql.definition_change import DefinitionChange
 from lakehold.sql.effects import Converge, Plan, Release
 from lakehold.sql.explain_plan import shared_by, told
 from lakehold.sql.result import Result
 from lakehold.upstream.steps import Steps
+
+
+class Changing(Protocol):
+    """Sources that nobody else changes upstream meanwhile."""
+
+    def release(self, source: str, before: Definitions, after: Definitions) -> Steps:
+        """Take away what goes."""
+
+    def converge(self, source: str, before: Definitions | None = None, *, anew: bool = False) -> Steps:
+        """Bring what is there to what is declared, and was not `before` the statement."""
+
+    def confirm(self) -> None:
+        """Raises when somebody else may change one of them by now."""
 
 
 class Upstream(Protocol):
@@ -23,41 +37,55 @@ class Upstream(Protocol):
     def planned(self, source: str, before: Definitions, after: Definitions, *, anew: bool = False) -> Steps:
         """What a change of the definitions would do; raises if it cannot be done."""
 
-    def release(self, source: str, before: Definitions, after: Definitions) -> Steps:
-        """Take away what goes."""
-
-    def converge(self, source: str, before: Definitions | None = None, *, anew: bool = False) -> Steps:
-        """Bring what is there to what is declared, and was not `before` the statement."""
+    def changing(self, sources: Collection[str]) -> AbstractContextManager[Changing]:
+        """Holds sources until the context ends."""
 
 
 @contextmanager
-def converged(
-    plans: Sequence[Plan], before: Definitions, after: Definitions, upstream: Upstream
-) -> Iterator[list[str]]:
-    """Around the commit of `plans`, which leads from `before` to `after`. Gives notices, complete when it ends.
+def converged(change: DefinitionChange, store: DefinitionReader, upstream: Upstream) -> Iterator[list[str]]:
+    """Around the commit of `change`, which has been tried. Gives notices, complete when it ends.
+
+    What is upstream of the sources is held meanwhile: an ingest that repaired it by the definitions from before the commit
+    would bring back what goes. So the change is tried again on the definitions as they are then.
 
     Raises:
         LakeholdError: It cannot be done upstream: nothing is declared then, or the error says that it is.
     """
     notices: list[str] = []
-    effects = [effect for plan in plans for effect in plan.effects]
-    comes = dict.fromkeys(effect for effect in effects if isinstance(effect, Converge))
-    goes = dict.fromkeys(effect for effect in effects if isinstance(effect, Release))
-    for coming in comes:
-        upstream.planned(coming.source, before, after, anew=coming.anew)
-    for going in goes:
-        notices += upstream.release(going.source, before, after).hints
-    yield notices
-    for going in goes:
-        # An ingest that still knew what goes may have brought it back.
-        upstream.release(going.source, before, after)
-    for coming in comes:
-        try:
-            notices += upstream.converge(coming.source, before, anew=coming.anew).hints
-        except LakeholdError as error:
-            standing = f"What was declared stands: ALTER SOURCE {coming.source} REPAIR, or the next ingest, goes on."
-            error.hint = f"{error.hint} {standing}".strip()
-            raise
+    sources = {effect.source for effect in _effects(change)}
+    if not sources:
+        yield notices
+        return
+    with upstream.changing(sources) as alone:
+        before = store.definitions()
+        after = change.apply(before)
+        effects = _effects(change)
+        if not sources.issuperset(effect.source for effect in effects):
+            raise CommitConflict("what the statement concerns was changed meanwhile", hint="Run it again.")
+        comes = [effect for effect in effects if isinstance(effect, Converge)]
+        for coming in comes:
+            upstream.planned(coming.source, before, after, anew=coming.anew)
+        for effect in effects:
+            if isinstance(effect, Release):
+                notices += alone.release(effect.source, before, after).hints
+        alone.confirm()
+        yield notices
+        for coming in comes:
+            notices += _made(coming, before, alone).hints
+
+
+def _effects(change: DefinitionChange) -> list[Converge | Release]:
+    effects = (effect for decided in change.plans for effect in decided.effects)
+    return [*dict.fromkeys(effect for effect in effects if isinstance(effect, Converge | Release))]
+
+
+def _made(coming: Converge, before: Definitions, alone: Changing) -> Steps:
+    try:
+        return alone.converge(coming.source, before, anew=coming.anew)
+    except LakeholdError as error:
+        standing = f"What was declared stands: ALTER SOURCE {coming.source} REPAIR, or the next ingest, goes on."
+        error.hint = f"{error.hint} {standing}".strip()
+        raise
 
 
 def explained(plan: Plan, before: Definitions, after: Definitions, upstream: Upstream) -> Result:

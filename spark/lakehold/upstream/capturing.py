@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -60,8 +60,13 @@ class Capturing:
         with self._systems(target.places) as systems:
             return self._planned(target, systems, anew=anew)
 
-    def converge(self, target: Target, *, anew: bool = False) -> Steps:
+    def converge(self, target: Target, confirm: Callable[[], None], *, anew: bool = False) -> Steps:
         """Bring what is there to what is wanted; `anew`: with a new snapshot of all tables. Raises as `plan` does.
+
+        Args:
+            target: What is wanted.
+            confirm: Raises when another process may change the source by now; called before each step.
+            anew: See above.
 
         Returns:
             What was done, and the hints on it.
@@ -73,6 +78,7 @@ class Capturing:
             for _ in range(_ROUNDS):
                 hints |= dict.fromkeys(planned.hints)
                 for step in planned.steps:
+                    confirm()
                     log.info("source %s: %s", target.wanted.source, step.told)
                     perform(step, systems)
                     reach("after-step")
@@ -100,10 +106,13 @@ class Capturing:
         plan(target.wanted, found)
         return tuple(gone_told(target.wanted, found))
 
+    def coming(self, target: Target) -> frozenset[str]:
+        """The tables, by object id, of which no snapshot was asked for yet."""
+        return frozenset(table.object_id for table in target.wanted.tables) - self._refreshed(target).snapshots.keys()
+
     def awaited(self, target: Target) -> frozenset[str]:
         """The tables, by object id, of which the connector has not said that their snapshot is complete."""
-        journal = self._journal(target, shared_client(target.places.kafka, self._timeout_s))
-        journal.refresh()
+        journal = self._refreshed(target)
         return frozenset(
             table.object_id
             for table in target.wanted.tables
@@ -111,6 +120,11 @@ class Capturing:
                 first_is=journal.first_snapshot_complete
             )
         )
+
+    def _refreshed(self, target: Target) -> Journal:
+        journal = self._journal(target, shared_client(target.places.kafka, self._timeout_s))
+        journal.refresh()
+        return journal
 
     def _planned(self, target: Target, systems: Systems, *, anew: bool) -> Steps:
         found = self._look(target, systems)

@@ -5,21 +5,23 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from lakehold.catalog.definitions import Definitions
 from lakehold.catalog.readers import Readers
-from lakehold.definitions import ConnectionType
-from lakehold.errors import ConnectorError, LakeholdError, UpstreamUnavailable
-from lakehold.ingest.marks import Marks
-from lakehold.upstream.capturing import Capturing, Target
-from lakehold.upstream.places import places_of
+from lakehold.errors import ConnectorError, LakeholdError, LeaseLost, SourceBusy, UpstreamError, UpstreamUnavailable
+from lakehold.ingest.lease import Leases
+from lakehold.settings import Settings
+from lakehold.upstream.capturing import Capturing
+from lakehold.upstream.changing import ChangingSources, changing
 from lakehold.upstream.steps import RestartConnector, Steps
-from lakehold.upstream.wanted import wanted
+from lakehold.upstream.targets import Targets
 
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 10.0
+_WHILE_BUSY_S = 1.0
 _FIRST_PAUSE_S = 5.0
 _LONGEST_PAUSE_S = 300.0
 
@@ -41,6 +43,9 @@ class _Attention:
         self.failures = 0
         self.next_s = time.monotonic() + _LOOK_EVERY_S
 
+    def found_busy(self) -> None:
+        self.next_s = time.monotonic() + _WHILE_BUSY_S
+
     def failed(self) -> float:
         """Returns the seconds until the next try."""
         pause_s = min(_FIRST_PAUSE_S * 2.0**self.failures, _LONGEST_PAUSE_S)
@@ -55,15 +60,22 @@ class CapturedSources:
     Args:
         definitions: Reads what is declared.
         readers: The readers of a source: how far the lake is.
-        timeout_s: How long a system may stay silent.
+        leases: Says which process changes what is upstream of which source.
+        settings: How long a system may stay silent, and a process without a sign of life.
     """
 
     def __init__(
-        self, definitions: Callable[[], Definitions], readers: Callable[[str], Readers], timeout_s: float
+        self,
+        definitions: Callable[[], Definitions],
+        readers: Callable[[str], Readers],
+        leases: Leases,
+        settings: Settings,
     ) -> None:
         self._definitions = definitions
-        self._readers = readers
-        self._capturing = Capturing(timeout_s)
+        self._targets = Targets(definitions, readers)
+        self._leases = leases
+        self._settings = settings
+        self._capturing = Capturing(settings.upstream_timeout_ms / 1000)
         self._attention: dict[str, _Attention] = {}
 
     def planned(self, source: str, before: Definitions, after: Definitions, *, anew: bool = False) -> Steps:
@@ -73,36 +85,37 @@ class CapturedSources:
             UpstreamUnavailable: A system does not answer.
             UpstreamError: What is there cannot be brought to what is wanted.
         """
-        target = self._target(source, before, after)
+        target = self._targets.between(source, before, after)
         return Steps() if target is None else self._capturing.plan(target, anew=anew)
 
-    def release(self, source: str, before: Definitions, after: Definitions) -> Steps:
-        """Take away upstream what `before` has and `after` has not. Raises as `planned` does."""
-        target = self._target(source, before, after)
-        return Steps() if target is None else self._capturing.converge(target)
+    def changing(self, sources: Collection[str]) -> AbstractContextManager[ChangingSources]:
+        """Sources that this process alone changes until the context ends; others that do are waited for.
 
-    def converge(self, source: str, before: Definitions | None = None, *, anew: bool = False) -> Steps:
-        """Bring what is upstream of a source to what is declared now; `before` a statement, if one declares tables.
-
-        Raises as `planned` does.
+        Raises:
+            SourceBusy: One of them does for long.
         """
-        defined = self._definitions()
-        target = self._target(source, before or defined, defined)
-        return Steps() if target is None else self._capturing.converge(target, anew=anew)
+        # One that died is waited for until its lease runs out.
+        return self._changing(sources, self._settings.lease_ms + self._settings.upstream_timeout_ms)
 
     def tend(self, source: str) -> None:
         """Before an ingest: repair what differs, restart what failed, and say so in the log.
 
-        It is not done with every call: every few seconds, and ever more rarely while the connector fails.
+        It is not done with every call: every few seconds, and ever more rarely while the connector fails; nor while another
+        process changes the source.
 
         Raises:
+            DefinitionError: The source is not there any more.
             UpstreamError: The database has gone back, or changes are lost: nothing of the source is to be read.
         """
         attention = self._attention.setdefault(source, _Attention())
         if time.monotonic() < attention.next_s:
             return
         try:
-            done = self.converge(source)
+            done = self._repaired(source)
+        except (SourceBusy, LeaseLost) as busy:
+            attention.found_busy()
+            log.info("source %s is left alone: %s. %s", source, busy.message, busy.detail)
+            return
         except (UpstreamUnavailable, ConnectorError) as error:
             pause_s = attention.failed()
             log.warning("source %s: %s. %s Tried again in %.0f s", source, error.message, error.detail, pause_s)
@@ -122,11 +135,36 @@ class CapturedSources:
             return
         attention.went_well()
 
+    def coming(self, source: str) -> frozenset[str]:
+        """The tables, by object id, of which no snapshot was asked for yet."""
+        target = self._targets.now(source)
+        return frozenset() if target is None else self._capturing.coming(target)
+
     def awaited(self, source: str) -> frozenset[str]:
         """The tables, by object id, of which the connector has not said that their snapshot is complete."""
-        defined = self._definitions()
-        target = self._target(source, defined, defined)
+        target = self._targets.now(source)
         return frozenset() if target is None else self._capturing.awaited(target)
+
+    def _repaired(self, source: str) -> Steps:
+        """Nothing is held where nothing is to be done: to take a lease and to let go of it are two commits in the lake."""
+        planned = self._planned_now(source)
+        if planned is not None and not planned.steps:
+            return planned
+        with self._changing([source], wait_ms=0) as alone:
+            return alone.converge(source)
+
+    def _planned_now(self, source: str) -> Steps | None:
+        """What is to be done; None: what is there may be half done by another process, which is not known before its end."""
+        target = self._targets.now(source)
+        try:
+            return Steps() if target is None else self._capturing.plan(target)
+        except UpstreamUnavailable:
+            raise
+        except UpstreamError:
+            return None
+
+    def _changing(self, sources: Collection[str], wait_ms: int) -> AbstractContextManager[ChangingSources]:
+        return changing(sources, self._targets, self._capturing, self._leases, self._settings, wait_ms)
 
     def problems(self) -> list[str]:
         """A line for each source whose connector does not run or has lost changes, and for each table that is gone."""
@@ -139,7 +177,7 @@ class CapturedSources:
 
     def _problems_of(self, name: str, defined: Definitions) -> Sequence[str]:
         try:
-            target = self._target(name, defined, defined)
+            target = self._targets.between(name, defined, defined)
             if target is None:
                 return ()
             status = self._capturing.status(target)
@@ -152,30 +190,3 @@ class CapturedSources:
         if status.is_failed:
             return (f"its connector failed: {status.reason}",)
         return (f"its connector is {status.connector.lower()}",)
-
-    def _target(self, name: str, before: Definitions, after: Definitions) -> Target | None:
-        """None: the source captures nothing, or has no tables now and before."""
-        stays = name in after.sources
-        defined = after if stays else before
-        entry = defined.sources[name]
-        capture = entry.definition.capture
-        tables = after.tables_of(name) if stays else ()
-        released = [e.definition.topic for e in before.tables_of(name)] if name in before.sources else []
-        if capture is None or not (tables or released):
-            return None
-        places = places_of(entry.definition, capture, defined)
-        ids = {table.object_id for table in tables}
-        ids_before = {table.object_id for table in before.tables_of(name)} if name in before.sources else set()
-        declared = frozenset(ids - ids_before) if ids != ids_before else None
-        passed = self._passed(name, ids) if capture.database is ConnectionType.POSTGRES else None
-        return Target(
-            wanted(entry, capture, tables, places, passed=passed, released=released, declared=declared), places
-        )
-
-    def _passed(self, source: str, ids: Collection[str]) -> int | None:
-        """The highest position of the database's log that any of the tables has applied."""
-        progress = [p for state in self._readers(source).values() for p in state.tables.values() if p.object_id in ids]
-        marks = [Marks.from_json(p.marks) for p in progress]
-        positions = [position for each in marks for position in each.passed.values()]
-        positions += [each.snapshot.position for each in marks if each.snapshot is not None]
-        return max((max(position[0], position[1]) for position in positions), default=None)

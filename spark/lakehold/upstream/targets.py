@@ -1,0 +1,64 @@
+"""What sources that capture a database want upstream, from what is declared and how far the lake is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from lakehold.catalog.definitions import Definitions
+from lakehold.catalog.readers import Readers
+from lakehold.definitions import ConnectionType
+from lakehold.ingest.marks import Marks
+from lakehold.upstream.capturing import Target
+from lakehold.upstream.places import places_of
+from lakehold.upstream.wanted import wanted
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What each source wants.
+
+    Args:
+        definitions: Reads what is declared.
+        readers: The readers of a source: how far the lake is.
+    """
+
+    definitions: Callable[[], Definitions]
+    readers: Callable[[str], Readers]
+
+    def now(self, source: str) -> Target | None:
+        """What a source wants by what is declared now; None and errors as of `between`."""
+        defined = self.definitions()
+        return self.between(source, defined, defined)
+
+    def between(self, source: str, before: Definitions, after: Definitions) -> Target | None:
+        """What a source wants behind a change of the definitions; None: it captures nothing, or has no tables in either.
+
+        Raises:
+            DefinitionError: There is no such source, in neither.
+        """
+        stays = source in after.sources
+        defined = after if stays else before
+        definition = defined.source(source)
+        capture = definition.capture
+        tables = after.tables_of(source) if stays else ()
+        released = [entry.definition.topic for entry in before.tables_of(source)] if source in before.sources else []
+        if capture is None or not (tables or released):
+            return None
+        places = places_of(definition, capture, defined)
+        ids = {table.object_id for table in tables}
+        ids_before = {table.object_id for table in before.tables_of(source)} if source in before.sources else set()
+        declared = frozenset(ids - ids_before) if ids != ids_before else None
+        passed = self._passed(source, ids) if capture.database is ConnectionType.POSTGRES else None
+        entry = defined.sources[source]
+        return Target(
+            wanted(entry, capture, tables, places, passed=passed, released=released, declared=declared), places
+        )
+
+    def _passed(self, source: str, ids: Collection[str]) -> int | None:
+        """The highest position of the database's log that any of the tables has applied."""
+        progress = [p for state in self.readers(source).values() for p in state.tables.values() if p.object_id in ids]
+        marks = [Marks.from_json(p.marks) for p in progress]
+        positions = [position for each in marks for position in each.passed.values()]
+        positions += [each.snapshot.position for each in marks if each.snapshot is not None]
+        return max((max(position[0], position[1]) for position in positions), default=None)

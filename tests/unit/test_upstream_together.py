@@ -1,0 +1,180 @@
+"""What is upstream of a source is changed by one process at a time: a statement beside an ingest, which looks after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakehold.catalog.upstream_leases import UpstreamLeaseStore
+from lakehold.errors import DefinitionError, LeaseLost, SourceBusy
+from lakehold.lake import Lake, connect
+from lakehold.times import now_ms
+from lakehold.upstream import sources
+from lakehold.upstream.capturing import Target
+from lakehold.upstream.changing import ChangingSources
+from lakehold.upstream.plan import plan
+from lakehold.upstream.steps import CreateConnector, Steps
+from tests.lakehold_process import wait_until
+from tests.upstream_world import World
+
+_STEPS_MOST = 8
+_ROUNDS = 6
+
+DECLARED = """
+CREATE CONNECTION kafka TO KAFKA (BROKER 'k:1');
+CREATE CONNECTION pg TO POSTGRES (HOST 'db', USER 'u', DATABASE 'shop');
+CREATE CONNECTION connect TO CONNECT (URL 'http://c');
+"""
+CREATE_SOURCE = """
+CREATE SOURCE shop FROM POSTGRES CONNECTION pg VIA CONNECT CONNECTION connect INTO KAFKA CONNECTION kafka FORMAT JSON
+"""
+CREATE_A = "CREATE TABLE shop.a FROM SOURCE shop (TABLE 'public.a') ENVELOPE DEBEZIUM"
+CREATE_B = CREATE_A.replace("shop.a", "shop.b").replace("public.a", "public.b")
+
+
+@dataclass
+class ModelCapturing:
+    """As `lakehold.upstream.capturing` does, on a model; `meanwhile` runs before each step and behind the last one."""
+
+    world: World
+    meanwhile: Callable[[], None] = field(default=lambda: None)
+
+    def plan(self, target: Target, *, anew: bool = False) -> Steps:
+        assert not anew
+        return plan(target.wanted, self.world.look(target.wanted))
+
+    def converge(self, target: Target, confirm: Callable[[], None], *, anew: bool = False) -> Steps:
+        done = []
+        for _ in range(_ROUNDS):
+            planned = self.plan(target, anew=anew)
+            for step in planned.steps:
+                self.meanwhile()
+                confirm()
+                self.world.perform(step)
+                done.append(step)
+                if isinstance(step, CreateConnector):
+                    break
+            if not planned.steps:
+                self.meanwhile()
+                return Steps(tuple(done))
+        raise AssertionError("it does not come to rest")
+
+
+@dataclass
+class Beside:
+    """Two processes on one lake: `lake` runs statements, `follow` looks after the source."""
+
+    world: World
+    lake: Lake
+    follow: Lake
+    capturing: ModelCapturing
+
+    def tend_at(self, number: int) -> None:
+        """Have `follow` look after the source once, before the step of that number of the next statement."""
+        steps = count()
+        self.capturing.meanwhile = lambda: self.follow.captured.tend("shop") if next(steps) == number else None
+
+    def tend_never(self) -> None:
+        self.capturing.meanwhile = lambda: None
+
+    @property
+    def leases(self) -> UpstreamLeaseStore:
+        return UpstreamLeaseStore(self.lake.catalog)
+
+
+@pytest.fixture
+def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
+    """A source with table `a`, captured; the ingest looks whenever it is asked to."""
+    world = World(frozenset({"public.a", "public.b"}))
+    capturing = ModelCapturing(world)
+    made = iter([capturing, ModelCapturing(world)])
+    monkeypatch.setattr(sources, "Capturing", lambda _: next(made))
+    monkeypatch.setattr(sources, "_LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(sources, "_WHILE_BUSY_S", 0.0)
+    settings: dict[str, Any] = {"lease_ms": 400, "lease_renew_ms": 100, "upstream_timeout_ms": 1}
+    with connect(str(tmp_path), **settings) as lake, connect(str(tmp_path), **settings) as follow:
+        lake.sql(f"{DECLARED} {CREATE_SOURCE}; {CREATE_A}")
+        follow.captured.tend("shop")
+        assert world.captured() == {"public.a"}
+        yield Beside(world, lake, follow, capturing)
+
+
+def test_nothing_is_left_of_a_source_that_is_dropped_beside_an_ingest(beside: Beside) -> None:
+    world = beside.world
+    for number in range(_STEPS_MOST):
+        beside.tend_at(number)
+        beside.lake.sql("DROP SOURCE shop CASCADE")
+        assert (world.config, world.slot, world.publication, world.topics) == (None, None, None, set())
+        with pytest.raises(DefinitionError) as refusal:
+            beside.follow.captured.tend("shop")
+        assert refusal.value.code == "source-missing"
+        beside.tend_never()
+        beside.lake.sql(f"{CREATE_SOURCE}; {CREATE_A}")
+        assert world.captured() == {"public.a"}
+
+
+def test_one_snapshot_is_asked_for_a_table_that_is_made_beside_an_ingest(beside: Beside) -> None:
+    world = beside.world
+    for number in range(_STEPS_MOST):
+        beside.tend_at(number)
+        beside.lake.sql(CREATE_B)
+        snapshot = world.snapshots[beside.lake.definitions.definitions().table("shop.b").object_id]
+        assert (snapshot.asked, snapshot.succeeded) == (1, True)
+        assert world.captured() == {"public.a", "public.b"}
+        beside.tend_never()
+        beside.lake.sql("DROP TABLE shop.b")
+
+
+def test_a_statement_waits_for_a_process_that_died_and_not_for_ever_for_one_that_lives(beside: Beside) -> None:
+    with beside.follow.captured.changing(["shop"]):
+        with pytest.raises(SourceBusy) as refusal:
+            beside.lake.sql(CREATE_B)
+        assert (refusal.value.code, refusal.value.retryable) == ("source-busy", True)
+        assert "has it since" in refusal.value.detail
+    assert "shop.b" not in beside.lake.definitions.definitions().tables
+
+    beside.leases.acquire("shop", "one that died", now_ms() + 100)
+    beside.lake.sql(CREATE_B)
+    assert beside.world.captured() == {"public.a", "public.b"}
+
+
+def is_lost(held: ChangingSources) -> bool:
+    try:
+        held.confirm()
+    except LeaseLost:
+        return True
+    return False
+
+
+def test_a_statement_ends_before_its_next_step_when_it_was_taken_for_dead(beside: Beside) -> None:
+    later = UpstreamLeaseStore(beside.lake.catalog, clock=lambda: now_ms() + 60_000)
+
+    def taken_over() -> None:
+        beside.tend_never()
+        later.acquire("shop", "another", now_ms() + 120_000)
+        wait_until(lambda: is_lost(held), within_s=10)  # its renewal finds out
+
+    with beside.lake.captured.changing(["shop"]) as held:
+        beside.capturing.meanwhile = taken_over
+        before = beside.lake.definitions.definitions()
+        with pytest.raises(LeaseLost):
+            held.release("shop", before, before.without(before.table("shop.a").definition))
+    assert beside.world.captured() == {"public.a"}
+    assert beside.world.state == "RUNNING"
+
+
+def test_an_ingest_takes_no_lease_where_nothing_differs(beside: Beside) -> None:
+    with beside.lake.captured.changing(["shop"]):
+        beside.world.topics.discard("shop.public.a")
+        beside.follow.captured.tend("shop")
+        assert "shop.public.a" not in beside.world.topics
+    beside.follow.captured.tend("shop")
+    assert "shop.public.a" in beside.world.topics
+    before = beside.lake.catalog.load_table("mz_catalog.mz_upstream_leases").current_snapshot()
+    beside.follow.captured.tend("shop")
+    assert beside.lake.catalog.load_table("mz_catalog.mz_upstream_leases").current_snapshot() == before
