@@ -1,0 +1,97 @@
+"""Statements on a source that is ingested meanwhile: upstream there is what is declared, made or taken away once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from lakehold.ingest.together import SourceFailed
+from lakehold.lake import Lake
+from lakehold.stack import ConnectClient
+from lakehold.upstream import sources
+from tests.captured_shop import Shop, wait_for
+from tests.conftest import LakeFactory
+from tests.stack_fixtures import SourceDatabase
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+
+@pytest.fixture
+def shop(make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    """A shop that is captured, and whose ingests look at its connector each time; in the end nothing of it is left upstream."""
+    monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
+    monkeypatch.setattr(sources, "_LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(sources, "_WHILE_BUSY_S", 0.0)
+    shop = Shop(make_lake, database)
+    yield shop
+    shop.close()
+
+
+@contextmanager
+def followed(lake: Lake) -> Iterator[list[SourceFailed]]:
+    """Ingest the shop again and again, as `ingest --follow` of another process does. Gives what kept it from that."""
+    closed = Event()
+    failed: list[SourceFailed] = []
+
+    def follow() -> None:
+        while not closed.is_set():
+            for report in lake.batches_together(["shop"]):
+                if isinstance(report, SourceFailed):
+                    failed.append(report)
+                else:
+                    assert report.stopped == {}
+            if failed and "shop" not in lake.definitions.definitions().sources:
+                return
+
+    with ThreadPoolExecutor(1) as threads:
+        following = threads.submit(follow)
+        try:
+            yield failed
+        finally:
+            closed.set()
+            following.result()
+
+
+def beside(shop: Shop, make_lake: LakeFactory) -> Lake:
+    """The same lake as another process has it open."""
+    settings = shop.lake.settings
+    return make_lake(Path(settings.warehouse), catalog_name=settings.catalog_name)
+
+
+def test_nothing_is_left_of_a_source_that_is_dropped_while_it_is_followed(shop: Shop, make_lake: LakeFactory) -> None:
+    shop.upstream("orders", "items")
+    lake = beside(shop, make_lake)
+    creating = shop.lake.sql("SHOW CREATE SOURCE shop").rows[0][1]
+    for _ in range(3):
+        shop.lake.sql(f"BEGIN; {shop.creating('orders')}; {shop.creating('items')}; COMMIT")
+        shop.follow_until_equal("orders", "items")
+        with followed(lake) as failed:
+            shop.lake.sql("DROP SOURCE shop CASCADE")
+            wait_for(lambda: bool(failed), "the ingest says that the source is gone")
+        assert {failure.error.code for failure in failed} <= {"source-missing", "source-without-tables"}
+        with ConnectClient(shop.database.addresses.connect) as worker:
+            assert worker.config(shop.database.name) is None
+        assert (shop.topics(), shop.slots(), shop.publications()) == (set(), 0, {})
+        shop.lake.sql(creating)
+
+
+def test_one_snapshot_is_asked_for_a_table_that_is_made_while_its_source_is_followed(
+    shop: Shop, make_lake: LakeFactory
+) -> None:
+    shop.upstream("orders", "items", "customers")
+    lake = beside(shop, make_lake)
+    with followed(lake) as failed:
+        shop.lake.sql(shop.creating("orders"))
+        wait_for(lambda: shop.since("orders") is not None, "the first table is readable")
+        for number, table in enumerate(["items", "customers"], start=1):
+            shop.lake.sql(shop.creating(table))
+            wait_for(lambda: shop.since(table) is not None, "the new table is readable")  # noqa: B023 - called at once
+            assert shop.rows(table) == shop.wanted(table), "not before it has its snapshot"
+            assert shop.asked_snapshots() == number
+    assert {failure.error.code for failure in failed} <= {"source-without-tables"}, "before the first table"
+    shop.follow_until_equal("orders", "items", "customers")
