@@ -200,7 +200,7 @@ class TableStopped(LakeholdError):
 
 
 class SourceBusy(LakeholdError):
-    """Another process holds the source's lease."""
+    """Another process holds the source's lease, or that of what is upstream of it."""
 
     default_code = "source-busy"
     retryable = True
