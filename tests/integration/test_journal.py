@@ -22,6 +22,7 @@ class Conversation:
     def __init__(self, broker: Broker, prefix: str) -> None:
         self._broker = broker
         self._topics = SideTopics(prefix)
+        self._said = 0
         for name in (self._topics.signals, self._topics.notifications):
             broker.create_topic(name=name)
         self.journal = self.read_anew()
@@ -38,7 +39,9 @@ class Conversation:
         return str(json.loads(signal)["id"])
 
     def note(self, object_id: str, table: str) -> None:
-        self._broker.produce(self._topics.signals, [noted_first_snapshot(object_id, table).encode()])
+        """The table is in a first snapshot, of which nothing was said yet."""
+        signal = noted_first_snapshot(object_id, table, self._said)
+        self._broker.produce(self._topics.signals, [signal.encode()])
 
     def scanned(self, last_signal: str, table: str, status: str = "SUCCEEDED") -> None:
         """The connector says that it has scanned a table, and which signal came last."""
@@ -51,6 +54,7 @@ class Conversation:
     def _say(self, signal: str, aggregate: str, kind: str, data: dict[str, str]) -> None:
         said = {"id": signal, "aggregate_type": aggregate, "type": kind, "additional_data": data}
         self._broker.produce(self._topics.notifications, [json.dumps({"payload": said}).encode()])
+        self._said += 1
 
     def complete(self) -> set[str]:
         """The object ids of what is complete; whether it was read little by little or at once makes no difference."""
@@ -58,8 +62,8 @@ class Conversation:
         for journal in (self.journal, anew):
             journal.refresh()
         assert anew.snapshots == self.journal.snapshots
-        first_is = anew.first_snapshot_complete
-        return {object_id for object_id, snapshot in anew.snapshots.items() if snapshot.is_complete(first_is=first_is)}
+        assert anew.complete == self.journal.complete
+        return set(anew.complete)
 
 
 def test_each_of_several_tables_is_complete_when_it_was_scanned(broker: Broker) -> None:
@@ -101,3 +105,10 @@ def test_tables_of_the_first_snapshot_are_complete_when_it_is(broker: Broker) ->
     assert said.complete() == {"a1"}
     said.ask("b1", "public.b")
     assert said.complete() == {"a1"}
+
+    # It begins anew: what was said before is not about that.
+    said.note("b1", "public.b")
+    assert said.complete() == {"a1"}
+    said.first_snapshot("STARTED")
+    said.first_snapshot("COMPLETED")
+    assert said.complete() == {"a1", "b1"}

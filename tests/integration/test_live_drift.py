@@ -157,6 +157,7 @@ def test_tables_without_a_primary_key_that_join_are_told_the_way_to_their_rows(s
     shop.follow_until_equal("keyed_later")
     assert shop.lake.sql("ALTER SOURCE shop RESNAPSHOT").notices == (), "nothing is left to do"
     shop.follow_until_equal("keyless", "keyed_later", "orders", "items")
+    wait_for(lambda: bool(shop.lake.ingest("shop")) and shop.since("keyless") is not None, "it is readable")
 
 
 def _change_more(shop: Shop) -> None:

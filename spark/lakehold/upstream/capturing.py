@@ -14,7 +14,7 @@ from lakehold.ingest.decode.registry import registry_of
 from lakehold.ingest.read.kafka_client import KafkaClient, shared_client
 from lakehold.upstream.connect import ConnectClient, ConnectorStatus
 from lakehold.upstream.connector_config import SideTopics
-from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector
+from lakehold.upstream.found import Found, FoundConnector
 from lakehold.upstream.hints import gone_told
 from lakehold.upstream.journal import Journal
 from lakehold.upstream.perform import Systems, perform
@@ -112,14 +112,7 @@ class Capturing:
 
     def awaited(self, target: Target) -> frozenset[str]:
         """The tables, by object id, of which the connector has not said that their snapshot is complete."""
-        journal = self._refreshed(target)
-        return frozenset(
-            table.object_id
-            for table in target.wanted.tables
-            if not journal.snapshots.get(table.object_id, NO_SNAPSHOT).is_complete(
-                first_is=journal.first_snapshot_complete
-            )
-        )
+        return frozenset(table.object_id for table in target.wanted.tables) - self._refreshed(target).complete
 
     def _refreshed(self, target: Target) -> Journal:
         journal = self._journal(target, shared_client(target.places.kafka, self._timeout_s))
@@ -146,7 +139,7 @@ class Capturing:
             connector,
             frozenset(systems.kafka.describe([*names, *wanted.released])),
             journal.snapshots,
-            journal.first_snapshot_complete,
+            journal.first_snapshot_said is not None,
             database,
             self._has_transactions(target, systems, is_new=connector is None),
         )

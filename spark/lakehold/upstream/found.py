@@ -95,19 +95,21 @@ class FoundSnapshot:
 
     Attributes:
         is_first: It is in the connector's first snapshot.
+        said_until: ... of which the notifications before this offset say nothing.
         asked: How often it was asked for.
         succeeded: The connector said that it is complete.
         failures: Why it is not, once for each time that the connector said so.
     """
 
     is_first: bool = False
+    said_until: int = 0
     asked: int = 0
     succeeded: bool = False
     failures: tuple[str, ...] = ()
 
-    def is_complete(self, *, first_is: bool) -> bool:
-        """Whether the topic has all of it; `first_is`: the connector's first snapshot is."""
-        return self.succeeded or (self.is_first and first_is)
+    def is_complete(self, first_said: int | None) -> bool:
+        """Whether the topic has all of it; `first_said`: where the connector said that its first snapshot is complete."""
+        return self.succeeded or (self.is_first and first_said is not None and first_said >= self.said_until)
 
 
 NO_SNAPSHOT = FoundSnapshot()

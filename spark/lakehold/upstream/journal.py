@@ -45,9 +45,16 @@ def _collection(upstream: str) -> str:
     return upstream if all(_WORD.fullmatch(part) for part in parts) else ".".join(f'"{part}"' for part in parts)
 
 
-def noted_first_snapshot(object_id: str, upstream: str) -> str:
-    """A signal that the connector only logs: the table is in its first snapshot."""
-    return json.dumps({"id": object_id, "type": _NOTED, "data": {"message": f"{upstream} is in the first snapshot"}})
+def noted_first_snapshot(object_id: str, upstream: str, said_until: int) -> str:
+    """A signal that the connector only logs: the table is in its next first snapshot.
+
+    Args:
+        object_id: Of the table.
+        upstream: The table.
+        said_until: Where the notifications end: those before it are not about this snapshot.
+    """
+    data = {"message": f"{upstream} is in the first snapshot", "said_until": said_until}
+    return json.dumps({"id": object_id, "type": _NOTED, "data": data})
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,10 @@ class Journal:
         client: Reads the topics.
         topics: Their names.
         schema_text: The Avro schema of an id; None where the connector writes JSON.
+
+    Attributes:
+        snapshots: What it was told and said of each table, by object id.
+        first_snapshot_said: The offset of the notification that the connector's first snapshot is complete; None: it is not.
     """
 
     def __init__(
@@ -79,25 +90,31 @@ class Journal:
         self._asked: list[_Asked] = []
         self._answered: set[_Asked] = set()
         self.snapshots: dict[str, FoundSnapshot] = {}
-        self.first_snapshot_complete = False
+        self.first_snapshot_said: int | None = None
+
+    @property
+    def complete(self) -> frozenset[str]:
+        """The tables, by object id, of which the connector has said that their snapshot is complete."""
+        said = self.first_snapshot_said
+        return frozenset(object_id for object_id, snapshot in self.snapshots.items() if snapshot.is_complete(said))
 
     def refresh(self) -> None:
         """Read what has come since the last time; a topic that was made anew is read from its beginning."""
         described = self._client.describe([self._topics.signals, self._topics.notifications])
         identities = {name: str(topic.topic_id) for name, topic in described.items()}
         if identities != self._identities:
-            self._read, self.snapshots, self.first_snapshot_complete = {}, {}, False
+            self._read, self.snapshots, self.first_snapshot_said = {}, {}, None
             self._asked, self._answered = [], set()
             self._identities = identities
-        for value in self._new(self._topics.signals, identities):
+        for _, value in self._new(self._topics.signals, identities):
             with suppress(
                 ValueError, KeyError, TypeError
             ):  # others may ask, too, and the connector ignores what is none
                 self._take_signal(json.loads(value))
-        for value in self._new(self._topics.notifications, identities):
-            self._take_notification(self._decoded(value))
+        for offset, value in self._new(self._topics.notifications, identities):
+            self._take_notification(offset, self._decoded(value))
 
-    def _new(self, topic: str, existing: Mapping[str, str]) -> Iterator[bytes]:
+    def _new(self, topic: str, existing: Mapping[str, str]) -> Iterator[tuple[int, bytes]]:
         if topic not in existing:
             return
         partition = TopicPartition(topic, 0)
@@ -116,12 +133,13 @@ class Journal:
             self._asked.append(_Asked(signal["id"], object_id, collection.replace('"', "")))
             self.snapshots[object_id] = replace(before, asked=before.asked + 1)
         elif signal["type"] == _NOTED:
-            self.snapshots[object_id] = replace(before, is_first=True)
+            said_until = signal["data"].get("said_until", 0)
+            self.snapshots[object_id] = replace(before, is_first=True, said_until=said_until)
 
-    def _take_notification(self, said: Mapping[str, Any]) -> None:
+    def _take_notification(self, offset: int, said: Mapping[str, Any]) -> None:
         kind, is_initial = said["type"], said["aggregate_type"] == "Initial Snapshot"
         if is_initial:
-            self.first_snapshot_complete = kind in ("COMPLETED", "SKIPPED")
+            self.first_snapshot_said = offset if kind in ("COMPLETED", "SKIPPED") else None
         elif kind == "TABLE_SCAN_COMPLETED":
             status = said["additional_data"]["status"]
             for asked in self._answered_by(said["id"], said["additional_data"]["scanned_collection"]):
@@ -152,8 +170,8 @@ def _failed(before: FoundSnapshot, status: str) -> FoundSnapshot:
     return replace(before, failures=(*before.failures, status))
 
 
-def _values(messages: Iterable[Any]) -> Iterator[bytes]:
+def _values(messages: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
     for message in messages:
         value = message.value()
         if value is not None:
-            yield value
+            yield message.offset(), value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
+from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.read.kafka_client import KafkaClient
 from lakehold.upstream.connect import ConnectClient
 from lakehold.upstream.connector_config import SideTopics
@@ -76,7 +77,10 @@ def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912 - one a step
             on.connect.forget_position(name)
             on.connect.delete(name)
         case NoteFirstSnapshot(prefix, tables):
-            notes = [noted_first_snapshot(object_id, upstream) for object_id, upstream in tables.items()]
+            said = TopicPartition(SideTopics(prefix).notifications, 0)
+            marks = on.kafka.watermarks([said]).get(said)
+            said_until = marks.end_exclusive if marks is not None else 0
+            notes = [noted_first_snapshot(object_id, upstream, said_until) for object_id, upstream in tables.items()]
             on.kafka.send(SideTopics(prefix).signals, prefix, notes)
         case AskSnapshot(prefix, upstream, object_id):
             on.kafka.send(SideTopics(prefix).signals, prefix, [asked_snapshot(object_id, upstream)])
