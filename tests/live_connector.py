@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
+import psycopg
 
 from lakehold import stack as lakehold_stack
 from lakehold.stack import ConnectClient
 from tests.stack_fixtures import SourceDatabase
-
-FLUSHES_NOTHING = {"lsn.flush.mode": "manual"}
-"""PostgreSQL keeps what was sent, so that a connector whose offsets are older can ask for it again."""
 
 _STOPS_WITHIN_S = 60.0
 
@@ -27,18 +26,37 @@ def kill_connect(directory: Path) -> None:
     connect.wait()
 
 
-def connector_offsets(database: SourceDatabase) -> Any:
-    """Up to where the connector says that it has sent."""
-    return httpx.get(f"{_address(database)}/offsets").raise_for_status().json()
+@dataclass(frozen=True)
+class Place:
+    """Where a connector was: what it said, and a replication slot that keeps what comes behind."""
+
+    offsets: Any
+    slot: str
 
 
-def forget_since(database: SourceDatabase, offsets: Any) -> None:
+def place_of(database: SourceDatabase) -> Place:
+    """Where the connector is. PostgreSQL keeps from there on what is sent."""
+    offsets = httpx.get(f"{_address(database)}/offsets").raise_for_status().json()
+    place = Place(offsets, f"{database.name}_kept")
+    _copy_slot(database, database.name, place.slot)
+    return place
+
+
+def forget_since(database: SourceDatabase, place: Place) -> None:
     """Set the connector back, as a crash does without Kafka transactions."""
     connector = _stopped(database)
-    httpx.patch(f"{connector}/offsets", json=offsets, timeout=30).raise_for_status()
+    database.drop_slot(database.name)
+    _copy_slot(database, place.slot, database.name)
+    database.drop_slot(place.slot)
+    httpx.patch(f"{connector}/offsets", json=place.offsets, timeout=30).raise_for_status()
     httpx.put(f"{connector}/resume").raise_for_status()
     with ConnectClient(database.addresses.connect) as connect:
         connect.wait_until_running(database.name)
+
+
+def _copy_slot(database: SourceDatabase, name: str, copy: str) -> None:
+    with psycopg.connect(database.addresses.postgres(database.name), autocommit=True) as connection:
+        connection.execute("SELECT pg_copy_logical_replication_slot(%s, %s)", [name, copy])
 
 
 def forget_connector(database: SourceDatabase) -> Any:

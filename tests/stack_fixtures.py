@@ -97,18 +97,22 @@ class SourceDatabase:
         """Delete the connector, if there is one, and its replication slot."""
         with ConnectClient(self.addresses.connect) as connect, suppress(ConnectorError):
             connect.delete(self.name)
+        self.drop_slot(self.name)
+
+    def drop_slot(self, name: str) -> None:
+        """Drop a replication slot, if there is one, when it is let go of."""
         deadline = time.monotonic() + _SLOT_RELEASED_WITHIN_S
-        while not self._slot_dropped() and time.monotonic() < deadline:
+        while not self._slot_dropped(name) and time.monotonic() < deadline:
             time.sleep(0.1)
 
-    def _slot_dropped(self) -> bool:
+    def _slot_dropped(self, name: str) -> bool:
         with (
             psycopg.connect(self.addresses.postgres(), autocommit=True) as connection,
             suppress(psycopg.errors.ObjectInUse),
         ):
             connection.execute(
                 "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s",
-                [self.name],
+                [name],
             )
             return True
         return False

@@ -17,7 +17,7 @@ from lakehold.lake import Lake
 from lakehold.stack import StackAddresses
 from tests.bank import TELLERS, Bank, MariaDbBank, PostgresBank, assert_balanced
 from tests.conftest import LakeFactory
-from tests.live_connector import FLUSHES_NOTHING, connector_offsets, forget_since, kill_connect
+from tests.live_connector import forget_since, kill_connect, place_of
 from tests.live_source import LiveSource
 from tests.mariadb_server import PASSWORD, MariaDb
 from tests.mariadb_server import mariadb as mariadb  # noqa: PLC0414 - pytest finds fixtures by name
@@ -74,13 +74,13 @@ def test_transactions_overlap_and_a_killed_connector_repeats_them(
         "entries",
         partitions=3,
         max_records=800,
-        connector_options={**FLUSHES_NOTHING, **SEVERAL_PARTITIONS},
+        connector_options=SEVERAL_PARTITIONS,
         whole_transactions=True,
     )
     source.table("accounts", "accounts", "DEBEZIUM")
     source.table("entries", "entries", "DEBEZIUM UPSERT")
     source.catch_up()
-    offsets = connector_offsets(database)
+    place = place_of(database)
 
     with open_for_business(bank, 12) as is_open:
         source.ingest()
@@ -89,7 +89,7 @@ def test_transactions_overlap_and_a_killed_connector_repeats_them(
         while is_open():
             source.ingest()
     source.catch_up()
-    forget_since(database, offsets)
+    forget_since(database, place)
     bank.run(0, 10)
     source.catch_up()
 
