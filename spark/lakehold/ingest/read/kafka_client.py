@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
     OffsetSpec,
     TopicDescription,
 )
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
+from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_fixed
 
 from lakehold.errors import UpstreamUnavailable
 from lakehold.ingest.offsets import OffsetRange, TopicPartition
@@ -196,10 +196,17 @@ class KafkaClient:
             )
 
     def delete_topics(self, names: Collection[str]) -> None:
-        """Delete topics, those that exist."""
+        """Delete topics, those that exist, and wait until none is shown: it would be, and give nothing, for a moment longer."""
         with self._explained():
             deleted = self._admin.delete_topics(sorted(names), request_timeout=self._timeout_s)
             self._done(deleted, KafkaError.UNKNOWN_TOPIC_OR_PART)
+        gone = Retrying(
+            retry=retry_if_result(bool),
+            stop=stop_after_delay(self._timeout_s),
+            wait=wait_fixed(_LEADER_POLL_S),
+            retry_error_callback=lambda _: self._fail(None),
+        )
+        gone(self.describe, names)
 
     def send(self, topic: str, key: str, values: Collection[str]) -> None:
         """Write records to partition 0 of a topic, and wait until they are kept."""
