@@ -77,7 +77,7 @@ def test_tables_share_a_connector_and_one_that_joins_is_snapshotted_alone(shop: 
             closed.set()
         changes = trading.result()
     shop.follow_until_equal("orders", "customers", "items")
-    wait_for(lambda: not shop.lake.captured.awaited("shop"), "the snapshot is complete")
+    wait_for(lambda: not shop.lake.captured.awaited("shop")[0], "the snapshot is complete")
     shop.follow_until_equal("items")
 
     assert shop.since("items") is not None
@@ -93,7 +93,7 @@ def test_tables_that_join_together_are_readable_when_each_is_snapshotted(shop: S
     shop.upstream("orders", "customers", "items", "notes", rows=2_000)
     shop.lake.sql(shop.creating("orders"))
     shop.follow_until_equal("orders")
-    wait_for(lambda: not shop.lake.captured.awaited("shop"), "the first snapshot is complete")
+    wait_for(lambda: not shop.lake.captured.awaited("shop")[0], "the first snapshot is complete")
     joining = ("customers", "items", "notes")
     shop.lake.sql(f"BEGIN; {'; '.join(map(shop.creating, joining))}; COMMIT")
     wait_for(lambda: _are_readable(shop, *joining), "all that joined are readable")

@@ -49,11 +49,8 @@ class Captured(Protocol):
     def tend(self, source: str, /) -> None:
         """Repair what differs from the definitions, and restart what failed."""
 
-    def coming(self, source: str, /) -> frozenset[str]:
-        """Object ids of tables for which not everything is made yet."""
-
-    def awaited(self, source: str, /) -> frozenset[str]:
-        """Object ids of tables whose snapshot is under way."""
+    def awaited(self, source: str, /) -> tuple[frozenset[str], frozenset[str]]:
+        """Object ids of tables whose snapshot is not complete, and of those among them for which not everything is made yet."""
 
 
 @dataclass(frozen=True)
@@ -130,17 +127,17 @@ class Opening:
     def _captured(
         self, source: str, tables: Mapping[str, Entry[Table]]
     ) -> tuple[dict[str, Entry[Table]], frozenset[str]]:
-        """Look after what is upstream. Returns the tables that can be read, and object ids of those whose snapshot is under way.
+        """Look after what is upstream. Returns the tables that can be read, and object ids of those that are awaited.
 
         A table that a statement is just making is left to the next ingest: an empty topic would be taken for all it has.
         """
         captured = self.captured()
         captured.tend(source)
-        coming = captured.coming(source)
+        awaited, coming = captured.awaited(source)
         if coming:
             coming -= {p.object_id for state in self.store.readers(source).values() for p in state.tables.values()}
         made = {name: entry for name, entry in tables.items() if entry.object_id not in coming}
-        return made, captured.awaited(source)
+        return made, awaited
 
     def _writing(self, lease: HeldLease) -> Writing:
         return Writing(

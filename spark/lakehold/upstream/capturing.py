@@ -106,18 +106,12 @@ class Capturing:
         plan(target.wanted, found)
         return tuple(gone_told(target.wanted, found))
 
-    def coming(self, target: Target) -> frozenset[str]:
-        """The tables, by object id, of which no snapshot was asked for yet."""
-        return frozenset(table.object_id for table in target.wanted.tables) - self._refreshed(target).snapshots.keys()
-
-    def awaited(self, target: Target) -> frozenset[str]:
-        """The tables, by object id, of which the connector has not said that their snapshot is complete."""
-        return frozenset(table.object_id for table in target.wanted.tables) - self._refreshed(target).complete
-
-    def _refreshed(self, target: Target) -> Journal:
+    def awaited(self, target: Target) -> tuple[frozenset[str], frozenset[str]]:
+        """See `CapturedSources.awaited`."""
         journal = self._journal(target, shared_client(target.places.kafka, self._timeout_s))
         journal.refresh()
-        return journal
+        tables = frozenset(table.object_id for table in target.wanted.tables)
+        return tables - journal.complete, tables - journal.snapshots.keys()
 
     def _planned(self, target: Target, systems: Systems, *, anew: bool) -> Steps:
         found = self._look(target, systems)

@@ -135,15 +135,14 @@ class CapturedSources:
             return
         attention.went_well()
 
-    def coming(self, source: str) -> frozenset[str]:
-        """The tables, by object id, of which no snapshot was asked for yet."""
-        target = self._targets.now(source)
-        return frozenset() if target is None else self._capturing.coming(target)
+    def awaited(self, source: str) -> tuple[frozenset[str], frozenset[str]]:
+        """The tables, by object id, of which the connector has not said that their snapshot is complete.
 
-    def awaited(self, source: str) -> frozenset[str]:
-        """The tables, by object id, of which the connector has not said that their snapshot is complete."""
+        Returns:
+            These, and those among them of which no snapshot was asked for yet.
+        """
         target = self._targets.now(source)
-        return frozenset() if target is None else self._capturing.awaited(target)
+        return (frozenset(), frozenset()) if target is None else self._capturing.awaited(target)
 
     def _repaired(self, source: str) -> Steps:
         """Nothing is held where nothing is to be done: to take a lease and to let go of it are two commits in the lake."""
