@@ -12,7 +12,7 @@ from lakehold.catalog.batches import Batch
 from lakehold.catalog.data_tables import DataTables
 from lakehold.catalog.definitions import Entry
 from lakehold.catalog.memory import MemoryBatches, MemoryDefinitions
-from lakehold.catalog.readers import Intent, Readers, TableProgress
+from lakehold.catalog.readers import Intent, Readers, Stop, TableProgress
 from lakehold.definitions import Envelope, Format, FormatType, Source, Table
 from lakehold.ingest.offsets import TopicPartition
 from lakehold.timeline.timelines import Timeline, Timelines
@@ -93,7 +93,8 @@ class Shop:
 
     def commit(self, intent: Intent, since: int | None) -> None:
         self.clock.ms = max(self.clock.ms, intent.mz_timestamp - START_MS)
-        progress = TableProgress(None if since is None else START_MS + since, object_id="t")
+        before = self.batches.reader("feed", "main").tables[FED]
+        progress = replace(before, since_ms=None if since is None else START_MS + since)
         row = Batch("feed", "main", intent.mz_timestamp, {P0: 0}, intent.end)
         self.batches.commit(intent, "me", {FED: progress}, row)
 
@@ -106,6 +107,17 @@ class Shop:
         ]
         self.commit(intent, since)
         return made
+
+    def was_stopped(self, begin: int, end: int) -> None:
+        """The fed table was stopped, and level with others of its source again at `end`."""
+
+        def remembering(readers: Readers) -> Readers:
+            main = readers["main"]
+            progress = main.tables[FED]
+            stops = (*progress.stops, Stop(START_MS + begin, START_MS + end))
+            return {**readers, "main": replace(main, tables={FED: replace(progress, stops=stops)})}
+
+        self.batches.change_readers("feed", "me", remembering)
 
     def line(self, name: str) -> Timeline:
         return self.timelines.of([name])[name]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from lakehold.ingest.read.kafka import KafkaReader
 from lakehold.ingest.read.kafka_client import shared_client
 from lakehold.ingest.read.kafka_options import kafka_options
 from lakehold.ingest.read.read_once import ReadOnce
-from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Limits, ReadPlan, Watermarks
+from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Available, Limits, ReadPlan, Watermarks
 from lakehold.times import now_ms
 from tests.kafka_broker import Broker
 from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
@@ -289,11 +288,20 @@ def test_a_look_began_before_it_asked_what_was_written(broker: Broker) -> None:
 
 
 @pytest.mark.stack
-def test_an_ordered_topic_of_one_partition_is_looked_at_once(broker: Broker) -> None:
-    topic = broker.create_topic()
-    reader = KafkaReader(kafka_options({"BROKER": broker.address}))
-    look, other = reader.look([topic], topic), reader.look([topic])
-    assert replace(look, looked_ms=other.looked_ms) == other
+def test_an_ordered_topic_of_one_partition_is_looked_at_before_the_others(broker: Broker) -> None:
+    ordered, other = broker.create_topic(), broker.create_topic()
+    broker.produce(ordered, numbered(0, 2))
+
+    class Late(KafkaReader):
+        def _look(self, topics: Collection[str]) -> Available:
+            found = super()._look(topics)
+            broker.produce(ordered, numbered(0, 1))
+            return found
+
+    found = Late(kafka_options({"BROKER": broker.address})).look([ordered, other], ordered)
+    place = TopicPartition(ordered, 0)
+    assert (found.seen, found.written) == ({place: 2}, {})
+    assert found.partitions[place].end_exclusive == 3
 
 
 @pytest.mark.stack

@@ -20,19 +20,44 @@ BACKFILL_READER = "backfill"
 
 
 @dataclass(frozen=True)
+class Stop:
+    """Times at which a table that was readable was behind the others of its source: it had stopped, and then caught up.
+
+    From `from_ms` (inclusive) to `until_ms` (exclusive), epoch milliseconds.
+    """
+
+    from_ms: int
+    until_ms: int
+
+
+@dataclass(frozen=True)
 class TableProgress:
     """How far one table is.
 
     `since_ms` is its read frontier (epoch milliseconds), None until its first snapshot is complete. `open_errors`
     counts the messages in error that no later one has healed. `marks` is what a Debezium table has passed, as
     `lakehold.ingest.marks.Marks` writes it; empty for other tables. `object_id` tells the table from an earlier one of
-    its name.
+    its name. `stopped_ms` is the first time at which it is behind the others because it stopped, None while it is level with
+    them or not readable yet; `stops` are the times at which it was so before, oldest first.
     """
 
     since_ms: int | None = None
     open_errors: int = 0
     marks: str = ""
     object_id: str = ""
+    stopped_ms: int | None = None
+    stops: tuple[Stop, ...] = ()
+
+    def stopped(self, at_ms: int | None) -> TableProgress:
+        """The same, behind the others from `at_ms` on, unless it is already or was never level with them."""
+        return self if self.since_ms is None or self.stopped_ms is not None else replace(self, stopped_ms=at_ms)
+
+    def level(self, at_ms: int | None) -> TableProgress:
+        """The same, level with the others from `at_ms` on."""
+        if self.stopped_ms is None or at_ms is None:
+            return self
+        missed = (Stop(self.stopped_ms, at_ms),) if self.stopped_ms < at_ms else ()
+        return replace(self, stopped_ms=None, stops=(*self.stops, *missed))
 
 
 @dataclass(frozen=True)
@@ -47,11 +72,11 @@ class ReaderError:
 
 @dataclass(frozen=True)
 class Waiting:
-    """An upstream transaction that has not come whole, and keeps what is behind it waiting.
+    """An upstream transaction, or a snapshot taken anew, that has not come whole and keeps what is behind it waiting.
 
     Args:
-        transaction: Its id, as upstream's messages give it.
-        arrived: How many of its events have come.
+        transaction: Its id, as upstream's messages give it; empty for a snapshot.
+        arrived: How many of its events or rows have come.
         since_ms: When an ingest last saw more of it come, epoch milliseconds.
         tables: Full names of those with changes that wait.
         detail: What it lacks, in a sentence.
@@ -62,6 +87,11 @@ class Waiting:
     since_ms: int
     tables: tuple[str, ...]
     detail: str
+
+    @property
+    def what(self) -> str:
+        """What it is, in words."""
+        return f"transaction {self.transaction}" if self.transaction else "the snapshot that the connector takes anew"
 
 
 @dataclass(frozen=True)
@@ -123,6 +153,11 @@ class ReaderState:
     catch_up_from: Offsets = field(default_factory=dict)
     catch_up_to: Offsets = field(default_factory=dict)
     updated_at_ms: int = 0
+
+    def upper_of(self, table: str) -> int | None:
+        """The write frontier of one of its tables; of one that is behind, where it stopped."""
+        stopped_ms = self.tables[table].stopped_ms
+        return self.upper_ms if stopped_ms is None else stopped_ms
 
 
 Readers = Mapping[str, ReaderState]
@@ -227,7 +262,8 @@ def committed(
     """`intent` is done: the position moves to its end and `upper_ms` behind its timestamp.
 
     `tables` is the progress of the reader's tables. A table in `stopped` did not take the batch: it leaves for a reader
-    of its own that stands where this one stood. A batch that is committed already changes nothing.
+    of its own that stands where this one stood, and was level with the others until before this batch. A batch that is
+    committed already changes nothing.
 
     Raises:
         LeaseLost: Another owns the source, or the batch is not this one.
@@ -243,10 +279,8 @@ def committed(
             detail=f"Expected batch {intent.mz_timestamp} to be open, found {found}.",
             hint="Nothing was committed twice. Run it again.",
         )
-    left = {
-        name: replace(_alone(state, name, error), tables={name: tables.get(name, state.tables[name])}, intent=None)
-        for name, error in stopped.items()
-    }
+    taken = replace(state, tables={**state.tables, **tables}, intent=None)
+    left = {name: _alone(taken, name, error, intent.mz_timestamp) for name, error in stopped.items()}
     moved = replace(
         state,
         tables={name: progress for name, progress in tables.items() if name not in stopped},
@@ -264,7 +298,7 @@ def committed(
 
 
 def joined(readers: Readers, reader: str) -> Readers:
-    """The tables of `reader` join `main`, which stands at the same position.
+    """The tables of `reader` join `main`, which stands at the same position: from the last batch of either on they are level.
 
     Raises:
         ValueError: The positions differ, or either has an open batch.
@@ -273,7 +307,9 @@ def joined(readers: Readers, reader: str) -> Readers:
     if main.intent or joining.intent or dict(main.position) != dict(joining.position):
         raise ValueError(f"{joining.source}/{reader} does not stand where main stands")
     uppers = [r.upper_ms for r in (main, joining) if r.upper_ms is not None]
-    together = replace(main, tables={**main.tables, **joining.tables}, upper_ms=max(uppers, default=None))
+    upper_ms = max(uppers, default=None)
+    level = {name: p.level(None if upper_ms is None else upper_ms - 1) for name, p in joining.tables.items()}
+    together = replace(main, tables={**main.tables, **level}, upper_ms=upper_ms)
     return {**without(readers, reader), MAIN_READER: together}
 
 
@@ -288,7 +324,7 @@ def split_off(readers: Readers, table: str, error: ReaderError | None) -> Reader
         return {**readers, table: replace(state, error=error)}
     if state.intent:
         raise ValueError(f"batch {state.intent.mz_timestamp} of {state.source}/{state.reader} is not committed yet")
-    return {**dropped(readers, table), table: _alone(state, table, error)}
+    return {**dropped(readers, table), table: _alone(state, table, error, state.upper_ms)}
 
 
 def dropped(readers: Readers, table: str) -> Readers:
@@ -305,9 +341,10 @@ def without(readers: Readers, reader: str) -> Readers:
     return {name: state for name, state in readers.items() if name != reader}
 
 
-def _alone(state: ReaderState, table: str, error: ReaderError | None) -> ReaderState:
-    """A reader for one table of another reader, at the same position."""
-    return replace(state, reader=table, tables={table: state.tables[table]}, error=error, waiting=None)
+def _alone(state: ReaderState, table: str, error: ReaderError | None, stopped_ms: int | None) -> ReaderState:
+    """A reader for one table of another reader, at the same position, which takes no part from `stopped_ms` on."""
+    progress = state.tables[table].stopped(stopped_ms)
+    return replace(state, reader=table, tables={table: progress}, error=error, waiting=None)
 
 
 def _reader_of(readers: Readers, table: str) -> ReaderState:

@@ -102,7 +102,7 @@ class HoldCommands:
 
         Raises:
             DefinitionError: Its name is taken, a table cannot be held, MAX LAG is too long.
-            NotReadable: Its time is before what can be read.
+            NotReadable: Its time is before what can be read, or one at which a table was stopped.
             DataRefused: Its CHECK is `require`, and a table is not as expected there.
             PermissionDenied: The program's role lacks SELECT on a table, or CREATE on the namespace.
         """
@@ -126,6 +126,8 @@ class HoldCommands:
         owner = self._owner(new)
         draft = replace(self._drafted(new, ids), owner=owner)
         known = [table for table in draft.tables if table.full_name not in ids]
+        if new.at_ms is not None:
+            self._frontiers.timelines.check_level([table.full_name for table in known], new.at_ms)
         frontiers = self._frontiers_of(known, back_to_ms=new.at_ms)
 
         def made(holds: Holds) -> Holds:
@@ -152,12 +154,15 @@ class HoldCommands:
 
         Raises:
             DefinitionError: There is no such hold, or it is a subscriber's to move.
-            NotReadable: It cannot go back so far.
+            NotReadable: It cannot go back so far, or a table was stopped at that time.
             DataRefused: Its CHECK is `require`, and a table is not as expected there.
             PermissionDenied: The program's role did not make the hold, and lacks CREATE on its namespace.
         """
         hold = self._changeable(name, "advance")
         self._check_not_kept(hold, "advanced")
+        if self._guard is not None and to_ms is not None:
+            # Where a subscriber is, no table of its was stopped.
+            self._frontiers.timelines.check_level([table.full_name for table in hold.tables], to_ms)
         if hold.check is not Check.OFF:
             to_ms = self._judged(name, to_ms)
         return self._advances.submit(Advance(name, to_ms))

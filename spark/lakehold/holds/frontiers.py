@@ -109,7 +109,7 @@ class FrontierReading:
         held = _held(line)
         if line.source is not None:
             held = HeldTable(definitions.table(line.full_name).object_id, line.full_name, is_fed=True)
-        return Frontier(held, line.since_ms, line.upper_ms, retained_ms)
+        return Frontier(held, line.since_ms, line.upper_ms, retained_ms, line.stops)
 
 
 def _held(line: Timeline) -> HeldTable:

@@ -12,9 +12,11 @@ from itertools import count
 
 from lakehold.catalog.definitions import Definitions
 from lakehold.catalog.holds import HeldTable, Hold, Holds
+from lakehold.catalog.readers import Stop
 from lakehold.catalog.subscribers import SubscriberKind
 from lakehold.definitions import object_text
 from lakehold.errors import DefinitionError, NotReadable
+from lakehold.timeline.stops import first_behind
 from lakehold.times import iso, now_ms
 
 ABANDONED_MS = 600_000
@@ -30,12 +32,14 @@ class Frontier:
         since_ms: Read frontier, inclusive: what can still be read, whatever keeps it.
         upper_ms: Write frontier, exclusive.
         retained_ms: From when on retention alone keeps it readable, inclusive; never before `since_ms`.
+        stops: Times at which it cannot be read, as it was stopped (`lakehold.timeline.stops`): a hold goes on to their end.
     """
 
     table: HeldTable
     since_ms: int
     upper_ms: int
     retained_ms: int
+    stops: tuple[Stop, ...] = ()
 
     def __str__(self) -> str:
         return f'"{self.table.full_name}" from {self.since_ms} ({iso(self.since_ms)} UTC) on'
@@ -146,7 +150,8 @@ def advanced(holds: Holds, name: str, to_ms: int | None, frontiers: Frontiers) -
     hold = find(holds, name)
     if to_ms is None:
         _check_readable(hold, frontiers)
-        to_ms = max([f.retained_ms for f in _of(hold, frontiers)] + ([] if hold.at_ms is None else [hold.at_ms]))
+        retained_ms = [f.retained_ms for f in _of(hold, frontiers)]
+        to_ms = _level(hold, max(retained_ms + ([] if hold.at_ms is None else [hold.at_ms])), frontiers)
     elif hold.at_ms is None or to_ms < hold.at_ms:
         _check_readable(hold, frontiers)
         _check_way_back(holds, hold, to_ms, frontiers)
@@ -173,7 +178,10 @@ def begun(holds: Holds, frontiers: Frontiers) -> Holds:
 
 
 def forced(holds: Holds, frontiers: Frontiers) -> Holds:
-    """`holds`, those behind their MAX LAG moved to where it ends."""
+    """`holds`, those behind their MAX LAG moved to where it ends, and those where a table was stopped to the end of that.
+
+    A hold may come to stand there if its time was in the future when it was made.
+    """
     return tuple(_forced(hold, frontiers) for hold in holds)
 
 
@@ -186,16 +194,23 @@ def behind_ms(hold: Hold, frontiers: Frontiers) -> int:
 def first_time(hold: Hold, frontiers: Frontiers) -> int | None:
     """The first time at which all tables of `hold` are readable: the latest `since`; None while one is not readable."""
     found = _of(hold, frontiers)
-    return max(f.since_ms for f in found) if len(found) == len(hold.tables) else None
+    return _level(hold, max(f.since_ms for f in found), frontiers) if len(found) == len(hold.tables) else None
 
 
 def _forced(hold: Hold, frontiers: Frontiers) -> Hold:
     if len(_of(hold, frontiers)) < len(hold.tables):
         return hold
-    excess_ms = behind_ms(hold, frontiers) - hold.max_lag_ms
-    if hold.at_ms is None or excess_ms <= 0:
+    if hold.at_ms is None:
         return hold
-    return replace(hold, at_ms=hold.at_ms + excess_ms, forced_from_ms=hold.at_ms)
+    excess_ms = behind_ms(hold, frontiers) - hold.max_lag_ms
+    if excess_ms <= 0:
+        return replace(hold, at_ms=_level(hold, hold.at_ms, frontiers))
+    return replace(hold, at_ms=_level(hold, hold.at_ms + excess_ms, frontiers), forced_from_ms=hold.at_ms)
+
+
+def _level(hold: Hold, at_ms: int, frontiers: Frontiers) -> int:
+    """The first time from `at_ms` on at which none of the tables of `hold` was stopped."""
+    return first_behind((stop for frontier in _of(hold, frontiers) for stop in frontier.stops), at_ms)
 
 
 def _check_way_back(holds: Holds, hold: Hold, to_ms: int, frontiers: Frontiers) -> None:

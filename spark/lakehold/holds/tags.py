@@ -16,6 +16,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from lakehold.catalog.holds import HeldTable, Holds, HoldStore
 from lakehold.catalog.refs import FOREVER_MS, RefChanges, change_refs
 from lakehold.holds.rules import protecting
+from lakehold.timeline.stops import first_behind
 from lakehold.timeline.timelines import Timeline, Timelines
 
 _HOLD = "hold_"
@@ -36,7 +37,7 @@ def wanted_tags(timeline: Timeline, holds: Holds) -> dict[str, int]:
         return {}
     wanted: dict[str, int] = {}
     for hold in holds:
-        stands_at = timeline.version_at(_at_ms(hold.at_ms, timeline))
+        stands_at = timeline.version_at(first_behind(timeline.stops, _at_ms(hold.at_ms, timeline)))
         if stands_at is not None and stands_at.remains:
             wanted[_HOLD + hold.name] = stands_at.snapshot_id
     first_ms = _first_ms(timeline, holds)

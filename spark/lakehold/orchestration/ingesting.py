@@ -154,7 +154,7 @@ def backfill(lake: Lake, tables: Sequence[str]) -> Filled:
 
 def _log_batch(report: BatchReport) -> None:
     if report.waiting is not None:
-        log.info("waiting for transaction %s to come whole: %s", report.waiting.transaction, report.waiting.detail)
+        log.info("waiting for %s to come whole: %s", report.waiting.what, report.waiting.detail)
     if not report.tables and not report.stopped and not report.malformed:
         return
     log.info(

@@ -11,6 +11,7 @@ from lakehold.subscribe.opening import Opened, Subscribing
 from lakehold.subscribe.relation import Lines
 from lakehold.subscribe.statement import Subscribe
 from lakehold.subscribe.subscription import Window
+from lakehold.timeline.timelines import common_window
 
 POLL_S = 0.5
 """How often a follower looks at the lake."""
@@ -46,7 +47,8 @@ class Following:
     def latest_ms(self) -> int:
         """The latest time at which all of its tables are readable."""
         lines = self.subscribing.timelines.settled(self.statement.tables, [])
-        return min(line.upper_ms for line in lines.values()) - 1
+        _, upper_ms = common_window(list(lines.values()))
+        return upper_ms - 1
 
     def from_position(self, position_ms: int) -> Opened:
         """Go on with what changed from a time on (inclusive)."""
@@ -66,7 +68,7 @@ class Following:
         yield Complete(until_ms)
         while stop is not None and not stop.wait(POLL_S):
             lines = opened.subscription.lines(Window(until_ms - 1, until_ms))
-            upper_ms = min(line.upper_ms for line in lines.values())
+            _, upper_ms = common_window(list(lines.values()))
             if upper_ms <= until_ms:
                 continue
             if _columns(lines) != _columns(opened.lines):

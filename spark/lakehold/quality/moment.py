@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from lakehold.catalog.holds import Hold
 from lakehold.errors import DefinitionError
+from lakehold.timeline.stops import first_behind
 from lakehold.timeline.timelines import Timelines, check_readable
 
 
@@ -20,7 +21,8 @@ class Moment:
 def moment_of(timelines: Timelines, full_name: str, at_ms: int | None = None, hold: Hold | None = None) -> Moment:
     """The table at `at_ms`, else where `hold` keeps it, else as it is now.
 
-    A hold in the future keeps what is there until then, so it is the newest that it shows.
+    A hold in the future keeps what is there until then, so it is the newest that it shows; one at a time at which the table was
+    stopped keeps what it has from the end of that on.
 
     Raises:
         DefinitionError: The table is not there, or the hold is not on it.
@@ -35,7 +37,8 @@ def moment_of(timelines: Timelines, full_name: str, at_ms: int | None = None, ho
                 code="hold-not-on-table",
                 detail=f"It is on {', '.join(table.full_name for table in hold.tables)}.",
             )
-        at_ms = min(line.since_ms if hold.at_ms is None else hold.at_ms, newest_ms)
+        held_ms = line.since_ms if hold.at_ms is None else first_behind(line.stops, hold.at_ms)
+        at_ms = min(held_ms, newest_ms)
     if at_ms is None:
         # A table that begins with its first snapshot may do so in this very millisecond.
         at_ms = max(newest_ms, line.since_ms)

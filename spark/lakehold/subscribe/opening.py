@@ -24,7 +24,7 @@ from lakehold.subscribe.row_by_row import RowByRow
 from lakehold.subscribe.statement import Query, Raw, Subscribe
 from lakehold.subscribe.subscription import Subscription, Window, window
 from lakehold.subscribe.table_diffs import DiffReading
-from lakehold.timeline.timelines import Timelines
+from lakehold.timeline.timelines import Timelines, common_window, together
 
 _POLL_S = 0.5
 _IDLE_PROGRESS_MS = 1_000
@@ -80,7 +80,7 @@ class Opened:
         while (up_to_ms is None or until_ms < up_to_ms) and not stop.wait(_POLL_S):
             seen = Window(until_ms - 1, until_ms)
             lines = subscription.lines(seen)
-            upper_ms = min(line.upper_ms for line in lines.values())
+            _, upper_ms = common_window(list(lines.values()))
             upper_ms = upper_ms if up_to_ms is None else min(upper_ms, up_to_ms)
             if upper_ms <= until_ms:
                 continue
@@ -126,6 +126,7 @@ class Subscribing:
         if statement.as_of_ms is not None:
             lines = {name: self.timelines.reaching(line, statement.as_of_ms) for name, line in lines.items()}
         found = window(statement, lines, self.timelines.holds)
+        lines = together(lines)
         relation = self._relation(statement, lines)
         output = Output(statement.shape, relation.columns, statement.progress, statement.up_to_ms)
         output.sorting.check(output.diffs, self.reading.spark.session)

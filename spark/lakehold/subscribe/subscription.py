@@ -11,7 +11,7 @@ from lakehold.subscribe.batches import Piece
 from lakehold.subscribe.output import Output
 from lakehold.subscribe.relation import Lines, Relation
 from lakehold.subscribe.statement import Subscribe
-from lakehold.timeline.timelines import Timelines, check_readable, common_window
+from lakehold.timeline.timelines import Timelines, check_readable, common_window, together, whole_below
 from lakehold.times import iso
 
 
@@ -49,7 +49,7 @@ class Subscription:
     def lines(self, window: Window) -> Lines:
         """The timelines of the tables, reaching back to the window's beginning."""
         found = self.timelines.of(self.tables)
-        return {name: self.timelines.reaching(line, window.as_of_ms) for name, line in found.items()}
+        return together({name: self.timelines.reaching(line, window.as_of_ms) for name, line in found.items()})
 
     def pieces(self, lines: Lines, window: Window) -> Iterator[Piece]:
         """The output of a window."""
@@ -68,6 +68,7 @@ class Subscription:
             found += 1
             yield piece
         complete_ms = until_ms if until_ms != self.statement.up_to_ms else until_ms - 1
+        complete_ms = whole_below(lines.values(), complete_ms)
         if not found and complete_ms > as_of_ms:
             yield from self.output.progressed(as_of_ms, complete_ms)
 

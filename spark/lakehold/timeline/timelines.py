@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 
 from pyiceberg.table import Table
 
@@ -15,8 +15,9 @@ from lakehold.catalog.batches import BatchStore
 from lakehold.catalog.data_tables import DataTables
 from lakehold.catalog.definitions import DefinitionReader, Definitions
 from lakehold.catalog.holds import Holds
-from lakehold.catalog.readers import Readers
+from lakehold.catalog.readers import Readers, Stop, TableProgress
 from lakehold.errors import DefinitionError, NotReadable
+from lakehold.timeline.stops import check_level, first_behind, last_before
 from lakehold.timeline.versions import Version, begins_empty, earlier_versions, versions
 from lakehold.times import iso, now_ms
 
@@ -29,10 +30,11 @@ class Timeline:
         full_name: `namespace.table`.
         table: Its Iceberg metadata, as it was when the timeline was made.
         source: The source that feeds it; None for a table that others write.
-        versions: Oldest first.
+        versions: Oldest first, as they were written; `shown` are those that readers see.
         since_ms: Read frontier, inclusive.
         upper_ms: Write frontier, exclusive.
         complete_ms: When the first snapshot of the connector was complete; `since_ms` is never earlier.
+        stops: Times in `[since, upper)` at which it cannot be read all the same, as it was stopped (`lakehold.timeline.stops`).
     """
 
     full_name: str
@@ -42,11 +44,20 @@ class Timeline:
     since_ms: int
     upper_ms: int
     complete_ms: int = 0
+    stops: tuple[Stop, ...] = ()
+
+    @cached_property
+    def shown(self) -> tuple[Version, ...]:
+        """The versions that readers see: what came while the table was stopped shows at the end of that, as one."""
+        if not self.stops:
+            return self.versions
+        dated = {first_behind(self.stops, version.mz_timestamp): version for version in self.versions}
+        return tuple(replace(version, mz_timestamp=at_ms) for at_ms, version in dated.items())
 
     def version_at(self, time_ms: int) -> Version | None:
         """The last version at or before `time_ms`, expired or not; None before the first."""
-        place = bisect_right(self.versions, time_ms, key=lambda version: version.mz_timestamp)
-        return self.versions[place - 1] if place else None
+        place = bisect_right(self.shown, time_ms, key=lambda version: version.mz_timestamp)
+        return self.shown[place - 1] if place else None
 
     def at(self, time_ms: int) -> Version | None:
         """The version at `time_ms`, the last one at or before it; None before the first: the table had no rows.
@@ -56,7 +67,7 @@ class Timeline:
         """
         found = self.version_at(time_ms)
         if found is not None and not found.remains:
-            following = next((v for v in self.versions if v.mz_timestamp > time_ms and v.remains), None)
+            following = next((v for v in self.shown if v.mz_timestamp > time_ms and v.remains), None)
             raise NotReadable(
                 f'"{self.full_name}" is no longer readable at {time_ms}',
                 detail=f"Snapshot {found.snapshot_id} of {iso(found.mz_timestamp)} UTC has been expired. "
@@ -71,13 +82,13 @@ class Timeline:
 
     def between(self, after_exclusive_ms: int, until_exclusive_ms: int) -> tuple[Version, ...]:
         """The versions in the interval that can still be read; a change over a gap is seen at the gap's end."""
-        return tuple(v for v in self.versions if after_exclusive_ms < v.mz_timestamp < until_exclusive_ms and v.remains)
+        return tuple(v for v in self.shown if after_exclusive_ms < v.mz_timestamp < until_exclusive_ms and v.remains)
 
     def rollbacks(self, after_exclusive_ms: int, until_exclusive_ms: int) -> list[str]:
         """What a person should know of the interval: the times at which the table was set to a snapshot it had shown before."""
         seen: set[int] = set()
         found = []
-        for version in self.versions:
+        for version in self.shown:
             if version.snapshot_id in seen and after_exclusive_ms < version.mz_timestamp < until_exclusive_ms:
                 found.append(
                     f'"{self.full_name}" was set to snapshot {version.snapshot_id} at {version.mz_timestamp}, which it had '
@@ -176,7 +187,18 @@ class Timelines:
             return timeline
         found = earlier_versions(timeline.table, timeline.source)
         first = next((v.mz_timestamp for v in found if v.remains), timeline.since_ms)
-        return replace(timeline, versions=found, since_ms=min(timeline.since_ms, max(first, timeline.complete_ms)))
+        since_ms = first_behind(timeline.stops, max(first, timeline.complete_ms))
+        return replace(timeline, versions=found, since_ms=min(timeline.since_ms, since_ms))
+
+    def check_level(self, names: Sequence[str], time_ms: int) -> None:
+        """None of `names` may have been stopped at a time, whether or not it can be read otherwise; reads no table.
+
+        Raises:
+            NotReadable: One was.
+        """
+        defined, readers = self.definitions.definitions(), cache(self.batches.readers)
+        fed = {name: _fed_by(name, defined, readers) for name in names if name in defined.tables}
+        check_level({name: by[0].stops for name, by in fed.items() if by is not None}, time_ms)
 
     def _timeline(self, name: str, defined: Definitions, readers: Callable[[str], Readers]) -> Timeline:
         # Before the metadata: what a batch committed below this `upper` is in metadata loaded afterwards.
@@ -189,11 +211,12 @@ class Timelines:
             found = versions(state.table, None)
             since_ms = found[0].mz_timestamp if found else state.table.metadata.last_updated_ms
             return Timeline(name, state.table, None, found, since_ms, clock_ms - self.foreign_lag_ms)
-        source, complete_ms, upper_ms = frontier
+        source, complete_ms, upper_ms, stops = frontier
         found, since_ms = versions(state.table, source), complete_ms
         if found and not begins_empty(state.table, found[0]):
             since_ms = max(since_ms, found[0].mz_timestamp)
-        return Timeline(name, state.table, source, found, since_ms, upper_ms, complete_ms)
+        since_ms = first_behind(stops, since_ms)
+        return Timeline(name, state.table, source, found, since_ms, upper_ms, complete_ms, stops)
 
     def _missing(self, name: str, defined: Definitions) -> DefinitionError:
         if name in defined.tables:
@@ -218,15 +241,14 @@ class Timelines:
         )
 
 
-def _fed_frontier(name: str, defined: Definitions, readers: Callable[[str], Readers]) -> tuple[str, int, int]:
-    entry = defined.tables[name]
-    source = entry.definition.source
-    for state in readers(source).values():
-        progress = state.tables.get(name)
-        if progress is None or progress.object_id != entry.object_id or state.upper_ms is None:
-            continue
+def _fed_frontier(
+    name: str, defined: Definitions, readers: Callable[[str], Readers]
+) -> tuple[str, int, int, tuple[Stop, ...]]:
+    source, found = defined.tables[name].definition.source, _fed_by(name, defined, readers)
+    if found is not None:
+        progress, upper_ms = found
         if progress.since_ms is not None:
-            return source, progress.since_ms, state.upper_ms
+            return source, progress.since_ms, upper_ms, progress.stops
     raise NotReadable(
         f'"{name}" is not readable yet',
         detail=f'Its first snapshot from source "{source}" is not complete.',
@@ -234,9 +256,44 @@ def _fed_frontier(name: str, defined: Definitions, readers: Callable[[str], Read
     )
 
 
+def _fed_by(name: str, defined: Definitions, readers: Callable[[str], Readers]) -> tuple[TableProgress, int] | None:
+    """How far a table that a source feeds is, and its `upper`; None: no batch has been committed for it."""
+    entry = defined.tables[name]
+    for state in readers(entry.definition.source).values():
+        progress = state.tables.get(name)
+        if progress is None or progress.object_id != entry.object_id:
+            continue
+        upper_ms = state.upper_of(name)
+        if upper_ms is not None:
+            return progress, upper_ms
+    return None
+
+
 def common_window(timelines: Sequence[Timeline]) -> tuple[int, int]:
-    """`[since, upper)` in which all of `timelines` are readable: the latest `since`, the least `upper`."""
-    return max(t.since_ms for t in timelines), min(t.upper_ms for t in timelines)
+    """`[since, upper)` in which all of `timelines` are readable: the latest `since`, the least `upper`.
+
+    Neither its first nor its last time is one at which a table was stopped.
+    """
+    since_ms = first_behind(_stops(timelines), max(t.since_ms for t in timelines))
+    return since_ms, whole_below(timelines, min(t.upper_ms for t in timelines))
+
+
+def whole_below(timelines: Iterable[Timeline], frontier_ms: int) -> int:
+    """The last frontier (exclusive) up to `frontier_ms` that has a time just below it at which no table was stopped.
+
+    Who has read all below it can go on from that time.
+    """
+    return last_before(_stops(timelines), frontier_ms - 1) + 1
+
+
+def together(timelines: Mapping[str, Timeline]) -> dict[str, Timeline]:
+    """`timelines` of tables that are read along time together: where one of them was stopped none shows a change."""
+    stops = _stops(timelines.values())
+    return {name: replace(line, stops=stops) if stops else line for name, line in timelines.items()}
+
+
+def _stops(timelines: Iterable[Timeline]) -> tuple[Stop, ...]:
+    return tuple(stop for line in timelines for stop in line.stops)
 
 
 def check_readable(timelines: Sequence[Timeline], time_ms: int, holds: Callable[[], Holds] = no_holds) -> None:
@@ -251,9 +308,10 @@ def check_readable(timelines: Sequence[Timeline], time_ms: int, holds: Callable[
         NotReadable: Some are not; it says what is readable, and which holds on them begin later.
     """
     failing = [t for t in timelines if not t.since_ms <= time_ms < t.upper_ms]
-    if not failing:
-        return
     since_ms, upper_ms = common_window(timelines)
+    if not failing:
+        check_level({line.full_name: line.stops for line in timelines}, time_ms, since_ms, upper_ms)
+        return
     if since_ms < upper_ms:
         hint = f"Choose a time from {since_ms} to {upper_ms - 1}."
     else:
