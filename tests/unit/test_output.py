@@ -48,6 +48,60 @@ def test_people_get_a_table() -> None:
     assert "null" in out
 
 
+STATUS = Result(
+    ("table", "state", "since", "rows", "stopped_by"),
+    [
+        ("shop.orders", "live", "2026-11-23T09:01:02.123Z", 12, None),
+        (
+            "shop.items",
+            "stopped",
+            "2026-11-23T09:01:02.123Z",
+            3,
+            'key-changed: the key of the messages for table "shop.items" changed',
+        ),
+    ],
+)
+FOLDED = """\
+ table       ┃ state   ┃ since                    ┃ rows ┃ stopped_by
+━━━━━━━━━━━━━╇━━━━━━━━━╇━━━━━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━╇━━━━━━━━━━━━━━
+ shop.orders │ live    │ 2026-11-23T09:01:02.123Z │   12 │ null
+ shop.items  │ stopped │ 2026-11-23T09:01:02.123Z │    3 │ key-changed:
+             │         │                          │      │ the key of
+             │         │                          │      │ the messages
+             │         │                          │      │ for table
+             │         │                          │      │ "shop.items"
+             │         │                          │      │ changed
+"""
+BLOCKS = """\
+table       shop.orders
+state       live
+since       2026-11-23T09:01:02.123Z
+rows        12
+stopped_by  null
+
+table       shop.items
+state       stopped
+since       2026-11-23T09:01:02.123Z
+rows        3
+stopped_by  key-changed: the key of the messages for table "shop.items"
+            changed
+"""
+
+
+@pytest.mark.parametrize(("columns", "wanted"), [(72, FOLDED), (71, BLOCKS)])
+def test_words_of_a_table_stay_whole(monkeypatch: pytest.MonkeyPatch, columns: int, wanted: str) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out, _ = written(OutputFormat.TABLE, STATUS)
+    assert "".join(f"{line.rstrip()}\n" for line in out.splitlines()) == wanted
+
+
+def test_one_column_and_no_rows_are_tables_at_any_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "12")
+    for result in (Result(("step",), [("a-word-of-more-than-twelve",)]), Result(("one", "another", "a_third"), [])):
+        assert "━" in written(OutputFormat.TABLE, result)[0]
+    assert "".join(written(OutputFormat.TABLE, Result(("v",), [("a" * 30,)]))[0].split()).count("a") == 30
+
+
 def test_csv_tells_null_from_empty_and_quotes_what_it_must() -> None:
     out, _ = written(OutputFormat.CSV, Result(("a", "b,c"), [(None, ""), ('say "x"', "two\nlines"), (True, 1.5)]))
     assert out == 'a,"b,c"\n,""\n"say ""x""","two\nlines"\ntrue,1.5\n'

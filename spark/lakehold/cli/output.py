@@ -5,17 +5,20 @@ from __future__ import annotations
 import itertools
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any, TextIO, assert_never
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
 from lakehold.cli.values import as_json, as_json_text, as_text
 from lakehold.errors import LakeholdError
 from lakehold.sql.result import Result
+
+_ANY_WIDTH = 1_000_000
+"""Characters: no table is as wide, so that it is measured as if there were room."""
 
 
 class OutputFormat(StrEnum):
@@ -77,22 +80,48 @@ def error_lines(error: LakeholdError) -> list[str]:
 
 
 class TableOutput(Output):
-    """A ruled table for people; numbers to the right, null in grey."""
+    """A ruled table for people; numbers to the right, null in grey. Where words would break for want of room: a block a row."""
 
     def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]], *, first: bool = True) -> None:  # noqa: ARG002
-        table = Table(show_edge=False, header_style="bold")
-        for name in columns:
-            table.add_column(Text(name), overflow="fold")
-        for row in rows:
-            table.add_row(*(_cell(value) for value in row))
-        Console(file=self._stdout, highlight=False).print(table)
+        values = list(rows)
+        console = Console(file=self._stdout, highlight=False)
+        table = _ruled(columns, values)
+        needed = console.measure(table, options=console.options.update_width(_ANY_WIDTH)).minimum
+        console.print(table if len(columns) == 1 or not values or needed <= console.width else _blocks(columns, values))
 
 
-def _cell(value: object) -> Text:
+def _ruled(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Table:
+    table = Table(show_edge=False, header_style="bold")
+    for at, name in enumerate(columns):
+        # What is one word keeps its width: only sentences are folded.
+        is_word = len(columns) > 1 and not any(" " in _text(row[at]) for row in rows)
+        table.add_column(Text(name), overflow="fold", no_wrap=is_word)
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    return table
+
+
+def _blocks(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Table:
+    blocks = Table.grid(padding=(0, 2, 0, 0))
+    blocks.add_column(style="bold", overflow="fold")
+    blocks.add_column(overflow="fold")
+    for number, row in enumerate(rows):
+        if number:
+            blocks.add_row()
+        for name, value in zip(columns, row, strict=True):
+            blocks.add_row(Text(name), _cell(value, "left"))
+    return blocks
+
+
+def _cell(value: object, numbers: JustifyMethod = "right") -> Text:
     if value is None:
-        return Text("null", style="dim")
+        return Text(_text(value), style="dim")
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    return Text(as_text(value), justify="right" if numeric else "left")
+    return Text(_text(value), justify=numbers if numeric else "left")
+
+
+def _text(value: object) -> str:
+    return "null" if value is None else as_text(value)
 
 
 class JsonOutput(Output):
