@@ -10,6 +10,7 @@
     ├── EnvironmentMissing           a program, library or file this machine lacks
     ├── UpstreamError                broker, registry, database or files: what they hold contradicts what was read before
     │   ├── UpstreamUnavailable      ... or they do not answer: the same call may work later
+    │   ├── UpstreamRefused          ... or a database refuses a change that a captured source needs
     │   ├── TransactionIncomplete    ... a transaction has not come whole for too long
     │   └── ConnectorError           ... Kafka Connect refused a connector, or one of its tasks failed
     ├── TableStopped                 one table cannot go on; its neighbours do
@@ -170,6 +171,12 @@ class UpstreamUnavailable(UpstreamError):
 
     default_code = "upstream-unavailable"
     retryable = True
+
+
+class UpstreamRefused(UpstreamError):
+    """A database refuses what a captured source needs of it; what it sent before can be read all the same."""
+
+    default_code = "database-refused"
 
 
 class ConnectorError(UpstreamError):

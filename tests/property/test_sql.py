@@ -150,8 +150,9 @@ def tables(draw: st.DrawFn) -> Table:
     options: dict[str, OptionValue] = {}
     if draw(st.booleans()):
         options = {"on_error": draw(st.sampled_from(["fail", "record"])), "buckets": draw(st.integers(1, 64))}
-    envelope = draw(st.sampled_from(Envelope))
     upstream = draw(st.none() | st.tuples(TEXTS, TEXTS).map(".".join).filter(_is_qualified))
+    of_debezium = [Envelope.DEBEZIUM, Envelope.DEBEZIUM_UPSERT]
+    envelope = draw(st.sampled_from(Envelope if upstream is None else of_debezium))
     topic = draw(TEXTS) if upstream is None else ""
     return Table(draw(NAMES), draw(NAMES), draw(NAMES), topic, envelope, declared, key, options, upstream)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from lakehold.catalog.definitions import Definitions
 from lakehold.catalog.sharing import sharing
 from lakehold.definitions import Definition, Source, Subscription, Table
 from lakehold.sql.effects import (
+    Converge,
     DropDefinitions,
     DropHolds,
     DropIcebergTable,
@@ -16,6 +17,7 @@ from lakehold.sql.effects import (
     Notice,
     Plan,
     PutDefinition,
+    PutHold,
 )
 
 
@@ -28,6 +30,8 @@ def told(effect: Effect) -> Iterator[str]:
             yield from (f"forget {_name(definition)}" for definition in definitions)
         case DropIcebergTable(full_name):
             yield f"drop the data of table {full_name}"
+        case PutHold(hold):
+            yield f"create hold {hold.stands_in}.{hold.wanted_name} on {', '.join(hold.tables)}"
         case DropHolds(holds):
             yield from (f"drop hold {hold.full_name}" for hold in holds)
         case EndSubscription(entry, with_output) if with_output:
@@ -38,16 +42,25 @@ def told(effect: Effect) -> Iterator[str]:
             pass
 
 
+def together(plans: Sequence[Plan]) -> Plan:
+    """The plan of a transaction: what is upstream of a source is made once, behind all that is declared."""
+    effects = [effect for plan in plans for effect in plan.effects]
+    comes = dict.fromkeys(effect for effect in effects if isinstance(effect, Converge))
+    return Plan((*(effect for effect in effects if not isinstance(effect, Converge)), *comes))
+
+
 def shared_by(plan: Plan, after: Definitions) -> Iterator[str]:
     """Which topics of the tables that `plan` puts others read, too, when these are defined `after` it."""
     put = [e.definition for e in plan.effects if isinstance(e, PutDefinition) and isinstance(e.definition, Table)]
-    for source, topic in dict.fromkeys((table.source, table.topic) for table in put):
+    asked = list(dict.fromkeys((table.source, table.topic) for table in put))
+    for place, (source, topic) in enumerate(asked):
         own = _tables_over(topic, source, after)
         if len(own) > 1:
             names = ", ".join(table.full_name for table in own)
             yield f"batches of source {source} read and decode topic {topic} once for {names}"
         for other in sharing(after.source(source), [topic], after):
-            if theirs := ", ".join(table.full_name for table in _tables_over(topic, other, after)):
+            theirs = ", ".join(table.full_name for table in _tables_over(topic, other, after))
+            if theirs and (other, topic) not in asked[:place]:
                 yield (
                     f"lakehold ingest {other} {source}, and the DAG, read and decode topic {topic} once for both: "
                     f"source {other} has {theirs}"

@@ -190,6 +190,7 @@ _PRODUCTIONS: dict[tuple[str, ...], Callable[[Cursor], Statement | None]] = {
     ("COMMIT",): lambda cursor: _of_transaction(cursor, Commit()),
     ("SUBSCRIBE",): lambda cursor: SubscribeTo(parse_subscribe(cursor)),
     ("EXPLAIN", "SUBSCRIBE"): lambda cursor: ExplainSubscribe(parse_subscribe(cursor)),
+    ("EXPLAIN", "BEGIN"): lambda cursor: _of_transaction(cursor, Begin(is_explained=True)),
     ("EXPLAIN",): _explain,
     ("SELECT",): parse_select_as_of,
     ("WITH",): parse_select_as_of,

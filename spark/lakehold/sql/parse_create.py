@@ -13,6 +13,7 @@ from lakehold.definitions import (
     OptionValue,
     Table,
 )
+from lakehold.errors import StatementError
 from lakehold.sql.column_types import parse_type
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.names import new_table_name
@@ -53,7 +54,7 @@ def parse_table(cursor: Cursor) -> CreateTable | None:
     columns = _columns(cursor) if cursor.accept_symbol("(") else ()
     feed: tuple[str, str, str | None] | None = None
     key: tuple[tuple[str, Token], ...] = ()
-    envelope: Envelope | None = None
+    envelope: tuple[Envelope, Token, Token] | None = None
     options: dict[str, OptionValue] = {}
     for clause in cursor.clauses("FROM SOURCE", "KEY", "ENVELOPE", "WITH"):
         match clause:
@@ -62,7 +63,8 @@ def parse_table(cursor: Cursor) -> CreateTable | None:
             case "KEY":
                 key = _key(cursor)
             case "ENVELOPE":
-                envelope = _ENVELOPES[cursor.choose(*_ENVELOPES)]
+                first = cursor.peek()
+                envelope = _ENVELOPES[cursor.choose(*_ENVELOPES)], first, cursor.last
             case _:
                 options = parse_options(cursor, TABLE)
     if feed is None:
@@ -70,8 +72,10 @@ def parse_table(cursor: Cursor) -> CreateTable | None:
     if envelope is None:
         raise cursor.error("ENVELOPE")
     source, topic, upstream = feed
+    if upstream is not None and envelope[0] is Envelope.UPSERT:
+        raise _of_captured(cursor, *envelope[1:])
     key_columns = _within(cursor, key, columns)
-    table = Table(namespace, name, source, topic, envelope, columns, key_columns, options, upstream)
+    table = Table(namespace, name, source, topic, envelope[0], columns, key_columns, options, upstream)
     return CreateTable(table, if_not_exists)
 
 
@@ -109,6 +113,18 @@ def _feed(cursor: Cursor) -> tuple[str, str, str | None]:
     topic = cursor.filled_text("a topic") if upstream is None else ""
     cursor.expect_symbol(")")
     return source, topic, upstream
+
+
+def _of_captured(cursor: Cursor, first: Token, last: Token) -> StatementError:
+    return StatementError(
+        "ENVELOPE UPSERT does not read a table of a captured database",
+        sql=cursor.sql,
+        start=first.start,
+        end_exclusive=last.end + 1,
+        code="envelope-captured",
+        detail="Its connector writes Debezium's change events, which would become rows as they are.",
+        hint="write ENVELOPE DEBEZIUM, or ENVELOPE DEBEZIUM UPSERT, which needs no row from before a change",
+    )
 
 
 def _key(cursor: Cursor) -> tuple[tuple[str, Token], ...]:

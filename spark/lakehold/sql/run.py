@@ -43,6 +43,7 @@ from lakehold.sql.effects import (
     RunOnSpark,
 )
 from lakehold.sql.engine import in_full, readable, run_on_spark
+from lakehold.sql.explain_plan import together
 from lakehold.sql.hold_change import HoldChange
 from lakehold.sql.list_holds import list_holds
 from lakehold.sql.parse import parse_script
@@ -132,7 +133,8 @@ class Runner:
             if isinstance(unit, Transaction) and unit.changes_holds:
                 result = self._change_holds_together(unit.statements)
             elif isinstance(unit, Transaction):
-                result = self._run_together([self._completed(parsed) for parsed in unit.statements])
+                run = self._explain_together if unit.is_explained else self._run_together
+                result = run([self._completed(parsed) for parsed in unit.statements])
             else:
                 with placed(unit, alone=len(script) == 1):
                     result = self._run_statement(self._completed(unit))
@@ -177,6 +179,13 @@ class Runner:
             self.store.change(change.apply)
         notices += [e.text for decided in change.plans for e in decided.effects if isinstance(e, Notice)]
         return Result(notices=(*notices, *(text for new, hold in held for text in self.holds.notices(new, hold))))
+
+    def _explain_together(self, statements: Sequence[ParsedStatement]) -> Result:
+        """What `_run_together` would do."""
+        change = DefinitionChange(statements, self.holds.all)
+        before = self.store.definitions()
+        after = change.apply(before)
+        return explained(together(change.plans), before, after, self.upstream)
 
     def _change_holds_together(self, statements: Sequence[ParsedStatement]) -> Result:
         """One commit of holds."""

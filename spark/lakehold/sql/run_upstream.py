@@ -10,7 +10,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from lakehold.catalog.definitions import DefinitionReader, Definitions
-from lakehold.errors import CommitConflict, LakeholdError
+from lakehold.definitions import object_text
+from lakehold.errors import CommitConflict, LakeholdError, UpstreamUnavailable
 from lakehold.sql.definition_change import DefinitionChange
 from lakehold.sql.effects import Converge, Plan, Release
 from lakehold.sql.explain_plan import shared_by, told
@@ -64,10 +65,11 @@ def converged(change: DefinitionChange, store: DefinitionReader, upstream: Upstr
             raise CommitConflict("what the statement concerns was changed meanwhile", hint="Run it again.")
         comes = [effect for effect in effects if isinstance(effect, Converge)]
         for coming in comes:
-            upstream.planned(coming.source, before, after, anew=coming.anew)
+            _planned(coming, before, after, upstream)
         for effect in effects:
             if isinstance(effect, Release):
-                notices += alone.release(effect.source, before, after).hints
+                with _may_be_gone(effect.source):
+                    notices += alone.release(effect.source, before, after).hints
         alone.confirm()
         yield notices
         for coming in comes:
@@ -88,17 +90,35 @@ def _made(coming: Converge, before: Definitions, alone: Changing) -> Steps:
         raise
 
 
+@contextmanager
+def _may_be_gone(source: str) -> Iterator[None]:
+    """What does not answer keeps no source from being dropped."""
+    try:
+        yield
+    except UpstreamUnavailable as error:
+        way_out = f"DROP SOURCE {object_text(source)} CASCADE KEEP UPSTREAM"
+        gone = f"If it is gone for good, {way_out} drops the source and its tables without it."
+        error.hint = f"{error.hint} {gone}".strip()
+        raise
+
+
 def explained(plan: Plan, before: Definitions, after: Definitions, upstream: Upstream) -> Result:
     """One row a step of a plan, and the hints as notices."""
     rows: list[tuple[str]] = []
     notices: list[str] = []
     for planned in plan.effects:
         if isinstance(planned, Converge | Release):
-            anew = isinstance(planned, Converge) and planned.anew
-            steps = upstream.planned(planned.source, before, after, anew=anew)
+            steps = _planned(planned, before, after, upstream)
             rows += [(step.told,) for step in steps.steps]
             notices += steps.hints
         else:
             rows += [(line,) for line in told(planned)]
     rows += [(line,) for line in shared_by(plan, after)]
     return Result(("step",), rows, tuple(notices))
+
+
+def _planned(effect: Converge | Release, before: Definitions, after: Definitions, upstream: Upstream) -> Steps:
+    if isinstance(effect, Converge):
+        return upstream.planned(effect.source, before, after, anew=effect.anew)
+    with _may_be_gone(effect.source):
+        return upstream.planned(effect.source, before, after)

@@ -191,7 +191,9 @@ RoleStatement = CreateRole | DropRole | GrantPrivileges | RevokePrivileges | Sho
 
 @dataclass(frozen=True)
 class Begin:
-    """`BEGIN`: what follows up to COMMIT happens together or not at all."""
+    """`[EXPLAIN] BEGIN`: what follows up to COMMIT happens together or not at all, or is only told."""
+
+    is_explained: bool = False
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from lakehold.sql.statements import (
     CreateTable,
     Drop,
     DropHold,
+    ExplainDefinition,
     ParsedStatement,
     RenameHold,
     Statement,
@@ -39,9 +40,10 @@ _ALLOWED = (
 
 @dataclass(frozen=True)
 class Transaction:
-    """The statements between BEGIN and COMMIT, which happen together or not at all."""
+    """The statements between BEGIN and COMMIT, which happen together or not at all; explained ones are only told."""
 
     statements: tuple[ParsedStatement, ...]
+    is_explained: bool = False
 
     @property
     def changes_holds(self) -> bool:
@@ -57,30 +59,38 @@ def units(script: Sequence[ParsedStatement]) -> tuple[ParsedStatement | Transact
     """
     found: list[ParsedStatement | Transaction] = []
     opened: ParsedStatement | None = None
+    is_explained = False
     inside: list[ParsedStatement] = []
     for parsed in script:
         match parsed.statement:
-            case Begin() if opened is None:
+            case Begin(is_explained) if opened is None:
                 opened = parsed
             case Begin():
                 raise _error(parsed, "expected COMMIT, found BEGIN: transactions do not nest")
             case Commit() if opened is None:
                 raise _error(parsed, "expected BEGIN before COMMIT")
             case Commit():
-                found.append(Transaction(tuple(inside)))
+                found.append(Transaction(tuple(inside), is_explained))
                 opened, inside = None, []
             case _ if opened is None:
                 found.append(parsed)
             case _:
-                _check_belongs(parsed, inside)
+                _check_belongs(parsed, inside, is_explained=is_explained)
                 inside.append(parsed)
     if opened is not None:
         raise _error(opened, "expected COMMIT after BEGIN, found end of text", hint="a script ends its transactions")
     return tuple(found)
 
 
-def _check_belongs(parsed: ParsedStatement, before: Sequence[ParsedStatement]) -> None:
+def _check_belongs(parsed: ParsedStatement, before: Sequence[ParsedStatement], *, is_explained: bool) -> None:
     statement = parsed.statement
+    if is_explained and isinstance(statement, ChangingHold):
+        message = "expected only definitions between EXPLAIN BEGIN and COMMIT"
+        raise _error(
+            parsed,
+            message,
+            hint="renames and drops of holds need no telling: they do what they say, and nothing upstream",
+        )
     if not isinstance(statement, Creating | ChangingHold):
         message = "expected only definitions, or renames and drops of holds, between BEGIN and COMMIT"
         raise _error(parsed, message, hint=_instead_of(statement))
@@ -111,6 +121,8 @@ def _instead_of(statement: Statement) -> str:
     match statement:
         case Drop(kind):
             return f"run DROP {kind.upper()} {_OUTSIDE}: what it deletes would not come back if the transaction failed"
+        case ExplainDefinition():
+            return "write EXPLAIN BEGIN for BEGIN, and no other EXPLAIN: it tells what all the statements do together"
         case AdvanceHold():
             return f"run ALTER HOLD … ADVANCE {_OUTSIDE}: advances are commits of their own"
         case _:
