@@ -42,6 +42,11 @@ class Topic:
         """The rows of a snapshot that was asked for while the connector streams."""
         self._read(rows, partition, ended=True, last_commit=self.last_commit or self.lsn)
 
+    def ad_hoc_snapshot(self, rows: Sequence[Row], *, partition: int = 0) -> None:
+        """Rows of an incremental snapshot, among streamed changes."""
+        for row in rows:
+            self._change("r", None, row, "incremental", partition, self.last_commit)
+
     def create(self, row: Row, *, partition: int = 0) -> None:
         """An inserted row, in a transaction of its own."""
         self._commit("c", None, row, partition)

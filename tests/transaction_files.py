@@ -167,12 +167,23 @@ class Connector:
         self._write(TRANSACTION_TOPIC, {"id": self.shown_id}, _metadata("END", self.shown_id, counts))
         self._last_commit = self._lsn
 
-    def snapshot(self, table: str, rows: Sequence[tuple[int, int]]) -> None:
-        """The rows of a table as the connector finds them when it begins."""
+    def commits_at(self, position: int) -> None:
+        """Have the next transaction, of one change, commit there unless the log is further already."""
+        self._lsn = max(self._lsn, position - 11)
+
+    def begin_anew(self, unseen: int = 0) -> None:
+        """What it does without its position: what is committed meanwhile, so many transactions, is in no message."""
+        self._number += unseen
+        self._lsn += 1 + 100 * unseen
+        self._last_commit = self._lsn
+
+    def snapshot(self, table: str, rows: Sequence[tuple[int, int]], *, is_last: bool = True) -> None:
+        """The rows of a table as the connector finds them when it begins; `is_last`: of those that it captures."""
         for number, (key, v) in enumerate(rows, 1):
+            end = "last" if is_last else "last_in_data_collection"
             source = {
                 "connector": "postgresql",
-                "snapshot": "last" if number == len(rows) else "true",
+                "snapshot": end if number == len(rows) else "true",
                 "sequence": json.dumps([None, str(self._lsn)]),
                 "lsn": self._lsn,
             }

@@ -9,17 +9,21 @@ Over the partitions of the transaction topic it keeps the order: what is in one 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from lakehold.ingest.marks import Position
 from lakehold.ingest.offsets import Offsets, TopicPartition
 from lakehold.ingest.transactions.log import Begin, End, Kind, Log
+from lakehold.ingest.transactions.passed import Replaced
 from lakehold.ingest.transactions.places import place_of_end, transaction_of
 from lakehold.ingest.transactions.runs import Record, runs_in_driver
 
 TRANSACTIONS = TopicPartition("shop.transaction", 0)
 """The first partition of the transaction topic."""
+BEGINS_ANEW = 0.6
+"""How often a connector that was killed has lost its position, where it may."""
 OTHER_TABLE = "public.other"
 """Counted in ENDs, and in no topic of the source."""
 
@@ -51,11 +55,12 @@ class Message:
 
 @dataclass(frozen=True)
 class _Emitted:
-    """One step of the connector: what it writes to which partition, when so many changes were read before."""
+    """One step of the connector: what it writes where, of which transaction, when so many changes were read before."""
 
     place: TopicPartition
     message: Message
     change_number: int
+    transaction: int
 
 
 @dataclass
@@ -92,6 +97,7 @@ class Topics:
         written: Offsets,
         sent: Mapping[TopicPartition, Sequence[int]],
         arrived_until: int | None,
+        shown: Mapping[str, Position | None],
     ) -> Log:
         """The stretch between two positions; `sent` says when each message was."""
         of_transactions = [tp for tp in self.messages if is_of_transactions(tp)]
@@ -102,7 +108,7 @@ class Topics:
             for offset in range(starts[tp], stops[tp]):
                 found = messages[offset]
                 if found.record is not None:
-                    records.append(found.record._replace(offset=offset))
+                    records.append(found.record._replace(offset=offset, sent_ms=sent[tp][offset]))
                 if found.begin is not None:
                     begins[tp].append(Begin(offset, found.begin))
                 if found.end is not None:
@@ -120,6 +126,7 @@ class Topics:
             written=written,
             arrived_until_ms=arrived_until,
             knows_partitions=knows_partitions,
+            shown=shown,
         )
 
 
@@ -141,6 +148,7 @@ class Upstream:
         snapshots: Some partitions begin with rows of a snapshot.
         sizes: Of transactions, in changes, each as likely.
         numbers_anew: A connector that was killed amid a transaction repeats nothing, and numbers what it had not sent from 1.
+        begins_anew: A connector that was killed may have lost its position, and begin with a snapshot of all tables.
     """
 
     def __init__(
@@ -155,7 +163,10 @@ class Upstream:
         snapshots: bool = True,
         sizes: Sequence[int] = (0, 1, 1, 2, 3, 8),
         numbers_anew: bool = False,
+        begins_anew: bool = False,
     ) -> None:
+        self.begins_anew = begins_anew
+        self._committed = 0
         self.numbers_anew = numbers_anew
         self._random = random
         self._snapshots = snapshots
@@ -186,13 +197,51 @@ class Upstream:
             until = self._random.randint(0, len(log))
             acked = self._random.randint(0, until)
             self._write(log[:acked])
-            if self.numbers_anew:
+            self._committed = max([self._committed, *(step.transaction + 1 for step in log[:until])])
+            rows = sum(step.message.record is not None and step.message.record.kind != Kind.EVENTS for step in log)
+            is_amid_snapshot = acked < rows
+            anew = None
+            if self.begins_anew and (is_amid_snapshot or self._random.random() < BEGINS_ANEW):
+                anew = self._anew()
+            if anew is not None:
+                self._write(log[acked:until])
+                log = anew
+            elif is_amid_snapshot:
+                # It would begin anew, and there is nothing to begin with: it lives on.
+                log = log[acked:]
+                continue
+            elif self.numbers_anew:
                 log = self._sent(log[acked].change_number) if acked < len(log) else []
             else:
                 self._write_some(log[acked:until])
-                log = log[self._random.randint(max(0, acked - 12), acked) :]
+                log = log[self._random.randint(max(rows, acked - 12), acked) :]
             self.topics.lives.append(self.topics.ends)
         self._write(log)
+
+    def _anew(self) -> list[_Emitted] | None:
+        """What a connector sends that begins anew; None: there are no rows to begin with."""
+        begun = min(len(self.transactions), self._committed + self._random.choice([0, 0, 1, 3]))
+        rows = [Change(table, key, value) for (table, key), value in sorted(self.history()[begun].items())]
+        if not rows:
+            return None
+        self._committed = begun
+        sizes = [len(changes) for changes in self.transactions]
+        steps = [step for number in range(begun, len(sizes)) for step in self._steps(number, sum(sizes[:number]), 0)]
+        return [*self._snapshot_steps(begun, rows), *steps]
+
+    def _snapshot_steps(self, begun: int, rows: Sequence[Change]) -> Iterator[_Emitted]:
+        position = self._snapshot_position(begun)
+        for number, row in enumerate(rows, 1):
+            tp = TopicPartition(f"shop.{row.table}", row.key % self._partitions)
+            kind = Kind.SNAPSHOT_END if number == len(rows) else Kind.SNAPSHOT
+            record = Record(tp.topic, tp.partition, 0, kind, position=position)
+            yield _Emitted(tp, Message(record=record, change=row), 0, begun - 1)
+
+    def _snapshot_position(self, begun: int) -> Position:
+        """Behind the commit of the transaction before `begun`, before all of that one."""
+        if self._ids == "postgres":
+            return (_commit_lsn(begun - 1), 0, -1, 1)
+        return (begun // 5, (begun % 5) * 100, -1, 1)
 
     def _sent(self, after: int) -> list[_Emitted]:
         """What a connector sends that begins with a transaction before the change `after`, and leaves out those before it."""
@@ -250,9 +299,8 @@ class Upstream:
         """What is sent of a transaction without its first changes; its first is the `number_of_first` of all."""
         counts, steps = Counter[str](), list[_Emitted]()
         of_begin, of_end = self._boundaries[number]
-        steps.append(
-            _Emitted(of_begin, Message(begin=transaction_of(self._end_id(number))), number_of_first + left_out)
-        )
+        begin = Message(begin=transaction_of(self._end_id(number)))
+        steps.append(_Emitted(of_begin, begin, number_of_first + left_out, number))
         for index, change in list(enumerate(self.transactions[number]))[left_out:]:
             counts[change.table] += 1
             if change.table == OTHER_TABLE:
@@ -263,13 +311,13 @@ class Upstream:
             record = Record(
                 tp.topic, tp.partition, 0, Kind.EVENTS, transaction_id, order, counts[change.table], position
             )
-            steps.append(_Emitted(tp, Message(record=record, change=change), number_of_first + index))
+            steps.append(_Emitted(tp, Message(record=record, change=change), number_of_first + index, number))
             if change.value is None:
-                steps.append(_Emitted(tp, Message(tombstone_of=change.key), number_of_first + index))
+                steps.append(_Emitted(tp, Message(tombstone_of=change.key), number_of_first + index, number))
         shown_id = self._end_id(number)
         events = {f"shop.{table}": count for table, count in counts.items() if table != OTHER_TABLE}
         end = End(0, transaction_of(shown_id), shown_id, place_of_end(shown_id), events, sent_ms=0, followed_by=0)
-        return [*steps, _Emitted(of_end, Message(end=end), number_of_first + len(self.transactions[number]))]
+        return [*steps, _Emitted(of_end, Message(end=end), number_of_first + len(self.transactions[number]), number)]
 
     def _event(self, number: int, order: int) -> tuple[str, tuple[int, int, int, int]]:
         """Id and position of an event; PostgreSQL's transactions overlap in the log."""
@@ -316,9 +364,14 @@ class Tables:
     def __init__(self) -> None:
         self.state: dict[Key, int] = {}
 
-    def take(self, topics: Topics, starts: Offsets, stops: Offsets) -> None:
-        """Apply what stands between two positions."""
+    def take(self, topics: Topics, starts: Offsets, stops: Offsets, replaced: Replaced | None) -> None:
+        """Apply what stands between two positions; of a snapshot taken anew, what stands at it or behind."""
+        if replaced is not None:
+            # A table that has none of its rows was empty.
+            self.state.clear()
         for tp, messages in topics.messages.items():
             for message in messages[starts[tp] : stops[tp]]:
-                if message.change is not None:
+                position = message.record.position if message.record is not None else None
+                is_before = replaced is not None and (position is None or position < replaced.position)
+                if message.change is not None and not is_before:
                     _apply(self.state, message.change)

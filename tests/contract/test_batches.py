@@ -8,10 +8,19 @@ from dataclasses import replace
 import pytest
 
 from lakehold.catalog import readers as decide
-from lakehold.catalog.batch_rows import PyIcebergBatches
+from lakehold.catalog.batch_rows import PyIcebergBatches, reader_from_row, reader_to_row
 from lakehold.catalog.batches import Batch, BatchStore, TableChange
 from lakehold.catalog.memory import MemoryBatches
-from lakehold.catalog.readers import Intent, Lease, ReaderError, Readers, TableProgress, last_timestamp
+from lakehold.catalog.readers import (
+    Intent,
+    Lease,
+    ReaderError,
+    Readers,
+    ReaderState,
+    Stop,
+    TableProgress,
+    last_timestamp,
+)
 from lakehold.errors import DefinitionError, LeaseLost, SourceBusy
 from lakehold.ingest.offsets import TopicPartition
 from tests.contract.conftest import STORES, CatalogOf
@@ -209,6 +218,53 @@ def test_a_table_that_stops_leaves_with_its_position_and_its_neighbours_go_on(st
     stopped = readers["shop.orders"]
     assert (stopped.position, stopped.upper_ms, stopped.error, stopped.intent) == ({P0: 0}, None, error, None)
     assert stopped.lease == readers["main"].lease
+
+
+def test_when_a_readable_table_was_behind_the_others_is_kept(store: BatchStore) -> None:
+    reading(store, "shop.orders", "shop.lines")
+    error = ReaderError("table-failed", "it failed")
+
+    def batch(at: int, end: int, stopped: str | None = None, reader: str = "main") -> None:
+        begun = intent(START_MS + at, end, reader)
+        store.begin(begun, "a")
+        tables = store.reader("shop", reader).tables
+        progress = {name: replace(before, since_ms=before.since_ms or START_MS + at) for name, before in tables.items()}
+        store.commit(begun, "a", progress, row(begun), {stopped: error} if stopped else {})
+
+    def progress(reader: str = "main") -> TableProgress:
+        return store.reader("shop", reader).tables["shop.orders"]
+
+    batch(1, 10)
+    batch(20, 20, stopped="shop.orders")
+    assert progress("shop.orders") == TableProgress(since_ms=START_MS + 1, stopped_ms=START_MS + 20)
+    batch(30, 15, reader="shop.orders")
+    batch(40, 20, reader="shop.orders")
+    own = store.reader("shop", "shop.orders")
+    assert (own.upper_ms, own.upper_of("shop.orders")) == (START_MS + 41, START_MS + 20)
+    store.change_readers("shop", "a", lambda r: decide.joined(r, "shop.orders"))
+    first = Stop(START_MS + 20, START_MS + 40)
+    assert progress() == TableProgress(since_ms=START_MS + 1, stops=(first,))
+    assert store.reader("shop", "main").upper_of("shop.orders") == START_MS + 41
+
+    store.change_readers("shop", "a", lambda r: decide.split_off(r, "shop.orders", error))
+    assert progress("shop.orders").stopped_ms == START_MS + 41
+    store.change_readers("shop", "a", lambda r: decide.joined(r, "shop.orders"))
+    assert progress().stops == (first,), "nobody went on meanwhile"
+    store.change_readers("shop", "a", lambda r: decide.split_off(r, "shop.orders", error))
+    batch(50, 20)
+    batch(60, 20)
+    store.change_readers("shop", "a", lambda r: decide.joined(r, "shop.orders"))
+    assert progress().stops == (first, Stop(START_MS + 41, START_MS + 60))
+    assert store.reader("shop", "main").tables["shop.lines"].stops == ()
+
+
+def test_readers_of_before_stops_were_kept_are_read() -> None:
+    now = reader_to_row(ReaderState("shop", "main", {"shop.orders": TableProgress(7, 2, "marks", "id")}))
+    before = {
+        **now,
+        "tables": '{"shop.orders": {"since_ms": 7, "open_errors": 2, "marks": "marks", "object_id": "id"}}',
+    }
+    assert reader_from_row(before) == reader_from_row(now)
 
 
 def test_what_a_reader_has_to_catch_up_with_is_kept_and_goes_with_it(store: BatchStore) -> None:

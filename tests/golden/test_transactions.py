@@ -4,6 +4,7 @@
     A3=1    the third, numbered as the first by a connector that was restarted behind the second
     A( A)   its BEGIN, and its END with the counts of its events: `A)orders=2,items=1`
     s sB    a row of an ad-hoc snapshot; one of a snapshot with which the connector began, behind the commit of B
+    sB!     ... the last of all its rows
     . ?     a record without a transaction; one that cannot be read
     *       a control record, which nobody may read: it ends a Kafka transaction
 
@@ -12,7 +13,8 @@ furthest event of each partition; `cut off orders/0` that a partition is first r
 more has come than the batch reads, `files` that partitions are known by their records only, `lost lines 1` what its name says;
 `seen transaction/0=2` how many records a first look saw, and `written transaction/0=3` how many there were behind it with those
 that were not committed; of other topics as many as are shown, if it is not said; `long ago transaction/0=2` how many had been
-sent when the connector had longer to write what came before them than a partition lags.
+sent when the connector had longer to write what came before them than a partition lags; `shown orders items=A` that these topics
+have readable tables, which show no snapshot of a connector's beginning, or the one behind the commit of A.
 
 A case ends at a blank line. `LAKEHOLD_REWRITE=1 pytest tests/golden` writes where batches end now: read the diff.
 """
@@ -26,6 +28,7 @@ from pathlib import Path
 
 import pytest
 
+from lakehold.ingest.marks import Position
 from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.transactions.cut import Blocked, cut
 from lakehold.ingest.transactions.log import Begin, End, Kind, Log
@@ -61,6 +64,7 @@ class Case:
     flags: set[str] = field(default_factory=set)
     lost_lines: int = 0
     looks: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    shown: dict[str, Position | None] = field(default_factory=dict)
 
     def read(self, line: str) -> None:
         if line in ("bounded", "files"):
@@ -72,6 +76,9 @@ class Case:
         elif found := re.match(r"(seen|written|long ago) (.*)", line):
             ends = (each.split("=") for each in found.group(2).split())
             self.looks[found.group(1)] = {partition(tp): FIRST_OFFSET + int(count) for tp, count in ends}
+        elif line.startswith("shown "):
+            for topic, _, transaction in (each.partition("=") for each in line.split()[1:]):
+                self.shown[topic] = snapshot_position(transaction) if transaction else None
         elif found := re.match(r"passed (\w): (.*)", line):
             self.commit = found.group(1)
             for place, furthest in (each.split("=") for each in found.group(2).split()):
@@ -108,6 +115,7 @@ class Case:
             unread=frozenset(self.lines if "bounded" in self.flags else ()),
             seen=self.looks.get("seen", {}),
             written={**of_events, **self.looks.get("written", {})},
+            shown=self.shown,
             arrived_until_ms=LONG_AGO_MS,
             knows_partitions="files" not in self.flags,
             lost_lines=self.lost_lines,
@@ -142,9 +150,9 @@ def record_of(tp: TopicPartition, offset: int, token: str) -> Record | None:
     match token:
         case "s":
             return Record(*place_in(tp, offset), Kind.SNAPSHOT)
-        case _ if found := re.fullmatch(r"s([A-Z])", token):
-            at = lsn(found.group(1)) + 1
-            return Record(*place_in(tp, offset), Kind.SNAPSHOT, position=(at, at, -1, 1))
+        case _ if found := re.fullmatch(r"s([A-Z])(!?)", token):
+            kind = Kind.SNAPSHOT_END if found.group(2) else Kind.SNAPSHOT
+            return Record(*place_in(tp, offset), kind, position=snapshot_position(found.group(1)))
         case "?":
             return Record(*place_in(tp, offset), Kind.UNREADABLE)
         case _ if found := re.fullmatch(r"([A-Z])(\d+)(?:=(\d+))?", token):
@@ -155,11 +163,18 @@ def record_of(tp: TopicPartition, offset: int, token: str) -> Record | None:
             return None
 
 
+def snapshot_position(transaction: str) -> Position:
+    """Where a snapshot stands that shows what was after the commit of a transaction."""
+    return (lsn(transaction), 0, -1, 1)
+
+
 def place_in(tp: TopicPartition, offset: int) -> tuple[str, int, int]:
     return tp.topic, tp.partition, offset
 
 
 def said(blocked: Blocked) -> str:
+    if not blocked.transaction:
+        return f"a snapshot taken anew is not over, {blocked.arrived} rows have come"
     name = chr(int(blocked.transaction.split(":", maxsplit=1)[0]))
     if blocked.repeats:
         return f"{blocked.repeats} repeats {name}, and has not come as far as it was"
@@ -183,6 +198,12 @@ def outcome(text: str) -> str:
         shown.append(f"{f'{tp.topic}/{tp.partition}':<{width}}{' '.join(marked)}")
     if found.blocked is not None:
         shown.append(said(found.blocked))
+    if found.is_followed:
+        shown.append("followed by more of the same")
+    if found.over_ms is not None:
+        shown.append("a snapshot taken anew is over, and may not have come whole")
+    if found.passed.replaced is not None:
+        shown.append(" ".join(["a snapshot taken anew; not of", *sorted(found.passed.replaced.without_rows)]))
     for what, topics in (("waiting", found.waiting), ("unsettled", found.unsettled)):
         if topics:
             shown.append(f"{what}: {', '.join(sorted(topics))}")

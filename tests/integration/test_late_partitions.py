@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import groupby
 
 import pytest
 from confluent_kafka import Producer
 
+from lakehold.catalog.readers import MAIN_READER
+from lakehold.errors import NotReadable
 from lakehold.lake import Lake
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.kafka_broker import Broker
 from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.kafka_transactions import KafkaConnector
+from tests.stopped_tables import make_foreign, make_own
 from tests.transaction_files import TRANSACTION_TOPIC, define_table, states
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
@@ -161,3 +164,48 @@ def test_an_ingest_ends_with_what_there_was_when_it_was_called(make_lake: LakeFa
         connector.transaction(("a", 1, 20), ("b", 1, 20))
         lake.ingest("shop")
         assert list(states(lake, TABLES))[-1] == AFTER
+
+
+# --- tables that catch up while transactions arrive -------------------------------------------------------------------
+
+
+def stop_and_recover(lake: Lake, connector: KafkaConnector) -> None:
+    """`b` lacks transactions that `a` has taken."""
+    make_foreign(lake, "shop.b")
+    for v in range(11, 16):
+        connector.transaction(("a", 1, v), ("b", 1, v))
+    assert [name for report in lake.ingest("shop") for name in report.stopped] == ["shop.b"]
+    make_own(lake, "shop.b")
+
+
+def create_anew(lake: Lake, connector: KafkaConnector) -> None:
+    for v in range(11, 16):
+        connector.transaction(("a", 1, v), ("b", 1, v))
+    lake.ingest("shop")
+    lake.sql("DROP TABLE shop.b")
+    define_table(lake, "b", "DEBEZIUM UPSERT")
+
+
+@pytest.mark.parametrize("falls_behind", [stop_and_recover, create_anew])
+def test_a_table_joins_at_a_commit_while_transactions_arrive(
+    make_lake: LakeFactory, broker: Broker, falls_behind: Callable[[Lake, KafkaConnector], None]
+) -> None:
+    with shop(make_lake, broker, transaction_partitions=1, max_batch_records=3) as (lake, connector):
+        falls_behind(lake, connector)
+        v = 20
+        for report in lake.batches_of("shop"):
+            if report.reader != MAIN_READER:
+                v += 1
+                assert v < 40, "it does not run after what arrives for ever"
+                connector.transaction(("a", 1, v), ("b", 1, v))
+        assert set(lake.batches.readers("shop")) == {MAIN_READER}
+        shown: list[int] = []
+        for batch in lake.batches.history("shop"):
+            with suppress(NotReadable):
+                (of_a,), (of_b,) = (
+                    lake.sql(f"SELECT v FROM shop.{table} AS OF {batch.mz_timestamp}").rows for table in "ab"
+                )
+                assert of_a == of_b
+                shown.append(*of_a)
+        assert shown[-1] == v
+        assert 20 < shown[-2] < v, "it is level with the other one, and readable, as soon as it has joined"

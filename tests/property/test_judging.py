@@ -13,7 +13,7 @@ from pyiceberg.types import LongType, StringType
 from pyspark.sql import SparkSession
 
 from lakehold.definitions import Envelope
-from lakehold.ingest.changes import KEPT, OFFSET, PARTITION, Changes, Op, Phase
+from lakehold.ingest.changes import KEPT, KEYLESS, OFFSET, PARTITION, Changes, Op, Phase
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.judge.by_spark import BySpark
 from lakehold.ingest.judge.in_driver import InDriver
@@ -39,7 +39,7 @@ ops = st.sampled_from([*(op.value for op in Op), Op.UPSERT.value, Op.DELETE.valu
 def changes(draw: st.DrawFn) -> tuple[Any, ...]:
     """One change without its offset; one in error has no operation."""
     phase, position = draw(st.one_of(stream, stream, snapshot, ad_hoc))
-    error = draw(st.sampled_from([None, None, None, "null-key", "unknown-schema"]))
+    error = draw(st.sampled_from([None, None, None, "null-key", "unknown-schema", KEYLESS]))
     # Rows of a snapshot are read ones: they write.
     op = None if error else draw(ops) if phase == Phase.STREAM.value else Op.UPSERT.value
     of_row = op in (Op.UPSERT.value, Op.DELETE.value)

@@ -10,6 +10,9 @@ from lakehold.upstream.plan import plan_anew
 from tests.upstream_world import CAPTURE, World, converge, target
 
 TABLES = ("public.a", "public.b", "public.c")
+OUT = {"unpublish": World.unpublish, "republish": World.republish, "leave out": World.leave_out}
+_INGESTS = 3
+"""One that reads what is there, one that has the snapshot of what was missed, and one that has the next."""
 
 
 def assert_as_declared(world: World, declared: dict[str, str]) -> None:
@@ -25,6 +28,7 @@ def assert_as_declared(world: World, declared: dict[str, str]) -> None:
     assert world.topics == {topic.name for topic in goal.topics}
     assert names <= world.snapshotted
     assert not world.missed & names
+    assert not world.gone & names
     for object_id in declared:
         snapshot = world.snapshots[object_id]
         assert snapshot.is_first or snapshot.succeeded
@@ -32,7 +36,7 @@ def assert_as_declared(world: World, declared: dict[str, str]) -> None:
 
 actions = st.lists(
     st.tuples(
-        st.sampled_from(["create", "create", "drop", "drift", "unpublish", "leave out", "resnapshot"]),
+        st.sampled_from(["create", "create", "drop", "drift", *OUT, "resnapshot", "ingest", "lag"]),
         st.sampled_from(TABLES),
         st.none() | st.integers(0, 12),
     ),
@@ -59,11 +63,18 @@ def test_upstream_comes_to_what_is_declared_wherever_it_was_cut_short(
         elif action == "drift" and world.config is not None:
             world.config = {**world.config, "snapshot.mode": "never"}
             world.topics.discard(CAPTURE.topic(table))
-        elif action in ("unpublish", "leave out") and declared and world.is_capturing:
-            world.unpublish(table) if action == "unpublish" else world.leave_out(table)
+        elif action in OUT and declared and world.is_capturing:
+            OUT[action](world, table)
             converge(world, target(declared), cut_after)
         elif action == "resnapshot" and declared and world.config is not None:
             for step in plan_anew(target(declared), world.look(target(declared))).steps[:cut_after]:
                 world.perform(step)
-    converge(world, target(declared))
+        elif action == "ingest":
+            world.ingest()
+        elif action == "lag" and table in world.snapshotted:
+            world.unread.add(table)
+    for _ in range(_INGESTS):
+        converge(world, target(declared))
+        world.ingest()
+    assert converge(world, target(declared))
     assert_as_declared(world, declared)

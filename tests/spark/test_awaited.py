@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from lakehold.ingest.repeats import Snapshots
+from lakehold.ingest.run import Ingesting
 from lakehold.lake import Lake
 from tests.debezium_messages import Topic
+from tests.transaction_files import Connector, define, define_table
 
 pytestmark = pytest.mark.spark
 
@@ -24,7 +27,7 @@ def test_a_table_is_readable_from_the_batch_behind_its_snapshot(lake: Lake, tmp_
     topic.write(directory)
 
     with lake._parts.ingesting.held("shop") as ingesting:
-        awaiting = replace(ingesting, running=replace(ingesting.running, awaited=frozenset({object_id})))
+        awaiting = saying(ingesting, Snapshots(awaited=frozenset({object_id})))
         assert [report.records for report in awaiting.drain()] == [1]
         assert [report.records for report in awaiting.drain()] == [0]
         assert since(lake) is None
@@ -33,6 +36,32 @@ def test_a_table_is_readable_from_the_batch_behind_its_snapshot(lake: Lake, tmp_
     assert since(lake) == report.timestamp_ms
 
 
-def since(lake: Lake) -> int | None:
+@pytest.mark.parametrize("joins_beside_others", [False, True])
+def test_a_table_that_joined_is_readable_when_the_others_are_as_far_as_its_rows(
+    lake: Lake, tmp_path: Path, joins_beside_others: bool
+) -> None:
+    define(lake, tmp_path / "topics", {"others": "DEBEZIUM UPSERT"})
+    connector = Connector(tmp_path / "topics")
+    if joins_beside_others:
+        connector.transaction(("others", 1, 1))
+        lake.ingest("shop")
+    define_table(lake, "t", "DEBEZIUM UPSERT")
+    object_id = lake.definitions.definitions().table("shop.t").object_id
+    connector.transaction(("others", 1, 2), ("t", 1, 2))
+    fits_from = 2_000
+    for commit, is_readable in ((1_500, False), (fits_from, False), (fits_from + 1, True)):
+        connector.commits_at(commit)
+        connector.transaction(("others", 1, commit))
+        with lake._parts.ingesting.held("shop") as ingesting:
+            list(saying(ingesting, Snapshots(fits_from={object_id: fits_from})).drain())
+        assert (since(lake, "shop.t") is not None) == is_readable
+
+
+def saying(ingesting: Ingesting, snapshots: Snapshots) -> Ingesting:
+    """The same, where that is said upstream of its tables."""
+    return replace(ingesting, running=replace(ingesting.running, snapshots=snapshots))
+
+
+def since(lake: Lake, table: str = "s.t") -> int | None:
     (main,) = lake.batches.readers("shop").values()
-    return main.tables["s.t"].since_ms
+    return main.tables[table].since_ms

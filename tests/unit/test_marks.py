@@ -15,7 +15,12 @@ positions = st.tuples(*[st.integers(min_value=-1, max_value=2**62)] * 4)
 snapshots = st.builds(
     SnapshotProgress, positions, st.booleans(), st.booleans(), st.none() | st.integers(min_value=0, max_value=10**9)
 )
-marks = st.builds(Marks, st.dictionaries(st.integers(0, 50), positions, max_size=4), st.none() | snapshots)
+marks = st.builds(
+    Marks,
+    st.dictionaries(st.integers(0, 50), positions, max_size=4),
+    st.none() | snapshots,
+    repeated=st.none() | st.text(),
+)
 
 NOTHING = Arrivals(
     records=0,
@@ -30,6 +35,7 @@ NOTHING = Arrivals(
     truncate_position=None,
     streamed_position=None,
     lowest_position=None,
+    keyless=0,
     before_missing=0,
     before_missing_offset=None,
     connectors=frozenset(),

@@ -138,7 +138,9 @@ def test_a_table_is_readable_as_it_joins(is_complete: bool, since_ms: int | None
     own = ReaderState(
         "shop", "shop.orders", tables={"shop.orders": TableProgress(marks=marks)}, position={ORDERS: 5}, upper_ms=100
     )
-    found = joined(readers_of(main, own), "shop.orders", Available(frozenset({ORDERS.topic}), {}), (), {ORDERS.topic})
+    found = joined(
+        readers_of(main, own), "shop.orders", Available(frozenset({ORDERS.topic}), {}), lambda *_: False, {ORDERS.topic}
+    )
     assert set(found) == {MAIN_READER}
     assert found[MAIN_READER].tables["shop.orders"].since_ms == since_ms
 

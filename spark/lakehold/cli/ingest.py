@@ -135,5 +135,5 @@ def _show(report: BatchReport, output: Output, said: _Said, *, follow: bool) -> 
         return
     if waiting != said.waiting:
         tables = ", ".join(waiting.tables)
-        output.notice(f"{tables}: waiting for transaction {waiting.transaction} to come whole. {waiting.detail}")
+        output.notice(f"{tables}: waiting for {waiting.what} to come whole. {waiting.detail}")
     said.waiting = waiting

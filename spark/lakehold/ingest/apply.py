@@ -156,7 +156,7 @@ def _load(  # noqa: PLR0913
         direct.Unexpected: They are not.
     """
     table = entry.definition
-    requirements.check(table, how.edges, needs_before=arriving.changes.needs_before)
+    requirements.check(table, arriving.changes, how.edges)
     columns = _evolve(writing, entry, arriving.changes, state)
     reach("after-evolution")
     name = quoted_table(writing.catalog_name, table.full_name)
@@ -203,7 +203,7 @@ def _judge(  # noqa: PLR0913
         if state is not None and (done := effect_of(state, batch, 1)):
             # Run again after a crash: the table holds the batch already, so what it was before it stands in the summary only.
             judgement = replace(found, marks=Marks.from_json(done.get("lakehold.marks")))
-        requirements.check(table, judgement.arrived, needs_before=arriving.changes.needs_before)
+        requirements.check(table, arriving.changes, judgement.arrived)
         if judgement.arrived.errors and table.options.get("on_error") == "fail":
             raise _bad_input(table, judgement)
         columns = _evolve(writing, entry, arriving.changes, state)
@@ -307,15 +307,33 @@ def _drop_stale(writing: Writing, batch: BatchIdentity, table: Table, marks: Mar
     snapshot = marks.snapshot
     if snapshot is None or not snapshot.complete or snapshot.replaces_through is None:
         return None
-    through, name = snapshot.replaces_through, quoted_table(writing.catalog_name, table.full_name)
-    properties = batch.properties(marks, 2)
+    return remove_stale(writing, batch, table, snapshot.replaces_through, marks, 2)
+
+
+def remove_stale(  # noqa: PLR0913
+    writing: Writing, batch: BatchIdentity, table: Table, through: int, marks: Marks, step: int
+) -> TableState | None:
+    """Delete the rows that were last changed at or before a sequence number of the table.
+
+    Args:
+        writing: Where to write.
+        batch: The batch.
+        table: The table.
+        through: The sequence number.
+        marks: Of the table behind it.
+        step: Of the batch.
+
+    Returns:
+        The table as committed; None when nothing was to do.
+    """
+    name, properties = quoted_table(writing.catalog_name, table.full_name), batch.properties(marks, step)
 
     def delete(state: TableState) -> None:
         _publishing(writing).run(
-            lambda: merge.delete_stale(writing.spark(), name, through, properties), state, batch.effect(2)
+            lambda: merge.delete_stale(writing.spark(), name, through, properties), state, batch.effect(step)
         )
 
-    return _committed(writing, batch, table, 2, delete)
+    return _committed(writing, batch, table, step, delete)
 
 
 def _publishing(writing: Writing) -> Publishing:

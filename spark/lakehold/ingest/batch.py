@@ -7,7 +7,7 @@ reads the same offsets under the same timestamp, and every effect that is there 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from lakehold.catalog.batches import Batch, BatchStore, TableChange
@@ -26,7 +26,10 @@ from lakehold.ingest.marks import Marks
 from lakehold.ingest.offsets import OffsetRange, Offsets, to_json
 from lakehold.ingest.planning import Planned
 from lakehold.ingest.read.reader import ReadPlan
+from lakehold.ingest.repeats import Snapshots, remove_gone
 from lakehold.ingest.shared_records import Reading, SharedRecords, shared_records
+from lakehold.ingest.snapshots import emptied_marks
+from lakehold.ingest.transactions.passed import Replaced
 from lakehold.times import now_ms
 
 log = logging.getLogger(__name__)
@@ -41,7 +44,7 @@ class BatchReport:
         reader: `main`, or the table that caught up alone.
         timestamp_ms: The batch's timestamp.
         records: Messages read.
-        tables: What it did to each table that had messages.
+        tables: What it did to each table that had messages, or rows that a repeated snapshot did not bring.
         stopped: Tables that could not go on, with the error.
         waiting: An upstream transaction that has not come whole, for which the source waits.
         malformed: Lines of a FILES source that are no message.
@@ -69,8 +72,7 @@ class Running:
         reading: Where records come from.
         writing: Where changes go.
         tables: The source's tables by full name.
-        awaited: Object ids of tables of which no snapshot is complete upstream, as their topics need not tell: they are not
-            readable before.
+        snapshots: What is said of those upstream, as the topics of tables need not tell.
     """
 
     store: BatchStore
@@ -78,7 +80,7 @@ class Running:
     reading: Reading
     writing: Writing
     tables: Mapping[str, Entry[Table]]
-    awaited: frozenset[str] = frozenset()
+    snapshots: Snapshots = field(default_factory=Snapshots)
 
 
 def run_batch(running: Running, state: ReaderState, planned: Planned, timestamp_ms: int) -> BatchReport:
@@ -100,7 +102,7 @@ def complete(running: Running, state: ReaderState, intent: Intent, planned: Plan
     if malformed:
         running.writing.errors.record_malformed(identity, malformed)
     with shared_records(running.reading, plan, (running.tables[name].definition for name in state.tables)) as records:
-        applied = _apply_all(running, identity, state, planned.settled, records)
+        applied = _apply_all(running, identity, state, planned, records)
     reach("before-commit")
     whole = BatchReport(
         source=intent.source,
@@ -127,23 +129,30 @@ class _Applied:
 
 
 def _apply_all(
-    running: Running, identity: BatchIdentity, state: ReaderState, settled: Collection[str], records: SharedRecords
+    running: Running, identity: BatchIdentity, state: ReaderState, planned: Planned, records: SharedRecords
 ) -> _Applied:
-    """Bring every table of a reader to the batch's timestamp; `settled` are topics without rows of snapshots behind it."""
+    """Bring every table of a reader to the batch's timestamp."""
     done = _Applied()
-    for name, before in state.tables.items():
+    for name, held in state.tables.items():
         entry = running.tables[name]
-        done.progress[name] = before
-        is_settled = entry.definition.topic in settled
+        done.progress[name] = held
+        is_settled = entry.definition.topic in planned.settled
+        report, after = None, held
         try:
+            before = _emptied(running, entry, held, planned.replaced)
             if records.has(entry.definition.topic):
-                report, done.progress[name] = _apply(running, identity, entry, records, before, is_settled)
-                done.reports.append(report)
+                report, after = _apply(running, identity, entry, records, before, is_settled)
             elif is_settled:
-                done.progress[name] = settle(running.writing, identity, entry, before)
-            if entry.object_id in running.awaited or state.reader != MAIN_READER:
+                after = settle(running.writing, identity, entry, before)
+            if entry.object_id in running.snapshots.repeated:
+                report, after = _remove_gone(running, identity, entry, planned, report, after)
+            is_kept_back = held.since_ms is None and running.snapshots.keeps_back(entry.object_id, planned.transactions)
+            if is_kept_back or state.reader != MAIN_READER:
                 # A table that catches up becomes readable as it joins the others.
-                done.progress[name] = replace(done.progress[name], since_ms=before.since_ms)
+                after = replace(after, since_ms=held.since_ms)
+            done.progress[name] = after
+            if report is not None:
+                done.reports.append(report)
         except (LeaseLost, UpstreamUnavailable):
             raise
         # Whatever else goes wrong with one table must not stop its neighbours: it stops alone and says why.
@@ -151,6 +160,17 @@ def _apply_all(
             stop = done.stopped[name] = _as_stop(entry.definition, error)
             log.warning("table %s stopped: %s", name, stop.message, exc_info=not isinstance(error, LakeholdError))
     return done
+
+
+def _emptied(running: Running, entry: Entry[Table], before: TableProgress, replaced: Replaced | None) -> TableProgress:
+    """What a table goes on from of which a snapshot taken anew has no row: what it has from before goes with the batch."""
+    table = entry.definition
+    if replaced is None or table.topic not in replaced.without_rows or table.envelope is Envelope.UPSERT:
+        return before
+    state = running.writing.tables.table_state(table.full_name)
+    sequence_number = state.current.sequence_number if state is not None and state.current is not None else None
+    marks = emptied_marks(Marks.from_json(before.marks), replaced.position, sequence_number)
+    return replace(before, marks=marks.to_json())
 
 
 def _apply(  # noqa: PLR0913
@@ -193,6 +213,21 @@ def _apply(  # noqa: PLR0913
         return applied(look=False)
     except SchemasUnknown:
         return applied(look=True)
+
+
+def _remove_gone(  # noqa: PLR0913
+    running: Running,
+    identity: BatchIdentity,
+    entry: Entry[Table],
+    planned: Planned,
+    report: TableReport | None,
+    progress: TableProgress,
+) -> tuple[TableReport | None, TableProgress]:
+    snapshot = running.snapshots.repeated[entry.object_id]
+    removed, after = remove_gone(running.writing, identity, entry, snapshot, progress, planned.plan.position)
+    if removed is not None and report is not None:
+        removed = replace(removed, records=report.records, repeated=report.repeated, errors=report.errors)
+    return removed or report, after
 
 
 def _own_offsets(read: tuple[OffsetRange, ...]) -> Offsets:

@@ -36,6 +36,9 @@ BEFORE_MISSING = "_lh_before_missing"
 ERROR = "_lh_error"
 DETAIL = "_lh_detail"
 
+KEYLESS = "keyless"
+"""The error of a change without a message key, where the table takes its key from there: the table stops, none is recorded."""
+
 POSITION_TYPE = "struct<a:bigint,b:bigint,c:bigint,d:bigint>"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakehold.catalog.data_tables import TableState
 from lakehold.definitions import Table
@@ -56,7 +56,15 @@ def effect_of(state: TableState, batch: BatchIdentity, step: int) -> Mapping[str
 
 def report_of(table: Table, arrived: Arrivals, written: TableState | None, batch: BatchIdentity) -> TableReport:
     """What the batch did to the table, as its history tells."""
-    found = [effect_of(written, batch, step) for step in (1, 2)] if written is not None else []
+    report = TableReport(
+        table=table.full_name, records=arrived.records, repeated=arrived.repeated, errors=arrived.errors
+    )
+    return counted(report, written, batch)
+
+
+def counted(report: TableReport, written: TableState | None, batch: BatchIdentity) -> TableReport:
+    """The report with what the history of the table as `written` tells of the batch."""
+    found = [effect_of(written, batch, step) for step in (1, 2, 3)] if written is not None else []
     summaries = [summary for summary in found if summary is not None]
 
     def total(*names: str) -> int:
@@ -66,13 +74,10 @@ def report_of(table: Table, arrived: Arrivals, written: TableState | None, batch
     plain = [s for s in summaries if f"{merged}inserted" not in s]
     added = sum(int(s.get("added-records", 0)) for s in plain)
     removed = sum(int(s.get("added-position-deletes", 0)) - int(s.get("removed-position-deletes", 0)) for s in plain)
-    return TableReport(
-        table=table.full_name,
-        records=arrived.records,
+    return replace(
+        report,
         inserted=total(f"{merged}inserted") + added,
         updated=total(f"{merged}updated"),
         deleted=total(f"{merged}deleted") + removed,
-        repeated=arrived.repeated,
-        errors=arrived.errors,
         snapshot_id=written.snapshot_id if written is not None else None,
     )

@@ -20,6 +20,7 @@ from lakehold.ingest.changes import (
     ERROR,
     KEPT,
     KEY_BYTES,
+    KEYLESS,
     OFFSET,
     OP,
     PARTITION,
@@ -34,7 +35,7 @@ from lakehold.ingest.changes import (
 from lakehold.ingest.decode.decoded import Decoded
 from lakehold.ingest.decode.types import ColumnType, from_spark, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
-from lakehold.ingest.keys import Key, key_of, leaves_unseen, with_left_keys
+from lakehold.ingest.keys import Key, is_keyless, key_of, with_left_keys
 from lakehold.ingest.position import POSTGRES, is_ad_hoc, position_of
 from lakehold.session import quoted
 
@@ -84,13 +85,12 @@ def _upsert(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) ->
 def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) -> Changes:
     key = key_of(decoded, table, stored_key, row="coalesce(after, before)")
     writes = "op IN ('c', 'r', 'u')"
-    keyless = f"({key.all_null} AND op IN ('c', 'r', 'u', 'd'))"
-    leaves = leaves_unseen(decoded, table, key)
+    null_key = f"({key.all_null} AND op IN ('c', 'r', 'u', 'd'))"
     tombstone_op = Op.DELETE if table.envelope is Envelope.DEBEZIUM_UPSERT else Op.NOTHING
     truncate_op = Op.TRUNCATE if table.options.get("truncate") == "apply" else Op.NOTHING
     error = (
-        f"CASE WHEN error IS NOT NULL THEN error WHEN {keyless} THEN 'null-key'"
-        f" WHEN {leaves} THEN 'key-moved' WHEN {writes} AND after IS NULL THEN 'after-missing'"
+        f"CASE WHEN error IS NOT NULL THEN error WHEN {is_keyless(table)} THEN '{KEYLESS}' WHEN {null_key} THEN 'null-key'"
+        f" WHEN {writes} AND after IS NULL THEN 'after-missing'"
         " WHEN op NOT IN ('c', 'r', 'u', 'd', 't', 'm') THEN 'unknown-op' END"
     )
     change = (
@@ -113,8 +113,7 @@ def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) 
             BEFORE_MISSING: "coalesce(op = 'u' AND before IS NULL, false)",
             ERROR: error,
             DETAIL: "CASE WHEN error IS NOT NULL THEN error_detail"
-            f" WHEN {keyless} THEN 'neither the message key nor the row holds the key\\'s columns'"
-            f" WHEN {leaves} THEN 'the update changes the key, and the message has none: create the table with KEY (…)'"
+            f" WHEN {null_key} THEN 'neither the message key nor the row holds the key\\'s columns'"
             f" WHEN ({error}) IS NOT NULL THEN concat('op is ', op) END",
         },
     )

@@ -157,10 +157,7 @@ class ErrorRecords:
         return found.num_rows > 0, state.snapshot_id
 
     def _heal(self, batch: BatchIdentity, table_name: str, judged: DataFrame) -> None:
-        """A good message heals earlier errors of its key; a null key with a null value those without a key.
-
-        Of a row that moved to another key unseen no later message tells: only the table made anew is right again.
-        """
+        """A good message heals earlier errors of its key; a null key with a null value those without a key."""
         good = (
             judged.filter(F.col(COUNTS) | (F.col(OP) == Op.NOTHING.value))
             .groupBy(F.col(KEY_BYTES).alias("key"))
@@ -169,7 +166,7 @@ class ErrorRecords:
         statement = f"""
             MERGE INTO {self._table} e USING {_GOOD} g
             ON e.source = '{_escaped(batch.source)}' AND e.table_name = '{_escaped(table_name)}' AND e.healed_at IS NULL
-               AND e.key <=> g.key AND e.reason <> 'key-moved' AND (e.mz_timestamp < {batch.timestamp_ms} OR e.offset < g.offset)
+               AND e.key <=> g.key AND (e.mz_timestamp < {batch.timestamp_ms} OR e.offset < g.offset)
             WHEN MATCHED THEN UPDATE SET healed_at = {batch.timestamp_ms}"""
         with temp_view(good, _GOOD):
             self._retried(lambda: self.spark().sql(statement))

@@ -1,7 +1,8 @@
 """Which columns tell the rows of a table apart, and where each change has them: in the message key, or in the row.
 
-A table keeps the key it was made with. Messages with another one (a primary key upstream was added, dropped or changed) would
-be merged by columns that tell nothing apart, so they stop the table, before anything of their batch is written.
+A table keeps the key it was made with. Messages with another one, or with none any more (a primary key upstream was added,
+dropped or changed), would be merged by columns that need not tell rows apart, so they stop the table, before anything of their
+batch is written.
 """
 
 from __future__ import annotations
@@ -11,16 +12,21 @@ from dataclasses import dataclass, replace
 
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
+from lakehold.ingest.changes import Changes
 from lakehold.ingest.decode.decoded import Decoded
 from lakehold.ingest.decode.types import ColumnType, spark_text
+from lakehold.ingest.judge.arrivals import Arrivals
 from lakehold.session import quoted
 
 _OF_TOPIC = (
-    "Drop the table and create it again with KEY (…) and the columns of the new primary key: they are taken from the "
-    "rows where message keys lack them. That takes the whole row before each change (PostgreSQL: REPLICA IDENTITY FULL); "
-    "without it delete the topic, too, and have the connector snapshot the table again."
+    "Drop the table and create it again with KEY (…) and columns that tell its rows apart, such as those of a new primary key: "
+    "they are taken from the rows where message keys lack them. That takes the whole row before each change (PostgreSQL: "
+    "REPLICA IDENTITY FULL); without it delete the topic, too, and have the connector snapshot the table again."
 )
-_OF_CAPTURED = "Drop the table and create it again: its topic goes with it, and it is snapshotted with the new key."
+_OF_CAPTURED = (
+    "Drop the table and create it again: its topic goes with it, and it is snapshotted with the primary key that it has then. "
+    "Without one it needs KEY (…) and columns that tell its rows apart."
+)
 """What to do when a key changed; a source that captures the database makes the topic anew itself."""
 
 
@@ -138,15 +144,20 @@ def with_left_keys(decoded: Decoded, table: Table) -> Decoded:
     return replace(decoded, frame=doubled.selectExpr(*shown))
 
 
-def leaves_unseen(decoded: Decoded, table: Table, key: Key) -> str:
-    """Whether an update without a message key changes the key's columns, of a table that takes its key from messages; in SQL.
+def is_keyless(table: Table) -> str:
+    """Whether a message changes a row and has no key, though the table takes its key from there; in SQL, of Debezium's events."""
+    return "false" if table.key else "(key_bytes IS NULL AND coalesce(op IN ('c', 'r', 'u', 'd'), false))"
 
-    Upstream's primary key is gone. Deleting the former row beside each such update is for tables that name their key: it costs
-    every message, and those of others mostly have one.
-    """
-    in_row = {c.name for c in decoded.columns}
-    names = [name for name in key.columns if name in in_row]
-    return "false" if table.key or not names else f"coalesce(key IS NULL AND {_changed(names)}, false)"
+
+def require_keys(table: Table, changes: Changes, arrived: Arrivals) -> None:
+    """Raise `TableStopped` when messages have no key any more, though the table takes its key from there."""
+    if arrived.keyless:
+        raise _changed_key(
+            table,
+            f"Its rows are told apart by ({', '.join(changes.key)}), the key that messages of topic {table.topic} had, and "
+            f"{arrived.keyless} of {arrived.records} have none: upstream's primary key was dropped or added, and rows may have "
+            "been there that it does not tell apart.",
+        )
 
 
 def _changed(names: Iterable[str]) -> str:
@@ -164,11 +175,18 @@ def _require_one(keys: Collection[frozenset[str]], table: Table, stored: Collect
     if len(kinds - {frozenset()}) < 2:  # noqa: PLR2004 - two are different
         return
     found = " and ".join(sorted(f"({', '.join(sorted(kind))})" for kind in kinds if kind))
-    raise TableStopped(
+    raise _changed_key(
+        table,
+        f"Its rows, and the messages of topic {table.topic}, are told apart by {found}: the primary key upstream is not what it "
+        "was.",
+    )
+
+
+def _changed_key(table: Table, found: str) -> TableStopped:
+    return TableStopped(
         f'the key of the messages for table "{table.full_name}" changed',
         table=table.full_name,
         code="key-changed",
-        detail=f"Its rows, and the messages of topic {table.topic}, are told apart by {found}: the primary key upstream is "
-        "not what it was. Nothing of this batch was written to the table.",
+        detail=f"{found} Nothing of this batch was written to the table.",
         hint=_OF_CAPTURED if table.upstream is not None else _OF_TOPIC,
     )

@@ -2,7 +2,8 @@
 
 `passed` is the high-water mark of `envelopes.md`: per partition the highest position applied; what lies at or below it was
 applied before. `snapshot` says which of the connector's snapshots the table shows and whether it is whole. `latest_ms` tells a
-change that is sent again from one of a log that has gone back, which is newer than all that was seen.
+change that is sent again from one of a log that has gone back, which is newer than all that was seen. `repeated` names the last
+snapshot of this table alone that was taken again (`lakehold.ingest.repeats`).
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class Marks:
     snapshot: SnapshotProgress | None = None
     latest_ms: int | None = None
     """The latest commit upstream of any change, epoch milliseconds; None where no change told."""
+    repeated: str | None = None
+    """The signal that asked for the last repeated snapshot of which all is in the table; None: there was none."""
 
     @property
     def is_whole(self) -> bool:
@@ -60,6 +63,8 @@ class Marks:
             }
         if self.latest_ms is not None:
             content["latest_ms"] = self.latest_ms
+        if self.repeated is not None:
+            content["repeated"] = self.repeated
         return json.dumps(content, separators=(",", ":"))
 
     @classmethod
@@ -75,7 +80,7 @@ class Marks:
                 _position(kept["position"]), kept["end_seen"], kept["complete"], kept["replaces_through"]
             )
         passed = {int(p): _position(at) for p, at in content["passed"].items()}
-        return cls(passed, snapshot, content.get("latest_ms"))
+        return cls(passed, snapshot, content.get("latest_ms"), content.get("repeated"))
 
 
 def _position(numbers: list[int]) -> Position:

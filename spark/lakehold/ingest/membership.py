@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from lakehold.catalog import readers as decide
@@ -89,7 +89,7 @@ def begun(readers: Readers, name: str, begins: Offsets, ends: Offsets) -> Reader
 
 
 def joined(
-    readers: Readers, name: str, available: Available, awaited: Collection[str], read: Collection[str]
+    readers: Readers, name: str, available: Available, keeps_back: Callable[[str, str], bool], read: Collection[str]
 ) -> Readers:
     """The readers with the tables of `name` in `main`, which they have caught up with.
 
@@ -97,7 +97,7 @@ def joined(
         readers: The readers.
         name: The reader that joins.
         available: What there is of its topics.
-        awaited: Object ids of tables that are not readable yet all the same.
+        keeps_back: Whether a table, by its object id, is not readable yet where `main` has taken such transactions.
         read: The topics that it read. Of others, whose tables have been dropped on their way, nothing stays.
     """
     main, joining = readers[MAIN_READER], readers[name]
@@ -107,11 +107,12 @@ def joined(
         for tp, at in joining.position.items()
         if file_of(tp) is not None and tp in main.position
     }
+    transactions = joined_transactions(main.transactions, joining.transactions)
     own = {tp: at for tp, at in joining.position.items() if tp.topic in read or file_of(tp) is not None}
     position = {**own, **main.position, **files}
     identities = {t: identity for t, identity in available.identities.items() if t in available.topics}
     tables = {
-        table: progress if progress.object_id in awaited else _readable(progress, joining.upper_ms)
+        table: progress if keeps_back(progress.object_id, transactions) else _readable(progress, joining.upper_ms)
         for table, progress in joining.tables.items()
     }
     level = {
@@ -120,7 +121,7 @@ def joined(
             main,
             position=position,
             topic_ids={**joining.topic_ids, **identities, **main.topic_ids},
-            transactions=joined_transactions(main.transactions, joining.transactions),
+            transactions=transactions,
         ),
         name: replace(joining, tables=tables, position=position, error=None),
     }

@@ -25,6 +25,7 @@ from lakehold.ingest.read.files import FilesReader
 from lakehold.ingest.read.opening import open_reader
 from lakehold.ingest.read.read_once import ReadOnce
 from lakehold.ingest.read.reader import Limits, Reader
+from lakehold.ingest.repeats import Snapshots
 from lakehold.ingest.run import Ingesting
 from lakehold.ingest.shared_records import Reading
 from lakehold.ingest.shelf import Shelf
@@ -49,8 +50,8 @@ class Captured(Protocol):
     def tend(self, source: str, /) -> None:
         """Repair what differs from the definitions, and restart what failed."""
 
-    def awaited(self, source: str, /) -> tuple[frozenset[str], frozenset[str]]:
-        """Object ids of tables whose snapshot is not complete, and of those among them for which not everything is made yet."""
+    def snapshots(self, source: str, /) -> Snapshots:
+        """What is said upstream of the snapshots of the tables."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +112,12 @@ class Opening:
             decoder = TopicDecoder(source.format.type, registry, self.spark, self.settings.max_record_bytes)
             reading = Reading(name, reader, decoder, self.spark, self._driver_limits, own.shelf)
             with held(self.store, name, self.settings) as lease:
-                awaited: frozenset[str] = frozenset()
+                snapshots = Snapshots()
                 if source.capture is not None:
-                    tables, awaited = self._captured(name, tables)
+                    tables, snapshots = self._captured(name, tables)
                 planner = self._planner(source, [entry.definition for entry in tables.values()], reader, registry)
-                running = Running(self.store, lease, reading, self._writing(lease), tables, awaited)
+                writing = self._writing(lease)
+                running = Running(self.store, lease, reading, writing, tables, snapshots)
                 try:
                     yield self._ingesting(source, running, planner, idle_ms)
                 finally:
@@ -124,20 +126,19 @@ class Opening:
 
         return hold
 
-    def _captured(
-        self, source: str, tables: Mapping[str, Entry[Table]]
-    ) -> tuple[dict[str, Entry[Table]], frozenset[str]]:
-        """Look after what is upstream. Returns the tables that can be read, and object ids of those that are awaited.
+    def _captured(self, source: str, tables: Mapping[str, Entry[Table]]) -> tuple[dict[str, Entry[Table]], Snapshots]:
+        """Look after what is upstream. Returns the tables that can be read, and what is said of their snapshots.
 
         A table that a statement is just making is left to the next ingest: an empty topic would be taken for all it has.
         """
         captured = self.captured()
         captured.tend(source)
-        awaited, coming = captured.awaited(source)
+        snapshots = captured.snapshots(source)
+        coming = snapshots.unasked
         if coming:
             coming -= {p.object_id for state in self.store.readers(source).values() for p in state.tables.values()}
         made = {name: entry for name, entry in tables.items() if entry.object_id not in coming}
-        return made, awaited
+        return made, snapshots
 
     def _writing(self, lease: HeldLease) -> Writing:
         return Writing(
@@ -172,9 +173,14 @@ class Opening:
         records = Records(
             source.transaction_topic, source.format.type, registry, self.spark, self.settings.max_record_bytes
         )
-        counted = frozenset(table.topic for table in tables if table.envelope is not Envelope.UPSERT)
         return WholeTransactions(
-            reader, limits, records, counted, self._driver_limits, self.settings.transaction_lag_ms
+            reader,
+            limits,
+            records,
+            {table.full_name: table.topic for table in tables if table.envelope is not Envelope.UPSERT},
+            self._driver_limits,
+            self.settings.transaction_lag_ms,
+            snapshots_all=source.capture is not None,
         )
 
     @property

@@ -10,6 +10,7 @@ from lakehold.ingest.offsets import Offsets, starts
 from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Available, Limits, Reader, ReadPlan, Watermarks
 from lakehold.ingest.transactions.cut import Blocked
+from lakehold.ingest.transactions.passed import Replaced
 
 _ALL = Limits(sys.maxsize, sys.maxsize, record_bytes=1)
 """All there is; with the size of a record nobody reads one to know it."""
@@ -29,6 +30,7 @@ class Planned:
         waiting: Topics with events behind it.
         look_again_ms: When a further look tells whether more of what has come can be taken (epoch milliseconds); None: it does
             not depend on time.
+        replaced: The snapshot taken anew that it has all of.
     """
 
     plan: ReadPlan
@@ -39,6 +41,7 @@ class Planned:
     blocked: Blocked | None = None
     waiting: frozenset[str] = frozenset()
     look_again_ms: int | None = None
+    replaced: Replaced | None = None
 
 
 @dataclass(frozen=True)

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from lakehold.definitions import Envelope, Table
 from lakehold.errors import TableStopped
+from lakehold.ingest.changes import Changes
 from lakehold.ingest.judge.arrivals import Arrivals, WentBack
+from lakehold.ingest.keys import require_keys
 from lakehold.ingest.marks import Position
 from lakehold.ingest.position import MYSQL, POSTGRES, written
 
 
-def check(table: Table, arrived: Arrivals, *, needs_before: bool) -> None:
+def check(table: Table, changes: Changes, arrived: Arrivals) -> None:
     """Raise `TableStopped` when the table's envelope cannot be right for these messages.
 
     Args:
         table: The definition.
-        arrived: What they amount to.
-        needs_before: See `lakehold.ingest.changes.Changes`.
+        changes: What they do.
+        arrived: What that amounts to.
     """
     if table.envelope is Envelope.DEBEZIUM:
         _check_connectors(table, arrived)
-    if needs_before and arrived.before_missing:
+    require_keys(table, changes, arrived)
+    if changes.needs_before and arrived.before_missing:
         raise _before_missing(table, arrived)
     if arrived.went_back is not None:
         raise _restored(table, arrived.went_back, arrived.connectors)

@@ -23,7 +23,7 @@ from lakehold.ingest.batch import BatchReport, Running, complete, run_batch
 from lakehold.ingest.dropped import clear
 from lakehold.ingest.membership import begun, identified, joined, split, with_tables
 from lakehold.ingest.offsets import Offsets
-from lakehold.ingest.planning import Planned, Planner, clipped
+from lakehold.ingest.planning import Planned, Planner
 from lakehold.ingest.read.checks import faults
 from lakehold.ingest.read.reader import Available
 from lakehold.ingest.transactions.waiting import incomplete, waiting_for
@@ -74,7 +74,7 @@ class Ingesting:
         available = yield from self._begin()
         behind = [name for name in self._readers() if name != MAIN_READER]
         for name in behind:
-            yield from self._catch_up(name, available)
+            yield from self._catch_up(name)
         yield from self._drain_main(self._look() if behind else available)
 
     def go_on(self) -> Iterator[BatchReport]:
@@ -86,11 +86,11 @@ class Ingesting:
 
         Other tables that are behind stay so, unless they share a reader.
         """
-        available = yield from self._begin()
+        yield from self._begin()
         behind = [name for name, state in self._readers().items() if not state.tables.keys().isdisjoint(tables)]
         for name in behind:
             if name != MAIN_READER:
-                yield from self._catch_up(name, available)
+                yield from self._catch_up(name)
         in_main = self._readers()[MAIN_READER].tables
         if any(progress.since_ms is None for name, progress in in_main.items() if name in tables):
             yield from self._drain_main(self._look())
@@ -179,17 +179,16 @@ class Ingesting:
         self._change(lambda readers: split(readers, stopped))
         yield self._stop_report(MAIN_READER, stopped)
 
-    def _catch_up(self, name: str, available: Available) -> Iterator[BatchReport]:
+    def _catch_up(self, name: str) -> Iterator[BatchReport]:
         """Bring tables that are behind to where `main` stands, which goes on meanwhile, and let them join."""
         begins = True
         while True:
-            newest = self._look()
-            yield from self._drain_main(newest, meanwhile=True)
+            yield from self._drain_main(self._look(), meanwhile=True)
             self._leave_dropped()
             if name not in self._readers():
                 return
             try:
-                report = self._step(name, available, newest, begins=begins)
+                report = self._step(name, begins=begins)
                 begins = False
             except (LeaseLost, UpstreamUnavailable):
                 raise
@@ -199,7 +198,7 @@ class Ingesting:
             if report is None:
                 return
             yield report
-            # A table that stops leaves for a reader of its own; the last one takes the reader with it.
+            # They have joined; or one stopped and left for a reader of its own: the last one takes the reader with it.
             if name in report.stopped or name not in self._readers():
                 return
 
@@ -208,21 +207,20 @@ class Ingesting:
         self._change(lambda readers: {**readers, name: replace(readers[name], error=stop)})
         return self._stop_report(name, dict.fromkeys(self._readers()[name].tables, error))
 
-    def _step(self, name: str, available: Available, newest: Available, *, begins: bool) -> BatchReport | None:
-        """A batch of reader `name`; None: it has joined `main`, or must wait for it.
+    def _step(self, name: str, *, begins: bool) -> BatchReport | None:
+        """A batch of reader `name`, which joins `main` if it stands level behind it; None: without a batch, or it must wait.
 
         Args:
             name: The reader.
-            available: What there was at the call: the end of topics that `main` does not read.
-            newest: What there is now.
             begins: Whether it is the first of this call: then it is written down how much there is to read.
         """
+        # Behind the look that `main` was planned from: all is there of the transactions that `main` has taken.
+        newest = self._look()
         state, main = self._readers()[name], self._readers()[MAIN_READER]
         topics = {self._topic(table) for table in state.tables}
         # What has no table in `main` yet goes on as `main` would, and becomes it.
         read = topics if main.position else self._with_transactions(topics)
-        ends = {tp: marks.end_exclusive for tp, marks in available.partitions.items() if tp not in main.position}
-        own = clipped(newest.without(newest.topics - read), ends)
+        own = newest.without(newest.topics - read)
         found = faults(own.without(own.topics - topics), state.position, state.topic_ids)
         stopped = {table: found[self._topic(table)] for table in state.tables if self._topic(table) in found}
         if stopped:
@@ -237,10 +235,20 @@ class Ingesting:
             stretch = self.planner.stretch(state, main, of_tables)
             self._change(lambda readers: begun(readers, name, *stretch))
         planned = self.planner.plan_behind(state, main, own)
-        if planned.plan.ranges:
-            return self._run(state, planned)
-        self._change(lambda readers: joined(readers, name, of_tables, self.running.awaited, read))
-        return None
+        report = self._run(state, planned) if planned.plan.ranges else None
+        if report is None or self._is_level(name, report, planned, main, own):
+            keeps_back = self.running.snapshots.keeps_back
+            self._change(lambda readers: joined(readers, name, of_tables, keeps_back, read))
+        return report
+
+    def _is_level(self, name: str, report: BatchReport, planned: Planned, main: ReaderState, own: Available) -> bool:
+        """Whether reader `name` has nothing more to read behind a batch, as `main` stands: what arrives next is for both.
+
+        Where more than a batch is left it is not looked at, as that may take as long as the next batch's own look.
+        """
+        if report.stopped or planned.plan.remaining > self.planner.limits.max_records:
+            return False
+        return not self.planner.plan_behind(self._readers()[name], main, own).plan.ranges
 
     def _drain_main(self, available: Available, *, meanwhile: bool = False) -> Iterator[BatchReport]:
         """Read on with `main`; `meanwhile` only what there is for it: an empty batch, and what to say of its end, come last."""

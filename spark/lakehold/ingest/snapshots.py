@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lakehold.ingest.judge.arrivals import Arrivals
-from lakehold.ingest.marks import Marks, SnapshotProgress
+from lakehold.ingest.marks import Marks, Position, SnapshotProgress
 
 
 def begins_anew(marks: Marks, arrived: Arrivals) -> bool:
@@ -37,7 +37,7 @@ def advanced(marks: Marks, arrived: Arrivals, *, settled: bool, sequence_number:
         passed[partition] = max(position, passed.get(partition, position))
     snapshot = _snapshot(marks.snapshot, arrived, settled=settled, sequence_number=sequence_number)
     latest_ms = max((ms for ms in (marks.latest_ms, arrived.latest_ms) if ms is not None), default=None)
-    return Marks(passed, snapshot, latest_ms)
+    return replace(marks, passed=passed, snapshot=snapshot, latest_ms=latest_ms)
 
 
 def _snapshot(
@@ -54,6 +54,17 @@ def _snapshot(
     streamed = arrived.streamed_position is not None and arrived.streamed_position > old.position
     end_seen = old.end_seen or streamed or arrived.snapshot_end_position == old.position
     return replace(old, end_seen=end_seen, complete=end_seen and settled)
+
+
+def emptied_marks(marks: Marks, position: Position, sequence_number: int | None) -> Marks:
+    """The marks before a batch with a snapshot taken anew that has no row of the table.
+
+    Args:
+        marks: Those of the batch before.
+        position: Of the snapshot.
+        sequence_number: See `advanced`.
+    """
+    return replace(marks, snapshot=SnapshotProgress(position, end_seen=True, replaces_through=sequence_number))
 
 
 def settled_marks(marks: Marks) -> Marks:

@@ -32,12 +32,13 @@ def envelope_heads(raw: DataFrame, schemas: AvroIds | JsonDeclared, max_record_b
         max_record_bytes: Longer records are not read.
 
     Returns:
-        `topic, partition, offset, op, source, transaction struct<id, total_order, collection_order>, is_readable`: with nulls
-        where a record lacks them; `is_readable` is false of a value that is there and cannot be read.
+        `topic, partition, offset, timestamp_ms, op, source, transaction struct<id, total_order, collection_order>, is_readable`:
+        with nulls where a record lacks them; `is_readable` is false of a value that is there and cannot be read.
     """
     value = only_envelopes(part("value", schemas, declared_envelope))
     other = [refused.matches for refused in value.refused if refused.reason == "not-debezium"]
     found = {
+        "timestamp_ms": "timestamp_ms",
         "op": field_of(value, "op"),
         "source": block(value, "source", SOURCE),
         "transaction": block(value, "transaction", _TRANSACTION),

@@ -45,6 +45,7 @@ class Arrivals:
     records: int
     errors: int
     unknown_schemas: int
+    keyless: int
     upserts: int
     deletes: int
     repeated: int

@@ -16,6 +16,7 @@ from lakehold.ingest.changes import (
     CONNECTOR,
     ERROR,
     KEPT,
+    KEYLESS,
     OFFSET,
     OP,
     PARTITION,
@@ -200,10 +201,12 @@ class InDriver(Judging):
                 passed[change.partition] = max(change.position, passed.get(change.partition, change.position))
         before_missing = self._rows[BEFORE_MISSING].to_pylist()
         missing = [c.offset for c in read if before_missing[c.row]]
+        errors = self._rows[ERROR].drop_null().to_pylist()
         return Arrivals(
             records=len(read),
-            errors=self._rows.num_rows - self._rows[ERROR].null_count,
-            unknown_schemas=self._rows[ERROR].to_pylist().count(UNKNOWN_SCHEMA),
+            errors=len(errors),
+            unknown_schemas=errors.count(UNKNOWN_SCHEMA),
+            keyless=errors.count(KEYLESS),
             upserts=sum(c.op == Op.UPSERT for c in wins),
             deletes=sum(c.op == Op.DELETE for c in wins),
             repeated=sum(c.of_row and not c.counts for c in read),

@@ -67,7 +67,10 @@ def judgement_of(  # noqa: PLR0913 - changes, and what was before them
         if anew or after is not None:
             not_below = arrived.snapshot_position if anew else None
             again = judging.judge(after=after, not_below=not_below)
-            arrived = replace(again, truncates=arrived.truncates, went_back=arrived.went_back)
+            # What a truncate or a newer snapshot took was no repetition.
+            arrived = replace(
+                again, truncates=arrived.truncates, repeated=arrived.repeated, went_back=arrived.went_back
+            )
         if arrived.kept:
             judging.fill()
         yield Judgement(judging.frame(), arrived, new_marks, replaces_all=arrived.truncates > 0)

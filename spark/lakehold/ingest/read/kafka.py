@@ -39,12 +39,13 @@ class KafkaReader(Reader):
         self._parallelism = parallelism
 
     def look(self, topics: Collection[str], ordered: str | None = None) -> Available:
-        """See `Reader.look`: three round trips, whatever the number of topics; seven if `ordered` has several partitions."""
-        first = self._look(topics)
-        seen = {tp: marks.end_exclusive for tp, marks in first.partitions.items() if tp.topic == ordered}
-        if len(seen) < 2:  # noqa: PLR2004 - what one partition shows is in order
-            return first
-        written = self.written_ends(seen)
+        """See `Reader.look`: three round trips, whatever the number of topics; six with `ordered`, seven if it has partitions."""
+        if ordered is None:
+            return self._look(topics)
+        first = self._look([ordered])
+        seen = {tp: marks.end_exclusive for tp, marks in first.partitions.items()}
+        # What one partition shows is in order.
+        written = self.written_ends(seen) if len(seen) > 1 else {}
         return replace(self._look(topics), seen=seen, written=written, looked_ms=first.looked_ms)
 
     def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:

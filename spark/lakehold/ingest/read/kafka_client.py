@@ -107,6 +107,12 @@ class KafkaClient:
                         raise
         return found
 
+    def partitions(self, topics: Collection[str]) -> list[TopicPartition]:
+        """The partitions of those of `topics` that exist."""
+        return [
+            TopicPartition(name, each.id) for name, topic in self.describe(topics).items() for each in topic.partitions
+        ]
+
     def topic_names(self) -> tuple[str, ...]:
         """The topics that users made, sorted."""
         with self._explained():

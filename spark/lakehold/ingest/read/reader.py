@@ -161,7 +161,7 @@ class Reader(ABC):
 
         Args:
             topics: The topics.
-            ordered: One of them of whose partitions that must be known: it is looked at twice if it has several.
+            ordered: One of them, at which is looked before the others as well.
         """
 
     def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:  # noqa: ARG002 - for Kafka

@@ -16,8 +16,9 @@ after some transaction (`envelopes.md`, "Hard Requirement: Our results are corre
 4.  Events repeat from an earlier point: those of transactions that a batch has taken before are known by their place in the
     upstream's log, and are not counted. A batch does not end amid a repetition, where tables would be at an earlier state, but
     where each partition has come again as far as it was.
-5.  Records without a transaction pass: rows of snapshots, tombstones, topics of ENVELOPE UPSERT. Counts of tables that the source
-    does not have, of logical messages and of signals are nobody's here.
+5.  Records without a transaction pass: tombstones, topics of ENVELOPE UPSERT, rows of snapshots. Counts of tables that the source
+    does not have, of logical messages and of signals are nobody's here. But all rows of a snapshot that a connector takes anew
+    are in one batch, once tables are readable: it shows one moment upstream, over all tables (`anew.py`).
 6.  A connector that begins anew, with a snapshot of all its tables, never ends what it was in the middle of: its events pass, as
     the snapshot shows what the transaction did.
 7.  A transaction topic should have one partition. In several, END and BEGIN land anywhere, and a look, which asks for their ends
@@ -28,6 +29,8 @@ after some transaction (`envelopes.md`, "Hard Requirement: Our results are corre
     of that had been; of others when so much time has passed since as a partition may lag behind the rest.
 8.  What was deleted before the source first read it cannot be judged: at the first reading, transactions up to the first one
     that a partition still shows are complete there.
+9.  Nothing but its rows tells that a connector began anew. So no END is taken, once tables are readable, before each partition
+    shows something later or was read to where it ended behind a look that saw it: rows could stand there that were sent before.
 
 `places.py`    a transaction's name and its place in the upstream's log, from the ids of PostgreSQL, MySQL and others
 `naming.py`    the topic of a table that an END counts
@@ -36,6 +39,7 @@ after some transaction (`envelopes.md`, "Hard Requirement: Our results are corre
 `log.py`       runs and ENDs of a stretch of the source: what is judged
 `passed.py`    what earlier batches have taken, kept with the reader
 `arrival.py`   which transactions are complete
+`anew.py`      a snapshot taken anew, whole or not yet
 `cut.py`       where the batch ends: pure
 `planning.py`  a batch's plan, made larger until something is whole
 `waiting.py`   a transaction that does not become complete

@@ -28,7 +28,7 @@ class Arrival:
         self.ends = tuple(_new_ends(log.ends, passed))
         self._ranks = {end.transaction: rank for rank, end in enumerate(self.ends, 1)}
         self._began_anew = max(
-            (r.position for runs in log.runs.values() for r in runs if r.kind is Kind.SNAPSHOT and r.position),
+            (r.position for runs in log.runs.values() for r in runs if r.is_snapshot and r.position),
             default=None,
         )
         self._last_ends = {end.transaction: end for of_partition in log.ends.values() for end in of_partition}
@@ -72,6 +72,28 @@ class Arrival:
         """The rank up to which nothing can be missing that was sent before what has come, where counts do not tell that."""
         return min(self._no_end_missing, self._no_part_missing)
 
+    @cached_property
+    def in_sight(self) -> int:
+        """The rank up to which no snapshot taken anew stands unseen: nothing but its rows tells that there is one.
+
+        They were sent before the ENDs behind it. So each partition must show a later event, or have been read to where it ended
+        behind a look that saw the END. Where nothing can be read yet, nothing is torn.
+        """
+        if not self._log.shown or not self._log.knows_partitions:
+            return len(self.ends)
+        looked = (
+            self._rank_of(end)
+            for tp, ends in self._log.ends.items()
+            for end in ends
+            if end.offset < self._log.seen.get(tp, self._log.stops[tp])
+        )
+        seen = max(looked, default=0)
+        reaches = (
+            max([0 if tp in self._log.unread else seen, *(rank for rank, _ in self.ranked(tp))])
+            for tp in self._log.runs.keys() - self._log.followed_later
+        )
+        return min(reaches, default=len(self.ends))
+
     @property
     def _no_end_missing(self) -> int:
         """The rank up to which no transaction can be missing whose END or BEGIN stands in another partition.
@@ -98,8 +120,7 @@ class Arrival:
         """Whether each partition has all that was sent before the END of a transaction; files are in order."""
         may_lag = self.ends[rank - 1].transaction in self._may_be_ahead
         return not self._log.knows_partitions or all(
-            (not may_lag and self._is_known_to_be_read_to_its_end(tp))
-            or any(of_run > rank for of_run, _ in self.ranked(tp))
+            (not may_lag and self._log.is_read_to_its_end(tp)) or any(of_run > rank for of_run, _ in self.ranked(tp))
             for tp in self._log.runs
         )
 
@@ -146,10 +167,6 @@ class Arrival:
     def _is_read_to_its_end(self, tp: TopicPartition) -> bool:
         """Whether all of a partition of the transaction topic was read that had been written when it was looked at."""
         return tp not in self._log.unread and self._log.stops[tp] >= self._log.written.get(tp, 0)
-
-    def _is_known_to_be_read_to_its_end(self, tp: TopicPartition) -> bool:
-        """The same of a partition of events, of which it is asked only when that matters."""
-        return tp in self._log.written and self._log.stops[tp] >= self._log.written[tp]
 
     def _precedes_topic(self, run: Run) -> bool:
         """Whether it lies before a transaction topic whose beginning was deleted before it was first read."""

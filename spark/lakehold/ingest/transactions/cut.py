@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lakehold.ingest.offsets import Offsets, TopicPartition
+from lakehold.ingest.transactions.anew import Anew, taken_anew
 from lakehold.ingest.transactions.arrival import Arrival
 from lakehold.ingest.transactions.log import Kind, Log, Run
-from lakehold.ingest.transactions.passed import Mark, Passed
+from lakehold.ingest.transactions.passed import Mark, Passed, Replaced
 
 
 @dataclass(frozen=True)
@@ -17,8 +18,8 @@ class Blocked:
     """What keeps a batch from taking more of what has come.
 
     Args:
-        transaction: As its END or its events name it.
-        arrived: How many of its events have come.
+        transaction: As its END or its events name it; empty: it is a snapshot taken anew.
+        arrived: How many of its events or rows have come.
         lacking: By topic how many have come and how many its END counts, where some have not.
         repeats: The topic that repeats from an earlier point, and has not yet come as far as it was; empty: none does.
     """
@@ -41,6 +42,9 @@ class Cut:
         waiting: Topics with events behind it.
         unsettled: Topics that may have rows of a snapshot behind it.
         uncounted: Topics whose events no END counts: they are not named as Debezium names them.
+        is_followed: What stands behind it can be taken from this same stretch, when it is done.
+        lacks_rows: A snapshot taken anew stands behind it, or may, of which something may be missing in any partition.
+        over_ms: ... when it was sent that it is over (epoch milliseconds); None: nothing says so yet.
     """
 
     stops: Offsets
@@ -50,6 +54,9 @@ class Cut:
     waiting: frozenset[str]
     unsettled: frozenset[str]
     uncounted: frozenset[str]
+    is_followed: bool = False
+    lacks_rows: bool = False
+    over_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,33 @@ def cut(log: Log, passed: Passed) -> Cut:
         log: From the reader's position on.
         passed: What was taken up to there.
     """
+    anew = taken_anew(log)
+    return _cut_at_transactions(log, passed) if anew is None else _cut_at_snapshot(log, passed, anew)
+
+
+def _cut_at_snapshot(log: Log, passed: Passed, anew: Anew) -> Cut:
+    """The same of a stretch with a snapshot taken anew: before all of its rows, or behind them."""
+    before = _cut_at_transactions(anew.before(), passed)
+    if any(before.stops[tp] > log.starts[tp] for tp in log.runs):
+        return replace(before, blocked=None, is_uncertain=False, is_followed=True)
+    if anew.is_whole:
+        found = _cut_at_transactions(anew.behind(), passed)
+        replaced = Replaced(anew.position, anew.without_rows)
+        unsettled = found.unsettled - {tp.topic for tp in log.runs}
+        return replace(found, passed=replace(found.passed, replaced=replaced), unsettled=unsettled)
+    is_over = anew.over_ms is not None
+    return replace(
+        before,
+        blocked=None if is_over else Blocked("", anew.records),
+        is_uncertain=is_over,
+        waiting=frozenset(tp.topic for tp in anew.begins),
+        lacks_rows=True,
+        over_ms=anew.over_ms,
+    )
+
+
+def _cut_at_transactions(log: Log, passed: Passed) -> Cut:
+    """The same of a stretch whose rows of snapshots pass."""
     arrival = Arrival(log, passed)
     last = _last_whole(log, arrival)
     found = {tp: _stop(arrival.ranked(tp), last, passed.marks.get(tp)) for tp in log.runs}
@@ -87,17 +121,18 @@ def cut(log: Log, passed: Passed) -> Cut:
         blocked=_blocked(log, arrival, last, found),
         is_uncertain=_is_uncertain(arrival, last),
         waiting=_topics_behind(log, stops, Kind.EVENTS),
-        unsettled=_topics_behind(log, stops, Kind.SNAPSHOT)
+        unsettled=_topics_behind(log, stops, Kind.SNAPSHOT, Kind.SNAPSHOT_END)
         if log.reaches_now
         else frozenset(tp.topic for tp in log.runs),
         uncounted=arrival.uncounted,
+        lacks_rows=arrival.in_sight < min(arrival.complete, arrival.certain),
     )
 
 
 def _last_whole(log: Log, arrival: Arrival) -> int:
     """The rank of the last transaction that the batch takes, with all before it."""
     torn = [*_out_of_order(log, arrival), *_before_unranked(log, arrival)]
-    last = min(arrival.complete, arrival.certain)
+    last = min(arrival.complete, arrival.certain, arrival.in_sight)
     while excluding := [low for low, high in torn if low <= last <= high]:
         last = min(excluding) - 1
     return last
@@ -180,10 +215,10 @@ def _still_begun(log: Log, passed: Passed, stops: Offsets) -> Mapping[str, int]:
     return {transaction: count for transaction, count in begun.items() if transaction not in ended}
 
 
-def _topics_behind(log: Log, stops: Offsets, kind: Kind) -> frozenset[str]:
-    """Topics that have runs of a kind behind `stops`."""
+def _topics_behind(log: Log, stops: Offsets, *kinds: Kind) -> frozenset[str]:
+    """Topics that have runs of some kinds behind `stops`."""
     return frozenset(
-        tp.topic for tp, runs in log.runs.items() for run in runs if run.kind is kind and run.last >= stops[tp]
+        tp.topic for tp, runs in log.runs.items() for run in runs if run.kind in kinds and run.last >= stops[tp]
     )
 
 
@@ -208,7 +243,7 @@ def _blocked(log: Log, arrival: Arrival, last: int, stops: Mapping[TopicPartitio
 
 
 def _is_uncertain(arrival: Arrival, last: int) -> bool:
-    return last == arrival.certain < arrival.complete
+    return last == min(arrival.certain, arrival.in_sight) < arrival.complete
 
 
 def _by_place(run: Run) -> tuple[int, ...]:

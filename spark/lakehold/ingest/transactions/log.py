@@ -16,6 +16,8 @@ class Kind(StrEnum):
 
     EVENTS = "events"
     SNAPSHOT = "snapshot"
+    SNAPSHOT_END = "snapshot-end"
+    """The last row of a snapshot, of all tables of the connector."""
     UNREADABLE = "unreadable"
 
 
@@ -29,6 +31,7 @@ class Run:
         last: Offset of the last one.
         records: How many.
         position: Of the last one, as `lakehold.ingest.position` has it; None: unknown, and of an ad-hoc snapshot.
+        sent_ms: When the last one was sent (epoch milliseconds).
         transaction: Of events: which.
         shown_id: ... as its last event names it.
         place: ... where it stands in the upstream's log; None: unknown.
@@ -41,11 +44,26 @@ class Run:
     last: int
     records: int
     position: Position | None = None
+    sent_ms: int = 0
     transaction: str = ""
     shown_id: str = ""
     place: Place | None = None
     new: int = 0
     counted: int = 0
+
+    @property
+    def is_snapshot(self) -> bool:
+        """Whether it is of a snapshot."""
+        return self.kind in (Kind.SNAPSHOT, Kind.SNAPSHOT_END)
+
+    @property
+    def is_last_row(self) -> bool:
+        """Whether it is the last row of a snapshot."""
+        return self.kind is Kind.SNAPSHOT_END
+
+    def is_behind(self, position: Position) -> bool:
+        """Whether it is events that stand behind a position upstream."""
+        return self.kind is Kind.EVENTS and self.position is not None and self.position > position
 
 
 @dataclass(frozen=True)
@@ -103,6 +121,8 @@ class Log:
             partition lags; None: all that had been sent was.
         knows_partitions: `starts` has every partition of each topic, also those that never had a record.
         lost_lines: Lines that are no message, any of which may have been an event.
+        shown: The topics of readable tables, with the position of the connector's snapshot that these show; None: of none.
+        followed_later: Partitions of which is known that what stands behind `stops` is later than all ENDs.
     """
 
     starts: Offsets
@@ -116,6 +136,8 @@ class Log:
     arrived_until_ms: int | None = None
     knows_partitions: bool = True
     lost_lines: int = 0
+    shown: Mapping[str, Position | None] = field(default_factory=dict)
+    followed_later: frozenset[TopicPartition] = frozenset()
 
     @property
     def reaches_now(self) -> bool:
@@ -138,3 +160,7 @@ class Log:
             for end in ends
             if end.sent_ms > until_ms and end.followed_by == self.stops[tp] - end.offset - 1
         )
+
+    def is_read_to_its_end(self, tp: TopicPartition) -> bool:
+        """Whether all of a partition of events was read that had been written behind the look, as far as that was asked."""
+        return tp in self.written and self.stops[tp] >= self.written[tp]

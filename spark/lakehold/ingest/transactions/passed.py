@@ -9,7 +9,7 @@ from typing import Any
 
 from lakehold.ingest.marks import Position
 from lakehold.ingest.offsets import TopicPartition
-from lakehold.ingest.transactions.places import Place
+from lakehold.ingest.transactions.places import Place, is_behind
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,19 @@ class Mark:
 
 
 @dataclass(frozen=True)
+class Replaced:
+    """A snapshot taken anew that a batch has all of (`anew.py`).
+
+    Args:
+        position: Where it stands upstream.
+        without_rows: Topics of readable tables of which it has no row: what they have from before goes, too.
+    """
+
+    position: Position
+    without_rows: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Passed:
     """What was taken.
 
@@ -34,12 +47,14 @@ class Passed:
         cut_off: Partitions whose beginning was deleted before they were first read, and which may still show it: their first
             transaction may lack events.
         begun: Transactions that are not taken, with the numbers of their BEGINs: the connector was killed amid one with several.
+        replaced: The snapshot taken anew that the last batch has.
     """
 
     commit: Place | None = None
     marks: Mapping[TopicPartition, Mark] = field(default_factory=dict)
     cut_off: frozenset[TopicPartition] = frozenset()
     begun: Mapping[str, int] = field(default_factory=dict)
+    replaced: Replaced | None = None
 
     def has(self, place: Place | None) -> bool:
         """Whether the transaction at `place` was taken."""
@@ -49,7 +64,7 @@ class Passed:
         """Compact text for `mz_readers`; empty when nothing was taken."""
         if self == Passed():
             return ""
-        content = {
+        content: dict[str, object] = {
             "commit": None if self.commit is None else _listed(self.commit),
             "marks": [
                 [tp.topic, tp.partition, *_listed(mark.place), list(mark.position)]
@@ -58,6 +73,8 @@ class Passed:
             "cut_off": [[tp.topic, tp.partition] for tp in sorted(self.cut_off)],
             "begun": dict(sorted(self.begun.items())),
         }
+        if self.replaced is not None:
+            content["replaced"] = [list(self.replaced.position), sorted(self.replaced.without_rows)]
         return json.dumps(content, separators=(",", ":"))
 
     @classmethod
@@ -66,6 +83,7 @@ class Passed:
         if not text:
             return cls()
         content = json.loads(text)
+        position, without_rows = content.get("replaced", (None, ()))
         return cls(
             commit=None if content["commit"] is None else _place(*content["commit"]),
             marks={
@@ -74,7 +92,14 @@ class Passed:
             },
             cut_off=frozenset(TopicPartition(*each) for each in content["cut_off"]),
             begun=content["begun"],
+            replaced=None if position is None else Replaced(_position(*position), frozenset(without_rows)),
         )
+
+
+def is_past(transactions: str, position: int) -> bool:
+    """Whether a transaction was taken, as `Passed.to_json` says it, that commits behind a position in PostgreSQL's log."""
+    commit = Passed.from_json(transactions).commit
+    return commit is not None and is_behind(commit, (position, 0, 0, 0))
 
 
 def joined_transactions(main: str, joining: str) -> str:

@@ -27,6 +27,9 @@ _MARIADB_GTID = re.compile(r"^([0-9]+)-[0-9]+-([0-9]+)$")
 _SQL_SERVER = re.compile(r"^([0-9a-f]{8}):([0-9a-f]{8}):([0-9a-f]{4})$")
 _MYSQL_GTID = re.compile(r"^([0-9a-f]{8}-.+):([0-9]+)$")
 
+_WAL = "wal"
+_BINLOG_OF = "binlog "
+
 
 @dataclass(frozen=True)
 class Place:
@@ -54,9 +57,9 @@ def transaction_of(transaction_id: str) -> str:
 def place_of_end(transaction_id: str) -> Place | None:
     """Where the transaction of an END commits; None for connectors whose ids have no order."""
     if found := _POSTGRES.match(transaction_id):
-        return Place("wal", (int(found.group(1)),))
+        return Place(_WAL, (int(found.group(1)),))
     if found := _BINLOG.match(transaction_id):
-        return Place(f"binlog {found.group(1)}", (int(found.group(2)), int(found.group(3))))
+        return Place(f"{_BINLOG_OF}{found.group(1)}", (int(found.group(2)), int(found.group(3))))
     if found := _MARIADB_GTID.match(transaction_id):
         return Place(f"domain {found.group(1)}", (int(found.group(2)),))
     if found := _SQL_SERVER.match(transaction_id):
@@ -64,6 +67,13 @@ def place_of_end(transaction_id: str) -> Place | None:
     if found := _MYSQL_GTID.match(transaction_id):
         return Place(f"server {found.group(1)}", (int(found.group(2)),))
     return None
+
+
+def is_behind(place: Place | None, position: Position) -> bool:
+    """Whether a commit is known to stand behind that of a snapshot, where places are in the log that positions are of."""
+    if place is None or not (place.log == _WAL or place.log.startswith(_BINLOG_OF)):
+        return False
+    return place.at > position[: len(place.at)]
 
 
 def place_of_event(transaction_id: str, position: Position | None) -> Place | None:
@@ -75,4 +85,4 @@ def place_of_event(transaction_id: str, position: Position | None) -> Place | No
     """
     if not _POSTGRES.match(transaction_id):
         return place_of_end(transaction_id)
-    return None if position is None else Place("wal", (position[0] + 1,))
+    return None if position is None else Place(_WAL, (position[0] + 1,))

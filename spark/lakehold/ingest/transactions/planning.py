@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from lakehold.catalog.readers import ReaderState
 from lakehold.errors import UpstreamError
+from lakehold.ingest.marks import Marks, Position
 from lakehold.ingest.offsets import Offsets, TopicPartition, starts
 from lakehold.ingest.planning import Planned, Planner, settled
 from lakehold.ingest.read.edges import edges
 from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Available, Limits, ReadPlan
+from lakehold.ingest.transactions.anew import shown_by
 from lakehold.ingest.transactions.cut import Cut, cut
 from lakehold.ingest.transactions.log import Kind, Log
 from lakehold.ingest.transactions.passed import Passed
@@ -27,15 +29,22 @@ class WholeTransactions(Planner):
 
     Args:
         records: Looks at records.
-        topics: Those whose events are counted: of tables with a Debezium envelope.
+        topics_of: By table with a Debezium envelope its topic, of which events are counted.
         driver_limits: Plans within them are looked at in the driver.
         lag_ms: How far a partition may lag behind others that the connector writes.
+        snapshots_all: A snapshot that the connector takes anew is of all tables.
     """
 
     records: Records
-    topics: frozenset[str]
+    topics_of: Mapping[str, str]
     driver_limits: Limits
     lag_ms: int
+    snapshots_all: bool
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Those whose events are counted."""
+        return frozenset(self.topics_of.values())
 
     def plan(self, state: ReaderState, available: Available) -> Planned:
         """See `Planner.plan`. A transaction that is larger than a batch makes its batch larger."""
@@ -45,7 +54,9 @@ class WholeTransactions(Planner):
             begins = _begins(plan)
             first_read = {tp for tp, at in begins.items() if tp not in state.position and at > 0}
             passed_before = replace(passed, cut_off=passed.cut_off | first_read)
-            log = self._log(plan, begins, available, self._look(plan, available))
+            log = replace(
+                self._log(plan, begins, available, self._look(plan, available)), shown=self._shown(state, available)
+            )
             found = cut(log, passed_before)
             if found.is_uncertain and log.knows_partitions:
                 # What was sent before the ENDs that were seen is written by now.
@@ -55,12 +66,17 @@ class WholeTransactions(Planner):
                 raise self._uncounted(sorted(found.uncounted)[0])
             planned = replace(
                 self._planned(plan, found, state, available),
-                is_last=log.reaches_now and log.knows_partitions,
+                is_last=log.reaches_now and log.knows_partitions and not found.is_followed,
                 look_again_ms=self._look_again_ms(found, log),
             )
             if planned.has_news or not _may_grow(found, log, available, self.records.transaction_topic):
                 return planned
             limits = _doubled(limits)
+
+    def plan_again(self, state: ReaderState, ends: Offsets, transactions: str, available: Available) -> Planned:
+        """See `Planner.plan_again`."""
+        planned = super().plan_again(state, ends, transactions, available)
+        return self._replacing(planned, Passed.from_json(transactions))
 
     def plan_behind(self, state: ReaderState, main: ReaderState, available: Available) -> Planned:
         """See `Planner.plan_behind`: also of partitions that are new to `main` no more than it would have taken."""
@@ -112,10 +128,11 @@ class WholeTransactions(Planner):
         sampled = Counter(zip(sample["topic"].to_pylist(), sample["partition"].to_pylist(), strict=True))
         found: Runs = {}
         for tp, (run, *others) in self.records.look(sample, topics).runs.items():
-            only = not others and run.records == sampled[tp.topic, tp.partition]
+            last_row = [other for other in others if other.is_last_row and other.position == run.position]
+            only = others == last_row and run.records + len(last_row) == sampled[tp.topic, tp.partition]
             if only and run.kind is Kind.SNAPSHOT and run.position is not None:
-                last = ranges[tp].end_exclusive - 1
-                found[tp] = [replace(run, first=ranges[tp].start_inclusive, last=last, records=ranges[tp].width)]
+                start, stop = ranges[tp].start_inclusive, ranges[tp].end_exclusive - len(last_row)
+                found[tp] = [replace(run, first=start, last=stop - 1, records=stop - start), *last_row]
         return found
 
     def _log(self, plan: ReadPlan, begins: Offsets, available: Available, found: Found) -> Log:
@@ -137,9 +154,29 @@ class WholeTransactions(Planner):
             lost_lines=plan.malformed,
         )
 
+    def _shown(self, state: ReaderState, available: Available) -> Mapping[str, Position | None]:
+        """See `Log`."""
+        readable = (
+            (topic, Marks.from_json(progress.marks).snapshot)
+            for name, progress in state.tables.items()
+            if progress.since_ms is not None and (topic := self.topics_of.get(name)) in available.topics
+        )
+        return shown_by((topic, None if shown is None else shown.position) for topic, shown in readable)
+
+    def _replacing(self, planned: Planned, passed: Passed) -> Planned:
+        """The batch with what the snapshot taken anew says that it has whole."""
+        if passed.replaced is None:
+            return planned
+        replaced = passed.replaced if self.snapshots_all else replace(passed.replaced, without_rows=frozenset())
+        return replace(planned, settled=planned.settled | self.topics, replaced=replaced)
+
     def _look_again_ms(self, found: Cut, log: Log) -> int | None:
-        """See `Planned`; no END was sent later than now, whatever its sender's clock says."""
-        sent_ms = [end.sent_ms for end in log.may_be_ahead] if found.is_uncertain else []
+        """See `Planned`; nothing was sent later than now, whatever its sender's clock says."""
+        if not found.is_uncertain:
+            return None
+        sent_ms = [end.sent_ms for end in log.may_be_ahead]
+        if found.over_ms is not None and log.arrived_until_ms is not None:
+            sent_ms.append(found.over_ms)
         return min(max(sent_ms), now_ms()) + self.lag_ms if sent_ms else None
 
     def _planned(self, plan: ReadPlan, found: Cut, state: ReaderState, available: Available) -> Planned:
@@ -148,7 +185,7 @@ class WholeTransactions(Planner):
             whole = self.reader.plan_to(available, state.position, ends)
         else:
             whole = plan
-        return Planned(
+        planned = Planned(
             whole,
             # What is left behind it are events of transactions, unless it is said to be rows of a snapshot.
             settled=available.topics - found.unsettled if plan.remaining == 0 else settled(whole.position, available),
@@ -157,6 +194,7 @@ class WholeTransactions(Planner):
             blocked=found.blocked,
             waiting=found.waiting,
         )
+        return self._replacing(planned, found.passed)
 
     def _is_news(self, tp: TopicPartition) -> bool:
         return file_of(tp) is None and tp.topic != self.records.transaction_topic
@@ -201,7 +239,7 @@ def _may_grow(found: Cut, log: Log, available: Available, transaction_topic: str
         return False
     if not log.knows_partitions:
         return True
-    wanted = {transaction_topic}
+    wanted = {tp.topic for tp in log.starts} if found.lacks_rows else {transaction_topic}
     if found.blocked is not None:
         wanted |= {*found.blocked.lacking, found.blocked.repeats}
     return any(available.partitions[tp].end_exclusive > log.stops[tp] for tp in log.starts if tp.topic in wanted)

@@ -94,7 +94,8 @@ class Records:
     def _heads(self, raw: DataFrame, schemas: AvroIds | JsonDeclared) -> DataFrame:
         """`lakehold.ingest.transactions.runs.COLUMNS` of the records that are in runs."""
         kind = (
-            f"CASE WHEN transaction.id IS NOT NULL THEN '{Kind.EVENTS}' WHEN op = 'r' THEN '{Kind.SNAPSHOT}'"
+            f"CASE WHEN transaction.id IS NOT NULL THEN '{Kind.EVENTS}'"
+            f" WHEN op = 'r' AND source.snapshot = 'last' THEN '{Kind.SNAPSHOT_END}' WHEN op = 'r' THEN '{Kind.SNAPSHOT}'"
             f" WHEN NOT is_readable THEN '{Kind.UNREADABLE}' END"
         )
         found = envelope_heads(raw, schemas, self.max_record_bytes).selectExpr(
@@ -106,6 +107,7 @@ class Records:
             "transaction.total_order AS total_order",
             "transaction.collection_order AS collection_order",
             f"{position_of('source', 'transaction', 'op')} AS position",
+            "timestamp_ms AS sent_ms",
         )
         return found.filter("kind IS NOT NULL")
 

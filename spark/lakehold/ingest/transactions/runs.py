@@ -31,9 +31,10 @@ Runs = dict[TopicPartition, list[Run]]
 
 
 class Record(NamedTuple):
-    """What is needed of one record; of rows of snapshots also `position`, of events all.
+    """What is needed of one record; of rows of snapshots also `position` and `sent_ms`, of events all.
 
-    `total_order` counts from 1 in the transaction, `collection_order` in the transaction's events of one table.
+    `total_order` counts from 1 in the transaction, `collection_order` in the transaction's events of one table; `sent_ms` is when
+    it was sent (epoch milliseconds).
     """
 
     topic: str
@@ -44,6 +45,7 @@ class Record(NamedTuple):
     total_order: int | None = None
     collection_order: int | None = None
     position: Position | None = None
+    sent_ms: int = 0
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Record:
@@ -58,12 +60,13 @@ class Record(NamedTuple):
             row.get("total_order"),
             row.get("collection_order"),
             None if position is None else (position["a"], position["b"], position["c"], position["d"]),
+            row.get("sent_ms") or 0,
         )
 
 
 COLUMNS = (
     "topic string, partition int, offset bigint, kind string, transaction_id string, total_order bigint,"
-    " collection_order bigint, position struct<a: bigint, b: bigint, c: bigint, d: bigint>"
+    " collection_order bigint, position struct<a: bigint, b: bigint, c: bigint, d: bigint>, sent_ms bigint"
 )
 """Of records as a DataFrame."""
 
@@ -117,7 +120,7 @@ def runs_by_spark(records: DataFrame) -> Runs:
             F.min("offset").alias("first"),
             F.max("offset").alias("last"),
             F.count("*").alias("records"),
-            F.expr("max_by(struct(kind, transaction_id, position), offset)").alias("at_last"),
+            F.expr("max_by(struct(kind, transaction_id, position, sent_ms), offset)").alias("at_last"),
             F.expr("count_if(is_new)").alias("new"),
             F.expr("count_if(is_counted)").alias("counted"),
         )
@@ -228,8 +231,20 @@ def _continues(before: Record, record: Record) -> bool:
 
 def _run(first: int, last: Record, records: int, new: int, counted: int) -> Run:
     if last.kind != Kind.EVENTS:
-        return Run(Kind(last.kind), first, last.offset, records, last.position)
+        return Run(Kind(last.kind), first, last.offset, records, last.position, last.sent_ms)
     shown_id = last.transaction_id or ""
     place = place_of_event(shown_id, last.position)
     transaction = transaction_of(shown_id)
-    return Run(Kind.EVENTS, first, last.offset, records, last.position, transaction, shown_id, place, new, counted)
+    return Run(
+        Kind.EVENTS,
+        first,
+        last.offset,
+        records,
+        last.position,
+        last.sent_ms,
+        transaction,
+        shown_id,
+        place,
+        new,
+        counted,
+    )

@@ -1,4 +1,4 @@
-"""A transaction that does not come whole: what a person is told, and from when on it is an error."""
+"""A transaction, or a snapshot taken anew, that does not come whole: what a person is told, and from when on it is an error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def waiting_for(
     """What a source waits for.
 
     Args:
-        blocked: The transaction.
+        blocked: What it is.
         topics: Those with changes that wait.
         tables: The topic of each table.
         before: What it waited for when it was last looked at.
@@ -36,7 +36,7 @@ def waiting_for(
 def incomplete(source: str, waiting: Waiting) -> TransactionIncomplete:
     """What an ingest ends with that has waited too long."""
     return TransactionIncomplete(
-        f'transaction {waiting.transaction} of source "{source}" has not come whole',
+        f'{waiting.what} of source "{source}" has not come whole',
         detail=f"{waiting.detail} Nothing more of it has come since {iso(waiting.since_ms)} UTC, for longer than the setting "
         "transaction_timeout_ms. The tables have what was committed before it; it waits, and so does what follows, for"
         f" {', '.join(waiting.tables)}.",
@@ -46,6 +46,8 @@ def incomplete(source: str, waiting: Waiting) -> TransactionIncomplete:
 
 
 def _detail(blocked: Blocked) -> str:
+    if not blocked.transaction:
+        return f"{blocked.arrived:,} of its rows have come, and nothing yet that says that these are all."
     if blocked.repeats:
         return f'Topic "{blocked.repeats}" repeats changes from it on, and has not yet come as far as it was.'
     if not blocked.lacking:

@@ -1,0 +1,70 @@
+"""A captured database is snapshotted while it changes: at each timestamp the lake is what it was after some commit."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bank import PostgresBank
+from tests.captured_shop import Shop, wait_for
+from tests.captured_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
+from tests.integration.test_live_transactions import assert_balanced_at_each_timestamp, open_for_business
+from tests.live_source import execute
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+TABLES = ("accounts", "entries", "notes")
+
+
+def test_a_bank_balances_while_its_connector_begins_anew_and_what_is_gone_goes(shop: Shop) -> None:
+    bank = PostgresBank(shop.database)
+    bank.open()
+    shop.upstream("notes")
+    shop.lake.sql(f"BEGIN; {'; '.join(shop.creating(table, 'DEBEZIUM UPSERT') for table in TABLES)}; COMMIT")
+    wait_for(lambda: _ingested(shop) and all(shop.since(table) for table in TABLES), "the tables are readable")
+    with open_for_business(bank, 400) as is_open:
+        for _ in range(2):
+            _ingested(shop)
+            shop.drop_slot()
+            # Nobody tells of these.
+            execute(shop.database, ["DELETE FROM notes"])
+            shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
+            _ingested(shop)
+        while is_open():
+            _ingested(shop)
+    shop.follow_until_equal("notes")
+    wait_for(lambda: _ingested(shop) and _has_all(shop), "all entries are here")
+
+    assert shop.rows("notes") == []
+    assert shop.events("notes") == {"r": 200}, "no message says that they went"
+    assert_balanced_at_each_timestamp(shop.lake, "shop", at_least=4)
+
+
+def test_a_bank_balances_while_a_table_joins_that_its_connector_sends_ahead_of_the_others(shop: Shop) -> None:
+    bank = PostgresBank(shop.database)
+    bank.open()
+    # Entries of nothing: reading them takes a while.
+    shop.query("INSERT INTO entries (account, amount) SELECT 0, 0 FROM generate_series(1, 20000) RETURNING 1")
+    shop.lake.sql(shop.creating("accounts", "DEBEZIUM UPSERT"))
+    wait_for(lambda: _ingested(shop) and bool(shop.since("accounts")), "accounts are readable")
+    with open_for_business(bank, 300) as is_open:
+        shop.lake.sql(shop.creating("entries", "DEBEZIUM UPSERT"))
+        wait_for(lambda: "TABLE_SCAN_COMPLETED" in shop.said(), "the entries have been read")
+        shop.pause()
+        # What has been sent of accounts may be older than that.
+        for _ in range(3):
+            _ingested(shop)
+        shop.go_on()
+        while is_open():
+            _ingested(shop)
+    wait_for(lambda: _ingested(shop) and bool(shop.since("entries")) and _has_all(shop), "all entries are here")
+    assert_balanced_at_each_timestamp(shop.lake, "shop", at_least=1)
+
+
+def _ingested(shop: Shop) -> bool:
+    return not [error for report in shop.lake.ingest("shop") for error in report.stopped.values()]
+
+
+def _has_all(shop: Shop) -> bool:
+    name = shop.lake.settings.catalog_name
+    found = shop.lake.sql(f"SELECT count(*), sum(amount) FROM {name}.shop.entries").rows
+    return found == shop.query("SELECT count(*), sum(amount) FROM entries")

@@ -1,0 +1,124 @@
+"""A snapshot that a connector takes anew, where batches hold whole transactions: at no timestamp is a part of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakehold.errors import TransactionIncomplete
+from lakehold.failpoints import Point
+from lakehold.ingest.batch import BatchReport
+from lakehold.lake import Lake
+from lakehold.status import COLUMNS, status_of
+from tests.conftest import LakeFactory
+from tests.transaction_files import Connector, define, states
+
+pytestmark = pytest.mark.spark
+
+WAITING_FOR = COLUMNS.index("waiting_for")
+TABLES = {"a": "DEBEZIUM UPSERT", "b": "DEBEZIUM"}
+
+
+class Shop:
+    """Tables `a` and `b`, which have the same rows after each commit upstream."""
+
+    def __init__(self, lake: Lake, directory: Path) -> None:
+        self.lake = lake
+        define(lake, directory, TABLES, "WITH (MAX RECORDS = 4)")
+        self.connector = Connector(directory)
+        for key in range(1, 5):
+            self.change(key, 1)
+        self.ingest()
+        self.connector.begin_anew(unseen=3)
+
+    def change(self, key: int, v: int | None) -> None:
+        self.connector.transaction(("a", key, v), ("b", key, v))
+
+    def ingest(self) -> list[BatchReport]:
+        return self.lake.ingest("shop")
+
+    def assert_commits(self, *wanted: dict[int, int]) -> None:
+        """The tables had the same rows at each timestamp, these at the last ones, all differing from those before."""
+        seen: list[dict[int, int]] = []
+        for state in states(self.lake, TABLES):
+            a, b = ({key: v for (table, key), v in state.items() if table == f"public.{name}"} for name in "ab")
+            assert a == b
+            if a not in seen[-1:]:
+                seen.append(a)
+        assert tuple(seen[-len(wanted) :]) == wanted
+
+
+@pytest.fixture
+def shop(lake: Lake, tmp_path: Path) -> Shop:
+    return Shop(lake, tmp_path / "topics")
+
+
+def test_all_of_it_is_one_batch_that_takes_what_it_lacks(shop: Shop) -> None:
+    shop.change(1, 2)
+    shop.connector.begin_anew(unseen=2)
+    rows = [(key, 3) for key in range(2, 12)]
+    shop.connector.snapshot("a", rows, is_last=False)
+    shop.connector.snapshot("b", rows)
+    shop.change(2, 4)
+    *_, before, whole = shop.ingest()
+    assert (before.records, whole.records) == (2, 22)
+    anew = dict(rows)
+    shop.assert_commits({1: 2, 2: 1, 3: 1, 4: 1}, {**anew, 2: 4})
+
+
+def test_it_is_waited_for_and_told(shop: Shop) -> None:
+    rows = [(1, 3), (2, 3)]
+    shop.connector.snapshot("a", rows, is_last=False)
+    shop.connector.snapshot("b", rows[:1], is_last=False)
+    *_, waiting = shop.ingest()
+    assert waiting.waiting is not None
+    assert waiting.waiting.what == "the snapshot that the connector takes anew"
+    assert waiting.waiting.tables == ("shop.a", "shop.b")
+    (told, _) = (row[WAITING_FOR] for row in status_of(shop.lake).rows)
+    assert told.startswith("the snapshot that the connector takes anew since")
+    assert "3 of its rows have come" in told
+    shop.assert_commits({1: 1, 2: 1, 3: 1, 4: 1})
+    shop.connector.snapshot("b", rows[1:])
+    shop.ingest()
+    shop.assert_commits({1: 3, 2: 3})
+    assert {row[WAITING_FOR] for row in status_of(shop.lake).rows} == {None}
+
+
+def test_one_that_does_not_go_on_is_an_error_and_the_next_one_heals_it(make_lake: LakeFactory, tmp_path: Path) -> None:
+    shop = Shop(make_lake(transaction_timeout_ms=0), tmp_path / "topics")
+    shop.connector.snapshot("a", [(1, 3)], is_last=False)
+    with pytest.raises(TransactionIncomplete, match="the snapshot that the connector takes anew") as stopped:
+        shop.ingest()
+    assert "1 of its rows have come" in stopped.value.detail
+    shop.connector.begin_anew(unseen=1)
+    shop.connector.snapshot("a", [(1, 4), (2, 4)], is_last=False)
+    shop.connector.snapshot("b", [(1, 4), (2, 4)])
+    shop.ingest()
+    shop.assert_commits({1: 1, 2: 1, 3: 1, 4: 1}, {1: 4, 2: 4})
+
+
+@pytest.mark.parametrize(
+    ("point", "driver_read_max_records"), [("after-intent", 10_000), ("after-merge", 0), ("before-commit", 10_000)]
+)
+def test_a_batch_with_it_that_was_begun_is_finished_as_it_was(
+    make_lake: LakeFactory, tmp_path: Path, point: Point, driver_read_max_records: int
+) -> None:
+    shop = Shop(make_lake(driver_read_max_records=driver_read_max_records), tmp_path / "topics")
+    rows = [(1, 3), (2, 3)]
+    shop.connector.snapshot("a", rows, is_last=False)
+    shop.connector.snapshot("b", rows)
+
+    def die(here: Point) -> None:
+        if here == point:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("batch", "apply"):
+            patch.setattr(f"lakehold.ingest.{module}.reach", die)
+        with pytest.raises(KeyboardInterrupt):
+            shop.ingest()
+    # What comes meanwhile stands behind it in the topics.
+    shop.change(3, 4)
+    shop.ingest()
+    shop.assert_commits({1: 1, 2: 1, 3: 1, 4: 1}, {1: 3, 2: 3}, {1: 3, 2: 3, 3: 4})

@@ -1,0 +1,114 @@
+"""What is seen of a model's topics while its connectors write them, by looks at partitions one after the other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from random import Random
+
+from lakehold.ingest.offsets import Offsets, TopicPartition
+from tests.upstream_log import Topics, is_of_transactions
+
+OPEN = 0.8
+"""How often a Kafka transaction goes on behind a message."""
+
+
+class Looks:
+    """What is seen of topics while connectors write them: each partition's end at a moment of its own.
+
+    Args:
+        random: Of when they are looked at, and of how far Kafka transactions go.
+        topics: Have been written.
+        commits_to_kafka: Messages are visible only when their Kafka transaction is committed: in each partition in its own time,
+            and in all of them before the next one begins.
+        one_file: All partitions are in one file, which is looked at once.
+        lag: How many moments after it was sent a message is written at the latest.
+
+    Attributes:
+        seen: Where the partitions ended by the first of the last two looks.
+        written: Where those of the transaction topic ended between the two, with what was not visible; the others behind them.
+        life: The number of the connector that wrote then, from 1.
+        sent: Of each partition the moments at which its messages were sent.
+        arrived_until: What was sent by this moment is written; None: all that was sent.
+    """
+
+    def __init__(self, random: Random, topics: Topics, *, commits_to_kafka: bool, one_file: bool, lag: int = 0) -> None:
+        self._random = random
+        self._one_file = one_file
+        self._lag = lag
+        # At each moment what is visible of each partition, and what is written to it.
+        self._moments: list[tuple[Offsets, Offsets]] = []
+        at_first = {tp: end - topics.order.count(tp) for tp, end in topics.ends.items()}
+        self._remember(at_first, at_first)
+        self.sent: dict[TopicPartition, list[int]] = {tp: [0] * end for tp, end in at_first.items()}
+        self._lives = [0]
+        sent = 0
+        for life in [*topics.lives, topics.ends]:
+            until = sum(life.values()) - sum(at_first.values())
+            if lag:
+                self._write_late(topics.order[sent:until])
+            else:
+                self._write(topics.order[sent:until], commits_to_kafka=commits_to_kafka)
+            self._lives.append(len(self._moments) - 1)
+            sent = until
+        self._now, self.life = 0, 1
+        self.seen: Offsets = {}
+        self.written: Offsets = {}
+        self.arrived_until: int | None = None
+
+    def during(self, life: int) -> Offsets:
+        """Look twice while connector number `life` writes; what the second look sees."""
+        end = self._lives[life]
+        now = max(self._now, self._lives[life - 1])
+        now = self._random.randint(now, min(end, now + 20))
+        self.arrived_until = now - self._lag if self._lag else None
+        looks = []
+        for what in (0, 1, 0, 1):
+            until = min(end, now + self._random.choice([0, 8, 16]))
+            looks.append({tp: self._moments[self._random.choice([now, until])][what][tp] for tp in self._moments[0][0]})
+            now = until
+        self._now, self.life = now, life
+        if self._one_file:
+            self.seen, self.written = {}, {}
+            return self._moments[now][1]
+        self.seen, between, found, behind = looks
+        self.written = {tp: between[tp] if is_of_transactions(tp) else at for tp, at in behind.items()}
+        return found
+
+    def at_rest(self) -> None:
+        """Look when all have."""
+        self._now = len(self._moments) - 1
+        self.arrived_until = None
+        self.seen, self.written = ({}, {}) if self._one_file else self._moments[self._now]
+
+    def _write(self, order: Sequence[TopicPartition], *, commits_to_kafka: bool) -> None:
+        visible, written = (dict(ends) for ends in self._moments[-1])
+        for number, tp in enumerate(order, 1):
+            self.sent[tp].append(len(self._moments))
+            written[tp] += 1
+            if not commits_to_kafka:
+                visible[tp] += 1
+            self._remember(visible, written)
+            if commits_to_kafka and number < len(order) and self._random.random() < OPEN:
+                continue
+            for committed in self._random.sample(list(written), len(written)):
+                if visible[committed] < written[committed]:
+                    visible[committed] = written[committed]
+                    self._remember(visible, written)
+
+    def _write_late(self, order: Sequence[TopicPartition]) -> None:
+        """Some partitions lag behind the others."""
+        first = len(self._moments)
+        lags = {tp: self._random.choice([0, self._lag]) for tp in self._moments[-1][1]}
+        arriving: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        for moment, tp in enumerate(order, first):
+            self.sent[tp].append(moment)
+            arriving[moment + lags[tp]].append(tp)
+        ends = dict(self._moments[-1][1])
+        for moment in range(first, first + len(order) + self._lag):
+            for tp in arriving[moment]:
+                ends[tp] += 1
+            self._remember(ends, ends)
+
+    def _remember(self, visible: Offsets, written: Offsets) -> None:
+        self._moments.append((dict(visible), dict(written)))
