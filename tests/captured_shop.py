@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+import httpx
 import psycopg
+import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from lakehold.lake import Lake
 from lakehold.status import status_of
+from tests.conftest import LakeFactory
 from tests.live_source import execute
 from tests.stack_fixtures import SourceDatabase
 
@@ -31,7 +34,13 @@ class Opening(Protocol):
 class Shop:
     """The source `shop` of a lake over one database, and its tables of the same names."""
 
-    def __init__(self, open_lake: Opening, database: SourceDatabase, value_format: str = "FORMAT JSON") -> None:
+    def __init__(
+        self,
+        open_lake: Opening,
+        database: SourceDatabase,
+        value_format: str = "FORMAT JSON",
+        user: str | None = None,
+    ) -> None:
         self._open_lake = open_lake
         self.lake: Lake = open_lake()
         self.database = database
@@ -41,7 +50,7 @@ class Shop:
             f"CREATE CONNECTION kafka TO KAFKA (BROKER '{addresses.kafka}');"
             f"CREATE CONNECTION registry TO SCHEMA REGISTRY (URL '{addresses.registry}');"
             f"CREATE CONNECTION pg TO POSTGRES (HOST '{addresses.postgres_host}', PORT {addresses.postgres_port}, "
-            f"USER '{addresses.postgres_user}', PASSWORD SECRET 'pg', DATABASE '{database.name}');"
+            f"USER '{user or addresses.postgres_user}', PASSWORD SECRET 'pg', DATABASE '{database.name}');"
             f"CREATE CONNECTION connect TO CONNECT (URL '{addresses.connect}', AVRO CONVERTER 'apicurio', "
             f"REGISTRY URL '{addresses.registry_native}');"
             f"CREATE SOURCE shop FROM POSTGRES CONNECTION pg (PUBLICATION 'lake', SLOT '{database.name}') "
@@ -114,20 +123,20 @@ class Shop:
         return {name.replace(self.database.name, "shop") for name in names if self.database.name in name}
 
     def slots(self) -> int:
-        ((count,),) = self._query("SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s", self.database.name)
+        ((count,),) = self.query("SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s", self.database.name)
         return int(count)
 
     def publications(self) -> dict[str, set[str]]:
         of_each = "ARRAY(SELECT tablename FROM pg_publication_tables t WHERE t.pubname = p.pubname)"
-        found = self._query(f"SELECT pubname, {of_each} FROM pg_publication p")
+        found = self.query(f"SELECT pubname, {of_each} FROM pg_publication p")
         return {name: set(tables) for name, tables in found}
 
     def drop_slot(self) -> None:
         """As somebody who does not know what it is for."""
-        self._query(
+        self.query(
             "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s", self.database.name
         )
-        self._query("SELECT pg_drop_replication_slot(%s)", self.database.name)
+        self.query("SELECT pg_drop_replication_slot(%s)", self.database.name)
 
     def wait_for_events(self, table: str, wanted: dict[str, int]) -> None:
         """Until the topic of a table has so many messages of each kind."""
@@ -137,6 +146,23 @@ class Shop:
         """How many messages of each kind the topic has."""
         payloads = [value["payload"] for value in self._values(f"public.{table}")]
         return Counter("ad hoc" if each["source"]["snapshot"] == "incremental" else each["op"] for each in payloads)
+
+    def said(self) -> list[str]:
+        """What the connector has said of snapshots."""
+        return [value["payload"]["type"] for value in self._values("notification")]
+
+    def pause(self) -> None:
+        """Pause the connector, as somebody does by hand."""
+        self._put("pause")
+
+    def go_on(self) -> None:
+        """Resume it."""
+        self._put("resume")
+
+    def _put(self, what: str) -> None:
+        httpx.put(
+            f"{self.database.addresses.connect}/connectors/{self.database.topic_prefix}/{what}"
+        ).raise_for_status()
 
     def asked_snapshots(self) -> int:
         """How often the connector was asked for a snapshot of a table."""
@@ -159,9 +185,18 @@ class Shop:
         finally:
             consumer.close()
 
-    def _query(self, statement: str, *values: str) -> list[tuple[Any, ...]]:
+    def query(self, statement: str, *values: str) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.database.addresses.postgres(self.database.name), autocommit=True) as connection:
             return connection.execute(statement.encode(), values or None).fetchall()
+
+
+@pytest.fixture
+def shop(make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    """A shop that is captured; in the end nothing of it is left upstream."""
+    monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
+    shop = Shop(make_lake, database)
+    yield shop
+    shop.close()
 
 
 def wait_for(reached: Callable[[], bool], what: str) -> None:

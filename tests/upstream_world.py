@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import assert_never
 
 from lakehold.catalog.definitions import Entry
 from lakehold.definitions import Capture, ConnectionType, Envelope, Format, FormatType, Source, Table
+from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.read.kafka_options import KafkaOptions
 from lakehold.upstream.connect import ConnectorStatus
 from lakehold.upstream.connector_config import Login, SideTopics, json
@@ -17,6 +19,7 @@ from lakehold.upstream.found import (
     FoundConnector,
     FoundDatabase,
     FoundPublication,
+    FoundRepeat,
     FoundSnapshot,
     FoundTable,
 )
@@ -25,6 +28,7 @@ from lakehold.upstream.plan import plan
 from lakehold.upstream.steps import (
     AskSnapshot,
     ChangePublication,
+    CheckLog,
     ConfigureConnector,
     CreateConnector,
     CreatePublication,
@@ -35,12 +39,16 @@ from lakehold.upstream.steps import (
     DropSlot,
     ForgetPosition,
     NoteFirstSnapshot,
+    NoteFit,
+    NoteMembers,
+    NoteMissed,
+    Repeat,
     RestartConnector,
     ResumeConnector,
     Step,
     StopConnector,
 )
-from lakehold.upstream.wanted import Wanted, wanted
+from lakehold.upstream.wanted import InLake, Wanted, wanted
 
 CAPTURE = Capture(ConnectionType.POSTGRES, "pg", "connect", "shop", "p", "s")
 SOURCE = Entry("s1", Source("shop", Format(FormatType.JSON), "kafka", capture=CAPTURE), "", 0)
@@ -48,6 +56,8 @@ PLACES = Places(
     Login("db", 5432, "u", "secret", "shop"), ConnectAddress("http://c"), KafkaOptions("k:1", {}, {}), None, json()
 )
 _ROUNDS = 6
+_WRITTEN = 1
+"""Where topics end."""
 
 
 def target(
@@ -71,7 +81,7 @@ def converge(world: World, goal: Wanted, cut_after: int | None = None) -> bool:
     """As `lakehold.upstream.capturing` does, cut short after so many steps; whether it came to its end."""
     done = 0
     for _ in range(_ROUNDS):
-        steps = plan(goal, world.look(goal)).steps
+        steps = plan(replace(goal, lake=world.lake(goal)), world.look(goal)).steps
         if not steps:
             return True
         for step in steps:
@@ -92,7 +102,12 @@ class World:
         tables: The database's.
         snapshotted: Tables of which the connector took a snapshot since its topic was last made.
         keyless: Tables without a primary key.
+        may_publish: The source's user may make and change publications.
         missed: Tables that changed while the connector did not capture them, and had no snapshot since.
+        gone: Tables of which the lake has rows that were deleted while the connector did not capture them.
+        unread: Tables of whose changes from before the lake has not read all.
+        noted: How the tables came into the publication, as it was noted.
+        repeated: The last repeated snapshot of each table that the lake has, by object id.
     """
 
     tables: frozenset[str]
@@ -106,7 +121,16 @@ class World:
     asked: list[tuple[str, str]] = field(default_factory=list)
     snapshotted: set[str] = field(default_factory=set)
     keyless: frozenset[str] = frozenset()
+    may_publish: bool = True
     missed: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+    unread: set[str] = field(default_factory=set)
+    made: int = 0
+    counter: Iterator[int] = field(default_factory=count)
+    noted: dict[str, str] = field(default_factory=dict)
+    repeats: dict[str, FoundRepeat] = field(default_factory=dict)
+    tells_of_gone: set[str] = field(default_factory=set)
+    repeated: dict[str, str] = field(default_factory=dict)
     position: int = 1_000
     trace: str = ""
 
@@ -122,9 +146,22 @@ class World:
     def unpublish(self, table: str) -> None:
         """Somebody takes a table from the publication, and it changes."""
         assert self.publication is not None
-        published = self.publication.tables - {table}
-        self.publication = replace(self.publication, tables=published, listed=published)
+        self.publish(self.publication.tables - {table})
         self._change_unseen(table)
+
+    def publish_anew(self) -> None:
+        """Somebody drops the publication and makes it again."""
+        assert self.publication is not None
+        tables, self.made = self.publication.tables, self.made + 1
+        self.publication = FoundPublication(is_own=False, is_for_all=False, tables=frozenset())
+        self.publish(tables)
+
+    def republish(self, table: str) -> None:
+        """Somebody takes a table from the publication, it changes, and somebody puts it in again before anyone looks."""
+        assert self.publication is not None
+        if table in self.publication.tables:
+            self.unpublish(table)
+            self.publish(self.publication.tables | {table})
 
     def leave_out(self, table: str) -> None:
         """Somebody takes a table from the connector's list, and it changes."""
@@ -136,8 +173,36 @@ class World:
     def _change_unseen(self, table: str) -> None:
         if table in self.snapshotted:
             self.missed.add(table)
+            self.gone.add(table)
+
+    def publish(self, tables: Iterable[str]) -> None:
+        """Have these in the publication; what comes in does so in a way of its own."""
+        assert self.publication is not None
+        members = {name: self.publication.members.get(name) or f"{self.made}/{next(self.counter)}" for name in tables}
+        published = frozenset(members)
+        self.publication = replace(self.publication, tables=published, listed=published, members=members)
+
+    def lake(self, wanted: Wanted) -> dict[str, InLake]:
+        """How far the lake is with the tables."""
+        return {
+            table.object_id: InLake(
+                {TopicPartition(table.topic, 0): 0 if table.upstream in self.unread else _WRITTEN},
+                self.repeated.get(table.object_id),
+            )
+            for table in wanted.tables
+        }
+
+    def ingest(self) -> None:
+        """The lake reads all there is; what a repeated snapshot did not bring goes, if it was there when that was asked for."""
+        self.unread.clear()
+        for object_id, repeat in self.repeats.items():
+            if repeat.is_complete and self.repeated.get(object_id) != repeat.signal_id:
+                self.repeated[object_id] = repeat.signal_id
+                if repeat.signal_id in self.tells_of_gone:
+                    self.gone.discard(repeat.upstream)
 
     def look(self, wanted: Wanted) -> Found:
+        """What there is; the connector has sent all that was logged."""
         connector = None
         if self.config is not None:
             tasks = () if self.state == "STOPPED" else ("FAILED",) if self.trace else ("RUNNING",)
@@ -148,14 +213,24 @@ class World:
         database = FoundDatabase(
             "logical",
             self.position,
-            self.publication,
+            None if self.publication is None else replace(self.publication, may_change=self.may_publish),
             "reserved" if self.slot == wanted.capture.slot else None,
             {name: FoundTable("f", name not in self.keyless) for name in wanted.upstream_tables if name in self.tables},
             tuple(sorted(self.tables - set(wanted.upstream_tables))),
+            self.may_publish,
+            self.position,
         )
-        return Found(connector, frozenset(names & self.topics), dict(self.snapshots), self.has_position, database)
+        return Found(
+            connector,
+            frozenset(names & self.topics),
+            dict(self.snapshots),
+            dict(self.repeats),
+            dict(self.noted),
+            self.has_position,
+            database,
+        )
 
-    def perform(self, step: Step) -> None:  # noqa: PLR0912 - one a step
+    def perform(self, step: Step) -> None:  # noqa: PLR0912, PLR0915 - one a step
         match step:
             case CreateTopic(topic):
                 self.topics.add(topic.name)
@@ -164,19 +239,23 @@ class World:
                 gone = {table for table in self.snapshotted for name in names if name.endswith(f".{table}")}
                 self.snapshotted -= gone
                 self.missed -= gone
+                self.gone -= gone
                 if any(name.endswith(".signal") for name in names):
                     self.snapshots.clear()
                     self.asked.clear()
+                    self.repeats.clear()
+                    self.noted.clear()
             case CreatePublication(_, tables, _):
-                self.publication = self.publication or FoundPublication(
-                    True, False, frozenset(tables), frozenset(tables)
-                )
+                if self.publication is None:
+                    self.publication = FoundPublication(True, False, frozenset())
+                    self.publish(tables)
             case ChangePublication(_, added, removed):
                 assert self.publication is not None
-                published = (self.publication.tables | set(added)) - set(removed)
-                self.publication = replace(self.publication, tables=published, listed=published)
+                self.publish((self.publication.tables | set(added)) - set(removed))
             case DropPublication():
                 self.publication = None
+            case CheckLog():
+                assert self.state == "STOPPED"
             case DropSlot(name):
                 assert self.state == "STOPPED"
                 self.slot = None if self.slot == name else self.slot
@@ -200,11 +279,28 @@ class World:
                 assert SideTopics(prefix).signals in self.topics
                 for object_id in noted:
                     self._signal(object_id, is_first=True)
-            case AskSnapshot(prefix, upstream, object_id):
+                    self.repeats.pop(object_id, None)
+            case NoteMissed(_, noted):
+                for object_id in noted:
+                    before = self.snapshots.get(object_id, NO_SNAPSHOT)
+                    self.snapshots[object_id] = replace(before, missed=True)
+            case NoteMembers(_, _, _, names):
+                assert self.publication is not None
+                self.noted |= {
+                    name: self.publication.members[name] for name in names if name in self.publication.members
+                }
+            case NoteFit(_, noted):
+                for object_id in noted:
+                    self.snapshots[object_id] = replace(self.snapshots[object_id], fits_from=self.position)
+            case AskSnapshot(prefix, upstream, object_id, repeat):
                 assert SideTopics(prefix).signals in self.topics
                 before = self.snapshots.get(object_id, NO_SNAPSHOT)
                 self.snapshots[object_id] = replace(before, asked=before.asked + 1)
                 self.asked.append((object_id, upstream))
+                if repeat is not None:
+                    self._repeat(upstream, repeat)
+                if self.state == "RUNNING":
+                    self.stream()
             case other:
                 assert_never(other)
 
@@ -217,6 +313,7 @@ class World:
         if not self.has_position:
             self.snapshotted |= captured
             self.missed -= captured
+            self.gone -= captured
             self.slot = self.slot or self.config["slot.name"]
         self.has_position = True
         for object_id, upstream in self.asked:
@@ -229,8 +326,22 @@ class World:
                 self.snapshots[object_id] = replace(before, succeeded=True)
             else:
                 self.snapshots[object_id] = replace(before, failures=(*before.failures, "UNKNOWN_SCHEMA"))
+        asked = {upstream for _, upstream in self.asked}
+        for object_id, repeat in self.repeats.items():
+            if repeat.upstream in asked and not repeat.is_done:
+                succeeded = repeat.upstream in captured - self.keyless
+                self.repeats[object_id] = replace(repeat, succeeded=succeeded, is_done=True)
         self.asked.clear()
+
+    def _repeat(self, upstream: str, repeat: Repeat) -> None:
+        signal_id = f"signal {next(self.counter)}"
+        is_certain = repeat.confirms or (repeat.read is not None and min(repeat.read.values(), default=0) >= _WRITTEN)
+        if upstream not in self.unread:
+            self.tells_of_gone.add(signal_id)
+        for object_id in repeat.tables:
+            self.repeats[object_id] = FoundRepeat(signal_id, upstream, 0, is_certain)
+            self.snapshots[object_id] = replace(self.snapshots.get(object_id, NO_SNAPSHOT), missed=False)
 
     def _signal(self, object_id: str, *, is_first: bool) -> None:
         before = self.snapshots.get(object_id, NO_SNAPSHOT)
-        self.snapshots[object_id] = replace(before, is_first=is_first)
+        self.snapshots[object_id] = replace(before, is_first=is_first, missed=False)

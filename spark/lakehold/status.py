@@ -42,13 +42,13 @@ def _row(lake: Lake, standing: Standing) -> tuple[Any, ...]:
     name, source, reader, progress = standing.full_name, standing.source, standing.reader, standing.progress
     if reader is None or progress is None:
         return (name, source, standing.state.value, None, None, None, 0, None, None, None, None)
-    table = lake.tables.table_state(name)
+    table, upper_ms = lake.tables.table_state(name), reader.upper_of(name)
     return (
         name,
         source,
         standing.state.value,
         iso(progress.since_ms) if progress.since_ms is not None else None,
-        iso(reader.upper_ms) if reader.upper_ms is not None else None,
+        iso(upper_ms) if upper_ms is not None else None,
         table.row_count if table is not None else 0,
         progress.open_errors,
         f"{reader.error.code}: {reader.error.message}" if reader.error is not None else None,
@@ -59,4 +59,4 @@ def _row(lake: Lake, standing: Standing) -> tuple[Any, ...]:
 
 
 def _waiting_text(waiting: Waiting) -> str:
-    return f"transaction {waiting.transaction} since {iso(waiting.since_ms)}: {waiting.detail}"
+    return f"{waiting.what} since {iso(waiting.since_ms)}: {waiting.detail}"

@@ -9,7 +9,7 @@ import pytest
 from lakehold.ingest.read.kafka_client import KafkaClient, shared_client
 from lakehold.ingest.read.kafka_options import KafkaOptions
 from lakehold.upstream.connector_config import SideTopics
-from lakehold.upstream.journal import Journal, asked_snapshot, noted_first_snapshot
+from lakehold.upstream.journal import Journal, asked_snapshot, noted_first_snapshot, noted_members, noted_missed
 from tests.kafka_broker import Broker
 from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
 
@@ -38,6 +38,24 @@ class Conversation:
         self._broker.produce(self._topics.signals, [signal.encode()])
         return str(json.loads(signal)["id"])
 
+    def ask_again(self, *object_ids: str, table: str = "public.a", through: int = 7) -> str:
+        """The id of a signal that asks again for a table from which these of the lake are fed."""
+        signal = asked_snapshot(object_ids[0], table, dict.fromkeys(object_ids, through), is_certain=True)
+        self.signal(signal)
+        return str(json.loads(signal)["id"])
+
+    def signal(self, text: str) -> None:
+        self._broker.produce(self._topics.signals, [text.encode()])
+
+    def ended(self, last_signal: str, kind: str = "COMPLETED") -> None:
+        """The connector says that nothing is left that it was asked for."""
+        self._say(last_signal, "Incremental Snapshot", kind, {})
+
+    def repeated(self) -> dict[str, str]:
+        """The signals of repeated snapshots that are complete, by object id."""
+        self.complete()
+        return {o: repeat.signal_id for o, repeat in self.journal.repeats.items() if repeat.is_complete}
+
     def note(self, object_id: str, table: str) -> None:
         """The table is in a first snapshot, of which nothing was said yet."""
         signal = noted_first_snapshot(object_id, table, self._said)
@@ -62,6 +80,7 @@ class Conversation:
         for journal in (self.journal, anew):
             journal.refresh()
         assert anew.snapshots == self.journal.snapshots
+        assert (anew.repeats, anew.members) == (self.journal.repeats, self.journal.members)
         assert anew.complete == self.journal.complete
         return set(anew.complete)
 
@@ -112,3 +131,73 @@ def test_tables_of_the_first_snapshot_are_complete_when_it_is(broker: Broker) ->
     said.first_snapshot("STARTED")
     said.first_snapshot("COMPLETED")
     assert said.complete() == {"a1", "b1"}
+
+
+def test_a_table_is_asked_for_again_for_all_that_are_fed_from_it(broker: Broker) -> None:
+    said = Conversation(broker, "repeated")
+    joined = said.ask("b1", "public.b")
+    again = said.ask_again("a1", "a2")
+    said.scanned(joined, "public.b")
+    said.ended(joined)
+    assert said.repeated() == {}
+    said.scanned(again, "public.a")
+    assert said.repeated() == {}, "something else that was asked for may be left"
+    said.ended(again)
+    assert said.repeated() == {"a1": again, "a2": again}
+    assert {repeat.replaces_through for repeat in said.journal.repeats.values()} == {7}
+
+
+def test_a_scan_that_began_before_a_table_was_asked_for_again_does_not_complete_that(broker: Broker) -> None:
+    said = Conversation(broker, "scanning")
+    first = said.ask_again("a1")
+    second = said.ask_again("a1")
+    said.scanned(second, "public.a")
+    assert said.repeated() == {}, "it may be the scan for the first"
+    assert first != second
+    said.scanned(second, "public.a", "SQL_EXCEPTION")
+    said.ended(second)
+    assert said.repeated() == {}
+    assert said.journal.repeats["a1"].is_failed
+    third = said.ask_again("a1")
+    said.scanned(third, "public.a", "EMPTY")
+    said.ended(third)
+    assert said.repeated() == {"a1": third}
+
+
+def test_a_repeated_snapshot_that_is_stopped_or_of_which_no_scan_is_told_is_not_complete(broker: Broker) -> None:
+    said = Conversation(broker, "stopped")
+    for kind in ("ABORTED", "COMPLETED"):
+        asked = said.ask_again("a1")
+        said.ended(asked, kind)
+        assert said.repeated() == {}
+        assert said.journal.repeats["a1"].is_failed
+
+
+def test_a_first_snapshot_has_what_was_missed_before_it(broker: Broker) -> None:
+    said = Conversation(broker, "anew")
+    said.ask_again("a1")
+    said.signal(noted_missed("b1", "public.b"))
+    said.complete()
+    assert said.journal.snapshots["b1"].missed
+    for table in ("a", "b"):
+        said.note(f"{table}1", f"public.{table}")
+    said.complete()
+    assert said.journal.repeats == {}
+    assert not said.journal.snapshots["b1"].missed
+
+
+def test_that_changes_were_missed_is_forgotten_when_the_table_is_asked_for_again(broker: Broker) -> None:
+    said = Conversation(broker, "missed")
+    said.signal(noted_missed("a1", "public.a"))
+    said.ask_again("a1")
+    said.complete()
+    assert not said.journal.snapshots["a1"].missed
+
+
+def test_the_last_note_of_each_membership_counts(broker: Broker) -> None:
+    said = Conversation(broker, "members")
+    said.signal(noted_members("s1", "p", {"public.a": "1/2", "public.b": "3/4"}))
+    said.signal(noted_members("s1", "p", {"public.a": "5/2"}))
+    assert said.complete() == set()
+    assert said.journal.members == {"public.a": "5/2", "public.b": "3/4"}
+    assert said.journal.snapshots == {}

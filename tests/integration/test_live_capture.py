@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -17,6 +16,7 @@ import pytest
 from lakehold.errors import LakeholdError
 from lakehold.stack import ConnectClient
 from tests.captured_shop import Shop, wait_for
+from tests.captured_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.conftest import LakeFactory
 from tests.connect_worker import worker_without_transactions
 from tests.live_source import execute
@@ -25,15 +25,6 @@ from tests.stack_fixtures import SourceDatabase
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 _COMMAND = str(Path(sys.executable).with_name("lakehold"))
-
-
-@pytest.fixture
-def shop(make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
-    """A shop that is captured; in the end nothing of it is left upstream."""
-    monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
-    shop = Shop(make_lake, database)
-    yield shop
-    shop.close()
 
 
 def test_tables_share_a_connector_and_one_that_joins_is_snapshotted_alone(shop: Shop) -> None:
@@ -46,6 +37,7 @@ def test_tables_share_a_connector_and_one_that_joins_is_snapshotted_alone(shop: 
         "create topic shop.transaction with 1 partition",
         "create topic shop.public.orders with 1 partition",
         "create publication lake for public.orders",
+        "note that public.orders is in publication lake",
         r"create connector shop over public\.orders",
         "first snapshot: public.orders",
         "start connector shop",
@@ -61,6 +53,7 @@ def test_tables_share_a_connector_and_one_that_joins_is_snapshotted_alone(shop: 
     assert shop.steps(shop.creating("items"))[1:] == [
         "create topic shop.public.items with 1 partition",
         "publication lake: add public.items",
+        "note that public.items is in publication lake",
         "stop connector shop",
         r"connector shop: table.include.list from public\.customers,public\.orders "
         r"to public\.customers,public\.items,public\.orders",
@@ -77,10 +70,9 @@ def test_tables_share_a_connector_and_one_that_joins_is_snapshotted_alone(shop: 
             closed.set()
         changes = trading.result()
     shop.follow_until_equal("orders", "customers", "items")
-    wait_for(lambda: not shop.lake.captured.awaited("shop")[0], "the snapshot is complete")
+    wait_for(lambda: _are_readable(shop, "items"), "the table that joined is readable")
     shop.follow_until_equal("items")
 
-    assert shop.since("items") is not None
     assert changes > 0
     assert shop.events("orders") == {"r": 200, "u": changes}, "orders streamed on, and was not read again"
     of_items = shop.events("items")
@@ -93,7 +85,7 @@ def test_tables_that_join_together_are_readable_when_each_is_snapshotted(shop: S
     shop.upstream("orders", "customers", "items", "notes", rows=2_000)
     shop.lake.sql(shop.creating("orders"))
     shop.follow_until_equal("orders")
-    wait_for(lambda: not shop.lake.captured.awaited("shop")[0], "the first snapshot is complete")
+    wait_for(lambda: not shop.lake.captured.snapshots("shop").awaited, "the first snapshot is complete")
     joining = ("customers", "items", "notes")
     shop.lake.sql(f"BEGIN; {'; '.join(map(shop.creating, joining))}; COMMIT")
     wait_for(lambda: _are_readable(shop, *joining), "all that joined are readable")
@@ -213,7 +205,7 @@ def test_a_statement_that_is_killed_half_way_is_finished_by_the_next_ingest(shop
     settings = shop.lake.settings
     killed = subprocess.run(
         [_COMMAND, "sql", shop.creating("customers"), "--warehouse", settings.warehouse],
-        env={**os.environ, "LAKEHOLD_KILL_AT": "after-step:4", "LAKEHOLD_CATALOG_NAME": settings.catalog_name},
+        env={**os.environ, "LAKEHOLD_KILL_AT": "after-step:5", "LAKEHOLD_CATALOG_NAME": settings.catalog_name},
         capture_output=True,
         text=True,
         check=False,

@@ -15,8 +15,8 @@ from lakehold.lake import Lake
 from lakehold.stack import ConnectClient
 from lakehold.upstream import sources
 from tests.captured_shop import Shop, wait_for
+from tests.captured_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.conftest import LakeFactory
-from tests.stack_fixtures import SourceDatabase
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
@@ -24,15 +24,11 @@ _GONE = {"source-missing", "source-without-tables", "topic-missing"}
 """What an ingest says of a source that is dropped; its topics go before its definition does."""
 
 
-@pytest.fixture
-def shop(make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
-    """A shop that is captured, and whose ingests look at its connector each time; in the end nothing of it is left upstream."""
-    monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
+@pytest.fixture(autouse=True)
+def _looks_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ingests look at the connector each time."""
     monkeypatch.setattr(sources, "_LOOK_EVERY_S", 0.0)
     monkeypatch.setattr(sources, "_WHILE_BUSY_S", 0.0)
-    shop = Shop(make_lake, database)
-    yield shop
-    shop.close()
 
 
 @contextmanager

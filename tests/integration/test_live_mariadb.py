@@ -9,8 +9,9 @@ from threading import Event
 
 import pytest
 
+from lakehold.errors import LakeholdError
 from lakehold.lake import Lake
-from lakehold.stack import StackAddresses
+from lakehold.stack import ConnectClient, StackAddresses
 from lakehold.status import status_of
 from tests.conftest import LakeFactory
 from tests.mariadb_server import PASSWORD, MariaDb
@@ -142,3 +143,40 @@ def _trade(server: MariaDb, closed: Event) -> int:
         server.execute("BEGIN", *changes, "COMMIT")
         count += 1
     return count
+
+
+def test_a_database_that_does_not_let_connect_in_is_told_before_anything_is_declared(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKEHOLD_SECRET_MARIA", "another")
+    with pytest.raises(LakeholdError) as refusal:
+        shop.lake.sql(CREATING_ITEMS)
+    assert refusal.value.message == 'Kafka Connect refuses the configuration of connector "maria"'
+    assert "Access denied for user 'lakehold'" in refusal.value.detail
+    assert "shop.items" not in shop.lake.definitions.definitions().tables
+    (told,) = status_of(shop.lake).notices
+    assert told.startswith('source shop: Kafka Connect refuses the configuration of connector "maria": ')
+    shop.ingest()
+    monkeypatch.setenv("LAKEHOLD_SECRET_MARIA", PASSWORD)
+    assert status_of(shop.lake).notices == ()
+
+
+def test_changes_of_a_table_that_was_out_of_the_connectors_list_come(shop: Shop, stack: StackAddresses) -> None:
+    with ConnectClient(stack.connect) as worker:
+        config = worker.config("maria")
+        assert config is not None
+        worker.stop("maria")
+        worker.put("maria", {**config, "table.include.list": r"shop\.customers"})
+        worker.resume("maria")
+        worker.wait_until_running("maria")
+    for table in ("shop.orders", "shop.customers"):
+        shop.server.execute(
+            f"UPDATE {table} SET n = 5 WHERE id = 1",
+            f"DELETE FROM {table} WHERE id = 2",
+            f"INSERT INTO {table} VALUES (4, 0, 4.50)",
+        )
+    shop.follow("shop.customers")
+    (notice,) = (notice for notice in shop.lake.sql("ALTER SOURCE shop REPAIR").notices if "missed" in notice)
+    assert "shop.orders" in notice
+    shop.follow("shop.orders", "shop.customers")
+    assert status_of(shop.lake).notices == ()

@@ -18,6 +18,7 @@ from lakehold.errors import LakeholdError
 from lakehold.servers import lifecycle
 from lakehold.servers.directory import make_directory
 from lakehold.stack import ConnectClient, StackAddresses, publication_sql
+from lakehold.stack.connectors import ValueFormat
 from lakehold.stack.parts.postgres import Postgres
 from lakehold.status import status_of
 from tests.captured_shop import Shop, wait_for
@@ -200,6 +201,44 @@ def test_primary_keys_are_added_and_changed(make_lake: LakeFactory, database: So
     _assert_equal(source, "compound", key=["id", "region"])
 
 
+@pytest.mark.parametrize("value_format", ["avro", "json"])
+def test_a_primary_key_is_dropped_and_put_back(
+    make_lake: LakeFactory, database: SourceDatabase, value_format: ValueFormat
+) -> None:
+    _upstream(database, "unkeyed (id int PRIMARY KEY, n int)", "neighbour (id int PRIMARY KEY, n int)")
+    database.execute("INSERT INTO unkeyed VALUES (1, 1), (2, 2)", "INSERT INTO neighbour VALUES (1, 1)")
+    source = LiveSource(make_lake(), database, "unkeyed", "neighbour", value_format=value_format)
+    _define(source, "unkeyed", "neighbour")
+    source.table("named", "unkeyed", "DEBEZIUM", "KEY (id, n)")
+    source.catch_up()
+    database.execute(
+        "ALTER TABLE unkeyed DROP CONSTRAINT unkeyed_pkey",
+        "INSERT INTO unkeyed VALUES (1, 5)",
+        "UPDATE neighbour SET n = 2",
+    )
+    for error in _refused(source, "unkeyed"):
+        assert error.code == "key-changed"
+        assert "are told apart by (id)" in error.detail
+        assert "1 of 1 have none" in error.detail
+    _assert_equal(source, "neighbour")
+    assert sorted(source.rows("unkeyed")) == sorted(source.rows("unkeyed_upsert")) == [(1, 1), (2, 2)]
+    source.assert_equal("named", "unkeyed", ["id", "n"])
+
+    database.execute(
+        "DELETE FROM unkeyed WHERE n = 1",
+        "ALTER TABLE unkeyed ADD PRIMARY KEY (id)",
+        "UPDATE unkeyed SET n = 7 WHERE id = 2",
+        "DELETE FROM neighbour",
+    )
+    assert {error.code for error in _refused(source, "unkeyed")} == {"key-changed"}, "by its key row 1 would be gone"
+    _assert_equal(source, "neighbour")
+    source.assert_equal("named", "unkeyed", ["id", "n"])
+    _drop(source, "unkeyed")
+    _define(source, "unkeyed", options="KEY (id, n)")
+    source.ingest()
+    _assert_equal(source, "unkeyed", key=["id", "n"])
+
+
 def test_a_topic_gets_more_partitions(make_lake: LakeFactory, database: SourceDatabase) -> None:
     _upstream(database, "moving (id int PRIMARY KEY, n int, letter text)")
     database.execute(
@@ -317,6 +356,22 @@ def _life_of_the_last_table(shop: Shop) -> None:
         shop.follow_until_equal("orders")
     assert refusal.value.code == "type-changed"
     assert "dropping and creating it is enough" in refusal.value.hint
+    shop.lake.sql("DROP TABLE shop.orders")
+    shop.lake.sql(shop.creating("orders"))
+    shop.follow_until_equal("orders")
+
+    execute(
+        shop.database, ["ALTER TABLE orders DROP CONSTRAINT orders_pkey", "INSERT INTO orders VALUES (1, 'y', 'z')"]
+    )
+    with pytest.raises(LakeholdError) as refusal:
+        shop.follow_until_equal("orders")
+    assert refusal.value.code == "key-changed"
+    assert "create it again: its topic goes with it" in refusal.value.hint
+    shop.lake.sql("DROP TABLE shop.orders")
+    shop.lake.sql(f"{shop.creating('orders')} KEY (id, n)")
+    shop.follow_until_equal("orders")
+    execute(shop.database, ["DELETE FROM orders WHERE n = 'y'", "ALTER TABLE orders ADD PRIMARY KEY (id)"])
+    shop.follow_until_equal("orders")
     shop.lake.sql("DROP TABLE shop.orders")
     shop.lake.sql(shop.creating("orders"))
     shop.follow_until_equal("orders")

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from lakehold.definitions import ConnectionType
-from lakehold.errors import UpstreamError
+from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
 from lakehold.upstream.connect import ConnectorStatus
 from lakehold.upstream.found import FoundPublication, FoundSnapshot, FoundTable
 from lakehold.upstream.journal import asked_snapshot
@@ -18,9 +18,9 @@ from lakehold.upstream.steps import (
     AskSnapshot,
     ChangePublication,
     CreatePublication,
+    NoteFit,
     RestartConnector,
     ResumeConnector,
-    StopConnector,
 )
 from lakehold.upstream.wanted import MARK
 from tests.upstream_world import CAPTURE, World, converge, target
@@ -139,45 +139,16 @@ def test_a_snapshot_that_was_asked_of_a_task_that_did_not_know_the_table_is_aske
         assert (AskSnapshot("shop", "public.a", "a1") in steps) is asked_again, snapshot
 
 
-def test_a_table_whose_changes_were_missed_is_snapshotted_before_it_counts_as_captured_again(world: World) -> None:
-    assert converge(world, target(A | B))
-    world.unpublish("public.a")
-    world.leave_out("public.b")
-    goal = target(A | B)
-    planned = plan(goal, world.look(goal))
-    assert planned.steps[:4] == (
-        StopConnector("shop"),
-        AskSnapshot("shop", "public.a", "a1"),
-        AskSnapshot("shop", "public.b", "b1"),
-        ChangePublication("p", ("public.a",)),
+def test_the_log_is_marked_behind_the_snapshot_of_a_table_that_joined(world: World) -> None:
+    both = target(A | B)
+    for step in plan(both, world.look(both)).steps:
+        world.perform(step)
+    assert plan(both, world.look(both)).steps == (NoteFit(CAPTURE.topic_prefix, {"b1": "public.b"}),), (
+        "a first snapshot is of one moment"
     )
-    assert planned.steps[-1] == ResumeConnector("shop")
-    assert [hint.split(" were missed")[0] for hint in planned.hints] == ["changes of public.a", "changes of public.b"]
-    assert all(hint.endswith("ALTER SOURCE shop RESNAPSHOT") for hint in planned.hints)
-    assert converge(world, goal)
-    assert world.missed == set()
-    assert plan(goal, world.look(goal)).hints == ()
-
-
-@pytest.mark.parametrize("cut_after", range(8))
-def test_what_was_missed_comes_wherever_the_repair_was_cut_short(world: World, cut_after: int) -> None:
-    goal = target(A | B)
-    assert converge(world, goal)
-    world.unpublish("public.a")
-    world.leave_out("public.b")
-    converge(world, goal, cut_after)
-    assert converge(world, goal)
-    assert world.missed == set()
-
-
-def test_what_a_table_without_a_key_missed_is_only_told(world: World) -> None:
-    world.keyless = frozenset({"public.a"})
-    world.unpublish("public.a")
-    goal = target(A)
-    planned = plan(goal, world.look(goal))
-    assert planned.steps == (ChangePublication("p", ("public.a",)),)
-    (hint,) = planned.hints
-    assert "no primary key, so that nothing brings them but ALTER SOURCE shop RESNAPSHOT" in hint
+    assert plan(both, replace(world.look(both), database=None)).steps == (), "MySQL and MariaDB are not asked for it"
+    assert converge(world, both)
+    assert plan(both, world.look(both)).steps == ()
 
 
 def test_a_table_that_gets_a_key_is_snapshotted_alone(world: World) -> None:
@@ -217,12 +188,12 @@ def test_a_lost_publication_is_made_before_all_is_snapshotted_anew(world: World)
 
 def test_a_table_that_is_gone_stops_none_of_the_others(world: World) -> None:
     assert converge(world, target(A | B))
-    world.tables = frozenset({"public.b", "public.a_renamed"})
+    world.tables = frozenset({"public.b", "public.a2"})
     goal = target(A | B)
     planned = plan(goal, world.look(goal))
     assert planned.steps == ()
     assert planned.hints == (
-        "table public.a is not in the database any more (was it renamed to public.a_renamed?): DROP TABLE shop.a1",
+        "table public.a is not in the database any more (was it renamed to public.a2?): DROP TABLE shop.a1",
     )
     assert converge(world, target(B, ["public.a"], new=[]))
 
@@ -230,8 +201,58 @@ def test_a_table_that_is_gone_stops_none_of_the_others(world: World) -> None:
     with pytest.raises(UpstreamError) as refusal:
         plan(declaring, world.look(declaring))
     assert refusal.value.code == "upstream-table-missing"
-    assert refusal.value.hint == "Did you mean public.a_renamed?"
-    assert refusal.value.detail == "Its tables: public.a_renamed, public.b."
+    assert refusal.value.hint == "Did you mean public.a2?"
+    assert refusal.value.detail == "Its tables: public.a2, public.b."
+
+
+def test_a_table_that_is_captured_already_may_be_what_was_meant() -> None:
+    world, accounts = World(frozenset({"public.accounts", "public.notes"})), {"a1": "public.accounts"}
+    assert converge(world, target(accounts))
+    declaring = target({**accounts, "x1": "public.acounts"}, new=["x1"])
+    with pytest.raises(UpstreamError) as refusal:
+        plan(declaring, world.look(declaring))
+    assert refusal.value.hint == "Did you mean public.accounts?"
+
+
+def test_the_table_that_was_meant_is_found_among_all_of_a_large_database_and_some_of_them_are_shown() -> None:
+    world = World(frozenset(f"public.t{number:03}" for number in range(200)) | {"public.users"})
+    declaring = target({"x1": "public.user"}, new=["x1"])
+    with pytest.raises(UpstreamError) as refusal:
+        plan(declaring, world.look(declaring))
+    assert refusal.value.hint == "Did you mean public.users?"
+    assert refusal.value.detail.endswith("public.t048, public.t049 and 151 more.")
+
+
+def test_what_the_user_may_not_do_is_refused_before_anything_is_done(world: World) -> None:
+    world.may_publish = False
+    goal = target(A)
+    assert plan(goal, world.look(goal)).steps == (), "nothing is to be changed"
+    goal = target(A | B)
+    with pytest.raises(UpstreamRefused, match=r'may not add public\.b to publication "p", which is another'):
+        plan(goal, world.look(goal))
+
+    world.may_publish = True
+    found = world.look(goal)
+    assert found.database is not None
+    tables = {"public.a": FoundTable("f", True), "public.b": FoundTable("f", True, is_owned=False)}
+    with pytest.raises(UpstreamRefused, match=r'may not add public\.b to publication "p", as it does not own them'):
+        plan(goal, replace(found, database=replace(found.database, tables=tables)))
+
+    new = World(frozenset({"public.a"}), may_publish=False)
+    goal = target(A)
+    with pytest.raises(UpstreamRefused, match='user "u" of source "shop" may not make publication "p"'):
+        plan(goal, new.look(goal))
+    new.publication = FoundPublication(is_own=False, is_for_all=True, tables=frozenset({"public.a"}))
+    assert converge(new, goal)
+
+
+def test_a_configuration_that_connect_would_refuse_is_refused_before_anything_is_done(world: World) -> None:
+    goal = target(A | B)
+    found = replace(world.look(goal), objections=("Unable to connect: no.", "It lacks a right."))
+    for planned in (plan, plan_anew):
+        with pytest.raises(ConnectorError) as refusal:
+            planned(goal, found)
+        assert refusal.value.detail == "Unable to connect: no. It lacks a right."
 
 
 def test_a_publication_of_others_is_only_added_to(world: World) -> None:

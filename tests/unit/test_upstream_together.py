@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from lakehold.catalog.upstream_leases import UpstreamLeaseStore
-from lakehold.errors import DefinitionError, LeaseLost, SourceBusy
+from lakehold.errors import DefinitionError, LeaseLost, SourceBusy, UpstreamRefused, UpstreamUnavailable
+from lakehold.ingest.repeats import Snapshots
 from lakehold.lake import Lake, connect
 from lakehold.times import now_ms
 from lakehold.upstream import sources
 from lakehold.upstream.capturing import Target
 from lakehold.upstream.changing import ChangingSources
+from lakehold.upstream.connect import ConnectorStatus
 from lakehold.upstream.plan import plan
 from lakehold.upstream.steps import CreateConnector, Steps
 from tests.lakehold_process import wait_until
@@ -47,6 +49,17 @@ class ModelCapturing:
     def plan(self, target: Target, *, anew: bool = False) -> Steps:
         assert not anew
         return plan(target.wanted, self.world.look(target.wanted))
+
+    def lacking(self, target: Target) -> tuple[Steps, tuple[str, ...]]:
+        return self.plan(target), ()
+
+    def status(self, target: Target) -> ConnectorStatus | None:
+        connector = self.world.look(target.wanted).connector
+        return connector.status if connector is not None else None
+
+    def snapshots(self, target: Target) -> Snapshots:
+        coming = frozenset(table.object_id for table in target.wanted.tables) - self.world.snapshots.keys()
+        return Snapshots(coming, coming)
 
     def converge(self, target: Target, confirm: Callable[[], None], *, anew: bool = False) -> Steps:
         done = []
@@ -93,7 +106,7 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
     world = World(frozenset({"public.a", "public.b"}))
     capturing = ModelCapturing(world)
     made = iter([capturing, ModelCapturing(world)])
-    monkeypatch.setattr(sources, "Capturing", lambda _: next(made))
+    monkeypatch.setattr(sources, "Capturing", lambda *_: next(made))
     monkeypatch.setattr(sources, "_LOOK_EVERY_S", 0.0)
     monkeypatch.setattr(sources, "_WHILE_BUSY_S", 0.0)
     settings: dict[str, Any] = {"lease_ms": 400, "lease_renew_ms": 100, "upstream_timeout_ms": 1}
@@ -141,6 +154,81 @@ def test_a_statement_waits_for_a_process_that_died_and_not_for_ever_for_one_that
     beside.leases.acquire("shop", "one that died", now_ms() + 100)
     beside.lake.sql(CREATE_B)
     assert beside.world.captured() == {"public.a", "public.b"}
+
+
+def test_what_the_database_refuses_is_told_and_stops_no_ingest(
+    beside: Beside, caplog: pytest.LogCaptureFixture
+) -> None:
+    beside.world.may_publish = False
+    with pytest.raises(UpstreamRefused, match=r"may not add public\.b"):
+        beside.lake.sql(CREATE_B)
+    assert "shop.b" not in beside.lake.definitions.definitions().tables
+    assert beside.lake.captured.problems() == []
+
+    beside.world.unpublish("public.a")
+    beside.follow.captured.tend("shop")
+    reason = 'user "u" of source "shop" may not add public.a to publication "lakehold_shop", which is another\'s'
+    assert f"source shop: {reason}. Tried again in 5 s" in caplog.messages
+    assert beside.lake.captured.problems() == [f"source shop: {reason}"]
+    beside.world.may_publish = True
+    beside.lake.sql("ALTER SOURCE shop REPAIR")
+    assert beside.lake.captured.problems() == []
+
+
+def test_a_table_that_is_declared_and_not_captured_is_told(beside: Beside) -> None:
+    def goes_away() -> None:
+        raise UpstreamUnavailable("Kafka Connect does not answer", detail="It is stopped.")
+
+    beside.capturing.meanwhile = goes_away
+    with pytest.raises(UpstreamUnavailable) as failure:
+        beside.lake.sql(CREATE_B)
+    assert "What was declared stands" in failure.value.hint
+    goes_on = "shop.b is not captured yet: the next ingest, or ALTER SOURCE shop REPAIR, goes on"
+    assert beside.lake.captured.problems() == [f"source shop: {goes_on}"]
+    beside.world.state = "STOPPED"
+    assert beside.lake.captured.problems() == ["source shop: shop.b is not captured yet: its connector is stopped"]
+    beside.follow.captured.tend("shop")
+    assert beside.lake.captured.problems() == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["DROP SOURCE shop CASCADE", "DROP CONNECTION connect CASCADE", "DROP TABLE shop.a", "EXPLAIN DROP TABLE shop.a"],
+)
+def test_what_is_gone_for_good_keeps_no_source(beside: Beside, monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
+    def is_gone(_: Target, **__: bool) -> Steps:
+        raise UpstreamUnavailable("Kafka Connect does not answer", hint="Check that the worker runs.")
+
+    monkeypatch.setattr(beside.capturing, "plan", is_gone)
+    with pytest.raises(UpstreamUnavailable) as failure:
+        beside.lake.sql(statement)
+    way_out = "DROP SOURCE shop CASCADE KEEP UPSTREAM"
+    assert failure.value.hint == (
+        f"Check that the worker runs. If it is gone for good, {way_out} drops the source and its tables without it."
+    )
+    assert beside.lake.definitions.definitions().tables.keys() == {"shop.a"}
+    beside.lake.sql(way_out)
+    assert not beside.lake.definitions.definitions().sources
+
+
+def test_a_transaction_is_explained_as_it_happens(beside: Beside) -> None:
+    beside.lake.sql("DROP SOURCE shop CASCADE")
+    made = (
+        f"{CREATE_SOURCE}; {CREATE_A}; {CREATE_B}; CREATE HOLD b ON shop.b; CREATE SUBSCRIPTION s AS SUBSCRIBE shop.a"
+    )
+    explained = [line for (line,) in beside.lake.sql(f"EXPLAIN BEGIN; {made}; COMMIT").rows]
+    assert explained[:5] == [
+        "declare source shop",
+        "declare table shop.a",
+        "declare table shop.b",
+        "create hold shop.b on shop.b",
+        "declare subscription s",
+    ]
+    upstream = explained[5:]
+    assert "create publication lakehold_shop for public.a, public.b" in upstream
+    assert len(set(upstream)) == len(upstream), "both tables are made upstream at once"
+    assert not beside.lake.definitions.definitions().sources
+    assert beside.world.config is None
 
 
 def is_lost(held: ChangingSources) -> bool:

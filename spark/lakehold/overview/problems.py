@@ -89,7 +89,7 @@ def _found(table: TableFacts) -> Iterator[Problem]:
     elif table.waiting is not None:
         yield Problem(
             Level.LOOK,
-            f"waits for transaction {table.waiting.transaction} since {to_second(table.waiting.since_ms)} UTC",
+            f"waits for {table.waiting.what} since {to_second(table.waiting.since_ms)} UTC",
             table.waiting.detail,
             "See whether the connector runs. What was committed before the transaction is in the table.",
             Action.INGEST,

@@ -12,10 +12,12 @@ from lakehold.errors import ConnectorError
 from lakehold.failpoints import reach
 from lakehold.ingest.decode.registry import registry_of
 from lakehold.ingest.read.kafka_client import KafkaClient, shared_client
+from lakehold.ingest.repeats import RepeatedSnapshot, Snapshots
 from lakehold.upstream.connect import ConnectClient, ConnectorStatus
 from lakehold.upstream.connector_config import SideTopics
-from lakehold.upstream.found import Found, FoundConnector
-from lakehold.upstream.hints import gone_told
+from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector
+from lakehold.upstream.gaps import is_in_lake
+from lakehold.upstream.hints import gone_told, unrepaired_told
 from lakehold.upstream.journal import Journal
 from lakehold.upstream.perform import Systems, perform
 from lakehold.upstream.places import Places
@@ -43,10 +45,12 @@ class Capturing:
 
     Args:
         timeout_s: How long a system may stay silent.
+        sequence_number: See `Systems`.
     """
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, sequence_number: Callable[[str], int]) -> None:
         self._timeout_s = timeout_s
+        self._sequence_number = sequence_number
         self._journals: dict[tuple[str, str], Journal] = {}
         self._writes_transactions: dict[str, bool] = {}
 
@@ -99,19 +103,41 @@ class Capturing:
             # The status of a connector that was deleted is there for a moment longer.
             return systems.connect.status_if_known(name) if systems.connect.config(name) is not None else None
 
-    def missing(self, target: Target) -> tuple[str, ...]:
-        """A sentence for each captured table that is not in the database any more. Raises as `plan` does."""
+    def lacking(self, target: Target) -> tuple[Steps, tuple[str, ...]]:
+        """What `plan` gives, and a sentence for each captured table that is not in the database any more or lacks changes."""
         with self._systems(target.places) as systems:
             found = self._look(target, systems)
-        plan(target.wanted, found)
-        return tuple(gone_told(target.wanted, found))
+        told = (*gone_told(target.wanted, found), *unrepaired_told(target.wanted, found))
+        return plan(target.wanted, found), told
 
-    def awaited(self, target: Target) -> tuple[frozenset[str], frozenset[str]]:
-        """See `CapturedSources.awaited`."""
-        journal = self._journal(target, shared_client(target.places.kafka, self._timeout_s))
+    def snapshots(self, target: Target) -> Snapshots:
+        """See `CapturedSources.snapshots`."""
+        kafka = shared_client(target.places.kafka, self._timeout_s)
+        journal = self._journal(target, kafka)
         journal.refresh()
-        tables = frozenset(table.object_id for table in target.wanted.tables)
-        return tables - journal.complete, tables - journal.snapshots.keys()
+        tables = {table.object_id: table.topic for table in target.wanted.tables}
+        repeats = {
+            object_id: repeat
+            for object_id, repeat in journal.repeats.items()
+            if object_id in tables and repeat.is_complete and not is_in_lake(object_id, repeat, target.wanted)
+        }
+        # Behind what the connector said: all of the snapshots lies before these ends, and what came in place of a row of theirs.
+        ends = kafka.written_ends(kafka.partitions({tables[object_id] for object_id in repeats}))
+        joined = _joined(target.wanted, journal)
+        unmarked = {object_id for object_id, fits_from in joined.items() if fits_from is None}
+        return Snapshots(
+            frozenset((tables.keys() - journal.complete) | unmarked),
+            frozenset(tables.keys() - journal.snapshots.keys()),
+            {
+                object_id: RepeatedSnapshot(
+                    repeat.signal_id,
+                    repeat.replaces_through,
+                    {tp: end for tp, end in ends.items() if tp.topic == tables[object_id]},
+                )
+                for object_id, repeat in repeats.items()
+            },
+            {object_id: fits_from for object_id, fits_from in joined.items() if fits_from is not None},
+        )
 
     def _planned(self, target: Target, systems: Systems, *, anew: bool) -> Steps:
         found = self._look(target, systems)
@@ -133,10 +159,18 @@ class Capturing:
             connector,
             frozenset(systems.kafka.describe([*names, *wanted.released])),
             journal.snapshots,
+            journal.repeats,
+            journal.members,
             journal.first_snapshot_said is not None,
             database,
             self._has_transactions(target, systems, is_new=connector is None),
+            self._objections(wanted, connector, systems),
         )
+
+    def _objections(self, wanted: Wanted, connector: FoundConnector | None, systems: Systems) -> tuple[str, ...]:
+        if not wanted.tables or (connector is not None and connector.config == wanted.config):
+            return ()
+        return systems.connect.objections(wanted.connector, wanted.config)
 
     def _has_transactions(self, target: Target, systems: Systems, *, is_new: bool) -> bool:
         """Whether connectors write in Kafka transactions; asked once, for a connector that is new: the answer takes a while."""
@@ -162,7 +196,16 @@ class Capturing:
             address.url, username=address.username, password=address.password, timeout_s=self._timeout_s
         ) as connect:
             database = PostgresUpstream(places.login, self._timeout_s)
-            yield Systems(connect, shared_client(places.kafka, self._timeout_s), database)
+            kafka = shared_client(places.kafka, self._timeout_s)
+            yield Systems(connect, kafka, database, self._sequence_number)
+
+
+def _joined(wanted: Wanted, journal: Journal) -> dict[str, int | None]:
+    """By object id where tables that joined fit the others, None: not known yet; nothing of MySQL and MariaDB."""
+    if wanted.capture.database is not ConnectionType.POSTGRES:
+        return {}
+    snapshots = {table.object_id: journal.snapshots.get(table.object_id, NO_SNAPSHOT) for table in wanted.tables}
+    return {object_id: snapshot.fits_from for object_id, snapshot in snapshots.items() if snapshot.has_joined}
 
 
 def _connector(connect: ConnectClient, name: str) -> FoundConnector | None:

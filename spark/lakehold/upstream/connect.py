@@ -97,10 +97,12 @@ class ConnectClient:
     def writes_transactions(self, connector_class: str) -> bool:
         """Whether connectors of a class write in Kafka transactions: a worker refuses to require it that does not support it."""
         setting = "exactly.once.support"
-        asked = {"name": "asked", "connector.class": connector_class, "tasks.max": "1", setting: "required"}
-        answer = self._request("PUT", f"/connector-plugins/{connector_class}/config/validate", json=asked).json()
-        values = (found["value"] for found in answer["configs"])
-        return not any(value["errors"] for value in values if value["name"] == setting)
+        asked = {"connector.class": connector_class, "tasks.max": "1", setting: "required"}
+        return setting not in self._validated("asked", asked)
+
+    def objections(self, name: str, config: Mapping[str, str]) -> tuple[str, ...]:
+        """Why a worker would refuse the configuration of a connector, in sentences; none: it would take it."""
+        return tuple(dict.fromkeys(error for errors in self._validated(name, config).values() for error in errors))
 
     def config(self, name: str) -> dict[str, str] | None:
         """The configuration of a connector, without its name; None if there is no such connector."""
@@ -173,6 +175,13 @@ class ConnectClient:
             return status.is_running
 
         self._wait(name, runs, "does not run", timeout_s)
+
+    def _validated(self, name: str, config: Mapping[str, str]) -> dict[str, list[str]]:
+        """What is wrong with a configuration, by the names of its options."""
+        path = f"/connector-plugins/{config['connector.class']}/config/validate"
+        answer = self._request("PUT", path, json={"name": name, **config}).json()
+        values = (found["value"] for found in answer["configs"])
+        return {value["name"]: value["errors"] for value in values if value["errors"]}
 
     def _wait_until_stopped(self, name: str) -> None:
         self._wait(name, lambda status: status.connector == "STOPPED" and not status.tasks, "does not stop")

@@ -10,6 +10,8 @@ _POSTGRES = "io.debezium.connector.postgresql.PostgresConnector"
 _MYSQL = "io.debezium.connector.mysql.MySqlConnector"
 _MARIADB = "io.debezium.connector.mariadb.MariaDbConnector"
 
+LOG_PREFIX = "lakehold"
+"""Of logical messages that lakehold writes to PostgreSQL's log."""
 _INCLUDED = "table.include.list"
 
 _HEARTBEAT_MS = 2_000
@@ -96,6 +98,8 @@ def postgres(login: Login, *, publication: str, slot: str) -> dict[str, str]:
         "slot.name": slot,
         "publication.name": publication,
         "publication.autocreate.mode": "disabled",
+        # Its transaction is told, which is what they are for; no topic is made for them.
+        "message.prefix.exclude.list": LOG_PREFIX,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakehold.upstream.connect import ConnectorStatus
@@ -43,12 +43,17 @@ class FoundPublication:
         is_for_all: It is FOR ALL TABLES.
         tables: Those whose changes it has, `schema.table`.
         listed: Those of them that it names itself, not by their schema.
+        may_change: The source's user may change it.
+        members: What tells the membership of a table that has changes in it from an earlier or a later one: object ids with
+            slashes between, that of the publication first.
     """
 
     is_own: bool
     is_for_all: bool
     tables: frozenset[str]
     listed: frozenset[str] = frozenset()
+    may_change: bool = True
+    members: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -58,10 +63,12 @@ class FoundTable:
     Attributes:
         replica_identity: What PostgreSQL writes of a row before a change: `d` its key, `f` all, `n` nothing, `i` an index.
         has_key: It has a primary key.
+        is_owned: It is the source's user's, as what is put into a publication must be.
     """
 
     replica_identity: str
     has_key: bool
+    is_owned: bool = True
 
 
 @dataclass(frozen=True)
@@ -71,10 +78,12 @@ class FoundDatabase:
     Attributes:
         wal_level: Its setting.
         position: How far its log is, in bytes.
+        confirmed: How much of that the slot's reader has sent on, in bytes; None: there is no slot.
         publication: The one that the source names, if it exists.
         slot: Of the replication slot that the source names its `wal_status`, `lost` among others; None: there is no slot.
         tables: The wanted tables that exist, by name.
-        other_tables: Names of the rest, for a hint.
+        other_tables: Names of all the rest, for hints.
+        may_create: The source's user may make publications.
     """
 
     wal_level: str
@@ -83,10 +92,30 @@ class FoundDatabase:
     slot: str | None
     tables: Mapping[str, FoundTable]
     other_tables: tuple[str, ...] = ()
+    may_create: bool = True
+    confirmed: int | None = None
 
-    def like(self, name: str) -> str | None:
-        """The table that is not wanted and whose name is most like one that is; None: none is."""
-        return next(iter(difflib.get_close_matches(name, self.other_tables, n=1)), None)
+    @property
+    def is_sent(self) -> bool:
+        """Whether the slot's reader has sent on all that was logged."""
+        return self.confirmed is not None and self.confirmed >= self.position
+
+    @property
+    def table_names(self) -> list[str]:
+        """Names of all its tables, in order."""
+        return sorted({*self.tables, *self.other_tables})
+
+    def meant_by(self, name: str) -> str | None:
+        """The table whose name is most like one that no table has; None: none is."""
+        return _most_like(name, self.table_names)
+
+    def renamed_from(self, name: str) -> str | None:
+        """The table that is not wanted and whose name is most like that of a wanted one that is gone; None: none is."""
+        return _most_like(name, self.other_tables)
+
+
+def _most_like(name: str, names: Sequence[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(name, names, n=1)), None)
 
 
 @dataclass(frozen=True)
@@ -99,6 +128,8 @@ class FoundSnapshot:
         asked: How often it was asked for.
         succeeded: The connector said that it is complete.
         failures: Why it is not, once for each time that the connector said so.
+        missed: Changes of the table were missed since, and it could not be snapshotted again.
+        fits_from: A position in the database's log: a table that joined fits the others behind it. None: none was noted.
     """
 
     is_first: bool = False
@@ -106,6 +137,13 @@ class FoundSnapshot:
     asked: int = 0
     succeeded: bool = False
     failures: tuple[str, ...] = ()
+    missed: bool = False
+    fits_from: int | None = None
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether it was taken while others streamed: its rows may be later than what had been sent of the others."""
+        return self.succeeded and not self.is_first
 
     def is_complete(self, first_said: int | None) -> bool:
         """Whether the topic has all of it; `first_said`: where the connector said that its first snapshot is complete."""
@@ -116,6 +154,38 @@ NO_SNAPSHOT = FoundSnapshot()
 
 
 @dataclass(frozen=True)
+class FoundRepeat:
+    """The last snapshot of one table that was asked for again because changes had been missed.
+
+    Attributes:
+        signal_id: Of the signal that asked for it.
+        upstream: The table in the database.
+        replaces_through: The sequence number of the lake's table when it was asked for: rows that were last changed at or before
+            it, and that the snapshot does not bring, are gone upstream.
+        is_certain: All that the database had logged before was in the lake then, so that no row is gone unseen.
+        succeeded: The last scan of the table did; None: there was none.
+        is_done: Nothing that was asked for until then is left to be scanned.
+    """
+
+    signal_id: str
+    upstream: str
+    replaces_through: int
+    is_certain: bool
+    succeeded: bool | None = None
+    is_done: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the topic has all of it. One scan may answer two signals, and have begun before the second."""
+        return self.is_done and self.succeeded is True
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether it ended without bringing all rows."""
+        return self.is_done and not self.succeeded
+
+
+@dataclass(frozen=True)
 class Found:
     """What there is upstream of one source.
 
@@ -123,14 +193,20 @@ class Found:
         connector: None: there is none of its name.
         topics: Those that exist, of its own and of those that it would make.
         snapshots: By object id of the table.
+        repeats: Of those that were asked for again, by object id of the table.
+        members: The memberships in the publication that were noted, by the table's name upstream.
         first_snapshot_complete: The connector said that its first snapshot is.
         database: None for MySQL and MariaDB, of which nothing is asked.
         writes_transactions: Connectors write in Kafka transactions; asked before one is made, else True.
+        objections: Why Kafka Connect would refuse the configuration that is wanted; asked where there is another or none.
     """
 
     connector: FoundConnector | None = None
     topics: frozenset[str] = frozenset()
     snapshots: Mapping[str, FoundSnapshot] = field(default_factory=dict)
+    repeats: Mapping[str, FoundRepeat] = field(default_factory=dict)
+    members: Mapping[str, str] = field(default_factory=dict)
     first_snapshot_complete: bool = False
     database: FoundDatabase | None = None
     writes_transactions: bool = True
+    objections: tuple[str, ...] = ()

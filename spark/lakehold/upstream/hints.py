@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundDatabase
-from lakehold.upstream.gaps import gone, has_no_key, joining, missed
+from lakehold.upstream.gaps import gone, has_no_key, joining, missed, unrepaired
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 
@@ -13,6 +13,7 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
     """Of the connector, and of the tables that a statement declares; of all tables if none declares or drops any."""
     about = [table for table in wanted.tables if wanted.declared is None or table.object_id in wanted.declared]
     told = [*_of_connector(wanted, found), *gone_told(wanted, found), *_missed_told(wanted, found)]
+    told += unrepaired_told(wanted, found)
     told += [hint for table in about for hint in _of_table(table, wanted, found)]
     return tuple(dict.fromkeys(told))
 
@@ -21,7 +22,7 @@ def gone_told(wanted: Wanted, found: Found) -> Iterator[str]:
     """A sentence for each table that the database does not have any more, unless a statement is about others."""
     if wanted.declared is None and found.database is not None:
         for table in gone(wanted, found):
-            close = found.database.like(table.upstream)
+            close = found.database.renamed_from(table.upstream)
             renamed = f" (was it renamed to {close}?)" if close is not None else ""
             yield f"table {table.upstream} is not in the database any more{renamed}: DROP TABLE {table.full_name}"
 
@@ -39,15 +40,22 @@ def _of_connector(wanted: Wanted, found: Found) -> Iterator[str]:
 def _missed_told(wanted: Wanted, found: Found) -> Iterator[str]:
     """Whatever a statement is about: this is said once."""
     for table in missed(wanted, found):
-        brought = (
-            "it has no primary key, so that nothing brings them but"
-            if has_no_key(table, found)
-            else "a snapshot of it brings the rows that are there, and those that were deleted meanwhile stay until"
-        )
-        yield (
-            f"changes of {table.upstream} were missed while the connector did not capture it: {brought} "
-            f"ALTER SOURCE {wanted.source} RESNAPSHOT"
-        )
+        yield _missed_told_of(table, wanted, found)
+
+
+def unrepaired_told(wanted: Wanted, found: Found) -> Iterator[str]:
+    """A sentence for each table that lacks changes until all are snapshotted, unless a statement is about others."""
+    if wanted.declared is None:
+        yield from dict.fromkeys(_missed_told_of(table, wanted, found) for table in unrepaired(wanted, found))
+
+
+def _missed_told_of(table: CapturedTable, wanted: Wanted, found: Found) -> str:
+    way_out = (
+        f"it has no primary key, so that nothing brings them but ALTER SOURCE {wanted.source} RESNAPSHOT"
+        if has_no_key(table, found)
+        else "a snapshot of it brings the rows that are there, and with its end go those that were deleted meanwhile"
+    )
+    return f"changes of {table.upstream} were missed while the connector did not capture it: {way_out}"
 
 
 def _of_table(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[str]:

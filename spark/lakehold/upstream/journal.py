@@ -2,7 +2,8 @@
 
 Both are kept for ever and read from where they were last left. Every signal carries the object id of the table that it is about,
 and an id of its own. What comes while a snapshot is under way joins it, and the connector says of each table that it has scanned
-the id of the signal that came last: that answers all signals up to it which asked for this table.
+the id of the signal that came last: that answers all signals up to it which asked for this table. That scan may have begun
+before the last of them came. So a snapshot that was asked for again is complete when nothing that was asked for is left.
 """
 
 from __future__ import annotations
@@ -21,21 +22,35 @@ from fastavro import parse_schema, schemaless_reader
 from lakehold.ingest.offsets import OffsetRange, TopicPartition
 from lakehold.ingest.read.kafka_client import KafkaClient
 from lakehold.upstream.connector_config import SideTopics
-from lakehold.upstream.found import NO_SNAPSHOT, FoundSnapshot
+from lakehold.upstream.found import NO_SNAPSHOT, FoundRepeat, FoundSnapshot
 
 _WORD = re.compile(r"\w+")
 _ASKED = "execute-snapshot"
 _NOTED = "log"
 _GOOD = frozenset({"SUCCEEDED", "EMPTY"})
+_ENDED = frozenset({"COMPLETED", "ABORTED"})
+"""What is said when nothing that was asked for is left to be scanned."""
 _OF_ITS_OWN = "/"
 """Between the object id in a signal's id and what makes that its own."""
 _WIRE_FORMAT_BYTES = 5
 """Confluent's: a zero byte and the schema's id in four."""
 
 
-def asked_snapshot(object_id: str, upstream: str) -> str:
-    """The signal that asks for a snapshot of one table."""
-    data = {"type": "incremental", "data-collections": [_collection(upstream)]}
+def asked_snapshot(
+    object_id: str, upstream: str, replaces_through: Mapping[str, int] | None = None, *, is_certain: bool = False
+) -> str:
+    """The signal that asks for a snapshot of one table.
+
+    Args:
+        object_id: Of the table.
+        upstream: The table.
+        replaces_through: When it is asked for again, by object id of each table of the lake; see `FoundRepeat`.
+        is_certain: See there.
+    """
+    data: dict[str, Any] = {"type": "incremental", "data-collections": [_collection(upstream)]}
+    if replaces_through is not None:
+        # The connector does not read it.
+        data["repeat"] = {"replaces_through": replaces_through, "is_certain": is_certain}
     return json.dumps({"id": f"{object_id}{_OF_ITS_OWN}{uuid.uuid4().hex}", "type": _ASKED, "data": data})
 
 
@@ -54,6 +69,24 @@ def noted_first_snapshot(object_id: str, upstream: str, said_until: int) -> str:
         said_until: Where the notifications end: those before it are not about this snapshot.
     """
     data = {"message": f"{upstream} is in the first snapshot", "said_until": said_until}
+    return json.dumps({"id": object_id, "type": _NOTED, "data": data})
+
+
+def noted_missed(object_id: str, upstream: str) -> str:
+    """A signal that the connector only logs: changes of the table were missed, and it cannot be snapshotted alone."""
+    data = {"message": f"changes of {upstream} were missed", "missed": True}
+    return json.dumps({"id": object_id, "type": _NOTED, "data": data})
+
+
+def noted_members(source_id: str, publication: str, members: Mapping[str, str]) -> str:
+    """A signal that the connector only logs: which memberships tables, by their names upstream, have in a publication."""
+    data = {"message": f"{', '.join(sorted(members))} in publication {publication}", "members": dict(members)}
+    return json.dumps({"id": source_id, "type": _NOTED, "data": data})
+
+
+def noted_fit(object_id: str, upstream: str, position: int) -> str:
+    """A signal that the connector only logs: behind a position of the database's log the table fits the others."""
+    data = {"message": f"{upstream} fits the other tables behind {position}", "fits_from": position}
     return json.dumps({"id": object_id, "type": _NOTED, "data": data})
 
 
@@ -76,6 +109,8 @@ class Journal:
 
     Attributes:
         snapshots: What it was told and said of each table, by object id.
+        repeats: The last snapshot of each that was asked for again, by object id.
+        members: The memberships in the publication that were noted last, by the table's name upstream.
         first_snapshot_said: The offset of the notification that the connector's first snapshot is complete; None: it is not.
     """
 
@@ -90,6 +125,8 @@ class Journal:
         self._asked: list[_Asked] = []
         self._answered: set[_Asked] = set()
         self.snapshots: dict[str, FoundSnapshot] = {}
+        self.repeats: dict[str, FoundRepeat] = {}
+        self.members: dict[str, str] = {}
         self.first_snapshot_said: int | None = None
 
     @property
@@ -105,6 +142,7 @@ class Journal:
         if identities != self._identities:
             self._read, self.snapshots, self.first_snapshot_said = {}, {}, None
             self._asked, self._answered = [], set()
+            self.repeats, self.members = {}, {}
             self._identities = identities
         for _, value in self._new(self._topics.signals, identities):
             with suppress(
@@ -132,9 +170,28 @@ class Journal:
             (collection,) = signal["data"]["data-collections"]
             self._asked.append(_Asked(signal["id"], object_id, collection.replace('"', "")))
             self.snapshots[object_id] = replace(before, asked=before.asked + 1)
+            self._take_repeat(signal, self._asked[-1].upstream)
         elif signal["type"] == _NOTED:
-            said_until = signal["data"].get("said_until", 0)
-            self.snapshots[object_id] = replace(before, is_first=True, said_until=said_until)
+            self._take_note(object_id, before, signal["data"])
+
+    def _take_repeat(self, signal: Mapping[str, Any], upstream: str) -> None:
+        repeat = signal["data"].get("repeat", {"replaces_through": {}})
+        for object_id, through in repeat["replaces_through"].items():
+            self.repeats[object_id] = FoundRepeat(signal["id"], upstream, through, repeat["is_certain"])
+            self.snapshots[object_id] = replace(self.snapshots.get(object_id, NO_SNAPSHOT), missed=False)
+
+    def _take_note(self, object_id: str, before: FoundSnapshot, noted: Mapping[str, Any]) -> None:
+        if "members" in noted:
+            self.members |= noted["members"]
+        elif "fits_from" in noted:
+            self.snapshots[object_id] = replace(before, fits_from=noted["fits_from"])
+        elif "missed" in noted:
+            self.snapshots[object_id] = replace(before, missed=True)
+        else:
+            said_until = noted.get("said_until", 0)
+            self.snapshots[object_id] = replace(before, is_first=True, said_until=said_until, missed=False)
+            # It brings all that was missed until now.
+            self.repeats.pop(object_id, None)
 
     def _take_notification(self, offset: int, said: Mapping[str, Any]) -> None:
         kind, is_initial = said["type"], said["aggregate_type"] == "Initial Snapshot"
@@ -147,11 +204,24 @@ class Journal:
                 before = self.snapshots[asked.object_id]
                 after = replace(before, succeeded=True) if status in _GOOD else _failed(before, status)
                 self.snapshots[asked.object_id] = after
+            self._change_repeats(said["id"], _scanned(said["additional_data"]["scanned_collection"], status))
+        elif kind in _ENDED:
+            self._change_repeats(said["id"], lambda repeat: replace(repeat, is_done=True))
+
+    def _change_repeats(self, last_id: str, change: Callable[[FoundRepeat], FoundRepeat]) -> None:
+        """Change the repeated snapshots that were asked for no later than by the signal with an id, and are not done."""
+        ids = {asked.signal_id for asked in self._asked[: self._place(last_id) + 1]}
+        for object_id, repeat in self.repeats.items():
+            if repeat.signal_id in ids and not repeat.is_done:
+                self.repeats[object_id] = change(repeat)
+
+    def _place(self, signal_id: str) -> int:
+        """Where a signal stands among those that ask; -1: nowhere."""
+        return max((at for at, asked in enumerate(self._asked) if asked.signal_id == signal_id), default=-1)
 
     def _answered_by(self, last_id: str, scanned: str) -> list[_Asked]:
         """The signals that asked for a table and came no later than the one with an id."""
-        last = max((at for at, asked in enumerate(self._asked) if asked.signal_id == last_id), default=-1)
-        asked_before = (asked for asked in self._asked[: last + 1] if asked not in self._answered)
+        asked_before = (asked for asked in self._asked[: self._place(last_id) + 1] if asked not in self._answered)
         return [asked for asked in asked_before if asked.upstream == scanned]
 
     def _decoded(self, value: bytes) -> Mapping[str, Any]:
@@ -168,6 +238,11 @@ class Journal:
 
 def _failed(before: FoundSnapshot, status: str) -> FoundSnapshot:
     return replace(before, failures=(*before.failures, status))
+
+
+def _scanned(upstream: str, status: str) -> Callable[[FoundRepeat], FoundRepeat]:
+    """What a scan of a table tells of the repeated snapshots of it; of several scans the last one decides."""
+    return lambda repeat: replace(repeat, succeeded=status in _GOOD) if repeat.upstream == upstream else repeat
 
 
 def _values(messages: Iterable[Any]) -> Iterator[tuple[int, bytes]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -9,11 +10,13 @@ from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.read.kafka_client import KafkaClient
 from lakehold.upstream.connect import ConnectClient
 from lakehold.upstream.connector_config import SideTopics
-from lakehold.upstream.journal import asked_snapshot, noted_first_snapshot
+from lakehold.upstream.journal import asked_snapshot, noted_first_snapshot, noted_fit, noted_members, noted_missed
 from lakehold.upstream.postgres import PostgresUpstream
+from lakehold.upstream.refusals import publication_lost
 from lakehold.upstream.steps import (
     AskSnapshot,
     ChangePublication,
+    CheckLog,
     ConfigureConnector,
     CreateConnector,
     CreatePublication,
@@ -24,6 +27,10 @@ from lakehold.upstream.steps import (
     DropSlot,
     ForgetPosition,
     NoteFirstSnapshot,
+    NoteFit,
+    NoteMembers,
+    NoteMissed,
+    Repeat,
     RestartConnector,
     ResumeConnector,
     Step,
@@ -33,11 +40,19 @@ from lakehold.upstream.steps import (
 
 @dataclass(frozen=True)
 class Systems:
-    """What steps are performed on; `database` is asked only by steps of PostgreSQL."""
+    """What steps are performed on.
+
+    Attributes:
+        connect: Kafka Connect.
+        kafka: The brokers.
+        database: Asked only by steps of PostgreSQL.
+        sequence_number: Gives the Iceberg sequence number of a table of the lake by its full name; 0: it has no snapshot.
+    """
 
     connect: ConnectClient
     kafka: KafkaClient
     database: PostgresUpstream
+    sequence_number: Callable[[str], int]
 
 
 def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912 - one a step
@@ -60,6 +75,9 @@ def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912 - one a step
             on.database.drop_publication(name)
         case DropSlot(name):
             on.database.drop_slot(name)
+        case CheckLog(slot, publication, source):
+            if not on.database.can_read(slot, publication):
+                raise publication_lost(publication, source)
         case CreateConnector(name, config):
             on.connect.create_stopped(name, config)
         case ConfigureConnector(name, config):
@@ -76,13 +94,39 @@ def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912 - one a step
         case DeleteConnector(name):
             on.connect.forget_position(name)
             on.connect.delete(name)
+        case NoteFirstSnapshot() | AskSnapshot() | NoteMissed() | NoteMembers() | NoteFit():
+            on.kafka.send(SideTopics(step.prefix).signals, step.prefix, _signals(step, on))
+        case other:
+            assert_never(other)
+
+
+def _signals(step: NoteFirstSnapshot | AskSnapshot | NoteMissed | NoteMembers | NoteFit, on: Systems) -> list[str]:
+    match step:
         case NoteFirstSnapshot(prefix, tables):
             said = TopicPartition(SideTopics(prefix).notifications, 0)
             marks = on.kafka.watermarks([said]).get(said)
             said_until = marks.end_exclusive if marks is not None else 0
-            notes = [noted_first_snapshot(object_id, upstream, said_until) for object_id, upstream in tables.items()]
-            on.kafka.send(SideTopics(prefix).signals, prefix, notes)
-        case AskSnapshot(prefix, upstream, object_id):
-            on.kafka.send(SideTopics(prefix).signals, prefix, [asked_snapshot(object_id, upstream)])
-        case other:
-            assert_never(other)
+            return [noted_first_snapshot(object_id, upstream, said_until) for object_id, upstream in tables.items()]
+        case AskSnapshot(_, upstream, object_id, repeat):
+            if repeat is None:
+                return [asked_snapshot(object_id, upstream)]
+            # Whatever is ingested meanwhile, rows of the snapshot have a greater number: they come after the signal.
+            through = {each: on.sequence_number(name) for each, name in repeat.tables.items()}
+            return [asked_snapshot(object_id, upstream, through, is_certain=_is_certain(repeat, on.kafka))]
+        case NoteMissed(_, tables):
+            return [noted_missed(object_id, upstream) for object_id, upstream in tables.items()]
+        case NoteMembers(_, source_id, publication, names):
+            members = on.database.members(publication)
+            return [noted_members(source_id, publication, {name: members[name] for name in names if name in members})]
+        case NoteFit(_, tables):
+            position = on.database.mark_log()
+            return [noted_fit(object_id, upstream, position) for object_id, upstream in tables.items()]
+
+
+def _is_certain(repeat: Repeat, kafka: KafkaClient) -> bool:
+    """Whether the lake has all changes from before those that were missed; a stopped connector adds none meanwhile."""
+    if repeat.confirms or repeat.read is None:
+        return repeat.confirms
+    return all(
+        repeat.read.get(tp, 0) >= end for tp, end in kafka.written_ends(kafka.partitions([repeat.topic])).items()
+    )

@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from lakehold.upstream.found import Found, FoundConnector
-from lakehold.upstream.gaps import has_no_key, joining, missed, there
+from lakehold.ingest.offsets import Offsets
+from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector
+from lakehold.upstream.gaps import failed, has_no_key, is_made_again, joining, missed, there, unconfirmed, unnoted
 from lakehold.upstream.hints import hints
-from lakehold.upstream.refusals import refuse_foreign, refuse_lost, refuse_unfit
+from lakehold.upstream.refusals import refuse_denied, refuse_foreign, refuse_lost, refuse_unfit
 from lakehold.upstream.steps import (
     AskSnapshot,
     ChangePublication,
+    CheckLog,
     ConfigureConnector,
     CreateConnector,
     CreatePublication,
@@ -26,13 +28,17 @@ from lakehold.upstream.steps import (
     DropSlot,
     ForgetPosition,
     NoteFirstSnapshot,
+    NoteFit,
+    NoteMembers,
+    NoteMissed,
+    Repeat,
     RestartConnector,
     ResumeConnector,
     Step,
     Steps,
     StopConnector,
 )
-from lakehold.upstream.wanted import CapturedTable, Wanted
+from lakehold.upstream.wanted import NOT_BEGUN, CapturedTable, Wanted
 
 _SECRET = re.compile(r"password|secret|jaas|user\.info|keystore|ssl\.key")
 
@@ -49,16 +55,19 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     if found.database is not None:
         refuse_unfit(wanted, found.database)
         refuse_lost(wanted, found, found.database)
+    refuse_denied(wanted, found)
     if _must_wait(wanted, found):
         hint = f"the tables that are new to connector {wanted.connector} join it when its first snapshot is complete"
         return Steps(hints=(hint, *hints(wanted, found)))
-    again = tuple(table for table in missed(wanted, found) if not has_no_key(table, found))
+    out = tuple(missed(wanted, found))
+    is_stopped = is_made_again(wanted, found) or any(not has_no_key(table, found) for table in out)
     steps = (
         *_topics(wanted, found),
-        *_snapshots_again(wanted, found, again),
-        *_publication(wanted, found),
-        *_connector(wanted, found, is_stopped=bool(again)),
+        *_missed(wanted, found, out, is_stopped=is_stopped),
+        *_publication(wanted, found, out),
+        *_connector(wanted, found, is_stopped=is_stopped),
         *_released(wanted, found),
+        *_fits(wanted, found),
     )
     return Steps(steps, hints(wanted, found))
 
@@ -70,6 +79,7 @@ def plan_anew(wanted: Wanted, found: Found) -> Steps:
         return plan(wanted, found)
     if found.database is not None:
         refuse_unfit(wanted, found.database)
+    refuse_denied(wanted, found)
     slot = wanted.capture.slot
     dropped = (DropSlot(slot),) if slot is not None and found.database is not None and found.database.slot else ()
     present = there(wanted, found)
@@ -80,7 +90,7 @@ def plan_anew(wanted: Wanted, found: Found) -> Steps:
             StopConnector(wanted.connector),
             ForgetPosition(wanted.connector),
             *dropped,
-            *_publication(wanted, found),
+            *_publication(wanted, found, wanted.tables),
             *_configuration(wanted, found.connector),
             NoteFirstSnapshot(wanted.capture.topic_prefix, tables),
             ResumeConnector(wanted.connector),
@@ -99,37 +109,70 @@ def _topics(wanted: Wanted, found: Found) -> Iterator[Step]:
     yield from (CreateTopic(topic) for topic in wanted.topics if topic.name not in found.topics)
 
 
-def _snapshots_again(wanted: Wanted, found: Found, tables: tuple[CapturedTable, ...]) -> Iterator[Step]:
-    """Asked before the tables are put back, and answered behind that: cut short in between, it is seen that they are out."""
+def _missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...], *, is_stopped: bool) -> Iterator[Step]:
+    """Snapshots of tables that had changes before; `out` are those whose changes were missed since anyone looked.
+
+    Asked before these are put back, and answered behind that: cut short in between, it is seen that they are out.
+    """
     connector = found.connector
-    if tables and connector is not None and connector.state != "STOPPED":
+    if is_stopped and connector is not None and connector.state != "STOPPED":
         yield StopConnector(wanted.connector)
-    yield from _snapshots(wanted.capture.topic_prefix, tables, first=False)
+    if is_made_again(wanted, found):
+        yield CheckLog(wanted.capture.slot or "", wanted.capture.publication or "", wanted.source)
+    names = {table.upstream for table in out if has_no_key(table, found)}
+    keyless = {table.object_id: table.upstream for table in wanted.tables if table.upstream in names}
+    if keyless:
+        yield NoteMissed(wanted.capture.topic_prefix, keyless)
+    again = {table.upstream: table for table in (*failed(wanted, found), *out) if table.upstream not in names}
+    for table in again.values():
+        yield _again(
+            table, wanted, read=_read(table, wanted) if found.database is None or found.database.is_sent else None
+        )
+    for table in unconfirmed(wanted, found):
+        if table.upstream not in again.keys() | names:
+            yield _again(table, wanted, confirms=True)
 
 
-def _publication(wanted: Wanted, found: Found) -> Iterator[Step]:
-    """Put in what is missing. One that others made is only added to."""
+def _again(table: CapturedTable, wanted: Wanted, *, read: Offsets | None = None, confirms: bool = False) -> Step:
+    fed = {each.object_id: each.full_name for each in wanted.tables if each.upstream == table.upstream}
+    repeat = Repeat(table.topic, fed, read, confirms)
+    return AskSnapshot(wanted.capture.topic_prefix, table.upstream, table.object_id, repeat)
+
+
+def _read(table: CapturedTable, wanted: Wanted) -> Offsets:
+    """How far all tables of the lake have read the topic that they share with this one."""
+    of_each = [wanted.lake.get(each.object_id, NOT_BEGUN).read for each in wanted.tables if each.topic == table.topic]
+    return {tp: min(read.get(tp, 0) for read in of_each) for read in of_each for tp in read}
+
+
+def _publication(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Iterator[Step]:
+    """Put in what is missing. One that others made is only added to. How tables, and those that were `out`, came in is noted."""
     name, tables = wanted.capture.publication, there(wanted, found)
     if name is None or found.database is None:
         return
-    existing = found.database.publication
+    existing, added = found.database.publication, tables
     if existing is None:
         # With a slot and without a connector it is the connector that tells, once made, whether changes are lost.
-        if tables and (found.connector is not None or found.database.slot is None):
-            yield CreatePublication(name, tables, wanted.source_id)
-    elif not existing.is_for_all:
-        added = tuple(sorted(set(tables) - existing.tables))
+        if not tables or (found.connector is None and found.database.slot is not None):
+            return
+        yield CreatePublication(name, tables, wanted.source_id)
+    else:
+        added = () if existing.is_for_all else tuple(sorted(set(tables) - existing.tables))
         if added:
             yield ChangePublication(name, added)
+    # Behind the signals that ask for snapshots: cut short in between, they are asked for again.
+    new = {*added, *unnoted(wanted, found), *(table.upstream for table in out)}
+    if new & set(tables):
+        yield NoteMembers(wanted.capture.topic_prefix, wanted.source_id, name, tuple(sorted(new & set(tables))))
 
 
 def _connector(wanted: Wanted, found: Found, *, is_stopped: bool) -> Iterator[Step]:
     """Make, change, or start it; `is_stopped` by a step before."""
-    connector, prefix = found.connector, wanted.capture.topic_prefix
+    connector = found.connector
     new = tuple(joining(wanted, found))
     if connector is None:
         yield CreateConnector(wanted.connector, wanted.config)
-        yield from _snapshots(prefix, new, first=True)
+        yield from _snapshots(wanted, found, new, first=True)
         yield ResumeConnector(wanted.connector)
         return
     is_stopped = is_stopped or connector.state == "STOPPED"
@@ -138,7 +181,7 @@ def _connector(wanted: Wanted, found: Found, *, is_stopped: bool) -> Iterator[St
         if not is_stopped:
             yield StopConnector(wanted.connector)
         yield from configuration
-        yield from _snapshots(prefix, new, first=not connector.has_position)
+        yield from _snapshots(wanted, found, new, first=not connector.has_position)
         yield ResumeConnector(wanted.connector)
     elif is_stopped:
         yield ResumeConnector(wanted.connector)
@@ -152,11 +195,19 @@ def _configuration(wanted: Wanted, connector: FoundConnector) -> Iterator[Step]:
         yield ConfigureConnector(wanted.connector, wanted.config, changes)
 
 
-def _snapshots(prefix: str, tables: tuple[CapturedTable, ...], *, first: bool) -> Iterator[Step]:
+def _snapshots(wanted: Wanted, found: Found, tables: tuple[CapturedTable, ...], *, first: bool) -> Iterator[Step]:
+    prefix = wanted.capture.topic_prefix
     if first and tables:
         yield NoteFirstSnapshot(prefix, {table.object_id: table.upstream for table in tables})
     elif not first:
-        yield from (AskSnapshot(prefix, table.upstream, table.object_id) for table in tables)
+        # In the topic of a table whose changes were missed there are rows that are gone.
+        has_gaps = {repeat.upstream for repeat in found.repeats.values()}
+        for table in tables:
+            yield (
+                _again(table, wanted)
+                if table.upstream in has_gaps
+                else AskSnapshot(prefix, table.upstream, table.object_id)
+            )
 
 
 def _released(wanted: Wanted, found: Found) -> Iterator[Step]:
@@ -170,6 +221,18 @@ def _released(wanted: Wanted, found: Found) -> Iterator[Step]:
     topics = tuple(name for name in wanted.released if name in found.topics)
     if topics:
         yield DeleteTopics(topics)
+
+
+def _fits(wanted: Wanted, found: Found) -> Iterator[Step]:
+    """Of PostgreSQL a connector that lags sends rows of a joining table before changes that were committed earlier."""
+    snapshots = {table: found.snapshots.get(table.object_id, NO_SNAPSHOT) for table in wanted.tables}
+    joined = {
+        table.object_id: table.upstream
+        for table, snapshot in snapshots.items()
+        if snapshot.has_joined and snapshot.fits_from is None
+    }
+    if joined and found.database is not None:
+        yield NoteFit(wanted.capture.topic_prefix, joined)
 
 
 def _removal(wanted: Wanted, found: Found) -> Iterator[Step]:

@@ -3,36 +3,55 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import errors, sql
 
-from lakehold.errors import UpstreamError, UpstreamUnavailable
-from lakehold.upstream.connector_config import Login
+from lakehold.errors import UpstreamRefused, UpstreamUnavailable
+from lakehold.upstream.connector_config import LOG_PREFIX, Login
 from lakehold.upstream.found import FoundDatabase, FoundPublication, FoundTable
+from lakehold.upstream.refusals import rights_told
 from lakehold.upstream.steps import ChangePublication, CreatePublication
 
 _MARK = "lakehold source "
 _SLOT_RELEASED_WITHIN_S = 30.0
 _POLL_INTERVAL_S = 0.1
-_OTHER_TABLES = 50
 
-_LOG = "SELECT current_setting('wal_level'), (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint"
+_MEMBERS = """
+    SELECT n.nspname || '.' || c.relname, concat_ws('/', p.oid, coalesce(r.oid, s.oid), c.oid)
+    FROM pg_publication p JOIN pg_publication_tables t ON t.pubname = p.pubname
+    JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
+    LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
+    {}
+    WHERE p.pubname = %s
+"""
+"""By its object id what puts a table into a publication differs from what is made anew in its place, and so does the table."""
+_BY_SCHEMA = "LEFT JOIN pg_publication_namespace s ON s.pnpubid = p.oid AND s.pnnspid = n.oid"
+_BY_NO_SCHEMA = "LEFT JOIN (SELECT NULL::oid AS oid) s ON true"
+_KNOWS_SCHEMAS = 150_000
+"""PostgreSQL's version from which publications have schemas."""
+_DATABASE = """
+    SELECT current_setting('wal_level'), (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint,
+           has_database_privilege(current_database(), 'CREATE')
+"""
+_MESSAGE = "SELECT (pg_logical_emit_message(true, %s, '') - '0/0'::pg_lsn)::bigint"
 _PUBLICATION = """
-    SELECT puballtables, obj_description(oid, 'pg_publication'),
+    SELECT puballtables, obj_description(oid, 'pg_publication'), pg_has_role(pubowner, 'USAGE'),
            ARRAY(SELECT schemaname || '.' || tablename FROM pg_publication_tables t WHERE t.pubname = p.pubname),
            ARRAY(SELECT n.nspname || '.' || c.relname
                  FROM pg_publication_rel r JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace
                  WHERE r.prpubid = p.oid)
     FROM pg_publication p WHERE pubname = %s
 """
-_SLOT = "SELECT wal_status FROM pg_replication_slots WHERE slot_name = %s"
+_SLOT = (
+    "SELECT wal_status, (confirmed_flush_lsn - '0/0'::pg_lsn)::bigint FROM pg_replication_slots WHERE slot_name = %s"
+)
 _TABLES = """
     SELECT n.nspname || '.' || c.relname, c.relreplident::text,
-           EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)
+           EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary), pg_has_role(c.relowner, 'USAGE')
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
     ORDER BY 1
@@ -42,7 +61,7 @@ _TABLES = """
 class PostgresUpstream:
     """One database.
 
-    Every method raises `UpstreamUnavailable` when the server does not answer, and `UpstreamError` when it refuses.
+    Every method raises `UpstreamUnavailable` when the server does not answer, and `UpstreamRefused` when it refuses.
 
     Args:
         login: The database, and a user that owns the captured tables or is a superuser.
@@ -56,23 +75,37 @@ class PostgresUpstream:
     def look(self, publication: str, slot: str, source_id: str, tables: Sequence[str]) -> FoundDatabase:
         """What there is now of a source's publication, slot and tables."""
         with self._connected() as connection:
-            wal_level, position = _row(connection.execute(_LOG))
+            wal_level, position, may_create = _row(connection.execute(_DATABASE))
             made = connection.execute(_PUBLICATION, [publication]).fetchone()
             kept = connection.execute(_SLOT, [slot]).fetchone()
-            there = {name: FoundTable(identity, key) for name, identity, key in connection.execute(_TABLES)}
+            members = _members(connection, publication)
+            there = {name: FoundTable(*properties) for name, *properties in connection.execute(_TABLES)}
         found = None
         if made is not None:
-            is_for_all, comment, published, listed = made
-            is_own = comment == f"{_MARK}{source_id}"
-            found = FoundPublication(is_own, is_for_all, frozenset(published) | frozenset(listed), frozenset(listed))
+            is_for_all, comment, may_change, published, listed = made
+            is_own, tables_in = comment == f"{_MARK}{source_id}", frozenset(published) | frozenset(listed)
+            found = FoundPublication(is_own, is_for_all, tables_in, frozenset(listed), may_change, members)
         return FoundDatabase(
             wal_level,
             position,
             found,
             kept[0] if kept is not None else None,
             {name: table for name, table in there.items() if name in tables},
-            tuple(name for name in there if name not in tables)[:_OTHER_TABLES],
+            tuple(name for name in there if name not in tables),
+            may_create,
+            kept[1] if kept is not None else None,
         )
+
+    def members(self, publication: str) -> Mapping[str, str]:
+        """What tells the memberships of tables in a publication from others that they had or may have."""
+        with self._connected() as connection:
+            return _members(connection, publication)
+
+    def mark_log(self) -> int:
+        """Write a transaction of nothing but a logical message to the log, in bytes where that stands: no table is touched."""
+        with self._connected() as connection:
+            (position,) = _row(connection.execute(_MESSAGE, [LOG_PREFIX]))
+        return int(position)
 
     def create_publication(self, step: CreatePublication) -> None:
         """Make a publication, unless somebody just did."""
@@ -102,17 +135,35 @@ class PostgresUpstream:
 
     def drop_slot(self, name: str) -> None:
         """Drop a replication slot, if it is there: its reader lets go of it a moment after it was stopped."""
+        self._when_released(
+            name, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"
+        )
+
+    def can_read(self, slot: str, publication: str) -> bool:
+        """Whether all that was logged for a slot can be decoded: not where there was no publication when it was logged."""
+        options = "NULL, NULL, 'proto_version', '1', 'publication_names', %s"
+        try:
+            self._when_released(
+                slot, f"SELECT count(*) FROM pg_logical_slot_peek_binary_changes(%s, {options})", publication
+            )
+        except UpstreamRefused as error:
+            if isinstance(error.__cause__, errors.UndefinedObject):
+                return False
+            raise
+        return True
+
+    def _when_released(self, slot: str, statement: LiteralString, *values: str) -> None:
+        """Run a statement on a slot."""
         deadline_s = time.monotonic() + _SLOT_RELEASED_WITHIN_S
-        drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"
         with self._connected() as connection:
             while True:
                 try:
-                    connection.execute(drop, [name])
+                    connection.execute(statement, [slot, *values])
                     return
                 except errors.ObjectInUse:
                     if time.monotonic() > deadline_s:
                         raise UpstreamUnavailable(
-                            f'replication slot "{name}" is in use',
+                            f'replication slot "{slot}" is in use',
                             code="slot-in-use",
                             hint="Stop who reads it (pg_replication_slots.active_pid), then run the same again.",
                         ) from None
@@ -141,17 +192,21 @@ class PostgresUpstream:
                 hint="Check that it runs, and host, port, user, password and database of its connection.",
             ) from error
         except psycopg.Error as error:
-            raise UpstreamError(
+            raise UpstreamRefused(
                 f"{where} refused a change",
-                code="database-refused",
                 detail=f"{str(error).strip().splitlines()[0]}.",
-                hint=f'User "{login.user}" must own the captured tables and be allowed to make publications in the database; '
-                "or a superuser makes the publication, and the source names it.",
+                hint=rights_told(login.user),
             ) from error
 
 
 def _table(name: str) -> sql.Identifier:
     return sql.Identifier(*name.split(".", 1))
+
+
+def _members(connection: psycopg.Connection[tuple[Any, ...]], publication: str) -> Mapping[str, str]:
+    by_schema = _BY_SCHEMA if connection.info.server_version >= _KNOWS_SCHEMAS else _BY_NO_SCHEMA
+    members = sql.SQL(_MEMBERS).format(sql.SQL(by_schema))
+    return {name: membership for name, membership in connection.execute(members, [publication])}
 
 
 def _row(cursor: psycopg.Cursor[tuple[Any, ...]]) -> tuple[Any, ...]:

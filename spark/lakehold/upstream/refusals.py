@@ -5,11 +5,15 @@ Each raises `UpstreamError`, which says what to do.
 
 from __future__ import annotations
 
-from lakehold.errors import UpstreamError
+from collections.abc import Sequence
+
+from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.found import Found, FoundDatabase
+from lakehold.upstream.gaps import there
 from lakehold.upstream.wanted import MARK, Wanted
 
+_NAMED_AT_MOST = 50
 _ANEW = "ALTER SOURCE {} RESNAPSHOT brings all of its tables to what the database has."
 
 
@@ -44,12 +48,11 @@ def refuse_unfit(wanted: Wanted, database: FoundDatabase) -> None:
     """Refuse a database that cannot be captured as it is, and tables declared now that it does not have."""
     for table in wanted.tables:
         if table.object_id in (wanted.declared or ()) and table.upstream not in database.tables:
-            close = database.like(table.upstream)
-            there = sorted({*database.tables, *database.other_tables})
+            close = database.meant_by(table.upstream)
             raise UpstreamError(
                 f'table "{table.upstream}" is not in the database of source "{wanted.source}"',
                 code="upstream-table-missing",
-                detail=f"Its tables: {', '.join(there) or 'none'}.",
+                detail=f"Its tables: {_some_of(database.table_names)}.",
                 hint=f"Did you mean {close}?" if close else "Write schema and table as the database has them.",
             )
     if database.wal_level != "logical":
@@ -72,7 +75,9 @@ def refuse_unfit(wanted: Wanted, database: FoundDatabase) -> None:
 def refuse_lost(wanted: Wanted, found: Found, database: FoundDatabase) -> None:
     """Refuse to go on where changes between the connector's place and now cannot be had any more."""
     connector = found.connector
-    if connector is not None and connector.has_position and database.slot in (None, "lost"):
+    if connector is None:
+        return
+    if connector.has_position and database.slot in (None, "lost"):
         raise UpstreamError(
             f'replication slot "{wanted.capture.slot}" is lost',
             code="slot-lost",
@@ -80,14 +85,63 @@ def refuse_lost(wanted: Wanted, found: Found, database: FoundDatabase) -> None:
             "max_slot_wal_keep_size.",
             hint=_ANEW.format(wanted.source),
         )
-    if connector is not None and database.publication is None and (connector.has_position or database.slot is not None):
-        raise UpstreamError(
-            f'publication "{wanted.capture.publication}" is lost',
-            code="publication-lost",
-            detail="It was dropped. PostgreSQL reads what it logged before there is one again without it, which fails: "
-            "changes since the connector last read cannot be had.",
-            hint=_ANEW.format(wanted.source),
+    if database.publication is None and (connector.has_position or database.slot is not None):
+        raise publication_lost(wanted.capture.publication or "", wanted.source)
+
+
+def publication_lost(publication: str, source: str) -> UpstreamError:
+    """What is refused where the database has logged something while the publication was not there."""
+    return UpstreamError(
+        f'publication "{publication}" is lost',
+        code="publication-lost",
+        detail="It was dropped. PostgreSQL reads what it logged until there is one again without it, which fails: "
+        "changes since the connector last read cannot be had.",
+        hint=_ANEW.format(source),
+    )
+
+
+def refuse_denied(wanted: Wanted, found: Found) -> None:
+    """Refuse what the source's user, or Kafka Connect, would not be let do, or do."""
+    if found.database is not None:
+        _refuse_unowned(wanted, found, found.database)
+    if found.objections:
+        raise ConnectorError(
+            f'Kafka Connect refuses the configuration of connector "{wanted.connector}"',
+            detail=" ".join(found.objections),
+            hint="Correct the source's connections, or what they lead to, and what the database's user may do.",
         )
+
+
+def _refuse_unowned(wanted: Wanted, found: Found, database: FoundDatabase) -> None:
+    """Whoever puts a table into a publication must own both."""
+    existing, name, user = database.publication, wanted.capture.publication, wanted.config["database.user"]
+    published = existing.tables if existing is not None else frozenset()
+    added = [table for table in there(wanted, found) if table not in published]
+    if not added or (existing is not None and existing.is_for_all):
+        return
+    not_owned = [table for table in added if not database.tables[table].is_owned]
+    if existing is None and not database.may_create:
+        denied = f'make publication "{name}"'
+    elif existing is not None and not existing.may_change:
+        denied = f'add {", ".join(added)} to publication "{name}", which is another\'s'
+    elif not_owned:
+        denied = f'add {", ".join(not_owned)} to publication "{name}", as it does not own them'
+    else:
+        return
+    raise UpstreamRefused(f'user "{user}" of source "{wanted.source}" may not {denied}', hint=rights_told(user))
+
+
+def rights_told(user: str) -> str:
+    """What a user of PostgreSQL needs."""
+    return (
+        f'User "{user}" must own the captured tables and be allowed to make publications in the database; '
+        "or a superuser makes the publication, and the source names it."
+    )
+
+
+def _some_of(names: Sequence[str]) -> str:
+    shown, more = ", ".join(names[:_NAMED_AT_MOST]), len(names) - _NAMED_AT_MOST
+    return f"{shown} and {more} more" if more > 0 else shown or "none"
 
 
 def _lsn(position: int) -> str:

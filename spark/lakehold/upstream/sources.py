@@ -10,12 +10,21 @@ from dataclasses import dataclass
 
 from lakehold.catalog.definitions import Definitions
 from lakehold.catalog.readers import Readers
-from lakehold.errors import ConnectorError, LakeholdError, LeaseLost, SourceBusy, UpstreamError, UpstreamUnavailable
+from lakehold.errors import (
+    ConnectorError,
+    LakeholdError,
+    LeaseLost,
+    SourceBusy,
+    UpstreamError,
+    UpstreamRefused,
+    UpstreamUnavailable,
+)
 from lakehold.ingest.lease import Leases
+from lakehold.ingest.repeats import Snapshots
 from lakehold.settings import Settings
-from lakehold.upstream.capturing import Capturing
+from lakehold.upstream.capturing import Capturing, Target
 from lakehold.upstream.changing import ChangingSources, changing
-from lakehold.upstream.steps import RestartConnector, Steps
+from lakehold.upstream.steps import NoteMembers, RestartConnector, Steps
 from lakehold.upstream.targets import Targets
 
 log = logging.getLogger(__name__)
@@ -62,6 +71,7 @@ class CapturedSources:
         readers: The readers of a source: how far the lake is.
         leases: Says which process changes what is upstream of which source.
         settings: How long a system may stay silent, and a process without a sign of life.
+        sequence_number: Gives the Iceberg sequence number of a table of the lake by its full name; 0: it has no snapshot.
     """
 
     def __init__(
@@ -70,12 +80,13 @@ class CapturedSources:
         readers: Callable[[str], Readers],
         leases: Leases,
         settings: Settings,
+        sequence_number: Callable[[str], int],
     ) -> None:
         self._definitions = definitions
         self._targets = Targets(definitions, readers)
         self._leases = leases
         self._settings = settings
-        self._capturing = Capturing(settings.upstream_timeout_ms / 1000)
+        self._capturing = Capturing(settings.upstream_timeout_ms / 1000, sequence_number)
         self._attention: dict[str, _Attention] = {}
 
     def planned(self, source: str, before: Definitions, after: Definitions, *, anew: bool = False) -> Steps:
@@ -116,13 +127,13 @@ class CapturedSources:
             attention.found_busy()
             log.info("source %s is left alone: %s. %s", source, busy.message, busy.detail)
             return
-        except (UpstreamUnavailable, ConnectorError) as error:
-            pause_s = attention.failed()
-            log.warning("source %s: %s. %s Tried again in %.0f s", source, error.message, error.detail, pause_s)
+        except (UpstreamUnavailable, UpstreamRefused, ConnectorError) as error:
+            pause_s, target = attention.failed(), self._targets.now(source)
+            log.warning("source %s: %s. Tried again in %.0f s", source, self._stuck(target, _reason(error)), pause_s)
             return
         restarted = [step for step in done.steps if isinstance(step, RestartConnector)]
         for step in done.steps:
-            if step not in restarted:
+            if not isinstance(step, RestartConnector | NoteMembers):
                 log.warning("source %s is brought to what is declared: %s", source, step.told)
         for hint in attention.new(done.hints):
             log.warning("source %s: %s", source, hint)
@@ -135,14 +146,10 @@ class CapturedSources:
             return
         attention.went_well()
 
-    def awaited(self, source: str) -> tuple[frozenset[str], frozenset[str]]:
-        """The tables, by object id, of which the connector has not said that their snapshot is complete.
-
-        Returns:
-            These, and those among them of which no snapshot was asked for yet.
-        """
+    def snapshots(self, source: str) -> Snapshots:
+        """What the connector has said of the snapshots of the tables."""
         target = self._targets.now(source)
-        return (frozenset(), frozenset()) if target is None else self._capturing.awaited(target)
+        return Snapshots() if target is None else self._capturing.snapshots(target)
 
     def _repaired(self, source: str) -> Steps:
         """Nothing is held where nothing is to be done: to take a lease and to let go of it are two commits in the lake."""
@@ -166,7 +173,7 @@ class CapturedSources:
         return changing(sources, self._targets, self._capturing, self._leases, self._settings, wait_ms)
 
     def problems(self) -> list[str]:
-        """A line for each source whose connector does not run or has lost changes, and for each table that is gone."""
+        """A line for each source of which something is not captured, with the reason, and for each table that is gone."""
         defined = self._definitions()
         return [
             f"source {name}: {problem}"
@@ -175,17 +182,50 @@ class CapturedSources:
         ]
 
     def _problems_of(self, name: str, defined: Definitions) -> Sequence[str]:
+        target: Target | None = None
         try:
             target = self._targets.between(name, defined, defined)
-            if target is None:
-                return ()
-            status = self._capturing.status(target)
-            if status is not None and status.is_running:
-                return self._capturing.missing(target)
+            return () if target is None else self._looked_at(target)
         except LakeholdError as error:
-            return (error.message,)
+            return (self._stuck(target, _reason(error)),)
+
+    def _looked_at(self, target: Target) -> Sequence[str]:
+        """Why something is not captured, unless all is, and a sentence for each table that is gone."""
+        source, connector = target.wanted.source, target.wanted.connector
+        status = self._capturing.status(target)
+        if status is not None and not status.is_running:
+            state = f"is {status.connector.lower()}" if not status.is_failed else f"failed: {status.reason}"
+            return (self._stuck(target, f"its connector {state}"),)
+        left, gone = self._capturing.lacking(target)
         if status is None:
-            return (f"there is no connector {target.wanted.connector}; the next ingest makes it",)
-        if status.is_failed:
-            return (f"its connector failed: {status.reason}",)
-        return (f"its connector is {status.connector.lower()}",)
+            return (self._stuck(target, f"there is no connector {connector}; the next ingest makes it"), *gone)
+        coming = self._named(target, self._capturing.snapshots(target).unasked)
+        goes_on = f"the next ingest, or ALTER SOURCE {source} REPAIR, goes on"
+        reason = goes_on if left.steps else "; ".join(hint for hint in left.hints if hint not in gone)
+        return (_uncaptured(coming, reason), *gone) if coming and reason else gone
+
+    def _stuck(self, target: Target | None, reason: str) -> str:
+        """Why a source does not go on, behind the tables whose snapshot is not complete, as far as it is known."""
+        try:
+            return (
+                reason
+                if target is None
+                else _uncaptured(self._named(target, self._capturing.snapshots(target).awaited), reason)
+            )
+        except LakeholdError:
+            return reason
+
+    def _named(self, target: Target, object_ids: Collection[str]) -> list[str]:
+        """Full names of those of some tables that are not readable yet."""
+        readers = self._targets.readers(target.wanted.source)
+        progress = [each for state in readers.values() for each in state.tables.values()]
+        readable = {each.object_id for each in progress if each.since_ms is not None}
+        return [table.full_name for table in target.wanted.tables if table.object_id in {*object_ids} - readable]
+
+
+def _uncaptured(tables: Sequence[str], reason: str) -> str:
+    return f"{', '.join(tables)} {'is' if len(tables) == 1 else 'are'} not captured yet: {reason}" if tables else reason
+
+
+def _reason(error: LakeholdError) -> str:
+    return f"{error.message}: {error.detail.removesuffix('.')}" if error.detail else error.message

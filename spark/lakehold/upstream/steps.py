@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lakehold.ingest.offsets import Offsets
 from lakehold.upstream.wanted import Topic
 
 
@@ -152,6 +153,20 @@ class RestartConnector:
 
 
 @dataclass(frozen=True)
+class CheckLog:
+    """See whether what was logged for a slot, whose reader was stopped, can be read with a publication that was made again."""
+
+    slot: str
+    publication: str
+    source: str
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        return f"check that slot {self.slot} can be read with publication {self.publication}, which was made again"
+
+
+@dataclass(frozen=True)
 class ForgetPosition:
     """Have a stopped connector begin anew, with a snapshot of all its tables."""
 
@@ -189,17 +204,81 @@ class NoteFirstSnapshot:
 
 
 @dataclass(frozen=True)
+class Repeat:
+    """What a snapshot is asked for again for.
+
+    Attributes:
+        topic: Of the table upstream.
+        tables: The tables of the lake that are fed from it, full names by object id.
+        read: How far all of them have read the topic; None: the connector may not have sent all that was logged before.
+        confirms: The lake has a snapshot of it that was asked for since the changes were missed.
+    """
+
+    topic: str
+    tables: Mapping[str, str]
+    read: Offsets | None = None
+    confirms: bool = False
+
+
+@dataclass(frozen=True)
 class AskSnapshot:
-    """Ask the connector for a snapshot of one table while the others stream."""
+    """Ask the connector for a snapshot of one table while the others stream; `repeat` of one that had changes before."""
 
     prefix: str
     upstream: str
     object_id: str
+    repeat: Repeat | None = None
 
     @property
     def told(self) -> str:
         """In words."""
         return f"snapshot of {self.upstream} alone"
+
+
+@dataclass(frozen=True)
+class NoteMissed:
+    """Write down that changes of tables were missed that cannot be snapshotted alone: their names upstream, by object id."""
+
+    prefix: str
+    tables: Mapping[str, str]
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        return f"note that changes were missed of {', '.join(sorted(set(self.tables.values())))}"
+
+
+@dataclass(frozen=True)
+class NoteMembers:
+    """Write down which memberships in a publication some tables have, so that others are told from them."""
+
+    prefix: str
+    source_id: str
+    publication: str
+    tables: tuple[str, ...]
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        return f"note that {', '.join(self.tables)} {'is' if len(self.tables) == 1 else 'are'} in publication {self.publication}"
+
+
+@dataclass(frozen=True)
+class NoteFit:
+    """Mark the database's log and write down where: the tables, whose snapshots are complete, fit the others behind it.
+
+    Args:
+        prefix: Of the topics.
+        tables: Their names upstream, by object id.
+    """
+
+    prefix: str
+    tables: Mapping[str, str]
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        return f"mark the log: the snapshot of {', '.join(sorted(set(self.tables.values())))} is complete"
 
 
 Step = (
@@ -214,10 +293,14 @@ Step = (
     | StopConnector
     | ResumeConnector
     | RestartConnector
+    | CheckLog
     | ForgetPosition
     | DeleteConnector
     | NoteFirstSnapshot
     | AskSnapshot
+    | NoteMissed
+    | NoteMembers
+    | NoteFit
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from lakehold.catalog.definitions import Definitions
@@ -11,7 +11,7 @@ from lakehold.definitions import ConnectionType
 from lakehold.ingest.marks import Marks
 from lakehold.upstream.capturing import Target
 from lakehold.upstream.places import places_of
-from lakehold.upstream.wanted import wanted
+from lakehold.upstream.wanted import InLake, wanted
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,46 @@ class Targets:
         ids = {table.object_id for table in tables}
         ids_before = {table.object_id for table in before.tables_of(source)} if source in before.sources else set()
         declared = frozenset(ids - ids_before) if ids != ids_before else None
-        passed = self._passed(source, ids) if capture.database is ConnectionType.POSTGRES else None
+        readers = self.readers(source)
+        marks = _marks(readers, ids)
+        passed = _passed(marks.values()) if capture.database is ConnectionType.POSTGRES else None
         entry = defined.sources[source]
         return Target(
-            wanted(entry, capture, tables, places, passed=passed, released=released, declared=declared), places
+            wanted(
+                entry,
+                capture,
+                tables,
+                places,
+                passed=passed,
+                released=released,
+                declared=declared,
+                lake=_in_lake(readers, {table.object_id: table.definition.topic for table in tables}),
+            ),
+            places,
         )
 
-    def _passed(self, source: str, ids: Collection[str]) -> int | None:
-        """The highest position of the database's log that any of the tables has applied."""
-        progress = [p for state in self.readers(source).values() for p in state.tables.values() if p.object_id in ids]
-        marks = [Marks.from_json(p.marks) for p in progress]
-        positions = [position for each in marks for position in each.passed.values()]
-        positions += [each.snapshot.position for each in marks if each.snapshot is not None]
-        return max((max(position[0], position[1]) for position in positions), default=None)
+
+def _marks(readers: Readers, ids: Collection[str]) -> dict[str, Marks]:
+    progress = [p for state in readers.values() for p in state.tables.values() if p.object_id in ids]
+    return {p.object_id: Marks.from_json(p.marks) for p in progress}
+
+
+def _in_lake(readers: Readers, topics: Mapping[str, str]) -> dict[str, InLake]:
+    """How far the lake is with each of some tables, whose topics are given by object id."""
+    marks = _marks(readers, topics)
+    return {
+        p.object_id: InLake(
+            {tp: at for tp, at in state.position.items() if tp.topic == topics[p.object_id]},
+            marks[p.object_id].repeated,
+        )
+        for state in readers.values()
+        for p in state.tables.values()
+        if p.object_id in marks
+    }
+
+
+def _passed(marks: Collection[Marks]) -> int | None:
+    """The highest position of the database's log that any of the tables has applied."""
+    positions = [position for each in marks for position in each.passed.values()]
+    positions += [each.snapshot.position for each in marks if each.snapshot is not None]
+    return max((max(position[0], position[1]) for position in positions), default=None)

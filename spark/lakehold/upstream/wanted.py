@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from lakehold.catalog.definitions import Entry
 from lakehold.definitions import Capture, ConnectionType, Envelope, Source, Table
+from lakehold.ingest.offsets import Offsets
 from lakehold.upstream import connector_config
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.places import Places
@@ -46,6 +47,22 @@ class Topic:
 
 
 @dataclass(frozen=True)
+class InLake:
+    """How far the lake is with one table.
+
+    Attributes:
+        read: The next offset of each partition of its topic.
+        repeated: The signal that asked for the last snapshot taken again of which it has everything; None: there was none.
+    """
+
+    read: Offsets
+    repeated: str | None = None
+
+
+NOT_BEGUN = InLake({})
+
+
+@dataclass(frozen=True)
 class Wanted:
     """What one source wants upstream. Without tables it wants nothing: what there is of it goes.
 
@@ -59,6 +76,7 @@ class Wanted:
         passed: The highest position in the database's log that the lake has applied to these tables; None: none is known.
         released: Topics of tables that go.
         declared: Object ids of the tables that a statement declares; None: no statement declares or drops any.
+        lake: How far the lake is with the tables, by object id; nothing of those that it has not begun with.
     """
 
     source: str
@@ -70,6 +88,7 @@ class Wanted:
     passed: int | None = None
     released: tuple[str, ...] = ()
     declared: frozenset[str] | None = None
+    lake: Mapping[str, InLake] = field(default_factory=dict)
 
     @property
     def connector(self) -> str:
@@ -91,6 +110,7 @@ def wanted(  # noqa: PLR0913 - the definitions, what they lead to, and what the 
     passed: int | None = None,
     released: Sequence[str] = (),
     declared: frozenset[str] | None = None,
+    lake: Mapping[str, InLake] | None = None,
 ) -> Wanted:
     """What `source` with these `tables` wants upstream."""
     captured = tuple(
@@ -114,6 +134,7 @@ def wanted(  # noqa: PLR0913 - the definitions, what they lead to, and what the 
         passed=passed,
         released=tuple(sorted(set(released) - kept)),
         declared=declared,
+        lake=lake or {},
     )
 
 

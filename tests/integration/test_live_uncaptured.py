@@ -1,0 +1,146 @@
+"""A table is declared and not captured, or cannot be: it is told which one and why, as long as it is so."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+from psycopg import sql
+
+from lakehold import stack as lakehold_stack
+from lakehold.errors import LakeholdError
+from lakehold.status import status_of
+from tests.captured_shop import Shop
+from tests.conftest import LakeFactory
+from tests.live_source import execute
+from tests.stack_fixtures import SourceDatabase
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+_COMMAND = str(Path(sys.executable).with_name("lakehold"))
+
+
+def _run(shop: Shop, *arguments: str, kill_at: str = "") -> subprocess.CompletedProcess[str]:
+    """A command on the shop's lake, in a process of its own."""
+    settings = shop.lake.settings
+    environment = {"LAKEHOLD_KILL_AT": kill_at, "LAKEHOLD_CATALOG_NAME": settings.catalog_name}
+    return subprocess.run(
+        [_COMMAND, *arguments, "-w", str(settings.warehouse)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_table_whose_statement_was_cut_short_is_told_until_it_is_captured(
+    make_lake: LakeFactory, database: SourceDatabase, stack_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
+    shop = Shop(make_lake, database)
+    shop.upstream("orders", "items")
+    shop.lake.sql(shop.creating("orders"))
+    shop.follow_until_equal("orders")
+    assert _run(shop, "sql", shop.creating("items"), kill_at="after-step:1").returncode == -signal.SIGKILL
+    goes_on = "source shop: shop.items is not captured yet: the next ingest, or ALTER SOURCE shop REPAIR, goes on"
+    assert status_of(shop.lake).notices == (goes_on,)
+
+    execute(database, ["UPDATE orders SET n = 1 WHERE id = 1"])
+    shop.wait_for_events("orders", {"r": 200, "u": 1})
+    (pid,) = (part.pid for part in lakehold_stack.status(stack_directory) if part.name == "connect")
+    worker = psutil.Process(pid)
+    worker.kill()
+    worker.wait()
+    try:
+        reason = f"shop.items is not captured yet: Kafka Connect at {database.addresses.connect} does not answer"
+        ingested = _run(shop, "ingest", "shop", "--quiet")
+        assert (ingested.returncode, reason in ingested.stderr) == (0, True), ingested.stderr
+        assert (1, 1, "orders") in shop.rows("orders"), "what is in Kafka is ingested"
+        (told,) = status_of(shop.lake).notices
+        assert reason in told
+    finally:
+        lakehold_stack.up(stack_directory)
+
+    shop.follow_until_equal("orders", "items")
+    assert status_of(shop.lake).notices == ()
+    shop.close()
+
+
+@pytest.fixture
+def poor(make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    """A shop whose user of the database may read its tables, orders and items, and no more."""
+    monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
+    user = f"poor_{database.name}"
+    shop = Shop(make_lake, database, user=user)
+    shop.upstream("orders", "items")
+    password = sql.Literal(database.addresses.postgres_password)
+    with psycopg.connect(database.addresses.postgres(database.name), autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(user), password))
+    execute(database, [f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {user}"])
+    yield shop
+    shop.close()
+    execute(database, [f"DROP OWNED BY {user}", f"DROP ROLE {user}"])
+
+
+def _refusal(shop: Shop, table: str) -> LakeholdError:
+    """Why a table is not created; nothing is declared."""
+    with pytest.raises(LakeholdError) as refusal:
+        shop.lake.sql(shop.creating(table))
+    assert f"shop.{table}" not in shop.lake.definitions.definitions().tables
+    return refusal.value
+
+
+def test_a_user_without_the_rights_is_refused_before_anything_is_declared(poor: Shop) -> None:
+    user = f"poor_{poor.database.name}"
+    refused = _refusal(poor, "orders")
+    assert (refused.code, refused.message) == (
+        "database-refused",
+        f'user "{user}" of source "shop" may not make publication "lake"',
+    )
+    assert poor.topics() == set()
+    execute(poor.database, ["CREATE PUBLICATION lake FOR TABLE orders", f"ALTER ROLE {user} REPLICATION"])
+    poor.lake.sql(poor.creating("orders"))
+    poor.follow_until_equal("orders")
+    assert 'may not add public.items to publication "lake", which is another\'s' in _refusal(poor, "items").message
+    execute(poor.database, [f"ALTER PUBLICATION lake OWNER TO {user}"])
+    assert "may not add public.items" in _refusal(poor, "items").message
+    assert "as it does not own them" in _refusal(poor, "items").message
+
+
+def test_a_user_who_may_not_replicate_is_told_of_by_the_connector_until_it_may(poor: Shop) -> None:
+    execute(poor.database, ["CREATE PUBLICATION lake FOR TABLE orders"])
+    with pytest.raises(LakeholdError) as failure:
+        poor.lake.sql(poor.creating("orders"))
+    assert "replication" in failure.value.detail
+    assert "What was declared stands" in failure.value.hint
+    (told,) = status_of(poor.lake).notices
+    assert told.startswith("source shop: shop.orders is not captured yet: its connector failed: ")
+    assert "replication" in told
+    ingested = _run(poor, "ingest", "shop", "--quiet")
+    assert (ingested.returncode, "its connector failed and was restarted: " in ingested.stderr) == (0, True), (
+        ingested.stderr
+    )
+    execute(poor.database, [f"ALTER ROLE poor_{poor.database.name} REPLICATION"])
+    poor.follow_until_equal("orders")
+    assert status_of(poor.lake).notices == ()
+
+
+def test_what_a_user_may_not_bring_back_is_told_and_the_rest_goes_on(poor: Shop) -> None:
+    user = f"poor_{poor.database.name}"
+    execute(poor.database, ["CREATE PUBLICATION lake FOR TABLE orders, items", f"ALTER ROLE {user} REPLICATION"])
+    poor.lake.sql(f"BEGIN; {poor.creating('orders')}; {poor.creating('items')}; COMMIT")
+    poor.follow_until_equal("orders", "items")
+    execute(poor.database, ["ALTER PUBLICATION lake DROP TABLE items", "UPDATE orders SET n = 1 WHERE id = 1"])
+    poor.wait_for_events("orders", {"r": 200, "u": 1})
+    ingested = _run(poor, "ingest", "shop", "--quiet")
+    reason = f'user "{user}" of source "shop" may not add public.items to publication "lake", which is another\'s'
+    assert (ingested.returncode, reason in ingested.stderr) == (0, True), ingested.stderr
+    poor.follow_until_equal("orders")
+    assert status_of(poor.lake).notices == (f"source shop: {reason}",)

@@ -1,0 +1,215 @@
+"""Changes of captured tables were missed: what is snapshotted again, how often, and what is told of the rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lakehold.upstream.plan import plan, plan_anew
+from lakehold.upstream.steps import (
+    AskSnapshot,
+    ChangePublication,
+    CheckLog,
+    NoteMembers,
+    NoteMissed,
+    Repeat,
+    ResumeConnector,
+    Steps,
+    StopConnector,
+)
+from tests.upstream_world import CAPTURE, World, converge, target
+
+A, B, C = {"a1": "public.a"}, {"b1": "public.b"}, {"c1": "public.c"}
+
+
+@pytest.fixture
+def world() -> World:
+    """A database whose table `public.a` is captured."""
+    world = World(frozenset({"public.a", "public.b", "public.c"}))
+    assert converge(world, target(A))
+    return world
+
+
+def again(object_id: str, upstream: str, *, confirms: bool = False) -> AskSnapshot:
+    """What asks for a snapshot of a table that the lake has not begun with, or has one of if that `confirms`."""
+    tables = {object_id: f"shop.{object_id}"}
+    return AskSnapshot(
+        "shop", upstream, object_id, Repeat(CAPTURE.topic(upstream), tables, None if confirms else {}, confirms)
+    )
+
+
+def test_a_table_whose_changes_were_missed_is_snapshotted_before_it_counts_as_captured_again(world: World) -> None:
+    assert converge(world, target(A | B))
+    world.unpublish("public.a")
+    world.leave_out("public.b")
+    goal = target(A | B)
+    planned = plan(goal, world.look(goal))
+    assert planned.steps[:5] == (
+        StopConnector("shop"),
+        again("a1", "public.a"),
+        again("b1", "public.b"),
+        ChangePublication("p", ("public.a",)),
+        NoteMembers("shop", "s1", "p", ("public.a", "public.b")),
+    )
+    assert planned.steps[-1] == ResumeConnector("shop")
+    assert [hint.split(" were missed")[0] for hint in planned.hints] == ["changes of public.a", "changes of public.b"]
+    assert not any("RESNAPSHOT" in hint for hint in planned.hints)
+    assert converge(world, goal)
+    assert world.missed == set()
+    assert plan(goal, world.look(goal)).hints == ()
+
+
+@pytest.mark.parametrize("cut_after", range(8))
+def test_what_was_missed_comes_wherever_the_repair_was_cut_short(world: World, cut_after: int) -> None:
+    goal = target(A | B | C)
+    assert converge(world, goal)
+    world.unpublish("public.a")
+    world.leave_out("public.b")
+    world.republish("public.c")
+    converge(world, goal, cut_after)
+    assert converge(world, goal)
+    world.ingest()
+    assert (world.missed, world.gone) == (set(), set())
+
+
+def test_a_table_that_was_out_of_the_publication_between_two_looks_is_snapshotted_again_it_alone(world: World) -> None:
+    assert converge(world, target(A | B))
+    world.republish("public.a")
+    goal = target(A | B)
+    planned = plan(goal, world.look(goal))
+    assert planned.steps == (
+        StopConnector("shop"),
+        again("a1", "public.a"),
+        NoteMembers("shop", "s1", "p", ("public.a",)),
+        ResumeConnector("shop"),
+    )
+    (hint,) = planned.hints
+    assert "changes of public.a were missed" in hint
+    assert converge(world, goal)
+    assert plan(goal, world.look(goal)) == Steps()
+
+
+def test_a_publication_that_was_made_anew_is_tried_before_its_tables_are_snapshotted_again(world: World) -> None:
+    goal = target(A | B)
+    assert converge(world, goal)
+    world.publish_anew()
+    assert plan(goal, world.look(goal)).steps == (
+        StopConnector("shop"),
+        CheckLog("s", "p", "shop"),
+        again("a1", "public.a"),
+        again("b1", "public.b"),
+        NoteMembers("shop", "s1", "p", ("public.a", "public.b")),
+        ResumeConnector("shop"),
+    )
+    assert converge(world, goal)
+
+
+def test_tables_that_lakehold_adds_and_drops_make_no_other_look_missed(world: World) -> None:
+    for declared, released in [(A | B, []), (B, ["public.a"]), (B | {"a2": "public.a"}, [])]:
+        assert converge(world, target(declared, released))
+    assert world.repeats == {}
+
+
+def test_how_tables_came_into_the_publication_is_noted_of_a_source_that_has_no_such_note(world: World) -> None:
+    world.noted.clear()
+    goal = target(A)
+    assert plan(goal, world.look(goal)).steps == (NoteMembers("shop", "s1", "p", ("public.a",)),)
+    assert converge(world, goal)
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_a_second_snapshot_tells_what_is_gone_where_the_first_was_asked_for_too_early(
+    world: World, is_behind: bool
+) -> None:
+    goal = target(A)
+    world.unpublish("public.a")
+    if is_behind:
+        world.unread.add("public.a")
+    assert converge(world, goal)
+    assert world.gone
+    world.ingest()
+    assert bool(world.gone) is is_behind
+    further = plan(replace(goal, lake=world.lake(goal)), world.look(goal)).steps
+    assert further == ((again("a1", "public.a", confirms=True),) if is_behind else ())
+    assert converge(world, goal)
+    world.ingest()
+    assert world.gone == set()
+
+
+def test_it_is_asked_for_again_once_the_lake_has_the_first_of_all_tables_that_share_one(world: World) -> None:
+    goal = target(A | {"a2": "public.a"})
+    assert converge(world, goal)
+    world.unpublish("public.a")
+    world.unread.add("public.a")
+    assert converge(world, goal)
+    world.ingest()
+    last = world.repeated.pop("a1")
+    assert converge(world, goal)
+    assert world.repeats["a2"].signal_id == last
+    world.repeated["a1"] = last
+    assert converge(world, goal)
+    assert world.repeats["a1"] == world.repeats["a2"]
+    assert world.repeats["a1"].signal_id != last
+
+
+def test_a_table_that_joins_over_a_topic_that_lacks_changes_has_none_of_what_is_gone(world: World) -> None:
+    world.unpublish("public.a")
+    assert converge(world, target(A))
+    world.ingest()
+    goal = target(A | {"a2": "public.a"})
+    assert converge(world, goal)
+    world.ingest()
+    assert not world.repeats["a2"].is_certain
+    assert converge(world, goal)
+    assert world.repeats["a2"].is_certain, "the second one tells, which was asked for when it had the topic"
+
+
+def test_a_connector_that_has_not_sent_all_that_was_logged_is_taken_to_be_behind(world: World) -> None:
+    goal = target(A)
+    world.unpublish("public.a")
+    found = world.look(goal)
+    assert found.database is not None
+    lagging = replace(found, database=replace(found.database, confirmed=found.database.position - 1))
+    (asked,) = (step for step in plan(goal, lagging).steps if isinstance(step, AskSnapshot))
+    assert asked.repeat is not None
+    assert asked.repeat.read is None
+
+
+def test_a_repeated_snapshot_that_failed_is_asked_for_again(world: World) -> None:
+    goal = target(A)
+    world.unpublish("public.a")
+    assert converge(world, goal)
+    world.repeats["a1"] = replace(world.repeats["a1"], succeeded=False)
+    assert plan(goal, world.look(goal)).steps == (again("a1", "public.a"),)
+
+
+def test_what_a_table_without_a_key_missed_is_only_told(world: World) -> None:
+    world.keyless = frozenset({"public.a"})
+    world.unpublish("public.a")
+    goal = target(A)
+    planned = plan(goal, world.look(goal))
+    assert planned.steps == (
+        NoteMissed("shop", A),
+        ChangePublication("p", ("public.a",)),
+        NoteMembers("shop", "s1", "p", ("public.a",)),
+    )
+    (hint,) = planned.hints
+    assert "no primary key, so that nothing brings them but ALTER SOURCE shop RESNAPSHOT" in hint
+    assert converge(world, goal)
+    assert plan(goal, world.look(goal)).hints == (hint,), "it is told until all is snapshotted"
+    for step in plan_anew(goal, world.look(goal)).steps:
+        world.perform(step)
+    assert plan(goal, world.look(goal)) == Steps()
+
+
+def test_what_a_table_missed_comes_when_it_gets_a_key(world: World) -> None:
+    world.keyless = frozenset({"public.a"})
+    world.unpublish("public.a")
+    goal = target(A)
+    assert converge(world, goal)
+    world.keyless = frozenset()
+    assert converge(world, goal)
+    world.ingest()
+    assert (world.missed, world.gone) == (set(), set())
+    assert plan(goal, world.look(goal)).hints == ()
