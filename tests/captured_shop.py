@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import httpx
 import psycopg
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from lakehold.lake import Lake
@@ -126,6 +126,10 @@ class Shop:
         ((count,),) = self.query("SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s", self.database.name)
         return int(count)
 
+    def signal_schemas(self) -> int:
+        ((count,),) = self.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'lakehold_signals'")
+        return int(count)
+
     def publications(self) -> dict[str, set[str]]:
         of_each = "ARRAY(SELECT tablename FROM pg_publication_tables t WHERE t.pubname = p.pubname)"
         found = self.query(f"SELECT pubname, {of_each} FROM pg_publication p")
@@ -168,8 +172,18 @@ class Shop:
         """How often the connector was asked for a snapshot of a table."""
         return sum(signal["type"] == "execute-snapshot" for signal in self._values("signal"))
 
+    def sent_ms(self, table: str) -> list[int]:
+        """When the connector sent each message that the topic of a table has, in order."""
+        return [message.timestamp()[1] for message in self._messages(f"public.{table}")]
+
     def _values(self, topic: str) -> Iterator[Any]:
         """What the messages hold that a topic has now."""
+        for message in self._messages(topic):
+            value = json.loads(message.value() or b"null")
+            if value is not None:
+                yield value
+
+    def _messages(self, topic: str) -> Iterator[Message]:
         settings = {"bootstrap.servers": self.database.addresses.kafka, "group.id": uuid.uuid4().hex, "log_level": 0}
         consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True})
         consumer.assign([TopicPartition(self.database.topic(topic), 0, OFFSET_BEGINNING)])
@@ -179,9 +193,7 @@ class Shop:
                 assert message is not None
                 if message.error() is not None:
                     return
-                value = json.loads(message.value() or b"null")
-                if value is not None:
-                    yield value
+                yield message
         finally:
             consumer.close()
 

@@ -12,7 +12,7 @@ from lakehold.definitions import Capture, ConnectionType, Envelope, Format, Form
 from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.read.kafka_options import KafkaOptions
 from lakehold.upstream.connect import ConnectorStatus
-from lakehold.upstream.connector_config import Login, SideTopics, json
+from lakehold.upstream.connector_config import Login, SideTopics, json, signal_table_of
 from lakehold.upstream.found import (
     NO_SNAPSHOT,
     Found,
@@ -20,6 +20,7 @@ from lakehold.upstream.found import (
     FoundDatabase,
     FoundPublication,
     FoundRepeat,
+    FoundSignalTable,
     FoundSnapshot,
     FoundTable,
 )
@@ -32,10 +33,12 @@ from lakehold.upstream.steps import (
     ConfigureConnector,
     CreateConnector,
     CreatePublication,
+    CreateSignalTable,
     CreateTopic,
     DeleteConnector,
     DeleteTopics,
     DropPublication,
+    DropSignalTable,
     DropSlot,
     ForgetPosition,
     NoteFirstSnapshot,
@@ -55,6 +58,7 @@ SOURCE = Entry("s1", Source("shop", Format(FormatType.JSON), "kafka", capture=CA
 PLACES = Places(
     Login("db", 5432, "u", "secret", "shop"), ConnectAddress("http://c"), KafkaOptions("k:1", {}, {}), None, json()
 )
+SIGNAL_TABLE = signal_table_of("s")
 _ROUNDS = 6
 _WRITTEN = 1
 """Where topics end."""
@@ -108,6 +112,8 @@ class World:
         unread: Tables of whose changes from before the lake has not read all.
         noted: How the tables came into the publication, as it was noted.
         repeated: The last repeated snapshot of each table that the lake has, by object id.
+        signal_table: That of the connector.
+        may_make_signal_table: The source's user may make it.
     """
 
     tables: frozenset[str]
@@ -133,6 +139,8 @@ class World:
     repeated: dict[str, str] = field(default_factory=dict)
     position: int = 1_000
     trace: str = ""
+    signal_table: FoundSignalTable | None = None
+    may_make_signal_table: bool = True
 
     def captured(self) -> set[str]:
         """What the connector captures."""
@@ -162,6 +170,12 @@ class World:
         if table in self.publication.tables:
             self.unpublish(table)
             self.publish(self.publication.tables | {table})
+
+    def drop_signal_table(self) -> None:
+        """Somebody drops the table of the connector's marks, which no publication has then."""
+        self.signal_table = None
+        if self.publication is not None:
+            self.publish(self.publication.tables - {SIGNAL_TABLE})
 
     def leave_out(self, table: str) -> None:
         """Somebody takes a table from the connector's list, and it changes."""
@@ -219,6 +233,8 @@ class World:
             tuple(sorted(self.tables - set(wanted.upstream_tables))),
             self.may_publish,
             self.position,
+            self.signal_table,
+            self.may_make_signal_table,
         )
         return Found(
             connector,
@@ -254,6 +270,15 @@ class World:
                 self.publish((self.publication.tables | set(added)) - set(removed))
             case DropPublication():
                 self.publication = None
+            case CreateSignalTable(name, publication):
+                assert self.publication is not None
+                assert self.config is None or self.state == "STOPPED"
+                self.signal_table = self.signal_table or FoundSignalTable()
+                if publication is not None or self.publication.is_for_all:
+                    self.publish(self.publication.tables | {name})
+            case DropSignalTable(name):
+                self.signal_table = None
+                assert self.publication is None or name not in self.publication.tables
             case CheckLog():
                 assert self.state == "STOPPED"
             case DropSlot(name):
@@ -310,6 +335,8 @@ class World:
         assert self.config is not None
         assert self.publication is not None
         assert captured & self.tables <= self.publication.tables, "it would miss changes"
+        marks = self.config.get("signal.data.collection")
+        assert marks is None or (self.signal_table is not None and marks in self.publication.tables), "no snapshot ends"
         if not self.has_position:
             self.snapshotted |= captured
             self.missed -= captured

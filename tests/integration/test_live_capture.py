@@ -38,6 +38,7 @@ def test_tables_share_a_connector_and_one_that_joins_is_snapshotted_alone(shop: 
         "create topic shop.public.orders with 1 partition",
         "create publication lake for public.orders",
         "note that public.orders is in publication lake",
+        "create table lakehold_signals.of_shop in publication lake",
         r"create connector shop over public\.orders",
         "first snapshot: public.orders",
         "start connector shop",
@@ -46,7 +47,7 @@ def test_tables_share_a_connector_and_one_that_joins_is_snapshotted_alone(shop: 
     assert shop.lake.sql(f"EXPLAIN {shop.creating('orders')}").notices == ()
 
     shop.lake.sql(f"BEGIN; {shop.creating('orders')}; {shop.creating('customers', 'DEBEZIUM UPSERT')}; COMMIT")
-    assert shop.publications() == {"lake": {"orders", "customers"}}
+    assert shop.publications() == {"lake": {"orders", "customers", f"of_{shop.database.name}"}}
     shop.follow_until_equal("orders", "customers")
     assert shop.steps("ALTER SOURCE shop REPAIR") == []
 
@@ -118,6 +119,28 @@ def test_workers_that_do_not_write_in_kafka_transactions_are_told_of(
         shop.close()
         monkeypatch.undo()
     assert list(map(len, told)) == [1, 1, 1]
+
+
+def test_the_others_go_on_while_the_rows_of_a_table_that_joins_are_read(shop: Shop) -> None:
+    pieces, piece, changes = 20, 1_024, 300
+    shop.upstream("orders")
+    shop.upstream("items", rows=pieces * piece)
+    shop.lake.sql(shop.creating("orders", "DEBEZIUM UPSERT"))
+    shop.follow_until_equal("orders")
+
+    shop.pause()
+    for i in range(1, changes + 1):
+        shop.query("UPDATE orders SET n = n + 1 WHERE id = 1 + %s::int %% 200 RETURNING n", str(i))
+    shop.go_on()
+    shop.lake.sql(shop.creating("items", "DEBEZIUM UPSERT"))
+    shop.wait_for_events("items", {"ad hoc": pieces * piece})
+    shop.wait_for_events("orders", {"r": 200, "u": changes})
+
+    last_ms = max(shop.sent_ms("orders"))
+    before = sum(sent_ms <= last_ms for sent_ms in shop.sent_ms("items"))
+    assert before <= 2 * piece, "what the connector is late with comes before all but the first of the rows"
+    shop.follow_until_equal("orders", "items")
+    assert shop.query("SELECT * FROM lakehold_signals.of_" + shop.database.name) == [], "no mark is left"
 
 
 def test_a_table_goes_and_comes_again_while_changes_run(shop: Shop) -> None:

@@ -75,7 +75,7 @@ def test_nothing_is_left_of_a_source_that_is_dropped_while_it_is_followed(shop: 
         assert {failure.error.code for failure in failed} <= _GONE
         with ConnectClient(shop.database.addresses.connect) as worker:
             assert worker.config(shop.database.name) is None
-        assert (shop.topics(), shop.slots(), shop.publications()) == (set(), 0, {})
+        assert (shop.topics(), shop.slots(), shop.publications(), shop.signal_schemas()) == (set(), 0, {}, 0)
         shop.lake.sql(creating)
 
 

@@ -60,7 +60,7 @@ def test_what_was_made_goes_with_the_definitions(shop: Shop) -> None:
     shop.wait_for_events("customers", {"r": 200})
 
     shop.lake.sql("DROP TABLE shop.customers")
-    assert shop.publications()["lake"] == {"orders"}
+    assert shop.publications()["lake"] == {"orders", f"of_{shop.database.name}"}
     assert "shop.public.customers" not in shop.topics()
     execute(shop.database, ["UPDATE orders SET n = 7", "UPDATE customers SET n = 7"])
     shop.wait_for_events("orders", {"r": 200, "u": 200})
@@ -69,7 +69,8 @@ def test_what_was_made_goes_with_the_definitions(shop: Shop) -> None:
     with pytest.raises(LakeholdError, match="still used"):
         shop.lake.sql("DROP SOURCE shop")
     shop.lake.sql("DROP SOURCE shop CASCADE")
-    assert (shop.topics(), shop.slots(), shop.publications()) == (set(), 0, {"of_others": {"orders"}})
+    left = (shop.topics(), shop.slots(), shop.publications(), shop.signal_schemas())
+    assert left == (set(), 0, {"of_others": {"orders"}}, 0)
     with ConnectClient(shop.database.addresses.connect) as worker:
         assert shop.database.name not in worker.names()
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehold.upstream.plan import plan_anew
-from tests.upstream_world import CAPTURE, World, converge, target
+from tests.upstream_world import CAPTURE, SIGNAL_TABLE, World, converge, target
 
 TABLES = ("public.a", "public.b", "public.c")
 OUT = {"unpublish": World.unpublish, "republish": World.republish, "leave out": World.leave_out}
@@ -19,12 +19,13 @@ def assert_as_declared(world: World, declared: dict[str, str]) -> None:
     goal = target(declared)
     names = set(declared.values())
     if not names:
-        assert (world.config, world.slot, world.publication, world.topics) == (None, None, None, set())
+        left = (world.config, world.slot, world.publication, world.signal_table, world.topics)
+        assert left == (None, None, None, None, set())
         return
     assert world.state == "RUNNING"
     assert world.captured() == names
     assert world.publication is not None
-    assert world.publication.tables == names
+    assert world.publication.tables == names | {SIGNAL_TABLE}
     assert world.topics == {topic.name for topic in goal.topics}
     assert names <= world.snapshotted
     assert not world.missed & names
@@ -36,7 +37,7 @@ def assert_as_declared(world: World, declared: dict[str, str]) -> None:
 
 actions = st.lists(
     st.tuples(
-        st.sampled_from(["create", "create", "drop", "drift", *OUT, "resnapshot", "ingest", "lag"]),
+        st.sampled_from(["create", "create", "drop", "drift", *OUT, "resnapshot", "ingest", "lag", "unmark"]),
         st.sampled_from(TABLES),
         st.none() | st.integers(0, 12),
     ),
@@ -63,6 +64,10 @@ def test_upstream_comes_to_what_is_declared_wherever_it_was_cut_short(
         elif action == "drift" and world.config is not None:
             world.config = {**world.config, "snapshot.mode": "never"}
             world.topics.discard(CAPTURE.topic(table))
+        elif action == "unmark":
+            world.drop_signal_table()
+            if declared:
+                converge(world, target(declared), cut_after)
         elif action in OUT and declared and world.is_capturing:
             OUT[action](world, table)
             converge(world, target(declared), cut_after)

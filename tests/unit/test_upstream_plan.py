@@ -146,7 +146,10 @@ def test_the_log_is_marked_behind_the_snapshot_of_a_table_that_joined(world: Wor
     assert plan(both, world.look(both)).steps == (NoteFit(CAPTURE.topic_prefix, {"b1": "public.b"}),), (
         "a first snapshot is of one moment"
     )
-    assert plan(both, replace(world.look(both), database=None)).steps == (), "MySQL and MariaDB are not asked for it"
+    found = world.look(both)
+    assert found.connector is not None
+    unasked = replace(found, connector=replace(found.connector, config=both.config), database=None)
+    assert plan(both, unasked).steps == (), "MySQL and MariaDB are not asked for it"
     assert converge(world, both)
     assert plan(both, world.look(both)).steps == ()
 

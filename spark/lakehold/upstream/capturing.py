@@ -22,7 +22,8 @@ from lakehold.upstream.journal import Journal
 from lakehold.upstream.perform import Systems, perform
 from lakehold.upstream.places import Places
 from lakehold.upstream.plan import plan, plan_anew
-from lakehold.upstream.postgres import PostgresUpstream
+from lakehold.upstream.postgres import Names, PostgresUpstream
+from lakehold.upstream.signal_table import settled
 from lakehold.upstream.steps import CreateConnector, RestartConnector, Step, Steps
 from lakehold.upstream.wanted import Wanted
 
@@ -152,8 +153,11 @@ class Capturing:
         database = None
         if capture.database is ConnectionType.POSTGRES:
             database = systems.database.look(
-                capture.publication or "", capture.slot or "", wanted.source_id, wanted.upstream_tables
+                Names(capture.publication or "", capture.slot or "", wanted.signal_table),
+                wanted.source_id,
+                wanted.upstream_tables,
             )
+        wanted = settled(wanted, database)
         connector = _connector(systems.connect, wanted.connector)
         return Found(
             connector,

@@ -12,7 +12,12 @@ _MARIADB = "io.debezium.connector.mariadb.MariaDbConnector"
 
 LOG_PREFIX = "lakehold"
 """Of logical messages that lakehold writes to PostgreSQL's log."""
+SIGNAL_SCHEMA = "lakehold_signals"
+"""Of PostgreSQL: the schema of the tables in which connectors mark what they read of a table that joins."""
 _INCLUDED = "table.include.list"
+_SIGNAL_TABLE = "signal.data.collection"
+_LONGEST_NAME = 63
+"""In characters, of a table of PostgreSQL."""
 
 _HEARTBEAT_MS = 2_000
 """How often a connector says that it is alive: in a quiet database only so do its place and its slot move on, and ad-hoc
@@ -126,7 +131,7 @@ def schema_history(topics: SideTopics, brokers: str, client: Mapping[str, str]) 
 
 
 def ad_hoc_snapshots(topics: SideTopics, brokers: str, client: Mapping[str, str]) -> dict[str, str]:
-    """Snapshots of single tables while others stream, asked for through Kafka: nothing is written to the database."""
+    """Snapshots of single tables while others stream, asked for through Kafka: alone it writes nothing to the database."""
     return {
         "read.only": "true",
         "signal.enabled.channels": "kafka",
@@ -140,6 +145,34 @@ def ad_hoc_snapshots(topics: SideTopics, brokers: str, client: Mapping[str, str]
         "notification.sink.topic.name": topics.notifications,
         "heartbeat.interval.ms": str(_HEARTBEAT_MS),
     }
+
+
+def signal_table_of(slot: str) -> str:
+    """The signal table of the connector that reads a slot: a name that needs no quotes, which Debezium writes none of."""
+    return f"{SIGNAL_SCHEMA}.{f'of_{slot}'[:_LONGEST_NAME]}"
+
+
+def signal_table(topic_prefix: str, table: str) -> dict[str, str]:
+    """Beside `ad_hoc_snapshots`, whose pace is then that of marks in a table; what it has for changes is sent nowhere."""
+    topic = re.escape(f"{topic_prefix}.{table}")
+    kafka = "org.apache.kafka.connect.transforms"
+    return {
+        "read.only": "false",
+        "signal.enabled.channels": "source,kafka",
+        _SIGNAL_TABLE: table,
+        "incremental.snapshot.watermarking.strategy": "insert_delete",
+        "transforms": "marks",
+        "transforms.marks.type": f"{kafka}.Filter",
+        "transforms.marks.predicate": "isMark",
+        "predicates": "isMark",
+        "predicates.isMark.type": f"{kafka}.predicates.TopicNameMatches",
+        "predicates.isMark.pattern": topic,
+    }
+
+
+def has_signal_table(config: Mapping[str, str]) -> bool:
+    """Whether a connector marks in a table what it reads of one that joins."""
+    return _SIGNAL_TABLE in config
 
 
 def topic_creation(topic_prefix: str, partitions: int) -> dict[str, str]:

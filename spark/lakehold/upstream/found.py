@@ -72,6 +72,19 @@ class FoundTable:
 
 
 @dataclass(frozen=True)
+class FoundSignalTable:
+    """The table for the marks of a connector.
+
+    Attributes:
+        may_write: The source's user may write and read it.
+        is_owned: It is the source's user's.
+    """
+
+    may_write: bool = True
+    is_owned: bool = True
+
+
+@dataclass(frozen=True)
 class FoundDatabase:
     """A database of PostgreSQL.
 
@@ -84,6 +97,8 @@ class FoundDatabase:
         tables: The wanted tables that exist, by name.
         other_tables: Names of all the rest, for hints.
         may_create: The source's user may make publications.
+        signal_table: That of the connector, if it exists.
+        may_make_signal_table: The source's user may make it.
     """
 
     wal_level: str
@@ -94,6 +109,8 @@ class FoundDatabase:
     other_tables: tuple[str, ...] = ()
     may_create: bool = True
     confirmed: int | None = None
+    signal_table: FoundSignalTable | None = None
+    may_make_signal_table: bool = True
 
     @property
     def is_sent(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundDatabase
 from lakehold.upstream.gaps import gone, has_no_key, joining, missed, unrepaired
+from lakehold.upstream.signal_table import is_settled
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 
@@ -30,11 +31,23 @@ def gone_told(wanted: Wanted, found: Found) -> Iterator[str]:
 def _of_connector(wanted: Wanted, found: Found) -> Iterator[str]:
     if found.connector is not None and found.connector.state == "PAUSED":
         yield f"connector {wanted.connector} was paused by hand, and stays so"
+    if found.database is not None and _will_wait(wanted, found):
+        yield (
+            f"user {wanted.config['database.user']} can have no signal table {wanted.signal_table} in the database: while rows"
+            " of a table that joins are read, the other tables of the source wait. docs/operations.md says what lets it"
+        )
     if not found.writes_transactions:
         yield (
             "the workers of Kafka Connect do not write in Kafka transactions: with their setting exactly.once.source.support"
             " = enabled what a connector sends arrives whole and once, also when it is killed"
         )
+
+
+def _will_wait(wanted: Wanted, found: Found) -> bool:
+    """Whether a table joins, beside others, a connector that has no signal table."""
+    has_position = found.connector is not None and found.connector.has_position
+    new = {table.upstream for table in joining(wanted, found) if not has_no_key(table, found)}
+    return has_position and not is_settled(wanted) and bool(new) and new != {*wanted.upstream_tables}
 
 
 def _missed_told(wanted: Wanted, found: Found) -> Iterator[str]:

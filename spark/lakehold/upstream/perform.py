@@ -20,10 +20,12 @@ from lakehold.upstream.steps import (
     ConfigureConnector,
     CreateConnector,
     CreatePublication,
+    CreateSignalTable,
     CreateTopic,
     DeleteConnector,
     DeleteTopics,
     DropPublication,
+    DropSignalTable,
     DropSlot,
     ForgetPosition,
     NoteFirstSnapshot,
@@ -73,6 +75,10 @@ def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912 - one a step
             on.database.change_publication(step)
         case DropPublication(name):
             on.database.drop_publication(name)
+        case CreateSignalTable(name, publication):
+            on.database.create_signal_table(name, publication)
+        case DropSignalTable(name):
+            on.database.drop_signal_table(name)
         case DropSlot(name):
             on.database.drop_slot(name)
         case CheckLog(slot, publication, source):

@@ -10,10 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 
 from lakehold.ingest.offsets import Offsets
-from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector
+from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector, FoundDatabase
 from lakehold.upstream.gaps import failed, has_no_key, is_made_again, joining, missed, there, unconfirmed, unnoted
 from lakehold.upstream.hints import hints
 from lakehold.upstream.refusals import refuse_denied, refuse_foreign, refuse_lost, refuse_unfit
+from lakehold.upstream.signal_table import lacks_signals, settled
 from lakehold.upstream.steps import (
     AskSnapshot,
     ChangePublication,
@@ -21,10 +22,12 @@ from lakehold.upstream.steps import (
     ConfigureConnector,
     CreateConnector,
     CreatePublication,
+    CreateSignalTable,
     CreateTopic,
     DeleteConnector,
     DeleteTopics,
     DropPublication,
+    DropSignalTable,
     DropSlot,
     ForgetPosition,
     NoteFirstSnapshot,
@@ -49,6 +52,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     Raises:
         UpstreamError: Something upstream is another's, is missing, or has lost changes: the error says what to do.
     """
+    wanted = settled(wanted, found.database)
     refuse_foreign(wanted, found)
     if not wanted.tables:
         return Steps(tuple(_removal(wanted, found)))
@@ -60,11 +64,14 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         hint = f"the tables that are new to connector {wanted.connector} join it when its first snapshot is complete"
         return Steps(hints=(hint, *hints(wanted, found)))
     out = tuple(missed(wanted, found))
-    is_stopped = is_made_again(wanted, found) or any(not has_no_key(table, found) for table in out)
+    # A snapshot whose marks did not come is gone on with when the connector starts.
+    signals = tuple(_signal_table(wanted, found))
+    is_stopped = bool(signals) or is_made_again(wanted, found) or any(not has_no_key(table, found) for table in out)
     steps = (
         *_topics(wanted, found),
         *_missed(wanted, found, out, is_stopped=is_stopped),
         *_publication(wanted, found, out),
+        *signals,
         *_connector(wanted, found, is_stopped=is_stopped),
         *_released(wanted, found),
         *_fits(wanted, found),
@@ -74,6 +81,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
 
 def plan_anew(wanted: Wanted, found: Found) -> Steps:
     """What has the connector take its first snapshot once more, of all its tables."""
+    wanted = settled(wanted, found.database)
     refuse_foreign(wanted, found)
     if found.connector is None or not wanted.tables:
         return plan(wanted, found)
@@ -91,6 +99,7 @@ def plan_anew(wanted: Wanted, found: Found) -> Steps:
             ForgetPosition(wanted.connector),
             *dropped,
             *_publication(wanted, found, wanted.tables),
+            *_signal_table(wanted, found),
             *_configuration(wanted, found.connector),
             NoteFirstSnapshot(wanted.capture.topic_prefix, tables),
             ResumeConnector(wanted.connector),
@@ -151,10 +160,9 @@ def _publication(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -
     if name is None or found.database is None:
         return
     existing, added = found.database.publication, tables
+    if not _is_published(wanted, found, found.database):
+        return
     if existing is None:
-        # With a slot and without a connector it is the connector that tells, once made, whether changes are lost.
-        if not tables or (found.connector is None and found.database.slot is not None):
-            return
         yield CreatePublication(name, tables, wanted.source_id)
     else:
         added = () if existing.is_for_all else tuple(sorted(set(tables) - existing.tables))
@@ -164,6 +172,21 @@ def _publication(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -
     new = {*added, *unnoted(wanted, found), *(table.upstream for table in out)}
     if new & set(tables):
         yield NoteMembers(wanted.capture.topic_prefix, wanted.source_id, name, tuple(sorted(new & set(tables))))
+
+
+def _signal_table(wanted: Wanted, found: Found) -> Iterator[Step]:
+    """Behind the publication, which it is put into."""
+    database = found.database
+    if database is not None and lacks_signals(wanted, database) and _is_published(wanted, found, database):
+        is_for_all = database.publication is not None and database.publication.is_for_all
+        yield CreateSignalTable(wanted.signal_table, None if is_for_all else wanted.capture.publication)
+
+
+def _is_published(wanted: Wanted, found: Found, database: FoundDatabase) -> bool:
+    """Whether there is a publication, or is to be one: of no tables there is none."""
+    # With a slot and without a connector it is the connector that tells, once made, whether changes are lost.
+    is_unknown = found.connector is None and database.slot is not None
+    return database.publication is not None or (bool(there(wanted, found)) and not is_unknown)
 
 
 def _connector(wanted: Wanted, found: Found, *, is_stopped: bool) -> Iterator[Step]:
@@ -215,7 +238,7 @@ def _released(wanted: Wanted, found: Found) -> Iterator[Step]:
     existing = found.database.publication if found.database is not None else None
     name = wanted.capture.publication
     if name is not None and existing is not None and existing.is_own and not existing.is_for_all:
-        removed = tuple(sorted(existing.listed - set(wanted.upstream_tables)))
+        removed = tuple(sorted(existing.listed - {*wanted.upstream_tables, wanted.signal_table}))
         if removed:
             yield ChangePublication(name, (), removed)
     topics = tuple(name for name in wanted.released if name in found.topics)
@@ -244,6 +267,8 @@ def _removal(wanted: Wanted, found: Found) -> Iterator[Step]:
         yield DropSlot(wanted.capture.slot)
     if database is not None and database.publication is not None and database.publication.is_own:
         yield DropPublication(wanted.capture.publication or "")
+    if database is not None and database.signal_table is not None and database.signal_table.is_owned:
+        yield DropSignalTable(wanted.signal_table)
     if found.connector is not None:
         yield DeleteConnector(wanted.connector)
     signals, *others = (topic.name for topic in wanted.topics)

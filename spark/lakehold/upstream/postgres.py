@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, LiteralString
 
 import psycopg
 from psycopg import errors, sql
 
 from lakehold.errors import UpstreamRefused, UpstreamUnavailable
-from lakehold.upstream.connector_config import LOG_PREFIX, Login
-from lakehold.upstream.found import FoundDatabase, FoundPublication, FoundTable
+from lakehold.upstream.connector_config import LOG_PREFIX, SIGNAL_SCHEMA, Login
+from lakehold.upstream.found import FoundDatabase, FoundPublication, FoundSignalTable, FoundTable
 from lakehold.upstream.refusals import rights_told
 from lakehold.upstream.steps import ChangePublication, CreatePublication
 
@@ -53,9 +54,30 @@ _TABLES = """
     SELECT n.nspname || '.' || c.relname, c.relreplident::text,
            EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary), pg_has_role(c.relowner, 'USAGE')
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+    WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema', %s)
     ORDER BY 1
 """
+_SIGNAL_TABLE = """
+    SELECT has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
+           AND has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'DELETE'), pg_has_role(c.relowner, 'USAGE')
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname || '.' || c.relname = %s
+"""
+_MAY_MAKE_SIGNAL_TABLE = """
+    SELECT coalesce((SELECT has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE')
+                     FROM pg_namespace WHERE nspname = %s), has_database_privilege(current_database(), 'CREATE'))
+"""
+_HAS_SCHEMA = "SELECT FROM pg_namespace WHERE nspname = %s"
+_COLUMNS = "(id varchar(64) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048))"
+"""Of a signal table, as Debezium writes and reads it: by place."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """What is a source's in the database."""
+
+    publication: str
+    slot: str
+    signal_table: str
 
 
 class PostgresUpstream:
@@ -72,14 +94,18 @@ class PostgresUpstream:
         self._login = login
         self._timeout_s = timeout_s
 
-    def look(self, publication: str, slot: str, source_id: str, tables: Sequence[str]) -> FoundDatabase:
-        """What there is now of a source's publication, slot and tables."""
+    def look(self, names: Names, source_id: str, tables: Sequence[str]) -> FoundDatabase:
+        """What there is now of a source's own, and of its tables."""
         with self._connected() as connection:
             wal_level, position, may_create = _row(connection.execute(_DATABASE))
-            made = connection.execute(_PUBLICATION, [publication]).fetchone()
-            kept = connection.execute(_SLOT, [slot]).fetchone()
-            members = _members(connection, publication)
-            there = {name: FoundTable(*properties) for name, *properties in connection.execute(_TABLES)}
+            made = connection.execute(_PUBLICATION, [names.publication]).fetchone()
+            kept = connection.execute(_SLOT, [names.slot]).fetchone()
+            members = _members(connection, names.publication)
+            there = {
+                name: FoundTable(*properties) for name, *properties in connection.execute(_TABLES, [SIGNAL_SCHEMA])
+            }
+            signals = connection.execute(_SIGNAL_TABLE, [names.signal_table]).fetchone()
+            (may_make_signals,) = _row(connection.execute(_MAY_MAKE_SIGNAL_TABLE, [SIGNAL_SCHEMA]))
         found = None
         if made is not None:
             is_for_all, comment, may_change, published, listed = made
@@ -94,6 +120,8 @@ class PostgresUpstream:
             tuple(name for name in there if name not in tables),
             may_create,
             kept[1] if kept is not None else None,
+            FoundSignalTable(*signals) if signals is not None else None,
+            may_make_signals,
         )
 
     def members(self, publication: str) -> Mapping[str, str]:
@@ -132,6 +160,27 @@ class PostgresUpstream:
         """Drop a publication, if it is there."""
         with self._connected() as connection:
             connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
+
+    def create_signal_table(self, name: str, publication: str | None) -> None:
+        """Make a signal table, and its schema, unless they exist, and put it into a publication unless it is there."""
+        with self._connected() as connection:
+            if connection.execute(_HAS_SCHEMA, [SIGNAL_SCHEMA]).fetchone() is None:
+                with suppress(errors.DuplicateSchema, errors.UniqueViolation):
+                    connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(SIGNAL_SCHEMA)))
+            create = sql.SQL("CREATE TABLE IF NOT EXISTS {} {}").format(_table(name), sql.SQL(_COLUMNS))
+            connection.execute(create)
+            if publication is not None:
+                add = sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(sql.Identifier(publication), _table(name))
+                with suppress(errors.DuplicateObject):
+                    connection.execute(add)
+
+    def drop_signal_table(self, name: str) -> None:
+        """Drop a signal table, if it is there, and its schema unless others are in it or it is another's."""
+        with self._connected() as connection:
+            connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(_table(name)))
+            drop = sql.SQL("DROP SCHEMA IF EXISTS {}").format(sql.Identifier(SIGNAL_SCHEMA))
+            with suppress(errors.DependentObjectsStillExist, errors.InsufficientPrivilege):
+                connection.execute(drop)
 
     def drop_slot(self, name: str) -> None:
         """Drop a replication slot, if it is there: its reader lets go of it a moment after it was stopped."""

@@ -77,6 +77,32 @@ class DropPublication:
 
 
 @dataclass(frozen=True)
+class CreateSignalTable:
+    """Make a connector's signal table unless it exists, and put it into the publication unless that is for all tables."""
+
+    name: str
+    publication: str | None
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        published = f" in publication {self.publication}" if self.publication is not None else ""
+        return f"create table {self.name}{published}"
+
+
+@dataclass(frozen=True)
+class DropSignalTable:
+    """Drop a connector's signal table, and the schema of such tables with the last of them."""
+
+    name: str
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        return f"drop table {self.name}"
+
+
+@dataclass(frozen=True)
 class DropSlot:
     """Drop a replication slot when its connector has let go of it."""
 
@@ -287,6 +313,8 @@ Step = (
     | CreatePublication
     | ChangePublication
     | DropPublication
+    | CreateSignalTable
+    | DropSignalTable
     | DropSlot
     | CreateConnector
     | ConfigureConnector

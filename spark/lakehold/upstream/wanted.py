@@ -96,6 +96,11 @@ class Wanted:
         return self.capture.topic_prefix
 
     @property
+    def signal_table(self) -> str:
+        """Of PostgreSQL: where its connector marks what it reads of a table that joins, if it can be had."""
+        return connector_config.signal_table_of(self.capture.slot or "")
+
+    @property
     def upstream_tables(self) -> tuple[str, ...]:
         """The captured tables as the database names them."""
         return tuple(sorted({table.upstream for table in self.tables}))
