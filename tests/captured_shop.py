@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
+from psycopg import sql
 
 from lakehold.lake import Lake
 from lakehold.status import status_of
@@ -44,13 +45,14 @@ class Shop:
         self._open_lake = open_lake
         self.lake: Lake = open_lake()
         self.database = database
+        self.user = user or database.addresses.postgres_user
         lake = self.lake
         addresses = database.addresses
         lake.sql(
             f"CREATE CONNECTION kafka TO KAFKA (BROKER '{addresses.kafka}');"
             f"CREATE CONNECTION registry TO SCHEMA REGISTRY (URL '{addresses.registry}');"
             f"CREATE CONNECTION pg TO POSTGRES (HOST '{addresses.postgres_host}', PORT {addresses.postgres_port}, "
-            f"USER '{user or addresses.postgres_user}', PASSWORD SECRET 'pg', DATABASE '{database.name}');"
+            f"USER '{self.user}', PASSWORD SECRET 'pg', DATABASE '{database.name}');"
             f"CREATE CONNECTION connect TO CONNECT (URL '{addresses.connect}', AVRO CONVERTER 'apicurio', "
             f"REGISTRY URL '{addresses.registry_native}');"
             f"CREATE SOURCE shop FROM POSTGRES CONNECTION pg (PUBLICATION 'lake', SLOT '{database.name}') "
@@ -211,9 +213,30 @@ def shop(make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.M
     shop.close()
 
 
-def wait_for(reached: Callable[[], bool], what: str) -> None:
+@pytest.fixture
+def poor(make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    """A shop whose user of the database may do nothing yet."""
+    monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
+    user = f"poor_{database.name}"
+    shop = Shop(make_lake, database, user=user)
+    password = sql.Literal(database.addresses.postgres_password)
+    with psycopg.connect(database.addresses.postgres(database.name), autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(user), password))
+    yield shop
+    shop.close()
+    execute(database, [f"DROP OWNED BY {user}", f"DROP ROLE {user}"])
+
+
+def grant_capture(poor: Shop, *tables: str) -> None:
+    """What a superuser does for a user that may only read: it may replicate tables that are published for it."""
+    published = ", ".join(tables)
+    statements = [f"GRANT SELECT ON {published} TO {poor.user}", f"ALTER ROLE {poor.user} REPLICATION"]
+    execute(poor.database, [*statements, f"CREATE PUBLICATION lake FOR TABLE {published}"])
+
+
+def wait_for(reached: Callable[[], bool], what: str, within_s: float = _ARRIVES_WITHIN_S) -> None:
     """Until something is so."""
-    deadline = time.monotonic() + _ARRIVES_WITHIN_S
+    deadline = time.monotonic() + within_s
     while not reached():
-        assert time.monotonic() < deadline, f"not within {_ARRIVES_WITHIN_S} s: {what}"
+        assert time.monotonic() < deadline, f"not within {within_s} s: {what}"
         time.sleep(0.1)

@@ -13,7 +13,17 @@ from rich.console import Console
 
 from lakehold import artifacts
 from lakehold.lake import Lake, connect
-from tests.benchmarks import airflow, diffs, hold_commands, holds, long_life, merges, shared_diffs, shared_topics
+from tests.benchmarks import (
+    airflow,
+    diffs,
+    hold_commands,
+    holds,
+    joining,
+    long_life,
+    merges,
+    shared_diffs,
+    shared_topics,
+)
 from tests.benchmarks.figures import Figure, as_json, as_table
 from tests.benchmarks.first_load import first_load
 
@@ -38,6 +48,7 @@ class Benchmark(StrEnum):
     HOLD_COMMANDS = "hold-commands"
     LONG_LIFE = "long-life"
     TOPIC_SHARED = "topic-shared"
+    JOINING = "joining"
     AIRFLOW = "airflow"
 
 
@@ -75,6 +86,7 @@ def main(
         ],
         Benchmark.LONG_LIFE: lambda lake, place: long_life.maintained(lake, place, sized(1_000_000), sized(2_000)),
         Benchmark.TOPIC_SHARED: lambda lake, _: shared_topics.tables_of_one_topic(lake, sized(300_000), 10, runs),
+        Benchmark.JOINING: lambda lake, _: joining.changes_meanwhile(lake, sized(200_000), min(runs, 3)),
         Benchmark.AIRFLOW: lambda _, place: airflow.ingest_runs(place, runs),
         Benchmark.HOLDS: lambda lake, place: holds.held_snapshots(
             lake, place, sized(1_000_000), [sized(count) for count in (200, holds.A_DAY, 2_000, 10_000)], runs * 2

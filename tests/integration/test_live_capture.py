@@ -13,12 +13,14 @@ from threading import Event
 import psycopg
 import pytest
 
+from lakehold import stack as lakehold_stack
 from lakehold.errors import LakeholdError
 from lakehold.stack import ConnectClient
 from tests.captured_shop import Shop, wait_for
 from tests.captured_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.conftest import LakeFactory
 from tests.connect_worker import worker_without_transactions
+from tests.live_connector import kill_connect
 from tests.live_source import execute
 from tests.stack_fixtures import SourceDatabase
 
@@ -141,6 +143,22 @@ def test_the_others_go_on_while_the_rows_of_a_table_that_joins_are_read(shop: Sh
     assert before <= 2 * piece, "what the connector is late with comes before all but the first of the rows"
     shop.follow_until_equal("orders", "items")
     assert shop.query("SELECT * FROM lakehold_signals.of_" + shop.database.name) == [], "no mark is left"
+
+
+def test_connect_is_killed_while_the_rows_of_a_table_that_joins_are_read(shop: Shop, stack_directory: Path) -> None:
+    rows = 60_000
+    shop.upstream("orders")
+    shop.upstream("items", rows=rows)
+    shop.lake.sql(shop.creating("orders"))
+    shop.follow_until_equal("orders")
+    shop.lake.sql(shop.creating("items", "DEBEZIUM UPSERT"))
+    wait_for(lambda: 0 < shop.events("items")["ad hoc"] < rows, "some of the rows are read")
+    kill_connect(stack_directory)
+    execute(shop.database, ["UPDATE orders SET n = 1 WHERE id < 50", "UPDATE items SET n = 1 WHERE id % 7 = 0"])
+    lakehold_stack.up(stack_directory)
+    shop.follow_until_equal("orders", "items")
+    assert shop.asked_snapshots() == 1
+    assert shop.since("items") is not None
 
 
 def test_a_table_goes_and_comes_again_while_changes_run(shop: Shop) -> None:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
-import psycopg
 import pytest
-from psycopg import sql
 
 from lakehold import stack as lakehold_stack
 from lakehold.errors import LakeholdError
 from lakehold.status import status_of
-from tests.captured_shop import Shop
+from tests.captured_shop import Shop, grant_capture
+from tests.captured_shop import poor as poor  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.conftest import LakeFactory
 from tests.live_source import execute
 from tests.stack_fixtures import SourceDatabase
@@ -73,22 +73,6 @@ def test_a_table_whose_statement_was_cut_short_is_told_until_it_is_captured(
     shop.close()
 
 
-@pytest.fixture
-def poor(make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
-    """A shop whose user of the database may read its tables, orders and items, and no more."""
-    monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
-    user = f"poor_{database.name}"
-    shop = Shop(make_lake, database, user=user)
-    shop.upstream("orders", "items")
-    password = sql.Literal(database.addresses.postgres_password)
-    with psycopg.connect(database.addresses.postgres(database.name), autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(user), password))
-    execute(database, [f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {user}"])
-    yield shop
-    shop.close()
-    execute(database, [f"DROP OWNED BY {user}", f"DROP ROLE {user}"])
-
-
 def _refusal(shop: Shop, table: str) -> LakeholdError:
     """Why a table is not created; nothing is declared."""
     with pytest.raises(LakeholdError) as refusal:
@@ -97,8 +81,15 @@ def _refusal(shop: Shop, table: str) -> LakeholdError:
     return refusal.value
 
 
+def _open(poor: Shop) -> str:
+    """Two tables that its user may read; gives the user."""
+    poor.upstream("orders", "items")
+    execute(poor.database, [f"GRANT SELECT ON orders, items TO {poor.user}"])
+    return poor.user
+
+
 def test_a_user_without_the_rights_is_refused_before_anything_is_declared(poor: Shop) -> None:
-    user = f"poor_{poor.database.name}"
+    user = _open(poor)
     refused = _refusal(poor, "orders")
     assert (refused.code, refused.message) == (
         "database-refused",
@@ -115,6 +106,7 @@ def test_a_user_without_the_rights_is_refused_before_anything_is_declared(poor: 
 
 
 def test_a_user_who_may_not_replicate_is_told_of_by_the_connector_until_it_may(poor: Shop) -> None:
+    user = _open(poor)
     execute(poor.database, ["CREATE PUBLICATION lake FOR TABLE orders"])
     with pytest.raises(LakeholdError) as failure:
         poor.lake.sql(poor.creating("orders"))
@@ -127,20 +119,52 @@ def test_a_user_who_may_not_replicate_is_told_of_by_the_connector_until_it_may(p
     assert (ingested.returncode, "its connector failed and was restarted: " in ingested.stderr) == (0, True), (
         ingested.stderr
     )
-    execute(poor.database, [f"ALTER ROLE poor_{poor.database.name} REPLICATION"])
+    execute(poor.database, [f"ALTER ROLE {user} REPLICATION"])
     poor.follow_until_equal("orders")
     assert status_of(poor.lake).notices == ()
 
 
 def test_what_a_user_may_not_bring_back_is_told_and_the_rest_goes_on(poor: Shop) -> None:
-    user = f"poor_{poor.database.name}"
-    execute(poor.database, ["CREATE PUBLICATION lake FOR TABLE orders, items", f"ALTER ROLE {user} REPLICATION"])
+    poor.upstream("orders", "items")
+    grant_capture(poor, "orders", "items")
     poor.lake.sql(f"BEGIN; {poor.creating('orders')}; {poor.creating('items')}; COMMIT")
     poor.follow_until_equal("orders", "items")
     execute(poor.database, ["ALTER PUBLICATION lake DROP TABLE items", "UPDATE orders SET n = 1 WHERE id = 1"])
     poor.wait_for_events("orders", {"r": 200, "u": 1})
     ingested = _run(poor, "ingest", "shop", "--quiet")
-    reason = f'user "{user}" of source "shop" may not add public.items to publication "lake", which is another\'s'
+    reason = f'user "{poor.user}" of source "shop" may not add public.items to publication "lake", which is another\'s'
     assert (ingested.returncode, reason in ingested.stderr) == (0, True), ingested.stderr
     poor.follow_until_equal("orders")
     assert status_of(poor.lake).notices == (f"source shop: {reason}",)
+
+
+def test_without_a_signal_table_tables_join_and_with_what_a_superuser_does_the_next_look_takes_it_up(
+    poor: Shop,
+) -> None:
+    poor.upstream("orders", "items", "notes")
+    grant_capture(poor, "orders", "items", "notes")
+    poor.lake.sql(poor.creating("orders"))
+    poor.follow_until_equal("orders")
+    (notice,) = poor.lake.sql(poor.creating("items")).notices
+    table = f"lakehold_signals.of_{poor.database.name}"
+    assert notice.startswith(f"user {poor.user} can have no signal table {table} in the database")
+    poor.follow_until_equal("orders", "items")
+
+    placeholders = {"<slot>": poor.database.name, "<user>": poor.user, "<publication>": "lake"}
+    execute(poor.database, [_filled(statement, placeholders) for statement in _statements_of_a_superuser()])
+    poor.lake.sql("ALTER SOURCE shop REPAIR")
+    assert poor.lake.sql(poor.creating("notes")).notices == ()
+    poor.follow_until_equal("orders", "items", "notes")
+    assert poor.steps("ALTER SOURCE shop REPAIR") == []
+    assert poor.query(f"SELECT * FROM {table}") == []
+
+
+def _statements_of_a_superuser() -> list[str]:
+    """As the documentation has them."""
+    text = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    (block,) = re.findall(r"```sql\n(\s*CREATE SCHEMA IF NOT EXISTS lakehold_signals.*?)```", text, re.DOTALL)
+    return [statement for statement in block.split(";") if statement.strip()]
+
+
+def _filled(statement: str, placeholders: Mapping[str, str]) -> str:
+    return re.sub(r"<\w+>", lambda found: placeholders[found[0]], statement)
