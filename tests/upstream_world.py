@@ -317,8 +317,11 @@ class World:
             case NoteFit(_, noted):
                 for object_id in noted:
                     self.snapshots[object_id] = replace(self.snapshots[object_id], fits_from=self.position)
-            case AskSnapshot(prefix, upstream, object_id, repeat):
+            case AskSnapshot(prefix, upstream, object_id, repeat, signal_table):
                 assert SideTopics(prefix).signals in self.topics
+                if signal_table is not None:
+                    assert self.publication is not None
+                    assert signal_table in self.publication.tables, "it would not be heard"
                 before = self.snapshots.get(object_id, NO_SNAPSHOT)
                 self.snapshots[object_id] = replace(before, asked=before.asked + 1)
                 self.asked.append((object_id, upstream))

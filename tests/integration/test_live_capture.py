@@ -146,7 +146,7 @@ def test_the_others_go_on_while_the_rows_of_a_table_that_joins_are_read(shop: Sh
 
 
 def test_connect_is_killed_while_the_rows_of_a_table_that_joins_are_read(shop: Shop, stack_directory: Path) -> None:
-    rows = 60_000
+    rows = 20_000
     shop.upstream("orders")
     shop.upstream("items", rows=rows)
     shop.lake.sql(shop.creating("orders"))

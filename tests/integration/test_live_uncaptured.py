@@ -155,6 +155,7 @@ def test_without_a_signal_table_tables_join_and_with_what_a_superuser_does_the_n
     poor.lake.sql("ALTER SOURCE shop REPAIR")
     assert poor.lake.sql(poor.creating("notes")).notices == ()
     poor.follow_until_equal("orders", "items", "notes")
+    poor.lake.sql("ALTER SOURCE shop REPAIR")
     assert poor.steps("ALTER SOURCE shop REPAIR") == []
     assert poor.query(f"SELECT * FROM {table}") == []
 

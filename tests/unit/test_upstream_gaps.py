@@ -18,7 +18,7 @@ from lakehold.upstream.steps import (
     Steps,
     StopConnector,
 )
-from tests.upstream_world import CAPTURE, World, converge, target
+from tests.upstream_world import CAPTURE, SIGNAL_TABLE, World, converge, target
 
 A, B, C = {"a1": "public.a"}, {"b1": "public.b"}, {"c1": "public.c"}
 
@@ -34,9 +34,8 @@ def world() -> World:
 def again(object_id: str, upstream: str, *, confirms: bool = False) -> AskSnapshot:
     """What asks for a snapshot of a table that the lake has not begun with, or has one of if that `confirms`."""
     tables = {object_id: f"shop.{object_id}"}
-    return AskSnapshot(
-        "shop", upstream, object_id, Repeat(CAPTURE.topic(upstream), tables, None if confirms else {}, confirms)
-    )
+    repeat = Repeat(CAPTURE.topic(upstream), tables, None if confirms else {}, confirms)
+    return AskSnapshot("shop", upstream, object_id, repeat, SIGNAL_TABLE)
 
 
 def test_a_table_whose_changes_were_missed_is_snapshotted_before_it_counts_as_captured_again(world: World) -> None:

@@ -23,7 +23,7 @@ from lakehold.upstream.steps import (
     ResumeConnector,
 )
 from lakehold.upstream.wanted import MARK
-from tests.upstream_world import CAPTURE, World, converge, target
+from tests.upstream_world import CAPTURE, SIGNAL_TABLE, World, converge, target
 
 A, B = {"a1": "public.a"}, {"b1": "public.b"}
 
@@ -105,7 +105,10 @@ def test_tables_wait_for_the_first_snapshot_unless_it_fails(world: World) -> Non
     assert found.connector is not None
     assert plan(target(B, released=["public.a"]), found).steps, "what goes does not wait"
     failed = replace(found.connector, status=ConnectorStatus("RUNNING", ("FAILED",), "java.net.ConnectException: no"))
-    assert AskSnapshot("shop", "public.b", "b1") in plan(goal, replace(found, connector=failed)).steps
+    assert (
+        AskSnapshot("shop", "public.b", "b1", signal_table=SIGNAL_TABLE)
+        in plan(goal, replace(found, connector=failed)).steps
+    )
 
 
 def test_two_tables_of_one_upstream_share_the_first_snapshot() -> None:
@@ -136,7 +139,7 @@ def test_a_snapshot_that_was_asked_of_a_task_that_did_not_know_the_table_is_aske
     ]:
         world.snapshots["a1"] = snapshot
         steps = plan(goal, world.look(goal)).steps
-        assert (AskSnapshot("shop", "public.a", "a1") in steps) is asked_again, snapshot
+        assert (AskSnapshot("shop", "public.a", "a1", signal_table=SIGNAL_TABLE) in steps) is asked_again, snapshot
 
 
 def test_the_log_is_marked_behind_the_snapshot_of_a_table_that_joined(world: World) -> None:

@@ -153,7 +153,7 @@ def signal_table_of(slot: str) -> str:
 
 
 def signal_table(topic_prefix: str, table: str) -> dict[str, str]:
-    """Beside `ad_hoc_snapshots`, whose pace is then that of marks in a table; what it has for changes is sent nowhere."""
+    """Beside `ad_hoc_snapshots`: asked for in a table, and paced by marks in it. What it has for changes is sent nowhere."""
     topic = re.escape(f"{topic_prefix}.{table}")
     kafka = "org.apache.kafka.connect.transforms"
     return {

@@ -39,6 +39,9 @@ from lakehold.upstream.steps import (
     StopConnector,
 )
 
+_NOT_FOR_THE_CONNECTOR = "noted"
+"""The key of a signal that a connector does not take from the topic: it takes those whose key is its topic prefix."""
+
 
 @dataclass(frozen=True)
 class Systems:
@@ -100,6 +103,11 @@ def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912 - one a step
         case DeleteConnector(name):
             on.connect.forget_position(name)
             on.connect.delete(name)
+        case AskSnapshot(signal_table=str(table)):
+            (signal,) = signals = _signals(step, on)
+            # Cut short in between it is asked once more.
+            on.database.send_signal(table, signal)
+            on.kafka.send(SideTopics(step.prefix).signals, _NOT_FOR_THE_CONNECTOR, signals)
         case NoteFirstSnapshot() | AskSnapshot() | NoteMissed() | NoteMembers() | NoteFit():
             on.kafka.send(SideTopics(step.prefix).signals, step.prefix, _signals(step, on))
         case other:
@@ -113,7 +121,7 @@ def _signals(step: NoteFirstSnapshot | AskSnapshot | NoteMissed | NoteMembers | 
             marks = on.kafka.watermarks([said]).get(said)
             said_until = marks.end_exclusive if marks is not None else 0
             return [noted_first_snapshot(object_id, upstream, said_until) for object_id, upstream in tables.items()]
-        case AskSnapshot(_, upstream, object_id, repeat):
+        case AskSnapshot(_, upstream, object_id, repeat, _):
             if repeat is None:
                 return [asked_snapshot(object_id, upstream)]
             # Whatever is ingested meanwhile, rows of the snapshot have a greater number: they come after the signal.

@@ -14,7 +14,7 @@ from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector, FoundDat
 from lakehold.upstream.gaps import failed, has_no_key, is_made_again, joining, missed, there, unconfirmed, unnoted
 from lakehold.upstream.hints import hints
 from lakehold.upstream.refusals import refuse_denied, refuse_foreign, refuse_lost, refuse_unfit
-from lakehold.upstream.signal_table import lacks_signals, settled
+from lakehold.upstream.signal_table import is_settled, lacks_signals, settled
 from lakehold.upstream.steps import (
     AskSnapshot,
     ChangePublication,
@@ -67,11 +67,15 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     # A snapshot whose marks did not come is gone on with when the connector starts.
     signals = tuple(_signal_table(wanted, found))
     is_stopped = bool(signals) or is_made_again(wanted, found) or any(not has_no_key(table, found) for table in out)
+    is_published = found.database is not None and found.database.publication is not None
     steps = (
         *_topics(wanted, found),
-        *_missed(wanted, found, out, is_stopped=is_stopped),
+        *_stopped(wanted, found, is_stopped=is_stopped),
+        # What is asked for in the table before it is published is not heard.
+        *(signals if is_published else ()),
+        *_missed(wanted, found, out),
         *_publication(wanted, found, out),
-        *signals,
+        *(() if is_published else signals),
         *_connector(wanted, found, is_stopped=is_stopped),
         *_released(wanted, found),
         *_fits(wanted, found),
@@ -118,16 +122,20 @@ def _topics(wanted: Wanted, found: Found) -> Iterator[Step]:
     yield from (CreateTopic(topic) for topic in wanted.topics if topic.name not in found.topics)
 
 
-def _missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...], *, is_stopped: bool) -> Iterator[Step]:
-    """Snapshots of tables that had changes before; `out` are those whose changes were missed since anyone looked.
-
-    Asked before these are put back, and answered behind that: cut short in between, it is seen that they are out.
-    """
+def _stopped(wanted: Wanted, found: Found, *, is_stopped: bool) -> Iterator[Step]:
+    """The connector stands while what it reads is mended."""
     connector = found.connector
     if is_stopped and connector is not None and connector.state != "STOPPED":
         yield StopConnector(wanted.connector)
     if is_made_again(wanted, found):
         yield CheckLog(wanted.capture.slot or "", wanted.capture.publication or "", wanted.source)
+
+
+def _missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Iterator[Step]:
+    """Snapshots of tables that had changes before; `out` are those whose changes were missed since anyone looked.
+
+    Asked before these are put back, and answered behind that: cut short in between, it is seen that they are out.
+    """
     names = {table.upstream for table in out if has_no_key(table, found)}
     keyless = {table.object_id: table.upstream for table in wanted.tables if table.upstream in names}
     if keyless:
@@ -145,7 +153,12 @@ def _missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...], *, is_
 def _again(table: CapturedTable, wanted: Wanted, *, read: Offsets | None = None, confirms: bool = False) -> Step:
     fed = {each.object_id: each.full_name for each in wanted.tables if each.upstream == table.upstream}
     repeat = Repeat(table.topic, fed, read, confirms)
-    return AskSnapshot(wanted.capture.topic_prefix, table.upstream, table.object_id, repeat)
+    return _asked(table, wanted, repeat)
+
+
+def _asked(table: CapturedTable, wanted: Wanted, repeat: Repeat | None = None) -> Step:
+    signal_table = wanted.signal_table if is_settled(wanted) else None
+    return AskSnapshot(wanted.capture.topic_prefix, table.upstream, table.object_id, repeat, signal_table)
 
 
 def _read(table: CapturedTable, wanted: Wanted) -> Offsets:
@@ -226,11 +239,7 @@ def _snapshots(wanted: Wanted, found: Found, tables: tuple[CapturedTable, ...], 
         # In the topic of a table whose changes were missed there are rows that are gone.
         has_gaps = {repeat.upstream for repeat in found.repeats.values()}
         for table in tables:
-            yield (
-                _again(table, wanted)
-                if table.upstream in has_gaps
-                else AskSnapshot(prefix, table.upstream, table.object_id)
-            )
+            yield _again(table, wanted) if table.upstream in has_gaps else _asked(table, wanted)
 
 
 def _released(wanted: Wanted, found: Found) -> Iterator[Step]:

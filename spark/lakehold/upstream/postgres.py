@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -67,7 +68,7 @@ _MAY_MAKE_SIGNAL_TABLE = """
                      FROM pg_namespace WHERE nspname = %s), has_database_privilege(current_database(), 'CREATE'))
 """
 _HAS_SCHEMA = "SELECT FROM pg_namespace WHERE nspname = %s"
-_COLUMNS = "(id varchar(64) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048))"
+_COLUMNS = "(id text PRIMARY KEY, type text NOT NULL, data text)"
 """Of a signal table, as Debezium writes and reads it: by place."""
 
 
@@ -173,6 +174,14 @@ class PostgresUpstream:
                 add = sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(sql.Identifier(publication), _table(name))
                 with suppress(errors.DuplicateObject):
                     connection.execute(add)
+
+    def send_signal(self, table: str, signal: str) -> None:
+        """Have the connector take a signal, as `asked_snapshot` gives it, from its table, which keeps none."""
+        content = json.loads(signal)
+        row = [content["id"], content["type"], json.dumps(content["data"])]
+        with self._connected() as connection, connection.transaction():
+            connection.execute(sql.SQL("INSERT INTO {} VALUES (%s, %s, %s)").format(_table(table)), row)
+            connection.execute(sql.SQL("DELETE FROM {} WHERE id = %s").format(_table(table)), row[:1])
 
     def drop_signal_table(self, name: str) -> None:
         """Drop a signal table, if it is there, and its schema unless others are in it or it is another's."""

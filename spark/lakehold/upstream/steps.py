@@ -248,12 +248,21 @@ class Repeat:
 
 @dataclass(frozen=True)
 class AskSnapshot:
-    """Ask the connector for a snapshot of one table while the others stream; `repeat` of one that had changes before."""
+    """Ask the connector for a snapshot of one table while the others stream.
+
+    Attributes:
+        prefix: Of the topics.
+        upstream: The table.
+        object_id: The lake's table.
+        repeat: Of one that had changes before.
+        signal_table: Where the connector takes the question from; None: from the topic, where it is noted in any case.
+    """
 
     prefix: str
     upstream: str
     object_id: str
     repeat: Repeat | None = None
+    signal_table: str | None = None
 
     @property
     def told(self) -> str:
