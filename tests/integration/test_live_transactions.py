@@ -54,7 +54,8 @@ def ingest_together(lake: Lake, *sources: str) -> None:
 def assert_balanced_at_each_timestamp(lake: Lake, source: str, at_least: int) -> None:
     """The tables, in the namespace of the source's name, at each timestamp from which on both are readable."""
     since_ms = max(line.since_ms for line in lake.timelines.of([f"{source}.accounts", f"{source}.entries"]).values())
-    times = [b.mz_timestamp for b in lake.batches.history(source) if b.mz_timestamp >= since_ms and b.records]
+    changed = {b.mz_timestamp for b in lake.batches.history(source) if b.mz_timestamp >= since_ms and b.records}
+    times = sorted({since_ms, *changed})
     assert len(times) >= at_least
     for time_ms in times:
         accounts = lake.sql(f"SELECT id, balance FROM {source}.accounts AS OF {time_ms}").rows
