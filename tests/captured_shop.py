@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-import httpx
 import psycopg
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from psycopg import sql
 
 from lakehold.lake import Lake
 from lakehold.status import status_of
 from tests.conftest import LakeFactory
+from tests.connector_topics import ConnectorTopics
 from tests.live_source import execute
 from tests.stack_fixtures import SourceDatabase
 
@@ -144,60 +141,22 @@ class Shop:
         )
         self.query("SELECT pg_drop_replication_slot(%s)", self.database.name)
 
+    @property
+    def connector(self) -> ConnectorTopics:
+        """What captures it."""
+        return ConnectorTopics(self.database.addresses, self.database.topic_prefix)
+
     def wait_for_events(self, table: str, wanted: dict[str, int]) -> None:
         """Until the topic of a table has so many messages of each kind."""
         wait_for(lambda: self.events(table) == wanted, f"{table} has {wanted}")
 
     def events(self, table: str) -> Counter[str]:
         """How many messages of each kind the topic has."""
-        payloads = [value["payload"] for value in self._values(f"public.{table}")]
-        return Counter("ad hoc" if each["source"]["snapshot"] == "incremental" else each["op"] for each in payloads)
-
-    def said(self) -> list[str]:
-        """What the connector has said of snapshots."""
-        return [value["payload"]["type"] for value in self._values("notification")]
-
-    def pause(self) -> None:
-        """Pause the connector, as somebody does by hand."""
-        self._put("pause")
-
-    def go_on(self) -> None:
-        """Resume it."""
-        self._put("resume")
-
-    def _put(self, what: str) -> None:
-        httpx.put(
-            f"{self.database.addresses.connect}/connectors/{self.database.topic_prefix}/{what}"
-        ).raise_for_status()
-
-    def asked_snapshots(self) -> int:
-        """How often the connector was asked for a snapshot of a table."""
-        return sum(signal["type"] == "execute-snapshot" for signal in self._values("signal"))
+        return self.connector.events(f"public.{table}")
 
     def sent_ms(self, table: str) -> list[int]:
         """When the connector sent each message that the topic of a table has, in order."""
-        return [message.timestamp()[1] for message in self._messages(f"public.{table}")]
-
-    def _values(self, topic: str) -> Iterator[Any]:
-        """What the messages hold that a topic has now."""
-        for message in self._messages(topic):
-            value = json.loads(message.value() or b"null")
-            if value is not None:
-                yield value
-
-    def _messages(self, topic: str) -> Iterator[Message]:
-        settings = {"bootstrap.servers": self.database.addresses.kafka, "group.id": uuid.uuid4().hex, "log_level": 0}
-        consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True})
-        consumer.assign([TopicPartition(self.database.topic(topic), 0, OFFSET_BEGINNING)])
-        try:
-            while True:
-                message = consumer.poll(_ARRIVES_WITHIN_S)
-                assert message is not None
-                if message.error() is not None:
-                    return
-                yield message
-        finally:
-            consumer.close()
+        return self.connector.sent_ms(f"public.{table}")
 
     def query(self, statement: str, *values: str) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.database.addresses.postgres(self.database.name), autocommit=True) as connection:

@@ -19,6 +19,7 @@ from tests.stack_fixtures import free_ports, open_directory
 _STARTS_WITHIN_S = 60.0
 _USER = "mysql"
 PASSWORD = "lakehold"
+SIGNAL_RIGHTS = "GRANT CREATE, INSERT, DELETE, SELECT, DROP ON lakehold_signals.* TO lakehold@'%'"
 _DEADLOCK = "ERROR 1213"
 
 _SETTINGS = (
@@ -60,6 +61,7 @@ class MariaDb:
         self.execute(
             f"CREATE USER lakehold@'%' IDENTIFIED BY '{PASSWORD}'",
             "GRANT SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT, BINLOG MONITOR ON *.* TO lakehold@'%'",
+            SIGNAL_RIGHTS,
         )
 
     def execute(self, *statements: str) -> None:

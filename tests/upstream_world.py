@@ -11,6 +11,7 @@ from lakehold.catalog.definitions import Entry
 from lakehold.definitions import Capture, ConnectionType, Envelope, Format, FormatType, Source, Table
 from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.read.kafka_options import KafkaOptions
+from lakehold.ingest.transactions.places import Place
 from lakehold.upstream.connect import ConnectorStatus
 from lakehold.upstream.connector_config import Login, SideTopics, json, signal_table_of
 from lakehold.upstream.found import (
@@ -20,6 +21,7 @@ from lakehold.upstream.found import (
     FoundDatabase,
     FoundPublication,
     FoundRepeat,
+    FoundSignals,
     FoundSignalTable,
     FoundSnapshot,
     FoundTable,
@@ -54,6 +56,7 @@ from lakehold.upstream.steps import (
 from lakehold.upstream.wanted import InLake, Wanted, wanted
 
 CAPTURE = Capture(ConnectionType.POSTGRES, "pg", "connect", "shop", "p", "s")
+OF_MARIADB = Capture(ConnectionType.MARIADB, "maria", "connect", "shop", server_id=7)
 SOURCE = Entry("s1", Source("shop", Format(FormatType.JSON), "kafka", capture=CAPTURE), "", 0)
 PLACES = Places(
     Login("db", 5432, "u", "secret", "shop"), ConnectAddress("http://c"), KafkaOptions("k:1", {}, {}), None, json()
@@ -114,6 +117,7 @@ class World:
         repeated: The last repeated snapshot of each table that the lake has, by object id.
         signal_table: That of the connector.
         may_make_signal_table: The source's user may make it.
+        is_mariadb: It is one of MariaDB, which has no publications and slots.
     """
 
     tables: frozenset[str]
@@ -141,6 +145,7 @@ class World:
     trace: str = ""
     signal_table: FoundSignalTable | None = None
     may_make_signal_table: bool = True
+    is_mariadb: bool = False
 
     def captured(self) -> set[str]:
         """What the connector captures."""
@@ -149,7 +154,7 @@ class World:
     @property
     def is_capturing(self) -> bool:
         """Whether there is what somebody may take a table from."""
-        return self.config is not None and self.publication is not None
+        return self.config is not None and (self.is_mariadb or self.publication is not None)
 
     def unpublish(self, table: str) -> None:
         """Somebody takes a table from the publication, and it changes."""
@@ -233,8 +238,6 @@ class World:
             tuple(sorted(self.tables - set(wanted.upstream_tables))),
             self.may_publish,
             self.position,
-            self.signal_table,
-            self.may_make_signal_table,
         )
         return Found(
             connector,
@@ -243,7 +246,20 @@ class World:
             dict(self.repeats),
             dict(self.noted),
             self.has_position,
-            database,
+            None if self.is_mariadb else database,
+            signals=self._signals(wanted.signal_table),
+        )
+
+    def _signals(self, name: str) -> FoundSignals:
+        if self.is_mariadb:
+            return FoundSignals(self.signal_table, self.may_make_signal_table)
+        existing = self.publication
+        is_for_all = existing is not None and existing.is_for_all
+        return FoundSignals(
+            self.signal_table,
+            self.may_make_signal_table,
+            existing is not None and (is_for_all or name in existing.tables),
+            self.may_publish or is_for_all,
         )
 
     def perform(self, step: Step) -> None:  # noqa: PLR0912, PLR0915 - one a step
@@ -271,11 +287,11 @@ class World:
             case DropPublication():
                 self.publication = None
             case CreateSignalTable(name, publication):
-                assert self.publication is not None
                 assert self.config is None or self.state == "STOPPED"
                 self.signal_table = self.signal_table or FoundSignalTable()
-                if publication is not None or self.publication.is_for_all:
+                if self.publication is not None and (publication is not None or self.publication.is_for_all):
                     self.publish(self.publication.tables | {name})
+                assert self._hears(name)
             case DropSignalTable(name):
                 self.signal_table = None
                 assert self.publication is None or name not in self.publication.tables
@@ -314,14 +330,16 @@ class World:
                 self.noted |= {
                     name: self.publication.members[name] for name in names if name in self.publication.members
                 }
-            case NoteFit(_, noted):
+            case NoteFit(_, noted, signal_table):
+                assert not self.is_mariadb or self._hears(signal_table)
                 for object_id in noted:
-                    self.snapshots[object_id] = replace(self.snapshots[object_id], fits_from=self.position)
+                    self.snapshots[object_id] = replace(
+                        self.snapshots[object_id], fits_from=Place("log", (self.position,))
+                    )
             case AskSnapshot(prefix, upstream, object_id, repeat, signal_table):
                 assert SideTopics(prefix).signals in self.topics
                 if signal_table is not None:
-                    assert self.publication is not None
-                    assert signal_table in self.publication.tables, "it would not be heard"
+                    assert self._hears(signal_table)
                 before = self.snapshots.get(object_id, NO_SNAPSHOT)
                 self.snapshots[object_id] = replace(before, asked=before.asked + 1)
                 self.asked.append((object_id, upstream))
@@ -336,15 +354,16 @@ class World:
         """The connector starts: it takes its first snapshot if it has no place, and those that it was asked for."""
         captured = self.captured()
         assert self.config is not None
-        assert self.publication is not None
-        assert captured & self.tables <= self.publication.tables, "it would miss changes"
+        if not self.is_mariadb:
+            assert self.publication is not None
+            assert captured & self.tables <= self.publication.tables, "it would miss changes"
         marks = self.config.get("signal.data.collection")
-        assert marks is None or (self.signal_table is not None and marks in self.publication.tables), "no snapshot ends"
+        assert marks is None or self._hears(marks), "no snapshot ends"
         if not self.has_position:
             self.snapshotted |= captured
             self.missed -= captured
             self.gone -= captured
-            self.slot = self.slot or self.config["slot.name"]
+            self.slot = self.slot or self.config.get("slot.name")
         self.has_position = True
         for object_id, upstream in self.asked:
             before = self.snapshots[object_id]
@@ -362,6 +381,10 @@ class World:
                 succeeded = repeat.upstream in captured - self.keyless
                 self.repeats[object_id] = replace(repeat, succeeded=succeeded, is_done=True)
         self.asked.clear()
+
+    def _hears(self, signal_table: str) -> bool:
+        is_published = self.is_mariadb or (self.publication is not None and signal_table in self.publication.tables)
+        return self.signal_table is not None and is_published
 
     def _repeat(self, upstream: str, repeat: Repeat) -> None:
         signal_id = f"signal {next(self.counter)}"

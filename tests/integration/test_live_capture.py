@@ -130,10 +130,10 @@ def test_the_others_go_on_while_the_rows_of_a_table_that_joins_are_read(shop: Sh
     shop.lake.sql(shop.creating("orders", "DEBEZIUM UPSERT"))
     shop.follow_until_equal("orders")
 
-    shop.pause()
+    shop.connector.pause()
     for i in range(1, changes + 1):
         shop.query("UPDATE orders SET n = n + 1 WHERE id = 1 + %s::int %% 200 RETURNING n", str(i))
-    shop.go_on()
+    shop.connector.go_on()
     shop.lake.sql(shop.creating("items", "DEBEZIUM UPSERT"))
     shop.wait_for_events("items", {"ad hoc": pieces * piece})
     shop.wait_for_events("orders", {"r": 200, "u": changes})
@@ -157,7 +157,7 @@ def test_connect_is_killed_while_the_rows_of_a_table_that_joins_are_read(shop: S
     execute(shop.database, ["UPDATE orders SET n = 1 WHERE id < 50", "UPDATE items SET n = 1 WHERE id % 7 = 0"])
     lakehold_stack.up(stack_directory)
     shop.follow_until_equal("orders", "items")
-    assert shop.asked_snapshots() == 1
+    assert shop.connector.asked_snapshots() == 1
     assert shop.since("items") is not None
 
 

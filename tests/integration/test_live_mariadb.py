@@ -13,8 +13,12 @@ from lakehold.errors import LakeholdError
 from lakehold.lake import Lake
 from lakehold.stack import ConnectClient, StackAddresses
 from lakehold.status import status_of
+from tests.bank import MariaDbBank
+from tests.captured_shop import wait_for
 from tests.conftest import LakeFactory
-from tests.mariadb_server import PASSWORD, MariaDb
+from tests.connector_topics import ConnectorTopics
+from tests.integration.test_live_transactions import assert_balanced_at_each_timestamp, open_for_business
+from tests.mariadb_server import PASSWORD, SIGNAL_RIGHTS, MariaDb
 from tests.mariadb_server import mariadb as mariadb  # noqa: PLC0414 - pytest finds fixtures by name
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
@@ -29,6 +33,7 @@ class Shop:
 
     def __init__(self, lake: Lake, stack: StackAddresses, server: MariaDb) -> None:
         self.lake, self.server = lake, server
+        self.connector = ConnectorTopics(stack, "maria")
         for database in ("shop", "more"):
             server.execute(f"CREATE DATABASE {database}")
         for table in ("shop.orders", "shop.customers", "more.items"):
@@ -37,17 +42,18 @@ class Shop:
                 f"INSERT INTO {table} VALUES (1, 0, 1.50), (2, 0, NULL), (3, 0, 99999999.99)",
             )
         lake.sql(
-            f"CREATE CONNECTION kafka TO KAFKA (BROKER '{stack.kafka}');"
-            f"CREATE CONNECTION maria TO MARIADB (HOST '127.0.0.1', PORT {server.port}, USER 'lakehold', "
-            "PASSWORD SECRET 'maria');"
-            f"CREATE CONNECTION connect TO CONNECT (URL '{stack.connect}');"
-            "CREATE SOURCE shop FROM MARIADB CONNECTION maria VIA CONNECT CONNECTION connect "
-            "INTO KAFKA CONNECTION kafka (TOPIC PREFIX 'maria') FORMAT JSON;"
+            f"{_declaring('shop', stack, server, 'maria')}"
             "BEGIN;"
             "CREATE TABLE shop.orders FROM SOURCE shop (TABLE 'shop.orders') ENVELOPE DEBEZIUM;"
             "CREATE TABLE shop.customers FROM SOURCE shop (TABLE 'shop.customers') ENVELOPE DEBEZIUM UPSERT;"
             "COMMIT"
         )
+
+    @property
+    def signal_table(self) -> str:
+        capture = self.lake.definitions.definitions().source("shop").capture
+        assert capture is not None
+        return f"lakehold_signals.of_{capture.server_id}"
 
     def ingest(self) -> int:
         """How many batches changed tables; none stops one."""
@@ -83,6 +89,17 @@ class Shop:
         return any(row["table"] == table and row["since"] is not None for row in rows)
 
 
+def _declaring(source: str, stack: StackAddresses, server: MariaDb, prefix: str | None = None) -> str:
+    """Statements for a source without tables."""
+    return (
+        f"CREATE CONNECTION kafka TO KAFKA (BROKER '{stack.kafka}');"
+        f"CREATE CONNECTION maria TO MARIADB (HOST '127.0.0.1', PORT {server.port}, USER 'lakehold', PASSWORD SECRET 'maria');"
+        f"CREATE CONNECTION connect TO CONNECT (URL '{stack.connect}');"
+        f"CREATE SOURCE {source} FROM MARIADB CONNECTION maria VIA CONNECT CONNECTION connect "
+        f"INTO KAFKA CONNECTION kafka (TOPIC PREFIX '{prefix or source}') FORMAT JSON;"
+    )
+
+
 @pytest.fixture
 def shop(
     make_lake: LakeFactory, stack: StackAddresses, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch
@@ -91,7 +108,16 @@ def shop(
     found = Shop(make_lake(), stack, mariadb)
     found.follow("shop.orders", "shop.customers")
     yield found
-    found.lake.sql("DROP SOURCE shop CASCADE")
+    if "shop" in found.lake.definitions.definitions().sources:
+        found.lake.sql("DROP SOURCE shop CASCADE")
+
+
+@pytest.fixture
+def poor(mariadb: MariaDb, request: pytest.FixtureRequest) -> Shop:
+    """The same, whose user may have no signal table."""
+    mariadb.execute("REVOKE CREATE, INSERT, DELETE, SELECT, DROP ON lakehold_signals.* FROM lakehold@'%'")
+    shop: Shop = request.getfixturevalue("shop")
+    return shop
 
 
 def test_tables_are_captured_and_join(shop: Shop) -> None:
@@ -145,20 +171,26 @@ def _trade(server: MariaDb, closed: Event) -> int:
     return count
 
 
-def test_a_database_that_does_not_let_connect_in_is_told_before_anything_is_declared(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+def test_a_database_that_lets_nobody_in_is_told_before_anything_is_declared(
+    shop: Shop, stack: StackAddresses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAKEHOLD_SECRET_MARIA", "another")
     with pytest.raises(LakeholdError) as refusal:
         shop.lake.sql(CREATING_ITEMS)
-    assert refusal.value.message == 'Kafka Connect refuses the configuration of connector "maria"'
+    assert refusal.value.code == "database-unavailable"
     assert "Access denied for user 'lakehold'" in refusal.value.detail
     assert "shop.items" not in shop.lake.definitions.definitions().tables
     (told,) = status_of(shop.lake).notices
-    assert told.startswith('source shop: Kafka Connect refuses the configuration of connector "maria": ')
+    assert told.startswith("source shop: the database server at 127.0.0.1:")
     shop.ingest()
     monkeypatch.setenv("LAKEHOLD_SECRET_MARIA", PASSWORD)
     assert status_of(shop.lake).notices == ()
+
+    with ConnectClient(stack.connect) as worker:
+        config = worker.config("maria")
+        assert config is not None
+        (objection,) = worker.objections("maria", {**config, "database.password": "another"})
+    assert "Access denied for user 'lakehold'" in objection
 
 
 def test_changes_of_a_table_that_was_out_of_the_connectors_list_come(shop: Shop, stack: StackAddresses) -> None:
@@ -180,3 +212,87 @@ def test_changes_of_a_table_that_was_out_of_the_connectors_list_come(shop: Shop,
     assert "shop.orders" in notice
     shop.follow("shop.orders", "shop.customers")
     assert status_of(shop.lake).notices == ()
+
+
+def test_the_others_go_on_while_the_rows_of_a_table_that_joins_are_read(shop: Shop) -> None:
+    pieces, piece, changes = 20, 1_024, 20_000
+    shop.server.execute(
+        "USE more", "DELETE FROM items", f"INSERT INTO items SELECT seq, 0, NULL FROM seq_1_to_{pieces * piece}"
+    )
+    shop.connector.pause()
+    # So many that it is late with them still when it is asked.
+    updates = f"FOR i IN 1..{changes} DO UPDATE shop.orders SET n = i WHERE id = 1 + i MOD 3; END FOR"
+    shop.server.execute(f"EXECUTE IMMEDIATE 'BEGIN NOT ATOMIC {updates}; END'")
+    shop.connector.go_on()
+    shop.lake.sql(CREATING_ITEMS)
+    wait_for(lambda: shop.connector.events("more.items") == {"ad hoc": pieces * piece}, "all rows are read")
+    wait_for(lambda: shop.connector.events("shop.orders") == {"r": 3, "u": changes}, "all changes came")
+
+    last_ms = max(shop.connector.sent_ms("shop.orders"))
+    before = sum(sent_ms <= last_ms for sent_ms in shop.connector.sent_ms("more.items"))
+    assert before <= 2 * piece, "what the connector is late with comes before all but the first of the rows"
+    shop.follow("shop.orders", "more.items")
+    assert shop.server.rows(f"SELECT * FROM {shop.signal_table}") == [], "no mark is left"
+
+
+def test_a_table_joins_when_the_user_may_have_a_signal_table(poor: Shop) -> None:
+    with pytest.raises(LakeholdError) as refusal:
+        poor.lake.sql(CREATING_ITEMS)
+    assert refusal.value.code == "database-refused"
+    assert refusal.value.message.startswith(
+        'user "lakehold" of source "shop" can have no signal table lakehold_signals.of_'
+    )
+    assert "GRANT CREATE, INSERT, DELETE, SELECT, DROP ON lakehold_signals.* TO lakehold" in refusal.value.hint
+    assert "shop.items" not in poor.lake.definitions.definitions().tables
+    assert status_of(poor.lake).notices == ()
+    poor.follow("shop.orders", "shop.customers")
+
+    poor.server.execute(SIGNAL_RIGHTS)
+    poor.lake.sql(CREATING_ITEMS)
+    poor.follow("shop.orders", "shop.customers", "more.items")
+    wait_for(lambda: poor.is_readable("shop.items"), "it is readable")
+    assert len(poor.server.rows(f"SHOW TABLES FROM lakehold_signals LIKE '{poor.signal_table.split('.')[1]}'")) == 1
+    poor.lake.sql("DROP SOURCE shop CASCADE")
+    assert poor.server.rows("SHOW DATABASES LIKE 'lakehold_signals'") == []
+
+
+def test_a_bank_balances_while_a_table_joins(
+    make_lake: LakeFactory, stack: StackAddresses, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKEHOLD_SECRET_MARIA", PASSWORD)
+    bank, lake, connector = MariaDbBank(mariadb), make_lake(), ConnectorTopics(stack, "bank")
+    bank.open()
+    # Entries of nothing: reading them takes a while.
+    mariadb.execute("USE bank", "INSERT INTO entries (account, amount) SELECT 0, 0 FROM seq_1_to_20000")
+
+    def ingested() -> bool:
+        return not [error for report in lake.ingest("bank") for error in report.stopped.values()]
+
+    def is_readable(table: str) -> bool:
+        assert ingested()
+        found = [reader.tables.get(table) for reader in lake.batches.readers("bank").values()]
+        return any(progress is not None and progress.since_ms is not None for progress in found)
+
+    def has_all() -> bool:
+        found = lake.sql(f"SELECT count(*), sum(amount) FROM {lake.settings.catalog_name}.bank.entries").rows
+        return [tuple(map(str, row)) for row in found] == mariadb.rows("SELECT count(*), sum(amount) FROM bank.entries")
+
+    creating = "CREATE TABLE bank.{0} FROM SOURCE bank (TABLE 'bank.{0}') ENVELOPE DEBEZIUM UPSERT"
+    lake.sql(_declaring("bank", stack, mariadb) + creating.format("accounts"))
+    try:
+        wait_for(lambda: is_readable("bank.accounts"), "accounts are readable")
+        scans = connector.said().count("TABLE_SCAN_COMPLETED")
+        with open_for_business(bank, 300) as is_open:
+            lake.sql(creating.format("entries"))
+            wait_for(lambda: connector.said().count("TABLE_SCAN_COMPLETED") > scans, "the entries have been read")
+            connector.pause()
+            # What has been sent of accounts may be older than that.
+            for _ in range(3):
+                assert ingested()
+            connector.go_on()
+            while is_open():
+                assert ingested()
+        wait_for(lambda: is_readable("bank.entries") and has_all(), "all entries are here")
+        assert_balanced_at_each_timestamp(lake, "bank", at_least=1)
+    finally:
+        lake.sql("DROP SOURCE bank CASCADE")

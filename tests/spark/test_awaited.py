@@ -9,6 +9,7 @@ import pytest
 
 from lakehold.ingest.repeats import Snapshots
 from lakehold.ingest.run import Ingesting
+from lakehold.ingest.transactions.places import WAL, Place
 from lakehold.lake import Lake
 from tests.debezium_messages import Topic
 from tests.transaction_files import Connector, define, define_table
@@ -48,8 +49,8 @@ def test_a_table_that_joined_is_readable_when_the_others_are_as_far_as_its_rows(
     define_table(lake, "t", "DEBEZIUM UPSERT")
     object_id = lake.definitions.definitions().table("shop.t").object_id
     connector.transaction(("others", 1, 2), ("t", 1, 2))
-    fits_from = 2_000
-    for commit, is_readable in ((1_500, False), (fits_from, False), (fits_from + 1, True)):
+    fits_from = Place(WAL, (2_000,))
+    for commit, is_readable in ((1_500, False), (1_999, False), (2_000, True)):
         connector.commits_at(commit)
         connector.transaction(("others", 1, commit))
         with lake._parts.ingesting.held("shop") as ingesting:

@@ -146,13 +146,9 @@ def test_the_log_is_marked_behind_the_snapshot_of_a_table_that_joined(world: Wor
     both = target(A | B)
     for step in plan(both, world.look(both)).steps:
         world.perform(step)
-    assert plan(both, world.look(both)).steps == (NoteFit(CAPTURE.topic_prefix, {"b1": "public.b"}),), (
+    assert plan(both, world.look(both)).steps == (NoteFit(CAPTURE.topic_prefix, {"b1": "public.b"}, SIGNAL_TABLE),), (
         "a first snapshot is of one moment"
     )
-    found = world.look(both)
-    assert found.connector is not None
-    unasked = replace(found, connector=replace(found.connector, config=both.config), database=None)
-    assert plan(both, unasked).steps == (), "MySQL and MariaDB are not asked for it"
     assert converge(world, both)
     assert plan(both, world.look(both)).steps == ()
 
@@ -291,7 +287,7 @@ def test_passwords_are_not_shown() -> None:
     assert "secret" not in repr(target(A))
 
 
-def test_mysql_and_mariadb_are_asked_nothing_and_keep_the_structure_of_their_tables() -> None:
+def test_mysql_and_mariadb_keep_the_structure_of_their_tables() -> None:
     capture = replace(CAPTURE, database=ConnectionType.MARIADB, publication=None, slot=None, server_id=7)
     goal = target({"a1": "shop.a"}, capture=capture)
     assert goal.config["connector.class"].endswith("MariaDbConnector")

@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
+from lakehold.errors import UpstreamRefused
 from lakehold.upstream.connector_config import signal_table_of
 from lakehold.upstream.found import FoundPublication, FoundSignalTable
+from lakehold.upstream.mysql import last_gtid, rights
 from lakehold.upstream.plan import plan
 from lakehold.upstream.steps import (
+    AskSnapshot,
     ChangePublication,
     CreateSignalTable,
     DropSignalTable,
+    NoteFit,
     ResumeConnector,
     StopConnector,
 )
-from tests.upstream_world import SIGNAL_TABLE, World, converge, target
+from lakehold.upstream.wanted import Wanted
+from tests.upstream_world import OF_MARIADB, SIGNAL_TABLE, World, converge, target
 
 A, B = {"a1": "public.a"}, {"b1": "public.b"}
 CREATE = CreateSignalTable(SIGNAL_TABLE, "p")
+EVERY = {"SELECT", "INSERT", "DELETE", "CREATE", "DROP"}
 
 
 @pytest.fixture
 def world() -> World:
     """A database without a publication."""
     return World(frozenset({"public.a", "public.b"}))
+
+
+@pytest.fixture
+def mariadb() -> World:
+    """A database of MariaDB."""
+    return World(frozenset({"public.a", "public.b"}), is_mariadb=True)
 
 
 def _marks(world: World) -> str | None:
@@ -116,3 +129,100 @@ def test_its_name_is_one_that_postgresql_takes_without_quotes() -> None:
     assert signal_table_of("9") == "lakehold_signals.of_9"
     _, name = signal_table_of("s" * 63).split(".")
     assert len(name) == 63
+
+
+def test_in_mariadb_it_is_made_before_the_connector_and_marks_the_log(mariadb: World) -> None:
+    goal = _of_mariadb(A)
+    told = [step.told for step in plan(goal, mariadb.look(goal)).steps]
+    assert told.index("create table lakehold_signals.of_7") < told.index("create connector shop over public\\.a")
+    assert converge(mariadb, goal)
+    both = _of_mariadb(A | B)
+    asked = AskSnapshot("shop", "public.b", "b1", signal_table="lakehold_signals.of_7")
+    for step in (steps := plan(both, mariadb.look(both)).steps):
+        mariadb.perform(step)
+    assert asked in steps
+    assert plan(both, mariadb.look(both)).steps == (NoteFit("shop", {"b1": "public.b"}, "lakehold_signals.of_7"),)
+    mariadb.signal_table = None
+    steps = plan(both, mariadb.look(both)).steps
+    assert steps == (
+        StopConnector("shop"),
+        CreateSignalTable("lakehold_signals.of_7", None),
+        ResumeConnector("shop"),
+        *steps[3:],
+    )
+    assert converge(mariadb, both)
+    gone = _of_mariadb({}, ["public.a", "public.b"])
+    assert DropSignalTable("lakehold_signals.of_7") in plan(gone, mariadb.look(gone)).steps
+
+
+def test_where_it_cannot_be_had_tables_of_mariadb_are_in_the_first_snapshot_and_none_joins(mariadb: World) -> None:
+    mariadb.may_make_signal_table = False
+    assert converge(mariadb, _of_mariadb(A))
+    assert _marks(mariadb) is None
+    both = _of_mariadb(A | B, new=["b1"])
+    beyond = mariadb.look(both)
+    for found in (beyond, replace(beyond, first_snapshot_complete=False)):
+        with pytest.raises(UpstreamRefused) as refusal:
+            plan(both, found)
+        assert (
+            refusal.value.message
+            == 'user "u" of source "shop" can have no signal table lakehold_signals.of_7 in the database'
+        )
+        assert "GRANT CREATE, INSERT, DELETE, SELECT, DROP ON lakehold_signals.* TO u" in refusal.value.hint
+    assert plan(_of_mariadb(A), mariadb.look(_of_mariadb(A))).steps == ()
+    mariadb.may_make_signal_table = True
+    assert converge(mariadb, both)
+
+
+def test_a_table_of_mariadb_that_joined_waits_until_the_log_can_be_marked(mariadb: World) -> None:
+    both = _of_mariadb(A | B)
+    assert converge(mariadb, _of_mariadb(A))
+    for step in plan(both, mariadb.look(both)).steps:
+        mariadb.perform(step)
+    mariadb.signal_table, mariadb.may_make_signal_table = None, False
+    with pytest.raises(UpstreamRefused):
+        plan(both, mariadb.look(both))
+
+
+@pytest.mark.parametrize(
+    ("grants", "of_database", "of_table"),
+    [
+        (["GRANT USAGE ON *.* TO `u`@`%` IDENTIFIED BY PASSWORD '*1'"], set(), set()),
+        (["GRANT ALL PRIVILEGES ON *.* TO `u`@`%` WITH GRANT OPTION"], EVERY, EVERY),
+        (["GRANT SELECT, RELOAD ON *.* TO `u`@`%`"], {"SELECT"}, {"SELECT"}),
+        (
+            ["GRANT SELECT, RELOAD ON *.* TO `u`@`%`", "GRANT INSERT ON `lakehold_signals`.* TO `u`@`%`"],
+            *2 * [{"SELECT", "INSERT"}],
+        ),
+        (["GRANT INSERT, DROP ON `lakehold\\_signals`.* TO `u`@`%`"], *2 * [{"INSERT", "DROP"}]),
+        (['GRANT INSERT ON "lakehold%".* TO "u"@"%"'], *2 * [{"INSERT"}]),
+        (["GRANT INSERT, DELETE ON `lakehold_signals`.`of_7` TO `u`@`%`"], set(), {"INSERT", "DELETE"}),
+        (
+            ["GRANT INSERT, DELETE ON `lakehold_signals`.`of_8` TO `u`@`%`", "GRANT DROP ON `shop`.* TO `u`@`%`"],
+            set(),
+            set(),
+        ),
+        (
+            ["GRANT SELECT, INSERT (`id`, `data`), DELETE ON `lakehold_signals`.`of_7` TO `u`@`%`"],
+            set(),
+            {"SELECT", "DELETE"},
+        ),
+        (["GRANT PROXY ON ''@'%' TO 'u'@'%'", "GRANT `r`@`%` TO `u`@`%`"], set(), set()),
+    ],
+)
+def test_what_a_user_of_mysql_may_is_read_from_its_grants(
+    grants: list[str], of_database: set[str], of_table: set[str]
+) -> None:
+    assert rights(grants, "lakehold_signals") & EVERY == of_database
+    assert rights(grants, "lakehold_signals", "of_7") & EVERY == of_table
+
+
+def test_the_last_of_some_transactions_of_mysql_is_that_of_its_server_or_its_group() -> None:
+    own, other = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9e33-c80aa9429562"
+    assert last_gtid(f"{other}:9,\n{own}:1-5:7", own) == f"{own}:7"
+    assert last_gtid(f"{other}:3-12", own) == f"{other}:12"
+    assert last_gtid("", own) == ""
+
+
+def _of_mariadb(declared: dict[str, str], released: Sequence[str] = (), new: Sequence[str] | None = None) -> Wanted:
+    return target(declared, released, capture=OF_MARIADB, new=new)

@@ -18,7 +18,8 @@ from lakehold.ingest.apply import Writing, remove_stale
 from lakehold.ingest.effects import BatchIdentity, TableReport, counted
 from lakehold.ingest.marks import Marks
 from lakehold.ingest.offsets import Offsets
-from lakehold.ingest.transactions.passed import is_past
+from lakehold.ingest.transactions.passed import has_reached
+from lakehold.ingest.transactions.places import Place
 
 _STEP = 3
 """Of the batch, behind those of its changes."""
@@ -47,13 +48,13 @@ class Snapshots:
         awaited: Tables of which no snapshot is complete, or of which is not known yet where they fit the others.
         unasked: Those among them for which not everything is made yet.
         repeated: The last snapshot of a table that was taken again, unless the lake has all of it.
-        fits_from: Positions in PostgreSQL's log: a table that joined fits the others when they are behind it.
+        fits_from: Places in the upstream's log: a table that joined fits the others when they have come to it.
     """
 
     awaited: frozenset[str] = frozenset()
     unasked: frozenset[str] = frozenset()
     repeated: Mapping[str, RepeatedSnapshot] = field(default_factory=dict)
-    fits_from: Mapping[str, int] = field(default_factory=dict)
+    fits_from: Mapping[str, Place] = field(default_factory=dict)
 
     def keeps_back(self, object_id: str, transactions: str) -> bool:
         """Whether a table is not readable yet, whatever its topic holds.
@@ -63,7 +64,7 @@ class Snapshots:
             transactions: What `main` has taken of upstream's transactions.
         """
         fits_from = self.fits_from.get(object_id)
-        return object_id in self.awaited or (fits_from is not None and not is_past(transactions, fits_from))
+        return object_id in self.awaited or (fits_from is not None and not has_reached(transactions, fits_from))
 
 
 def remove_gone(  # noqa: PLR0913 - a batch, a table, what it did to it, and where to write

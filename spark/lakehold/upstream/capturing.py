@@ -13,12 +13,14 @@ from lakehold.failpoints import reach
 from lakehold.ingest.decode.registry import registry_of
 from lakehold.ingest.read.kafka_client import KafkaClient, shared_client
 from lakehold.ingest.repeats import RepeatedSnapshot, Snapshots
+from lakehold.ingest.transactions.places import Place
 from lakehold.upstream.connect import ConnectClient, ConnectorStatus
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector
 from lakehold.upstream.gaps import is_in_lake
 from lakehold.upstream.hints import gone_told, unrepaired_told
 from lakehold.upstream.journal import Journal
+from lakehold.upstream.mysql import MysqlUpstream
 from lakehold.upstream.perform import Systems, perform
 from lakehold.upstream.places import Places
 from lakehold.upstream.plan import plan, plan_anew
@@ -62,7 +64,7 @@ class Capturing:
             UpstreamUnavailable: The database, Kafka or Kafka Connect does not answer.
             UpstreamError: What is there cannot be brought to what is wanted.
         """
-        with self._systems(target.places) as systems:
+        with self._systems(target) as systems:
             return self._planned(target, systems, anew=anew)
 
     def converge(self, target: Target, confirm: Callable[[], None], *, anew: bool = False) -> Steps:
@@ -78,7 +80,7 @@ class Capturing:
         """
         done: list[Step] = []
         hints: dict[str, None] = {}
-        with self._systems(target.places) as systems:
+        with self._systems(target) as systems:
             planned = self._planned(target, systems, anew=anew)
             for _ in range(_ROUNDS):
                 hints |= dict.fromkeys(planned.hints)
@@ -100,13 +102,13 @@ class Capturing:
     def status(self, target: Target) -> ConnectorStatus | None:
         """How the connector is; None: there is none."""
         name = target.wanted.connector
-        with self._systems(target.places) as systems:
+        with self._systems(target) as systems:
             # The status of a connector that was deleted is there for a moment longer.
             return systems.connect.status_if_known(name) if systems.connect.config(name) is not None else None
 
     def lacking(self, target: Target) -> tuple[Steps, tuple[str, ...]]:
         """What `plan` gives, and a sentence for each captured table that is not in the database any more or lacks changes."""
-        with self._systems(target.places) as systems:
+        with self._systems(target) as systems:
             found = self._look(target, systems)
         told = (*gone_told(target.wanted, found), *unrepaired_told(target.wanted, found))
         return plan(target.wanted, found), told
@@ -151,13 +153,15 @@ class Capturing:
         names = [topic.name for topic in wanted.topics]
         capture = wanted.capture
         database = None
-        if capture.database is ConnectionType.POSTGRES:
-            database = systems.database.look(
+        if isinstance(systems.database, PostgresUpstream):
+            database, signals = systems.database.look(
                 Names(capture.publication or "", capture.slot or "", wanted.signal_table),
                 wanted.source_id,
                 wanted.upstream_tables,
             )
-        wanted = settled(wanted, database)
+        else:
+            signals = systems.database.look(wanted.signal_table)
+        wanted = settled(wanted, signals)
         connector = _connector(systems.connect, wanted.connector)
         return Found(
             connector,
@@ -169,6 +173,7 @@ class Capturing:
             database,
             self._has_transactions(target, systems, is_new=connector is None),
             self._objections(wanted, connector, systems),
+            signals,
         )
 
     def _objections(self, wanted: Wanted, connector: FoundConnector | None, systems: Systems) -> tuple[str, ...]:
@@ -194,20 +199,19 @@ class Capturing:
         return self._journals[key]
 
     @contextmanager
-    def _systems(self, places: Places) -> Iterator[Systems]:
+    def _systems(self, target: Target) -> Iterator[Systems]:
+        places, is_postgres = target.places, target.wanted.capture.database is ConnectionType.POSTGRES
         address = places.connect
         with ConnectClient(
             address.url, username=address.username, password=address.password, timeout_s=self._timeout_s
         ) as connect:
-            database = PostgresUpstream(places.login, self._timeout_s)
+            database = (PostgresUpstream if is_postgres else MysqlUpstream)(places.login, self._timeout_s)
             kafka = shared_client(places.kafka, self._timeout_s)
             yield Systems(connect, kafka, database, self._sequence_number)
 
 
-def _joined(wanted: Wanted, journal: Journal) -> dict[str, int | None]:
-    """By object id where tables that joined fit the others, None: not known yet; nothing of MySQL and MariaDB."""
-    if wanted.capture.database is not ConnectionType.POSTGRES:
-        return {}
+def _joined(wanted: Wanted, journal: Journal) -> dict[str, Place | None]:
+    """By object id where tables that joined fit the others, None: not known yet."""
     snapshots = {table.object_id: journal.snapshots.get(table.object_id, NO_SNAPSHOT) for table in wanted.tables}
     return {object_id: snapshot.fits_from for object_id, snapshot in snapshots.items() if snapshot.has_joined}
 

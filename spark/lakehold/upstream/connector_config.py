@@ -13,11 +13,11 @@ _MARIADB = "io.debezium.connector.mariadb.MariaDbConnector"
 LOG_PREFIX = "lakehold"
 """Of logical messages that lakehold writes to PostgreSQL's log."""
 SIGNAL_SCHEMA = "lakehold_signals"
-"""Of PostgreSQL: the schema of the tables in which connectors mark what they read of a table that joins."""
+"""The schema, in MySQL and MariaDB the database, of the tables in which connectors mark what they read of a table that joins."""
 _INCLUDED = "table.include.list"
 _SIGNAL_TABLE = "signal.data.collection"
 _LONGEST_NAME = 63
-"""In characters, of a table of PostgreSQL."""
+"""In characters, of a table of PostgreSQL; MySQL's may have one more."""
 
 _HEARTBEAT_MS = 2_000
 """How often a connector says that it is alive: in a quiet database only so do its place and its slot move on, and ad-hoc
@@ -131,7 +131,7 @@ def schema_history(topics: SideTopics, brokers: str, client: Mapping[str, str]) 
 
 
 def ad_hoc_snapshots(topics: SideTopics, brokers: str, client: Mapping[str, str]) -> dict[str, str]:
-    """Snapshots of single tables while others stream, asked for through Kafka: alone it writes nothing to the database."""
+    """Snapshots of single tables while others stream, asked for through Kafka: alone they write nothing to the database."""
     return {
         "read.only": "true",
         "signal.enabled.channels": "kafka",
@@ -147,9 +147,12 @@ def ad_hoc_snapshots(topics: SideTopics, brokers: str, client: Mapping[str, str]
     }
 
 
-def signal_table_of(slot: str) -> str:
-    """The signal table of the connector that reads a slot: a name that needs no quotes, which Debezium writes none of."""
-    return f"{SIGNAL_SCHEMA}.{f'of_{slot}'[:_LONGEST_NAME]}"
+def signal_table_of(reader: str) -> str:
+    """The signal table of the connector that a database knows by its slot, or as the replica of a number.
+
+    It has a name that needs no quotes, which Debezium writes none of.
+    """
+    return f"{SIGNAL_SCHEMA}.{f'of_{reader}'[:_LONGEST_NAME]}"
 
 
 def signal_table(topic_prefix: str, table: str) -> dict[str, str]:

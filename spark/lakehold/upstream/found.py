@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from lakehold.ingest.transactions.places import Place
 from lakehold.upstream.connect import ConnectorStatus
 
 
@@ -77,11 +78,39 @@ class FoundSignalTable:
 
     Attributes:
         may_write: The source's user may write and read it.
-        is_owned: It is the source's user's.
+        is_owned: It is the source's user's, to publish and to drop.
     """
 
     may_write: bool = True
     is_owned: bool = True
+
+
+@dataclass(frozen=True)
+class FoundSignals:
+    """What a database has for the marks of a connector, or may have.
+
+    Attributes:
+        table: The table for them, if it exists.
+        may_make: The source's user may make it.
+        is_published: The connector reads what the table has for changes; in MySQL and MariaDB it reads everything.
+        may_publish: The source's user may have that so.
+    """
+
+    table: FoundSignalTable | None = None
+    may_make: bool = False
+    is_published: bool = True
+    may_publish: bool = True
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether nothing is left to be made."""
+        return self.table is not None and self.table.may_write and self.is_published
+
+    @property
+    def may_be_had(self) -> bool:
+        """Whether it is ready, or can be made so."""
+        may_have = self.may_make if self.table is None else self.table.is_owned and self.table.may_write
+        return self.is_ready or (self.may_publish and may_have)
 
 
 @dataclass(frozen=True)
@@ -97,8 +126,6 @@ class FoundDatabase:
         tables: The wanted tables that exist, by name.
         other_tables: Names of all the rest, for hints.
         may_create: The source's user may make publications.
-        signal_table: That of the connector, if it exists.
-        may_make_signal_table: The source's user may make it.
     """
 
     wal_level: str
@@ -109,8 +136,6 @@ class FoundDatabase:
     other_tables: tuple[str, ...] = ()
     may_create: bool = True
     confirmed: int | None = None
-    signal_table: FoundSignalTable | None = None
-    may_make_signal_table: bool = True
 
     @property
     def is_sent(self) -> bool:
@@ -146,7 +171,7 @@ class FoundSnapshot:
         succeeded: The connector said that it is complete.
         failures: Why it is not, once for each time that the connector said so.
         missed: Changes of the table were missed since, and it could not be snapshotted again.
-        fits_from: A position in the database's log: a table that joined fits the others behind it. None: none was noted.
+        fits_from: A place in the database's log: a table that joined fits the others from there on. None: none was noted.
     """
 
     is_first: bool = False
@@ -155,7 +180,7 @@ class FoundSnapshot:
     succeeded: bool = False
     failures: tuple[str, ...] = ()
     missed: bool = False
-    fits_from: int | None = None
+    fits_from: Place | None = None
 
     @property
     def has_joined(self) -> bool:
@@ -213,9 +238,10 @@ class Found:
         repeats: Of those that were asked for again, by object id of the table.
         members: The memberships in the publication that were noted, by the table's name upstream.
         first_snapshot_complete: The connector said that its first snapshot is.
-        database: None for MySQL and MariaDB, of which nothing is asked.
+        database: None for MySQL and MariaDB, which are not asked for their tables.
         writes_transactions: Connectors write in Kafka transactions; asked before one is made, else True.
         objections: Why Kafka Connect would refuse the configuration that is wanted; asked where there is another or none.
+        signals: What the database has for the connector's marks.
     """
 
     connector: FoundConnector | None = None
@@ -227,3 +253,4 @@ class Found:
     database: FoundDatabase | None = None
     writes_transactions: bool = True
     objections: tuple[str, ...] = ()
+    signals: FoundSignals = FoundSignals()

@@ -21,6 +21,7 @@ from fastavro import parse_schema, schemaless_reader
 
 from lakehold.ingest.offsets import OffsetRange, TopicPartition
 from lakehold.ingest.read.kafka_client import KafkaClient
+from lakehold.ingest.transactions.places import Place
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.found import NO_SNAPSHOT, FoundRepeat, FoundSnapshot
 
@@ -84,9 +85,10 @@ def noted_members(source_id: str, publication: str, members: Mapping[str, str]) 
     return json.dumps({"id": source_id, "type": _NOTED, "data": data})
 
 
-def noted_fit(object_id: str, upstream: str, position: int) -> str:
-    """A signal that the connector only logs: behind a position of the database's log the table fits the others."""
-    data = {"message": f"{upstream} fits the other tables behind {position}", "fits_from": position}
+def noted_fit(object_id: str, upstream: str, place: Place) -> str:
+    """A signal that the connector only logs: from a place in the database's log on the table fits the others."""
+    where = f"{place.log} {'/'.join(map(str, place.at))}"
+    data = {"message": f"{upstream} fits the other tables from {where} on", "fits_from": [place.log, *place.at]}
     return json.dumps({"id": object_id, "type": _NOTED, "data": data})
 
 
@@ -184,7 +186,8 @@ class Journal:
         if "members" in noted:
             self.members |= noted["members"]
         elif "fits_from" in noted:
-            self.snapshots[object_id] = replace(before, fits_from=noted["fits_from"])
+            log, *at = noted["fits_from"]
+            self.snapshots[object_id] = replace(before, fits_from=Place(log, tuple(at)))
         elif "missed" in noted:
             self.snapshots[object_id] = replace(before, missed=True)
         else:

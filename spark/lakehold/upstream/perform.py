@@ -11,6 +11,7 @@ from lakehold.ingest.read.kafka_client import KafkaClient
 from lakehold.upstream.connect import ConnectClient
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.journal import asked_snapshot, noted_first_snapshot, noted_fit, noted_members, noted_missed
+from lakehold.upstream.mysql import MysqlUpstream
 from lakehold.upstream.postgres import PostgresUpstream
 from lakehold.upstream.refusals import publication_lost
 from lakehold.upstream.steps import (
@@ -50,13 +51,13 @@ class Systems:
     Attributes:
         connect: Kafka Connect.
         kafka: The brokers.
-        database: Asked only by steps of PostgreSQL.
+        database: The database; steps that are PostgreSQL's alone come of a PostgreSQL only.
         sequence_number: Gives the Iceberg sequence number of a table of the lake by its full name; 0: it has no snapshot.
     """
 
     connect: ConnectClient
     kafka: KafkaClient
-    database: PostgresUpstream
+    database: PostgresUpstream | MysqlUpstream
     sequence_number: Callable[[str], int]
 
 
@@ -73,19 +74,19 @@ def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912 - one a step
         case DeleteTopics(names):
             on.kafka.delete_topics(names)
         case CreatePublication():
-            on.database.create_publication(step)
+            _postgres(on).create_publication(step)
         case ChangePublication():
-            on.database.change_publication(step)
+            _postgres(on).change_publication(step)
         case DropPublication(name):
-            on.database.drop_publication(name)
+            _postgres(on).drop_publication(name)
         case CreateSignalTable(name, publication):
             on.database.create_signal_table(name, publication)
         case DropSignalTable(name):
             on.database.drop_signal_table(name)
         case DropSlot(name):
-            on.database.drop_slot(name)
+            _postgres(on).drop_slot(name)
         case CheckLog(slot, publication, source):
-            if not on.database.can_read(slot, publication):
+            if not _postgres(on).can_read(slot, publication):
                 raise publication_lost(publication, source)
         case CreateConnector(name, config):
             on.connect.create_stopped(name, config)
@@ -114,6 +115,12 @@ def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912 - one a step
             assert_never(other)
 
 
+def _postgres(on: Systems) -> PostgresUpstream:
+    if not isinstance(on.database, PostgresUpstream):
+        raise AssertionError("a step of PostgreSQL")
+    return on.database
+
+
 def _signals(step: NoteFirstSnapshot | AskSnapshot | NoteMissed | NoteMembers | NoteFit, on: Systems) -> list[str]:
     match step:
         case NoteFirstSnapshot(prefix, tables):
@@ -130,11 +137,11 @@ def _signals(step: NoteFirstSnapshot | AskSnapshot | NoteMissed | NoteMembers | 
         case NoteMissed(_, tables):
             return [noted_missed(object_id, upstream) for object_id, upstream in tables.items()]
         case NoteMembers(_, source_id, publication, names):
-            members = on.database.members(publication)
+            members = _postgres(on).members(publication)
             return [noted_members(source_id, publication, {name: members[name] for name in names if name in members})]
-        case NoteFit(_, tables):
-            position = on.database.mark_log()
-            return [noted_fit(object_id, upstream, position) for object_id, upstream in tables.items()]
+        case NoteFit(_, tables, signal_table):
+            place = on.database.mark_log(signal_table)
+            return [noted_fit(object_id, upstream, place) for object_id, upstream in tables.items()]
 
 
 def _is_certain(repeat: Repeat, kafka: KafkaClient) -> bool:

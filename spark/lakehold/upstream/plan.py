@@ -13,7 +13,7 @@ from lakehold.ingest.offsets import Offsets
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector, FoundDatabase
 from lakehold.upstream.gaps import failed, has_no_key, is_made_again, joining, missed, there, unconfirmed, unnoted
 from lakehold.upstream.hints import hints
-from lakehold.upstream.refusals import refuse_denied, refuse_foreign, refuse_lost, refuse_unfit
+from lakehold.upstream.refusals import refuse_denied, refuse_foreign, refuse_lost, refuse_unfit, refuse_unmarked
 from lakehold.upstream.signal_table import is_settled, lacks_signals, settled
 from lakehold.upstream.steps import (
     AskSnapshot,
@@ -52,7 +52,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     Raises:
         UpstreamError: Something upstream is another's, is missing, or has lost changes: the error says what to do.
     """
-    wanted = settled(wanted, found.database)
+    wanted = settled(wanted, found.signals)
     refuse_foreign(wanted, found)
     if not wanted.tables:
         return Steps(tuple(_removal(wanted, found)))
@@ -61,13 +61,14 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         refuse_lost(wanted, found, found.database)
     refuse_denied(wanted, found)
     if _must_wait(wanted, found):
+        refuse_unmarked(wanted, found)
         hint = f"the tables that are new to connector {wanted.connector} join it when its first snapshot is complete"
         return Steps(hints=(hint, *hints(wanted, found)))
     out = tuple(missed(wanted, found))
     # A snapshot whose marks did not come is gone on with when the connector starts.
     signals = tuple(_signal_table(wanted, found))
     is_stopped = bool(signals) or is_made_again(wanted, found) or any(not has_no_key(table, found) for table in out)
-    is_published = found.database is not None and found.database.publication is not None
+    is_published = found.database is None or found.database.publication is not None
     steps = (
         *_topics(wanted, found),
         *_stopped(wanted, found, is_stopped=is_stopped),
@@ -80,12 +81,14 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         *_released(wanted, found),
         *_fits(wanted, found),
     )
+    if any(isinstance(step, AskSnapshot | NoteFit) for step in steps):
+        refuse_unmarked(wanted, found)
     return Steps(steps, hints(wanted, found))
 
 
 def plan_anew(wanted: Wanted, found: Found) -> Steps:
     """What has the connector take its first snapshot once more, of all its tables."""
-    wanted = settled(wanted, found.database)
+    wanted = settled(wanted, found.signals)
     refuse_foreign(wanted, found)
     if found.connector is None or not wanted.tables:
         return plan(wanted, found)
@@ -188,10 +191,10 @@ def _publication(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -
 
 
 def _signal_table(wanted: Wanted, found: Found) -> Iterator[Step]:
-    """Behind the publication, which it is put into."""
+    """Of PostgreSQL behind the publication, which it is put into."""
     database = found.database
-    if database is not None and lacks_signals(wanted, database) and _is_published(wanted, found, database):
-        is_for_all = database.publication is not None and database.publication.is_for_all
+    if lacks_signals(wanted, found.signals) and (database is None or _is_published(wanted, found, database)):
+        is_for_all = database is not None and database.publication is not None and database.publication.is_for_all
         yield CreateSignalTable(wanted.signal_table, None if is_for_all else wanted.capture.publication)
 
 
@@ -256,15 +259,15 @@ def _released(wanted: Wanted, found: Found) -> Iterator[Step]:
 
 
 def _fits(wanted: Wanted, found: Found) -> Iterator[Step]:
-    """Of PostgreSQL a connector that lags sends rows of a joining table before changes that were committed earlier."""
+    """Without a signal table a connector that lags sends rows of a joining table before changes that were committed earlier."""
     snapshots = {table: found.snapshots.get(table.object_id, NO_SNAPSHOT) for table in wanted.tables}
     joined = {
         table.object_id: table.upstream
         for table, snapshot in snapshots.items()
         if snapshot.has_joined and snapshot.fits_from is None
     }
-    if joined and found.database is not None:
-        yield NoteFit(wanted.capture.topic_prefix, joined)
+    if joined:
+        yield NoteFit(wanted.capture.topic_prefix, joined, wanted.signal_table)
 
 
 def _removal(wanted: Wanted, found: Found) -> Iterator[Step]:
@@ -276,7 +279,7 @@ def _removal(wanted: Wanted, found: Found) -> Iterator[Step]:
         yield DropSlot(wanted.capture.slot)
     if database is not None and database.publication is not None and database.publication.is_own:
         yield DropPublication(wanted.capture.publication or "")
-    if database is not None and database.signal_table is not None and database.signal_table.is_owned:
+    if found.signals.table is not None and found.signals.table.is_owned:
         yield DropSignalTable(wanted.signal_table)
     if found.connector is not None:
         yield DeleteConnector(wanted.connector)

@@ -13,8 +13,9 @@ import psycopg
 from psycopg import errors, sql
 
 from lakehold.errors import UpstreamRefused, UpstreamUnavailable
+from lakehold.ingest.transactions.places import WAL, Place
 from lakehold.upstream.connector_config import LOG_PREFIX, SIGNAL_SCHEMA, Login
-from lakehold.upstream.found import FoundDatabase, FoundPublication, FoundSignalTable, FoundTable
+from lakehold.upstream.found import FoundDatabase, FoundPublication, FoundSignals, FoundSignalTable, FoundTable
 from lakehold.upstream.refusals import rights_told
 from lakehold.upstream.steps import ChangePublication, CreatePublication
 
@@ -95,8 +96,8 @@ class PostgresUpstream:
         self._login = login
         self._timeout_s = timeout_s
 
-    def look(self, names: Names, source_id: str, tables: Sequence[str]) -> FoundDatabase:
-        """What there is now of a source's own, and of its tables."""
+    def look(self, names: Names, source_id: str, tables: Sequence[str]) -> tuple[FoundDatabase, FoundSignals]:
+        """What there is now of a source's own, and of its tables, and for the marks of its connector."""
         with self._connected() as connection:
             wal_level, position, may_create = _row(connection.execute(_DATABASE))
             made = connection.execute(_PUBLICATION, [names.publication]).fetchone()
@@ -105,14 +106,14 @@ class PostgresUpstream:
             there = {
                 name: FoundTable(*properties) for name, *properties in connection.execute(_TABLES, [SIGNAL_SCHEMA])
             }
-            signals = connection.execute(_SIGNAL_TABLE, [names.signal_table]).fetchone()
-            (may_make_signals,) = _row(connection.execute(_MAY_MAKE_SIGNAL_TABLE, [SIGNAL_SCHEMA]))
+            signal_table = connection.execute(_SIGNAL_TABLE, [names.signal_table]).fetchone()
+            (may_make,) = _row(connection.execute(_MAY_MAKE_SIGNAL_TABLE, [SIGNAL_SCHEMA]))
         found = None
         if made is not None:
             is_for_all, comment, may_change, published, listed = made
             is_own, tables_in = comment == f"{_MARK}{source_id}", frozenset(published) | frozenset(listed)
             found = FoundPublication(is_own, is_for_all, tables_in, frozenset(listed), may_change, members)
-        return FoundDatabase(
+        database = FoundDatabase(
             wal_level,
             position,
             found,
@@ -121,20 +122,25 @@ class PostgresUpstream:
             tuple(name for name in there if name not in tables),
             may_create,
             kept[1] if kept is not None else None,
-            FoundSignalTable(*signals) if signals is not None else None,
-            may_make_signals,
         )
+        signals = FoundSignals(
+            FoundSignalTable(*signal_table) if signal_table is not None else None,
+            may_make,
+            found is not None and (found.is_for_all or names.signal_table in found.tables),
+            may_create if found is None else found.is_for_all or found.may_change,
+        )
+        return database, signals
 
     def members(self, publication: str) -> Mapping[str, str]:
         """What tells the memberships of tables in a publication from others that they had or may have."""
         with self._connected() as connection:
             return _members(connection, publication)
 
-    def mark_log(self) -> int:
-        """Write a transaction of nothing but a logical message to the log, in bytes where that stands: no table is touched."""
+    def mark_log(self, _table: str) -> Place:
+        """Write a transaction of nothing but a logical message to the log, and where that stands: no table is touched."""
         with self._connected() as connection:
             (position,) = _row(connection.execute(_MESSAGE, [LOG_PREFIX]))
-        return int(position)
+        return Place(WAL, (position,))
 
     def create_publication(self, step: CreatePublication) -> None:
         """Make a publication, unless somebody just did."""

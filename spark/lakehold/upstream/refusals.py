@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
-from lakehold.upstream.connector_config import SideTopics
+from lakehold.upstream.connector_config import SIGNAL_SCHEMA, SideTopics
 from lakehold.upstream.found import Found, FoundDatabase
 from lakehold.upstream.gaps import there
+from lakehold.upstream.signal_table import is_settled
 from lakehold.upstream.wanted import MARK, Wanted
 
 _NAMED_AT_MOST = 50
@@ -129,6 +130,25 @@ def _refuse_unowned(wanted: Wanted, found: Found, database: FoundDatabase) -> No
     else:
         return
     raise UpstreamRefused(f'user "{user}" of source "{wanted.source}" may not {denied}', hint=rights_told(user))
+
+
+def refuse_unmarked(wanted: Wanted, found: Found) -> None:
+    """Refuse a snapshot of a table alone where nothing of MySQL and MariaDB paces it."""
+    if found.database is None and not is_settled(wanted):
+        user = wanted.config["database.user"]
+        raise UpstreamRefused(
+            f'user "{user}" of source "{wanted.source}" can have no signal table {wanted.signal_table} in the database',
+            detail="A table that joins is read between marks in it, so that its rows fit those of the other tables.",
+            hint=signal_rights_told(user),
+        )
+
+
+def signal_rights_told(user: str) -> str:
+    """What a user of MySQL and MariaDB needs beside the rights to read."""
+    return (
+        f"GRANT CREATE, INSERT, DELETE, SELECT, DROP ON {SIGNAL_SCHEMA}.* TO {user}; "
+        "or, if the server is read_only, capture the one that it follows."
+    )
 
 
 def rights_told(user: str) -> str:

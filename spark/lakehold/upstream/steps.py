@@ -78,7 +78,7 @@ class DropPublication:
 
 @dataclass(frozen=True)
 class CreateSignalTable:
-    """Make a connector's signal table unless it exists, and put it into the publication unless that is for all tables."""
+    """Make a connector's signal table unless it exists, and put it into a publication, if any."""
 
     name: str
     publication: str | None
@@ -92,7 +92,7 @@ class CreateSignalTable:
 
 @dataclass(frozen=True)
 class DropSignalTable:
-    """Drop a connector's signal table, and the schema of such tables with the last of them."""
+    """Drop a connector's signal table, and the schema, or the database, of such tables with the last of them."""
 
     name: str
 
@@ -300,15 +300,17 @@ class NoteMembers:
 
 @dataclass(frozen=True)
 class NoteFit:
-    """Mark the database's log and write down where: the tables, whose snapshots are complete, fit the others behind it.
+    """Mark the database's log and write down where: the tables, whose snapshots are complete, fit the others from there on.
 
     Args:
         prefix: Of the topics.
         tables: Their names upstream, by object id.
+        signal_table: The connector's; MySQL and MariaDB have nothing else to write a mark with.
     """
 
     prefix: str
     tables: Mapping[str, str]
+    signal_table: str
 
     @property
     def told(self) -> str:

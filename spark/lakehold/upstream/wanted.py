@@ -97,8 +97,8 @@ class Wanted:
 
     @property
     def signal_table(self) -> str:
-        """Of PostgreSQL: where its connector marks what it reads of a table that joins, if it can be had."""
-        return connector_config.signal_table_of(self.capture.slot or "")
+        """Where its connector marks what it reads of a table that joins, if it can be had."""
+        return connector_config.signal_table_of(self.capture.slot or str(self.capture.server_id))
 
     @property
     def upstream_tables(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from lakehold.ingest.marks import Position
 from lakehold.ingest.offsets import TopicPartition
-from lakehold.ingest.transactions.places import Place, is_behind
+from lakehold.ingest.transactions.places import Place
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,10 @@ class Passed:
         )
 
 
-def is_past(transactions: str, position: int) -> bool:
-    """Whether a transaction was taken, as `Passed.to_json` says it, that commits behind a position in PostgreSQL's log."""
+def has_reached(transactions: str, place: Place) -> bool:
+    """Whether the last transaction that was taken, as `Passed.to_json` says it, commits at a place or behind it."""
     commit = Passed.from_json(transactions).commit
-    return commit is not None and is_behind(commit, (position, 0, 0, 0))
+    return commit is not None and commit.has_reached(place)
 
 
 def joined_transactions(main: str, joining: str) -> str:

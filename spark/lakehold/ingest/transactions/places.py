@@ -27,7 +27,8 @@ _MARIADB_GTID = re.compile(r"^([0-9]+)-[0-9]+-([0-9]+)$")
 _SQL_SERVER = re.compile(r"^([0-9a-f]{8}):([0-9a-f]{8}):([0-9a-f]{4})$")
 _MYSQL_GTID = re.compile(r"^([0-9a-f]{8}-.+):([0-9]+)$")
 
-_WAL = "wal"
+WAL = "wal"
+"""The log of places in PostgreSQL."""
 _BINLOG_OF = "binlog "
 
 
@@ -43,6 +44,10 @@ class Place:
     log: str
     at: tuple[int, ...]
 
+    def has_reached(self, other: Place) -> bool:
+        """Whether it is known to lie there or behind."""
+        return self.log == other.log and self.at >= other.at
+
     def is_after(self, other: Place | None) -> bool:
         """Whether it lies behind `other` as far as can be known: in another log nothing is passed."""
         return other is None or self.log != other.log or self.at > other.at
@@ -57,7 +62,7 @@ def transaction_of(transaction_id: str) -> str:
 def place_of_end(transaction_id: str) -> Place | None:
     """Where the transaction of an END commits; None for connectors whose ids have no order."""
     if found := _POSTGRES.match(transaction_id):
-        return Place(_WAL, (int(found.group(1)),))
+        return Place(WAL, (int(found.group(1)),))
     if found := _BINLOG.match(transaction_id):
         return Place(f"{_BINLOG_OF}{found.group(1)}", (int(found.group(2)), int(found.group(3))))
     if found := _MARIADB_GTID.match(transaction_id):
@@ -71,7 +76,7 @@ def place_of_end(transaction_id: str) -> Place | None:
 
 def is_behind(place: Place | None, position: Position) -> bool:
     """Whether a commit is known to stand behind that of a snapshot, where places are in the log that positions are of."""
-    if place is None or not (place.log == _WAL or place.log.startswith(_BINLOG_OF)):
+    if place is None or not (place.log == WAL or place.log.startswith(_BINLOG_OF)):
         return False
     return place.at > position[: len(place.at)]
 
@@ -85,4 +90,4 @@ def place_of_event(transaction_id: str, position: Position | None) -> Place | No
     """
     if not _POSTGRES.match(transaction_id):
         return place_of_end(transaction_id)
-    return None if position is None else Place(_WAL, (position[0] + 1,))
+    return None if position is None else Place(WAL, (position[0] + 1,))

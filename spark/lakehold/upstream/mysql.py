@@ -1,0 +1,202 @@
+"""MySQL and MariaDB as upstreams: the table for the marks of a connector, and marks in the log."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pymysql
+
+from lakehold.errors import UpstreamRefused, UpstreamUnavailable
+from lakehold.ingest.transactions.places import Place, place_of_end
+from lakehold.upstream.connector_config import SIGNAL_SCHEMA, Login
+from lakehold.upstream.found import FoundSignals, FoundSignalTable
+from lakehold.upstream.refusals import signal_rights_told
+
+_LOST_CONNECTION = range(2000, 3000)
+"""The numbers of errors that the client finds, not the server."""
+_COLUMNS = "(id VARCHAR(255) PRIMARY KEY, type VARCHAR(64) NOT NULL, data TEXT)"
+"""Of a signal table, as Debezium writes and reads it: by place."""
+_HAS_DATABASE = "SELECT count(*) FROM information_schema.schemata WHERE schema_name = %s"
+_TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
+_MARK = ("log", json.dumps({"message": "A mark, behind which a table that joined fits the others"}))
+
+_GRANT = re.compile(r"""GRANT (?P<rights>.+?) ON ([`"]?)(?P<database>.+?)\2\.([`"]?)(?P<table>.+?)\4 TO """)
+_OF_COLUMNS = re.compile(r"[A-Z]+ \([^)]*\)")
+_GTIDS = re.compile(r"([0-9a-f]{8}-[0-9a-f-]{27})((?::[0-9]+(?:-[0-9]+)?)+)")
+_WRITE = frozenset({"SELECT", "INSERT", "DELETE"})
+_OFF = frozenset({"0", "OFF"})
+_EVERY_RIGHT = _WRITE | {"CREATE", "DROP"}
+
+
+class MysqlUpstream:
+    """One server.
+
+    Every method raises `UpstreamUnavailable` when the server does not answer, and `UpstreamRefused` when it refuses.
+
+    Args:
+        login: The server, and a user that may have the signal table.
+        timeout_s: How long the server may stay silent.
+    """
+
+    def __init__(self, login: Login, timeout_s: float) -> None:
+        self._login = login
+        self._timeout_s = timeout_s
+
+    def look(self, signal_table: str) -> FoundSignals:
+        """What there is now for the marks of a connector."""
+        _, table = signal_table.split(".")
+        with self._connected() as connection:
+            ((has_database,),) = _rows(connection, _HAS_DATABASE, SIGNAL_SCHEMA)
+            tables = _rows(connection, _TABLES, SIGNAL_SCHEMA)
+            grants = _grants(connection)
+            ((read_only,),) = _rows(connection, "SELECT @@GLOBAL.read_only")
+        of_database, of_table = rights(grants, SIGNAL_SCHEMA), rights(grants, SIGNAL_SCHEMA, table)
+        # Some may write to a replica all the same, which would then differ from its primary.
+        may_write = of_table >= _WRITE and str(read_only) in _OFF
+        may_create = "CREATE" in (of_table if has_database else of_database)
+        found = FoundSignalTable(may_write, "DROP" in of_table) if (table,) in tables else None
+        return FoundSignals(found, may_make=may_create and may_write)
+
+    def create_signal_table(self, name: str, _publication: str | None) -> None:
+        """Make a signal table, and the database that it is in, unless they exist."""
+        with self._connected() as connection:
+            ((has_database,),) = _rows(connection, _HAS_DATABASE, SIGNAL_SCHEMA)
+            if not has_database:
+                _rows(connection, f"CREATE DATABASE IF NOT EXISTS {SIGNAL_SCHEMA}")
+            if (name.split(".")[1],) not in _rows(connection, _TABLES, SIGNAL_SCHEMA):
+                _rows(connection, f"CREATE TABLE IF NOT EXISTS {name} {_COLUMNS}")
+
+    def send_signal(self, table: str, signal: str) -> None:
+        """Have the connector take a signal, as `asked_snapshot` gives it, from its table, which keeps none."""
+        content = json.loads(signal)
+        with self._connected() as connection:
+            _write(connection, table, content["id"], content["type"], json.dumps(content["data"]))
+
+    def drop_signal_table(self, name: str) -> None:
+        """Drop a signal table, if it is there, and its database unless others are in it or it is another's."""
+        with self._connected() as connection:
+            _rows(connection, f"DROP TABLE IF EXISTS {name}")
+            if "DROP" in rights(_grants(connection), SIGNAL_SCHEMA) and not _rows(connection, _TABLES, SIGNAL_SCHEMA):
+                _rows(connection, f"DROP DATABASE IF EXISTS {SIGNAL_SCHEMA}")
+
+    def mark_log(self, table: str) -> Place:
+        """Write a transaction to a signal table, which keeps nothing of it, and where that stands in the log."""
+        with self._connected() as connection:
+            if _is_mariadb(connection):
+                _write(connection, table, uuid.uuid4().hex, *_MARK)
+                ((own,),) = _rows(connection, "SELECT @@last_gtid")
+            else:
+                ((before, server),) = _rows(connection, "SELECT @@GLOBAL.gtid_executed, @@server_uuid")
+                _write(connection, table, uuid.uuid4().hex, *_MARK)
+                ((since,),) = _rows(connection, "SELECT GTID_SUBTRACT(@@GLOBAL.gtid_executed, %s)", before)
+                own = last_gtid(since, server)
+        place = place_of_end(own)
+        if place is None:
+            raise UpstreamRefused(
+                f"{self._where} gives transactions no global ids",
+                detail="By them is known when the other tables are as far as one that joined.",
+                hint="Set gtid_mode to ON; the next ingest goes on.",
+            )
+        return place
+
+    @property
+    def _where(self) -> str:
+        return f"the database server at {self._login.host}:{self._login.port}"
+
+    @contextmanager
+    def _connected(self) -> Iterator[pymysql.Connection[Any]]:
+        login = self._login
+        try:
+            with pymysql.connect(
+                host=login.host,
+                port=login.port,
+                user=login.user,
+                password=login.password,
+                connect_timeout=max(1, round(self._timeout_s)),
+                read_timeout=2 * self._timeout_s,
+                write_timeout=self._timeout_s,
+                autocommit=True,
+            ) as connection:
+                try:
+                    yield connection
+                except pymysql.Error as error:
+                    number, text = _told(error)
+                    if number in _LOST_CONNECTION:
+                        raise
+                    raise UpstreamRefused(
+                        f"{self._where} refused a change", detail=f"{text}.", hint=signal_rights_told(login.user)
+                    ) from error
+        except pymysql.Error as error:
+            raise UpstreamUnavailable(
+                f"{self._where} does not answer",
+                code="database-unavailable",
+                detail=f"{_told(error)[1]}.",
+                hint="Check that it runs, and host, port, user and password of its connection.",
+            ) from error
+
+
+def rights(grants: Sequence[str], database: str, table: str | None = None) -> frozenset[str]:
+    """What may be done in a whole database, or with a table in it, by the lines of SHOW GRANTS."""
+    found: set[str] = set()
+    for grant in filter(None, map(_GRANT.match, grants)):
+        is_whole = grant["table"] == "*"
+        is_about = (is_whole or grant["table"] == table) and re.fullmatch(_like(grant["database"]), database)
+        if is_about or (is_whole and grant["database"] == "*"):
+            found |= {right.strip() for right in _OF_COLUMNS.sub("", grant["rights"]).split(",")}
+    return _EVERY_RIGHT if found & {"ALL PRIVILEGES", "ALL"} else frozenset(found)
+
+
+def _like(pattern: str) -> str:
+    """The regular expression of a name in a grant."""
+    parts = re.findall(r"\\.|.", pattern)
+    return "".join({"%": ".*", "_": "."}.get(part, re.escape(part[-1])) for part in parts)
+
+
+def last_gtid(executed: str, server: str) -> str:
+    """The last of some transactions of MySQL, preferably of one server; empty: there are none.
+
+    In a group of servers none has the server's own id.
+    """
+    last = {name: max(map(int, re.split("[:-]", numbers[1:]))) for name, numbers in _GTIDS.findall(executed)}
+    name = server if server in last else next(iter(last), None)
+    return "" if name is None else f"{name}:{last[name]}"
+
+
+def _grants(connection: pymysql.Connection[Any]) -> list[str]:
+    """MariaDB shows what the role of the session may do, MySQL only that of roles that are named."""
+    show = "SHOW GRANTS"
+    if not _is_mariadb(connection):
+        ((roles,),) = _rows(connection, "SELECT CURRENT_ROLE()")
+        show += "" if roles in (None, "NONE") else f" FOR CURRENT_USER() USING {roles}"
+    return [grant for (grant,) in _rows(connection, show)]
+
+
+def _is_mariadb(connection: pymysql.Connection[Any]) -> bool:
+    ((version,),) = _rows(connection, "SELECT @@version")
+    return "MariaDB" in version
+
+
+def _write(connection: pymysql.Connection[Any], table: str, row_id: str, kind: str, data: str) -> None:
+    connection.begin()
+    _rows(connection, f"INSERT INTO {table} VALUES (%s, %s, %s)", row_id, kind, data)
+    _rows(connection, f"DELETE FROM {table} WHERE id = %s", row_id)
+    connection.commit()
+
+
+def _rows(connection: pymysql.Connection[Any], statement: str, *values: object) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values or None)
+        return list(cursor.fetchall())
+
+
+def _told(error: pymysql.Error) -> tuple[int, str]:
+    """The number and the text of an error."""
+    match error.args:
+        case (int(number), str(text)):
+            return number, text.strip().removesuffix(".")
+    return _LOST_CONNECTION.start, str(error)

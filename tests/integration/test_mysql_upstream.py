@@ -1,0 +1,147 @@
+"""What lakehold does in a server of MySQL's kind for the marks of a connector."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from lakehold.errors import UpstreamRefused, UpstreamUnavailable
+from lakehold.ingest.transactions.places import place_of_end
+from lakehold.servers import HOST
+from lakehold.upstream.connector_config import Login
+from lakehold.upstream.found import FoundSignals, FoundSignalTable
+from lakehold.upstream.journal import asked_snapshot
+from lakehold.upstream.mysql import MysqlUpstream
+from tests.mariadb_server import PASSWORD, MariaDb
+from tests.mariadb_server import mariadb as mariadb  # noqa: PLC0414 - pytest finds fixtures by name
+
+pytestmark = pytest.mark.stack
+
+TABLE, OTHER = "lakehold_signals.of_7", "lakehold_signals.of_8"
+_TIMEOUT_S = 5.0
+
+
+def _upstream(
+    server: MariaDb, user: str = "lakehold", password: str = PASSWORD, port: int | None = None
+) -> MysqlUpstream:
+    return MysqlUpstream(Login(HOST, port or server.port, user, password), _TIMEOUT_S)
+
+
+def test_a_signal_table_is_made_once_and_goes_with_its_database(mariadb: MariaDb) -> None:
+    upstream = _upstream(mariadb)
+    assert upstream.look(TABLE) == FoundSignals(None, may_make=True)
+    for name in (TABLE, TABLE, OTHER):
+        upstream.create_signal_table(name, None)
+    assert upstream.look(TABLE) == FoundSignals(FoundSignalTable(), may_make=True)
+    for _ in range(2):
+        upstream.drop_signal_table(TABLE)
+        assert upstream.look(TABLE).table is None
+        assert upstream.look(OTHER).table is not None
+    upstream.drop_signal_table(OTHER)
+    assert mariadb.rows("SHOW DATABASES LIKE 'lakehold_signals'") == []
+    upstream.drop_signal_table(OTHER)
+
+
+def test_signals_and_marks_are_in_the_log_and_not_in_the_table(mariadb: MariaDb) -> None:
+    upstream = _upstream(mariadb)
+    upstream.create_signal_table(TABLE, None)
+    upstream.send_signal(TABLE, asked_snapshot("t1", "shop.it's"))
+    (first,) = mariadb.rows("SELECT @@gtid_binlog_pos")
+    assert upstream.mark_log(TABLE) == place_of_end(mariadb.rows("SELECT @@gtid_binlog_pos")[0][0])
+    mariadb.execute("CREATE DATABASE shop")
+    before, marked = place_of_end(first[0]), upstream.mark_log(TABLE)
+    assert before is not None
+    assert marked.is_after(before)
+    assert mariadb.rows(f"SELECT * FROM {TABLE}") == []
+
+
+@pytest.mark.parametrize(
+    ("grants", "may_make"),
+    [
+        ([], False),
+        (["SELECT, INSERT, DELETE, DROP ON lakehold_signals.*"], False),
+        (["ALL PRIVILEGES ON *.*"], True),
+        (["SELECT ON *.*", "INSERT, DELETE, CREATE ON lakehold_signals.*"], True),
+        ([f"SELECT, INSERT, DELETE, CREATE ON {TABLE}"], False),
+        (["admin"], True),
+    ],
+)
+def test_whether_the_user_may_make_it_is_known_before(mariadb: MariaDb, grants: list[str], may_make: bool) -> None:
+    upstream = _granted(mariadb, grants)
+    assert upstream.look(TABLE) == FoundSignals(None, may_make=may_make)
+    if may_make:
+        upstream.create_signal_table(TABLE, None)
+        upstream.mark_log(TABLE)
+        return
+    with pytest.raises(UpstreamRefused) as refusal:
+        upstream.create_signal_table(TABLE, None)
+    assert refusal.value.code == "database-refused"
+    assert "denied" in refusal.value.detail
+    assert "GRANT CREATE, INSERT, DELETE, SELECT, DROP ON lakehold_signals.* TO u" in refusal.value.hint
+
+
+@pytest.mark.parametrize(
+    ("grants", "found"),
+    [
+        ([], None),
+        (["SELECT ON *.*"], FoundSignalTable(may_write=False, is_owned=False)),
+        (["SELECT ON *.*", f"INSERT, DELETE ON {TABLE}"], FoundSignalTable(is_owned=False)),
+        (["SELECT, INSERT (id, type, data), DELETE, DROP ON lakehold_signals.of_7"], FoundSignalTable(may_write=False)),
+        ([f"SELECT, INSERT, DELETE, DROP ON {TABLE}"], FoundSignalTable()),
+        (["admin"], FoundSignalTable()),
+    ],
+)
+def test_what_the_user_may_do_with_one_that_is_there(
+    mariadb: MariaDb, grants: list[str], found: FoundSignalTable | None
+) -> None:
+    _upstream(mariadb).create_signal_table(TABLE, None)
+    upstream = _granted(mariadb, grants)
+    assert upstream.look(TABLE).table == found
+    if found is not None and found.may_write:
+        upstream.mark_log(TABLE)
+    if found is not None and found.is_owned:
+        upstream.drop_signal_table(TABLE)
+        assert upstream.look(TABLE).table is None
+
+
+def test_a_server_that_is_read_only_is_not_written_to(mariadb: MariaDb) -> None:
+    upstream = _granted(mariadb, ["ALL ON *.*"])
+    mariadb.execute("SET GLOBAL read_only = ON")
+    assert not upstream.look(TABLE).may_be_had
+    mariadb.execute("SET GLOBAL read_only = OFF")
+    assert upstream.look(TABLE).may_be_had
+
+
+def _granted(server: MariaDb, grants: Sequence[str]) -> MysqlUpstream:
+    server.execute("CREATE ROLE admin", "GRANT ALL ON lakehold_signals.* TO admin", "CREATE USER u IDENTIFIED BY 'p'")
+    server.execute(*(f"GRANT {grant} TO u" for grant in grants), "SELECT 1")
+    if "admin" in grants:
+        server.execute("SET DEFAULT ROLE admin FOR u")
+    return _upstream(server, "u", "p")
+
+
+def test_a_server_that_does_not_answer_or_lets_nobody_in_is_told(mariadb: MariaDb) -> None:
+    for upstream, told in [
+        (_upstream(mariadb, password="another"), "Access denied for user 'lakehold'"),
+        (_upstream(mariadb, port=1), "Can't connect"),
+    ]:
+        with pytest.raises(UpstreamUnavailable) as refusal:
+            upstream.look(TABLE)
+        assert refusal.value.code == "database-unavailable"
+        assert told in refusal.value.detail
+
+
+def test_a_signal_has_the_form_that_debezium_reads(mariadb: MariaDb) -> None:
+    upstream = _upstream(mariadb)
+    upstream.create_signal_table(TABLE, None)
+    mariadb.execute(
+        "USE lakehold_signals",
+        "CREATE TABLE seen (id text, type text, data text)",
+        "CREATE TRIGGER see AFTER INSERT ON of_7 FOR EACH ROW INSERT INTO seen VALUES (NEW.id, NEW.type, NEW.data)",
+    )
+    signal = asked_snapshot("t1", "shop.items")
+    upstream.send_signal(TABLE, signal)
+    ((found_id, kind, data),) = mariadb.rows("SELECT * FROM lakehold_signals.seen")
+    assert {"id": found_id, "type": kind, "data": json.loads(data)} == json.loads(signal)
