@@ -8,8 +8,17 @@ import pytest
 
 from lakehold.ingest.read.kafka_client import KafkaClient, shared_client
 from lakehold.ingest.read.kafka_options import KafkaOptions
+from lakehold.ingest.transactions.places import Place
 from lakehold.upstream.connector_config import SideTopics
-from lakehold.upstream.journal import Journal, asked_snapshot, noted_first_snapshot, noted_members, noted_missed
+from lakehold.upstream.found import FoundSnapshot
+from lakehold.upstream.journal import (
+    Journal,
+    asked_snapshot,
+    noted_first_snapshot,
+    noted_fit,
+    noted_members,
+    noted_missed,
+)
 from tests.kafka_broker import Broker
 from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
 
@@ -201,3 +210,11 @@ def test_the_last_note_of_each_membership_counts(broker: Broker) -> None:
     assert said.complete() == set()
     assert said.journal.members == {"public.a": "5/2", "public.b": "3/4"}
     assert said.journal.snapshots == {}
+
+
+def test_where_a_table_that_joined_fits_the_others_is_noted(broker: Broker) -> None:
+    said = Conversation(broker, "fits")
+    place = Place("domain 0", (7,))
+    said.signal(noted_fit("a1", "public.a", place))
+    assert said.complete() == set()
+    assert said.journal.snapshots == {"a1": FoundSnapshot(fits_from=place)}
