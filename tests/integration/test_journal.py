@@ -78,6 +78,10 @@ class Conversation:
     def first_snapshot(self, kind: str) -> None:
         self._say("f0f0", "Initial Snapshot", kind, {})
 
+    def notify(self, value: bytes) -> None:
+        self._broker.produce(self._topics.notifications, [value])
+        self._said += 1
+
     def _say(self, signal: str, aggregate: str, kind: str, data: dict[str, str]) -> None:
         said = {"id": signal, "aggregate_type": aggregate, "type": kind, "additional_data": data}
         self._broker.produce(self._topics.notifications, [json.dumps({"payload": said}).encode()])
@@ -218,3 +222,11 @@ def test_where_a_table_that_joined_fits_the_others_is_noted(broker: Broker) -> N
     said.signal(noted_fit("a1", "public.a", place))
     assert said.complete() == set()
     assert said.journal.snapshots == {"a1": FoundSnapshot(fits_from=place)}
+
+
+def test_what_another_connector_says_in_another_format_is_passed_over(broker: Broker) -> None:
+    said = Conversation(broker, "foreign")
+    for value in (b"\0\0\0\0\x05\x02a", b"{}", b"[1]", b"\xff"):
+        said.notify(value)
+    said.scanned(said.ask("a1", "public.a"), "public.a")
+    assert said.complete() == {"a1"}

@@ -147,12 +147,13 @@ class Journal:
             self.repeats, self.members = {}, {}
             self._identities = identities
         for _, value in self._new(self._topics.signals, identities):
-            with suppress(
-                ValueError, KeyError, TypeError
-            ):  # others may ask, too, and the connector ignores what is none
+            # Others may ask, too, and the connector ignores what is none.
+            with suppress(ValueError, KeyError, TypeError):
                 self._take_signal(json.loads(value))
         for offset, value in self._new(self._topics.notifications, identities):
-            self._take_notification(offset, self._decoded(value))
+            # Of another's connector, which is refused behind the look.
+            with suppress(ValueError, KeyError, TypeError):
+                self._take_notification(offset, self._decoded(value))
 
     def _new(self, topic: str, existing: Mapping[str, str]) -> Iterator[tuple[int, bytes]]:
         if topic not in existing:
@@ -229,9 +230,13 @@ class Journal:
 
     def _decoded(self, value: bytes) -> Mapping[str, Any]:
         if self._schema_text is None:
-            content = json.loads(value)
+            content = json.loads(value.decode())
+            if not isinstance(content, dict):
+                raise ValueError("not a message of Debezium")
             found: Mapping[str, Any] = content.get("payload", content)
             return found
+        if value[:1] != b"\0":
+            raise ValueError("not in Confluent's wire format")
         schema = self._schema_text(int.from_bytes(value[1:_WIRE_FORMAT_BYTES], "big"))
         record = schemaless_reader(
             io.BytesIO(value[_WIRE_FORMAT_BYTES:]), parse_schema(json.loads(schema or "{}")), None
