@@ -36,3 +36,24 @@ def records_of(random: Random, ids: str) -> list[Record]:
 def test_both_make_the_same_runs(spark: SparkSession, seed: int, ids: str) -> None:
     records = records_of(Random(seed), ids)
     assert runs_by_spark(spark.createDataFrame(records, COLUMNS)) == runs_in_driver(records)
+
+
+@pytest.mark.parametrize(("kind", "transaction"), [(Kind.EVENTS, "'7:1'"), (Kind.SNAPSHOT, "CAST(NULL AS STRING)")])
+def test_a_large_transaction_and_a_snapshot_are_gone_through_once(
+    spark: SparkSession, kind: Kind, transaction: str
+) -> None:
+    """If each message were compared with all others this would not end before the run's time limit for a test."""
+    count = 300_000
+    records = spark.range(count).selectExpr(
+        "'t' AS topic",
+        "0 AS partition",
+        "id AS offset",
+        f"'{kind}' AS kind",
+        f"{transaction} AS transaction_id",
+        "id + 1 AS total_order",
+        "id + 1 AS collection_order",
+        "named_struct('a', 7L, 'b', id, 'c', 0L, 'd', 0L) AS position",
+        "0L AS sent_ms",
+    )
+    (runs,) = runs_by_spark(records).values()
+    assert sum(run.records for run in runs) == count

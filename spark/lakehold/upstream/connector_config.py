@@ -161,6 +161,7 @@ def signal_table(topic_prefix: str, table: str) -> dict[str, str]:
     kafka = "org.apache.kafka.connect.transforms"
     return {
         "read.only": "false",
+        # Kafka for what was asked for before there was the table.
         "signal.enabled.channels": "source,kafka",
         _SIGNAL_TABLE: table,
         "incremental.snapshot.watermarking.strategy": "insert_delete",
