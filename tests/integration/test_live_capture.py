@@ -124,15 +124,16 @@ def test_workers_that_do_not_write_in_kafka_transactions_are_told_of(
 
 
 def test_the_others_go_on_while_the_rows_of_a_table_that_joins_are_read(shop: Shop) -> None:
-    pieces, piece, changes = 20, 1_024, 300
+    pieces, piece, changes = 20, 1_024, 20_000
     shop.upstream("orders")
     shop.upstream("items", rows=pieces * piece)
     shop.lake.sql(shop.creating("orders", "DEBEZIUM UPSERT"))
     shop.follow_until_equal("orders")
 
     shop.connector.pause()
-    for i in range(1, changes + 1):
-        shop.query("UPDATE orders SET n = n + 1 WHERE id = 1 + %s::int %% 200 RETURNING n", str(i))
+    update = "UPDATE orders SET n = n + 1 WHERE id = 1 + i % 200; COMMIT"
+    with psycopg.connect(shop.database.addresses.postgres(shop.database.name), autocommit=True) as connection:
+        connection.execute(f"DO $$ BEGIN FOR i IN 1..{changes} LOOP {update}; END LOOP; END $$".encode())
     shop.connector.go_on()
     shop.lake.sql(shop.creating("items", "DEBEZIUM UPSERT"))
     shop.wait_for_events("items", {"ad hoc": pieces * piece})
