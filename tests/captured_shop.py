@@ -42,6 +42,7 @@ class Shop:
         self._open_lake = open_lake
         self.lake: Lake = open_lake()
         self.database = database
+        self._value_format = value_format
         self.user = user or database.addresses.postgres_user
         lake = self.lake
         addresses = database.addresses
@@ -51,10 +52,17 @@ class Shop:
             f"CREATE CONNECTION pg TO POSTGRES (HOST '{addresses.postgres_host}', PORT {addresses.postgres_port}, "
             f"USER '{self.user}', PASSWORD SECRET 'pg', DATABASE '{database.name}');"
             f"CREATE CONNECTION connect TO CONNECT (URL '{addresses.connect}', AVRO CONVERTER 'apicurio', "
-            f"REGISTRY URL '{addresses.registry_native}');"
+            f"REGISTRY URL '{addresses.registry_native}');{self.creating_source}"
+        )
+
+    @property
+    def creating_source(self) -> str:
+        """The statement that makes the source."""
+        database = self.database
+        return (
             f"CREATE SOURCE shop FROM POSTGRES CONNECTION pg (PUBLICATION 'lake', SLOT '{database.name}') "
             f"VIA CONNECT CONNECTION connect INTO KAFKA CONNECTION kafka (TOPIC PREFIX '{database.topic_prefix}') "
-            f"{value_format}"
+            f"{self._value_format}"
         )
 
     def reopen(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import assert_never
@@ -13,9 +13,10 @@ from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.read.kafka_options import KafkaOptions
 from lakehold.ingest.transactions.places import Place
 from lakehold.upstream.connect import ConnectorStatus
-from lakehold.upstream.connector_config import Login, SideTopics, json, signal_table_of
+from lakehold.upstream.connector_config import Login, SideTopics, json
 from lakehold.upstream.found import (
     NO_SNAPSHOT,
+    OPERATIONS,
     Found,
     FoundConnector,
     FoundDatabase,
@@ -32,6 +33,7 @@ from lakehold.upstream.steps import (
     AskSnapshot,
     ChangePublication,
     CheckLog,
+    CompletePublication,
     ConfigureConnector,
     CreateConnector,
     CreatePublication,
@@ -54,6 +56,7 @@ from lakehold.upstream.steps import (
     StopConnector,
 )
 from lakehold.upstream.wanted import InLake, Wanted, wanted
+from tests.upstream_meddling import Meddled
 
 CAPTURE = Capture(ConnectionType.POSTGRES, "pg", "connect", "shop", "p", "s")
 OF_MARIADB = Capture(ConnectionType.MARIADB, "maria", "connect", "shop", server_id=7)
@@ -61,7 +64,6 @@ SOURCE = Entry("s1", Source("shop", Format(FormatType.JSON), "kafka", capture=CA
 PLACES = Places(
     Login("db", 5432, "u", "secret", "shop"), ConnectAddress("http://c"), KafkaOptions("k:1", {}, {}), None, json()
 )
-SIGNAL_TABLE = signal_table_of("s")
 _ROUNDS = 6
 _WRITTEN = 1
 """Where topics end."""
@@ -102,7 +104,7 @@ def converge(world: World, goal: Wanted, cut_after: int | None = None) -> bool:
 
 
 @dataclass
-class World:
+class World(Meddled):
     """One database with tables, and what captures it.
 
     Attributes:
@@ -147,59 +149,10 @@ class World:
     may_make_signal_table: bool = True
     is_mariadb: bool = False
 
-    def captured(self) -> set[str]:
-        """What the connector captures."""
-        return set((self.config or {}).get("table.include.list", "").replace("\\", "").split(",")) - {""}
-
     @property
     def is_capturing(self) -> bool:
         """Whether there is what somebody may take a table from."""
         return self.config is not None and (self.is_mariadb or self.publication is not None)
-
-    def unpublish(self, table: str) -> None:
-        """Somebody takes a table from the publication, and it changes."""
-        assert self.publication is not None
-        self.publish(self.publication.tables - {table})
-        self._change_unseen(table)
-
-    def publish_anew(self) -> None:
-        """Somebody drops the publication and makes it again."""
-        assert self.publication is not None
-        tables, self.made = self.publication.tables, self.made + 1
-        self.publication = FoundPublication(is_own=False, is_for_all=False, tables=frozenset())
-        self.publish(tables)
-
-    def republish(self, table: str) -> None:
-        """Somebody takes a table from the publication, it changes, and somebody puts it in again before anyone looks."""
-        assert self.publication is not None
-        if table in self.publication.tables:
-            self.unpublish(table)
-            self.publish(self.publication.tables | {table})
-
-    def drop_signal_table(self) -> None:
-        """Somebody drops the table of the connector's marks, which no publication has then."""
-        self.signal_table = None
-        if self.publication is not None:
-            self.publish(self.publication.tables - {SIGNAL_TABLE})
-
-    def leave_out(self, table: str) -> None:
-        """Somebody takes a table from the connector's list, and it changes."""
-        assert self.config is not None
-        left = sorted(self.captured() - {table})
-        self.config = {**self.config, "table.include.list": ",".join(name.replace(".", "\\.") for name in left)}
-        self._change_unseen(table)
-
-    def _change_unseen(self, table: str) -> None:
-        if table in self.snapshotted:
-            self.missed.add(table)
-            self.gone.add(table)
-
-    def publish(self, tables: Iterable[str]) -> None:
-        """Have these in the publication; what comes in does so in a way of its own."""
-        assert self.publication is not None
-        members = {name: self.publication.members.get(name) or f"{self.made}/{next(self.counter)}" for name in tables}
-        published = frozenset(members)
-        self.publication = replace(self.publication, tables=published, listed=published, members=members)
 
     def lake(self, wanted: Wanted) -> dict[str, InLake]:
         """How far the lake is with the tables."""
@@ -284,6 +237,12 @@ class World:
             case ChangePublication(_, added, removed):
                 assert self.publication is not None
                 self.publish((self.publication.tables | set(added)) - set(removed))
+            case CompletePublication(_, tables):
+                assert self.publication is not None
+                assert self.config is None or self.state == "STOPPED"
+                assert set(tables) <= self.publication.narrowed.keys()
+                self.publication = replace(self.publication, operations=OPERATIONS, narrowed={})
+                self._write_publication()
             case DropPublication():
                 self.publication = None
             case CreateSignalTable(name, publication):

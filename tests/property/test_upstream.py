@@ -9,12 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakehold.upstream.found import OPERATIONS
 from lakehold.upstream.plan import plan_anew
 from lakehold.upstream.wanted import Wanted
-from tests.upstream_world import CAPTURE, OF_MARIADB, SIGNAL_TABLE, World, converge, target
+from tests.upstream_meddling import SIGNAL_TABLE
+from tests.upstream_world import CAPTURE, OF_MARIADB, World, converge, target
 
 TABLES = ("public.a", "public.b", "public.c")
-OUT = {"unpublish": World.unpublish, "republish": World.republish, "leave out": World.leave_out}
+OUT = {
+    "unpublish": World.unpublish,
+    "republish": World.republish,
+    "leave out": World.leave_out,
+    "narrow": World.narrow,
+    "restrict": World.restrict,
+    "restrict for a while": World.restrict_for_a_while,
+}
 _INGESTS = 3
 """One that reads what is there, one that has the snapshot of what was missed, and one that has the next."""
 
@@ -31,6 +40,8 @@ def assert_as_declared(world: World, declared: dict[str, str]) -> None:
     if not world.is_mariadb:
         assert world.publication is not None
         assert world.publication.tables == names | {SIGNAL_TABLE}
+        assert world.publication.operations == OPERATIONS
+        assert not world.publication.narrowed
     assert world.topics == {topic.name for topic in goal.topics}
     assert names <= world.snapshotted
     assert not world.missed & names

@@ -37,6 +37,27 @@ def test_a_table_is_readable_from_the_batch_behind_its_snapshot(lake: Lake, tmp_
     assert since(lake) == report.timestamp_ms
 
 
+@pytest.mark.parametrize(
+    ("envelope", "is_readable"), [("DEBEZIUM", False), ("DEBEZIUM UPSERT", False), ("UPSERT", True)]
+)
+def test_of_an_empty_topic_is_not_known_whether_a_snapshot_is_to_come(
+    lake: Lake, tmp_path: Path, envelope: str, is_readable: bool
+) -> None:
+    define(lake, tmp_path / "topics", {"t": envelope, "late": envelope})
+    lake.ingest("shop")
+    assert [since(lake, f"shop.{table}") is not None for table in ("t", "late")] == [is_readable] * 2
+    with lake._parts.ingesting.held("shop") as ingesting:
+        list(saying(ingesting, Snapshots(are_told=True)).drain())
+    assert since(lake, "shop.t") is not None, "who takes it says that it is complete"
+
+
+def test_behind_a_transaction_no_snapshot_is_to_come(lake: Lake, tmp_path: Path) -> None:
+    define(lake, tmp_path / "topics", {"t": "DEBEZIUM", "empty": "DEBEZIUM UPSERT"})
+    Connector(tmp_path / "topics").transaction(("t", 1, 1))
+    (report,) = lake.ingest("shop")
+    assert (since(lake, "shop.t"), since(lake, "shop.empty")) == (report.timestamp_ms,) * 2
+
+
 @pytest.mark.parametrize("joins_beside_others", [False, True])
 def test_a_table_that_joined_is_readable_when_the_others_are_as_far_as_its_rows(
     lake: Lake, tmp_path: Path, joins_beside_others: bool

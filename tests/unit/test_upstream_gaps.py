@@ -18,7 +18,8 @@ from lakehold.upstream.steps import (
     Steps,
     StopConnector,
 )
-from tests.upstream_world import CAPTURE, SIGNAL_TABLE, World, converge, target
+from tests.upstream_meddling import SIGNAL_TABLE
+from tests.upstream_world import CAPTURE, World, converge, target
 
 A, B, C = {"a1": "public.a"}, {"b1": "public.b"}, {"c1": "public.c"}
 

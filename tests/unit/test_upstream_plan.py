@@ -11,19 +11,23 @@ import pytest
 from lakehold.definitions import ConnectionType
 from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
 from lakehold.upstream.connect import ConnectorStatus
-from lakehold.upstream.found import FoundPublication, FoundSnapshot, FoundTable
+from lakehold.upstream.connector_config import SENDS_TRUNCATES
+from lakehold.upstream.found import OPERATIONS, FoundPublication, FoundSignalTable, FoundSnapshot, FoundTable
 from lakehold.upstream.journal import asked_snapshot
 from lakehold.upstream.plan import differences, plan, plan_anew
 from lakehold.upstream.steps import (
     AskSnapshot,
     ChangePublication,
+    CreateConnector,
     CreatePublication,
     NoteFit,
+    NoteMembers,
     RestartConnector,
     ResumeConnector,
 )
 from lakehold.upstream.wanted import MARK
-from tests.upstream_world import CAPTURE, SIGNAL_TABLE, World, converge, target
+from tests.upstream_meddling import SIGNAL_TABLE
+from tests.upstream_world import CAPTURE, World, converge, target
 
 A, B = {"a1": "public.a"}, {"b1": "public.b"}
 
@@ -56,6 +60,18 @@ def restore(world: World) -> None:
     world.position = 10
 
 
+def restore_and_change(world: World) -> None:
+    world.signal_table = FoundSignalTable(seen=400)
+
+
+def narrow_that_of_others(world: World) -> None:
+    world.publication = replace(world.made_publication, is_own=False, narrowed={"public.a": "rows"})
+
+
+def be_another_sources(world: World) -> None:
+    world.publication = replace(world.made_publication, is_own=False, is_anothers=True)
+
+
 def drop_slot(world: World) -> None:
     world.slot = None
 
@@ -67,6 +83,9 @@ def drop_slot(world: World) -> None:
         (forget_all_but_a_topic, "topic-foreign", "another TOPIC PREFIX"),
         (forget_all_but_the_slot, "slot-foreign", "another SLOT"),
         (restore, "database-restored", "DROP SOURCE shop CASCADE"),
+        (restore_and_change, "database-restored", "DROP SOURCE shop CASCADE"),
+        (narrow_that_of_others, "publication-partial", "ALTER PUBLICATION p SET (publish ="),
+        (be_another_sources, "publication-foreign", "another PUBLICATION"),
         (drop_slot, "slot-lost", "ALTER SOURCE shop RESNAPSHOT"),
         (drop_publication, "publication-lost", "ALTER SOURCE shop RESNAPSHOT"),
     ],
@@ -75,7 +94,7 @@ def test_what_cannot_be_right_is_refused_with_the_way_out(
     world: World, happened: Callable[[World], None], code: str, way_out: str
 ) -> None:
     happened(world)
-    goal = target(A, passed=500)
+    goal = replace(target(A, passed=500), seen_upstream=500)
     with pytest.raises(UpstreamError) as refusal:
         plan(goal, world.look(goal))
     assert refusal.value.code == code
@@ -263,6 +282,41 @@ def test_a_publication_of_others_is_only_added_to(world: World) -> None:
     assert ChangePublication("p", ("public.a",)) in plan(goal, world.look(goal)).steps
     world.publication = FoundPublication(is_own=False, is_for_all=True, tables=frozenset())
     assert plan(goal, world.look(goal)).steps == ()
+
+
+def test_a_publication_of_others_that_leaves_something_out_says_what_and_is_not_joined() -> None:
+    world = World(frozenset({"public.a", "public.b"}))
+    world.publication = FoundPublication(
+        False,
+        False,
+        frozenset({"public.a"}),
+        operations=frozenset({"insert"}),
+        narrowed={"public.a": "rows and columns"},
+    )
+    with pytest.raises(UpstreamError) as refusal:
+        plan(target(A), world.look(target(A)))
+    assert refusal.value.detail == "It does not publish delete, update. Of public.a it leaves out rows and columns."
+    world.publication = replace(world.publication, operations=OPERATIONS - {"truncate"})
+    assert CreateConnector in map(type, plan(target(B), world.look(target(B))).steps), (
+        "the connector leaves out TRUNCATE itself"
+    )
+    config = {**target(B).config, **SENDS_TRUNCATES}
+    with pytest.raises(UpstreamError, match="leaves out changes") as refusal:
+        plan(replace(target(B), config=config), world.look(target(B)))
+    assert refusal.value.detail == "It does not publish truncate."
+
+
+def test_a_publication_of_others_that_was_narrowed_and_mended_has_its_table_snapshotted_again(world: World) -> None:
+    goal = target(A)
+    world.publication = replace(world.made_publication, is_own=False)
+    world.narrow("public.a")
+    noted = NoteMembers("shop", "s1", "p", ("public.a",))
+    assert plan(goal, world.look(goal)).steps == (noted,), "it is seen that it was so when it is mended"
+    world.perform(noted)
+    with pytest.raises(UpstreamError, match="leaves out changes"):
+        plan(goal, world.look(goal))
+    world.widen()
+    assert AskSnapshot in map(type, plan(goal, world.look(goal)).steps)
 
 
 def test_what_the_database_lacks_is_hinted_at(world: World) -> None:

@@ -22,7 +22,8 @@ from lakehold.upstream.steps import (
     StopConnector,
 )
 from lakehold.upstream.wanted import Wanted
-from tests.upstream_world import OF_MARIADB, SIGNAL_TABLE, World, converge, target
+from tests.upstream_meddling import SIGNAL_TABLE
+from tests.upstream_world import OF_MARIADB, World, converge, target
 
 A, B = {"a1": "public.a"}, {"b1": "public.b"}
 CREATE = CreateSignalTable(SIGNAL_TABLE, "p")

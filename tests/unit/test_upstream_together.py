@@ -50,6 +50,9 @@ class ModelCapturing:
         assert not anew
         return plan(target.wanted, self.world.look(target.wanted))
 
+    def tell(self, target: Target) -> int | None:
+        return self.world.position if target.wanted.capture.slot is not None else None
+
     def lacking(self, target: Target) -> tuple[Steps, tuple[str, ...]]:
         return self.plan(target), ()
 
@@ -90,7 +93,12 @@ class Beside:
     def tend_at(self, number: int) -> None:
         """Have `follow` look after the source once, before the step of that number of the next statement."""
         steps = count()
-        self.capturing.meanwhile = lambda: self.follow.captured.tend("shop") if next(steps) == number else None
+
+        def tend() -> None:
+            if next(steps) == number:
+                self.follow.captured.tend("shop")
+
+        self.capturing.meanwhile = tend
 
     def tend_never(self) -> None:
         self.capturing.meanwhile = lambda: None

@@ -135,7 +135,9 @@ class ReaderState:
     `position` is the next offset to read of each partition; `topic_ids` the identity that the broker gave each topic;
     `upper_ms` the last committed `mz_timestamp` + 1, None before the first; `error` what stopped it. `transactions` is what it
     has taken of upstream's transactions, as `lakehold.ingest.transactions.passed.Passed` writes it; empty for a source without a
-    transaction topic. `waiting` is what it waits for there. Of a reader that catches up `catch_up_from` is where it began, and
+    transaction topic. `waiting` is what it waits for there. `seen_upstream` is, of `main` of a source that captures PostgreSQL,
+    where the database's log stood when it was last looked after, in bytes, as the database keeps it, too; None: it does not.
+    Of a reader that catches up `catch_up_from` is where it began, and
     `catch_up_to` how far there was to read when an ingest last looked; how far `main` is, its own position says.
     """
 
@@ -150,6 +152,7 @@ class ReaderState:
     error: ReaderError | None = None
     transactions: str = ""
     waiting: Waiting | None = None
+    seen_upstream: int | None = None
     catch_up_from: Offsets = field(default_factory=dict)
     catch_up_to: Offsets = field(default_factory=dict)
     updated_at_ms: int = 0
@@ -222,8 +225,8 @@ def require_owner(source: str, readers: Readers, owner: str) -> Lease:
     )
 
 
-def begun(readers: Readers, intent: Intent, owner: str, now_ms: int) -> Readers:
-    """`intent` becomes the open batch of its reader; the same intent again changes nothing.
+def begun(readers: Readers, intent: Intent, owner: str, now_ms: int, seen_upstream: int | None = None) -> Readers:
+    """`intent` becomes the open batch of its reader; the same intent again changes nothing. `seen_upstream`: see `ReaderState`.
 
     Raises:
         LeaseLost: `owner` has no live lease.
@@ -244,7 +247,8 @@ def begun(readers: Readers, intent: Intent, owner: str, now_ms: int) -> Readers:
     last = last_timestamp(readers)
     if last is not None and intent.mz_timestamp <= last:
         raise ValueError(f"timestamp {intent.mz_timestamp} is not later than {last}")
-    return {**readers, intent.reader: replace(state, intent=intent)}
+    known = state.seen_upstream if seen_upstream is None else seen_upstream
+    return {**readers, intent.reader: replace(state, intent=intent, seen_upstream=known)}
 
 
 def is_committed(state: ReaderState, intent: Intent) -> bool:

@@ -29,7 +29,7 @@ from lakehold.ingest.read.reader import ReadPlan
 from lakehold.ingest.repeats import Snapshots, remove_gone
 from lakehold.ingest.shared_records import Reading, SharedRecords, shared_records
 from lakehold.ingest.snapshots import emptied_marks
-from lakehold.ingest.transactions.passed import Replaced
+from lakehold.ingest.transactions.passed import Passed, Replaced
 from lakehold.times import now_ms
 
 log = logging.getLogger(__name__)
@@ -73,6 +73,7 @@ class Running:
         writing: Where changes go.
         tables: The source's tables by full name.
         snapshots: What is said of those upstream, as the topics of tables need not tell.
+        seen_upstream: See `ReaderState`; None: nothing new.
     """
 
     store: BatchStore
@@ -81,6 +82,26 @@ class Running:
     writing: Writing
     tables: Mapping[str, Entry[Table]]
     snapshots: Snapshots = field(default_factory=Snapshots)
+    seen_upstream: int | None = None
+
+    def keeps_back(self, table: str, progress: TableProgress, transactions: str) -> bool:
+        """Whether a table is not readable yet, though no snapshot of it is half read.
+
+        A topic that nothing came of may get a snapshot's rows yet: the first message tells, or a transaction, which connectors
+        send behind their snapshots. Keys of `UPSERT` come one by one.
+
+        Args:
+            table: Its full name.
+            progress: How far it is.
+            transactions: What `main` has taken of upstream's transactions.
+        """
+        is_silent = (
+            not self.snapshots.are_told
+            and self.tables[table].definition.envelope is not Envelope.UPSERT
+            and Marks.from_json(progress.marks) == Marks()
+            and Passed.from_json(transactions).commit is None
+        )
+        return is_silent or self.snapshots.keeps_back(progress.object_id, transactions)
 
 
 def run_batch(running: Running, state: ReaderState, planned: Planned, timestamp_ms: int) -> BatchReport:
@@ -89,7 +110,7 @@ def run_batch(running: Running, state: ReaderState, planned: Planned, timestamp_
     parents: dict[str, int | None] = dict.fromkeys(state.tables)
     intent = Intent(state.source, state.reader, timestamp_ms, planned.plan.position, parents, planned.transactions)
     reach("before-intent")
-    running.store.begin(intent, running.lease.owner)
+    running.store.begin(intent, running.lease.owner, running.seen_upstream if state.reader == MAIN_READER else None)
     reach("after-intent")
     return complete(running, state, intent, planned, started_ms)
 
@@ -146,7 +167,7 @@ def _apply_all(
                 after = settle(running.writing, identity, entry, before)
             if entry.object_id in running.snapshots.repeated:
                 report, after = _remove_gone(running, identity, entry, planned, report, after)
-            is_kept_back = held.since_ms is None and running.snapshots.keeps_back(entry.object_id, planned.transactions)
+            is_kept_back = held.since_ms is None and running.keeps_back(name, after, planned.transactions)
             if is_kept_back or state.reader != MAIN_READER:
                 # A table that catches up becomes readable as it joins the others.
                 after = replace(after, since_ms=held.since_ms)

@@ -89,7 +89,11 @@ def begun(readers: Readers, name: str, begins: Offsets, ends: Offsets) -> Reader
 
 
 def joined(
-    readers: Readers, name: str, available: Available, keeps_back: Callable[[str, str], bool], read: Collection[str]
+    readers: Readers,
+    name: str,
+    available: Available,
+    keeps_back: Callable[[str, TableProgress, str], bool],
+    read: Collection[str],
 ) -> Readers:
     """The readers with the tables of `name` in `main`, which they have caught up with.
 
@@ -97,7 +101,7 @@ def joined(
         readers: The readers.
         name: The reader that joins.
         available: What there is of its topics.
-        keeps_back: Whether a table, by its object id, is not readable yet where `main` has taken such transactions.
+        keeps_back: Whether a table, so far, is not readable yet where `main` has taken such transactions.
         read: The topics that it read. Of others, whose tables have been dropped on their way, nothing stays.
     """
     main, joining = readers[MAIN_READER], readers[name]
@@ -112,7 +116,7 @@ def joined(
     position = {**own, **main.position, **files}
     identities = {t: identity for t, identity in available.identities.items() if t in available.topics}
     tables = {
-        table: progress if keeps_back(progress.object_id, transactions) else _readable(progress, joining.upper_ms)
+        table: progress if keeps_back(table, progress, transactions) else _readable(progress, joining.upper_ms)
         for table, progress in joining.tables.items()
     }
     level = {

@@ -47,8 +47,12 @@ _READ_TASKS = max(4, os.cpu_count() or 1)
 class Captured(Protocol):
     """What is upstream of sources that capture a database."""
 
-    def tend(self, source: str, /) -> None:
-        """Repair what differs from the definitions, and restart what failed."""
+    def tend(self, source: str, /) -> int | None:
+        """Repair what differs from the definitions, and restart what failed.
+
+        Returns:
+            See `ReaderState.seen_upstream`; None: it was not looked.
+        """
 
     def snapshots(self, source: str, /) -> Snapshots:
         """What is said upstream of the snapshots of the tables."""
@@ -112,12 +116,13 @@ class Opening:
             decoder = TopicDecoder(source.format.type, registry, self.spark, self.settings.max_record_bytes)
             reading = Reading(name, reader, decoder, self.spark, self._driver_limits, own.shelf)
             with held(self.store, name, self.settings) as lease:
-                snapshots = Snapshots()
+                seen_upstream, snapshots = None, Snapshots()
                 if source.capture is not None:
+                    seen_upstream = self.captured().tend(name)
                     tables, snapshots = self._captured(name, tables)
                 planner = self._planner(source, [entry.definition for entry in tables.values()], reader, registry)
                 writing = self._writing(lease)
-                running = Running(self.store, lease, reading, writing, tables, snapshots)
+                running = Running(self.store, lease, reading, writing, tables, snapshots, seen_upstream)
                 try:
                     yield self._ingesting(source, running, planner, idle_ms)
                 finally:
@@ -127,13 +132,11 @@ class Opening:
         return hold
 
     def _captured(self, source: str, tables: Mapping[str, Entry[Table]]) -> tuple[dict[str, Entry[Table]], Snapshots]:
-        """Look after what is upstream. Returns the tables that can be read, and what is said of their snapshots.
+        """The tables that can be read, and what is said of their snapshots.
 
         A table that a statement is just making is left to the next ingest: an empty topic would be taken for all it has.
         """
-        captured = self.captured()
-        captured.tend(source)
-        snapshots = captured.snapshots(source)
+        snapshots = self.captured().snapshots(source)
         coming = snapshots.unasked
         if coming:
             coming -= {p.object_id for state in self.store.readers(source).values() for p in state.tables.values()}

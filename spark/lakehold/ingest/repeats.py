@@ -49,15 +49,17 @@ class Snapshots:
         unasked: Those among them for which not everything is made yet.
         repeated: The last snapshot of a table that was taken again, unless the lake has all of it.
         fits_from: Places in the upstream's log: a table that joined fits the others when they have come to it.
+        are_told: Of every table it is said when its first snapshot is complete; else only the messages tell.
     """
 
     awaited: frozenset[str] = frozenset()
     unasked: frozenset[str] = frozenset()
     repeated: Mapping[str, RepeatedSnapshot] = field(default_factory=dict)
     fits_from: Mapping[str, Place] = field(default_factory=dict)
+    are_told: bool = False
 
     def keeps_back(self, object_id: str, transactions: str) -> bool:
-        """Whether a table is not readable yet, whatever its topic holds.
+        """Whether a table is not readable yet by what is said, whatever its topic holds.
 
         Args:
             object_id: Of the table.

@@ -237,7 +237,7 @@ class Ingesting:
         planned = self.planner.plan_behind(state, main, own)
         report = self._run(state, planned) if planned.plan.ranges else None
         if report is None or self._is_level(name, report, planned, main, own):
-            keeps_back = self.running.snapshots.keeps_back
+            keeps_back = self.running.keeps_back
             self._change(lambda readers: joined(readers, name, of_tables, keeps_back, read))
         return report
 

@@ -106,6 +106,16 @@ class Capturing:
             # The status of a connector that was deleted is there for a moment longer.
             return systems.connect.status_if_known(name) if systems.connect.config(name) is not None else None
 
+    def tell(self, target: Target) -> int | None:
+        """Tell PostgreSQL where its log stands. Returns what it keeps of that; None: it keeps nothing.
+
+        Raises:
+            UpstreamUnavailable: It does not answer.
+        """
+        with self._systems(target) as systems:
+            database = systems.database
+            return database.tell(target.wanted.signal_table) if isinstance(database, PostgresUpstream) else None
+
     def lacking(self, target: Target) -> tuple[Steps, tuple[str, ...]]:
         """What `plan` gives, and a sentence for each captured table that is not in the database any more or lacks changes."""
         with self._systems(target) as systems:
@@ -140,6 +150,7 @@ class Capturing:
                 for object_id, repeat in repeats.items()
             },
             {object_id: fits_from for object_id, fits_from in joined.items() if fits_from is not None},
+            are_told=True,
         )
 
     def _planned(self, target: Target, systems: Systems, *, anew: bool) -> Steps:

@@ -16,6 +16,8 @@ SIGNAL_SCHEMA = "lakehold_signals"
 """The schema, in MySQL and MariaDB the database, of the tables in which connectors mark what they read of a table that joins."""
 _INCLUDED = "table.include.list"
 _SIGNAL_TABLE = "signal.data.collection"
+SENDS_TRUNCATES = {"skipped.operations": "none"}
+"""Of a connector that sends TRUNCATE, too: Debezium leaves it out by itself."""
 _LONGEST_NAME = 63
 """In characters, of a table of PostgreSQL; MySQL's may have one more."""
 
@@ -177,6 +179,11 @@ def signal_table(topic_prefix: str, table: str) -> dict[str, str]:
 def has_signal_table(config: Mapping[str, str]) -> bool:
     """Whether a connector marks in a table what it reads of one that joins."""
     return _SIGNAL_TABLE in config
+
+
+def skips_truncates(config: Mapping[str, str]) -> bool:
+    """Whether a connector leaves TRUNCATE out."""
+    return not config.items() >= SENDS_TRUNCATES.items()
 
 
 def topic_creation(topic_prefix: str, partitions: int) -> dict[str, str]:

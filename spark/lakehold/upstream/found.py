@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from lakehold.ingest.transactions.places import Place
 from lakehold.upstream.connect import ConnectorStatus
 
+OPERATIONS = frozenset({"insert", "update", "delete", "truncate"})
+"""What changes a publication of PostgreSQL may have."""
+
 
 @dataclass(frozen=True)
 class FoundConnector:
@@ -41,12 +44,15 @@ class FoundPublication:
 
     Attributes:
         is_own: This source made it.
+        is_anothers: Another source of lakehold did.
         is_for_all: It is FOR ALL TABLES.
         tables: Those whose changes it has, `schema.table`.
         listed: Those of them that it names itself, not by their schema.
         may_change: The source's user may change it.
         members: What tells the membership of a table that has changes in it from an earlier or a later one: object ids with
             slashes between, that of the publication first.
+        operations: What changes it has: `insert`, `update`, `delete`, `truncate`.
+        narrowed: Those of its tables of which it leaves something out, with what that is, in words.
     """
 
     is_own: bool
@@ -55,6 +61,9 @@ class FoundPublication:
     listed: frozenset[str] = frozenset()
     may_change: bool = True
     members: Mapping[str, str] = field(default_factory=dict)
+    is_anothers: bool = False
+    operations: frozenset[str] = OPERATIONS
+    narrowed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -79,10 +88,12 @@ class FoundSignalTable:
     Attributes:
         may_write: The source's user may write and read it.
         is_owned: It is the source's user's, to publish and to drop.
+        seen: Where the database's log stood, in bytes, when lakehold last looked, as it was told then; None: it was not.
     """
 
     may_write: bool = True
     is_owned: bool = True
+    seen: int | None = None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from lakehold.upstream.connector_config import includes
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundRepeat, FoundSnapshot
+from lakehold.upstream.publishing import left_out
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 _NO_KEY = "NO_PRIMARY_KEY"
@@ -41,14 +42,16 @@ def joining(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
 def missed(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     """The tables whose changes the connector does not see, or did not for a while: one of those that share a table upstream.
 
-    Somebody took them from its list or from the publication. A connector without a position snapshots all tables anyway.
+    Somebody took them from its list or from the publication, or had that leave something out. A connector without a position
+    snapshots all tables anyway.
     """
     if found.connector is not None and not found.connector.has_position:
         return
     new = {*joining(wanted, found)}
+    partial = left_out(wanted, found)
     one_of_each = {table.upstream: table for table in wanted.tables if table not in new}
     for name in there(wanted, found):
-        if name in one_of_each and (_is_out(name, found) or _was_out(name, found)):
+        if name in one_of_each and (name in partial or _is_out(name, found) or _was_out(name, found)):
             yield one_of_each[name]
 
 

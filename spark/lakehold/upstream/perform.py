@@ -18,6 +18,7 @@ from lakehold.upstream.steps import (
     AskSnapshot,
     ChangePublication,
     CheckLog,
+    CompletePublication,
     ConfigureConnector,
     CreateConnector,
     CreatePublication,
@@ -77,6 +78,8 @@ def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912 - one a step
             _postgres(on).create_publication(step)
         case ChangePublication():
             _postgres(on).change_publication(step)
+        case CompletePublication():
+            _postgres(on).complete_publication(step)
         case DropPublication(name):
             _postgres(on).drop_publication(name)
         case CreateSignalTable(name, publication):

@@ -13,12 +13,21 @@ from lakehold.ingest.offsets import Offsets
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector, FoundDatabase
 from lakehold.upstream.gaps import failed, has_no_key, is_made_again, joining, missed, there, unconfirmed, unnoted
 from lakehold.upstream.hints import hints
-from lakehold.upstream.refusals import refuse_denied, refuse_foreign, refuse_lost, refuse_unfit, refuse_unmarked
+from lakehold.upstream.publishing import changed_unnoted, is_completed, left_out, narrowed
+from lakehold.upstream.refusals import (
+    refuse_denied,
+    refuse_foreign,
+    refuse_lost,
+    refuse_partial,
+    refuse_unfit,
+    refuse_unmarked,
+)
 from lakehold.upstream.signal_table import is_settled, lacks_signals, settled
 from lakehold.upstream.steps import (
     AskSnapshot,
     ChangePublication,
     CheckLog,
+    CompletePublication,
     ConfigureConnector,
     CreateConnector,
     CreatePublication,
@@ -57,8 +66,12 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     if not wanted.tables:
         return Steps(tuple(_removal(wanted, found)))
     if found.database is not None:
-        refuse_unfit(wanted, found.database)
+        refuse_unfit(wanted, found, found.database)
         refuse_lost(wanted, found, found.database)
+        if not is_completed(wanted, found) and (names := changed_unnoted(wanted, found)):
+            publication = wanted.capture.publication or ""
+            return Steps((NoteMembers(wanted.capture.topic_prefix, wanted.source_id, publication, names),))
+        refuse_partial(wanted, found)
     refuse_denied(wanted, found)
     if _must_wait(wanted, found):
         refuse_unmarked(wanted, found)
@@ -93,7 +106,8 @@ def plan_anew(wanted: Wanted, found: Found) -> Steps:
     if found.connector is None or not wanted.tables:
         return plan(wanted, found)
     if found.database is not None:
-        refuse_unfit(wanted, found.database)
+        refuse_unfit(wanted, found, found.database)
+        refuse_partial(wanted, found)
     refuse_denied(wanted, found)
     slot = wanted.capture.slot
     dropped = (DropSlot(slot),) if slot is not None and found.database is not None and found.database.slot else ()
@@ -181,11 +195,18 @@ def _publication(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -
     if existing is None:
         yield CreatePublication(name, tables, wanted.source_id)
     else:
+        is_partial = bool(left_out(wanted, found))
+        if is_partial:
+            yield CompletePublication(
+                name, tuple(table for table in narrowed(wanted, found) if table in existing.listed)
+            )
         added = () if existing.is_for_all else tuple(sorted(set(tables) - existing.tables))
         if added:
             yield ChangePublication(name, added)
     # Behind the signals that ask for snapshots: cut short in between, they are asked for again.
     new = {*added, *unnoted(wanted, found), *(table.upstream for table in out)}
+    if existing is not None and is_partial:
+        new = {*tables}
     if new & set(tables):
         yield NoteMembers(wanted.capture.topic_prefix, wanted.source_id, name, tuple(sorted(new & set(tables))))
 

@@ -16,22 +16,25 @@ from lakehold.errors import UpstreamRefused, UpstreamUnavailable
 from lakehold.ingest.transactions.places import WAL, Place
 from lakehold.upstream.connector_config import LOG_PREFIX, SIGNAL_SCHEMA, Login
 from lakehold.upstream.found import FoundDatabase, FoundPublication, FoundSignals, FoundSignalTable, FoundTable
+from lakehold.upstream.lsn import lsn, position_of
 from lakehold.upstream.refusals import rights_told
-from lakehold.upstream.steps import ChangePublication, CreatePublication
+from lakehold.upstream.steps import ChangePublication, CompletePublication, CreatePublication
 
 _MARK = "lakehold source "
 _SLOT_RELEASED_WITHIN_S = 30.0
 _POLL_INTERVAL_S = 0.1
 
+_SEEN = "lakehold looked at the log at "
 _MEMBERS = """
-    SELECT n.nspname || '.' || c.relname, concat_ws('/', p.oid, coalesce(r.oid, s.oid), c.oid)
+    SELECT n.nspname || '.' || c.relname, concat_ws('/', p.oid, coalesce(r.oid, s.oid), c.oid, p.xmin, r.xmin)
     FROM pg_publication p JOIN pg_publication_tables t ON t.pubname = p.pubname
     JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
     LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
     {}
     WHERE p.pubname = %s
 """
-"""By its object id what puts a table into a publication differs from what is made anew in its place, and so does the table."""
+"""By its object id what puts a table into a publication differs from what is made anew in its place, and so does the table; by
+the transaction that wrote it (`xmin`) a publication, or a table's place in it, that was changed differs from what it was."""
 _BY_SCHEMA = "LEFT JOIN pg_publication_namespace s ON s.pnpubid = p.oid AND s.pnnspid = n.oid"
 _BY_NO_SCHEMA = "LEFT JOIN (SELECT NULL::oid AS oid) s ON true"
 _KNOWS_SCHEMAS = 150_000
@@ -42,13 +45,25 @@ _DATABASE = """
 """
 _MESSAGE = "SELECT (pg_logical_emit_message(true, %s, '') - '0/0'::pg_lsn)::bigint"
 _PUBLICATION = """
-    SELECT puballtables, obj_description(oid, 'pg_publication'), pg_has_role(pubowner, 'USAGE'),
+    SELECT puballtables, coalesce(obj_description(oid, 'pg_publication'), ''), pg_has_role(pubowner, 'USAGE'),
            ARRAY(SELECT schemaname || '.' || tablename FROM pg_publication_tables t WHERE t.pubname = p.pubname),
            ARRAY(SELECT n.nspname || '.' || c.relname
                  FROM pg_publication_rel r JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-                 WHERE r.prpubid = p.oid)
+                 WHERE r.prpubid = p.oid),
+           array_remove(ARRAY[CASE WHEN pubinsert THEN 'insert' END, CASE WHEN pubupdate THEN 'update' END,
+                              CASE WHEN pubdelete THEN 'delete' END, CASE WHEN pubtruncate THEN 'truncate' END], NULL)
     FROM pg_publication p WHERE pubname = %s
 """
+_NARROWED = """
+    SELECT n.nspname || '.' || c.relname, concat_ws(' and ',
+           CASE WHEN to_jsonb(r) ->> 'prqual' IS NOT NULL THEN 'rows' END,
+           CASE WHEN to_jsonb(r) ->> 'prattrs' IS NOT NULL THEN 'columns' END,
+           CASE WHEN c.relkind = 'p' AND NOT p.pubviaroot THEN 'changes, which go by the names of its partitions' END)
+    FROM pg_publication p JOIN pg_class c ON c.relkind IN ('r', 'p') JOIN pg_namespace n ON n.oid = c.relnamespace
+    LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
+    WHERE p.pubname = %s AND (r.oid IS NOT NULL OR c.relkind = 'p')
+"""
+"""What a publication leaves out of a table. PostgreSQL before version 15 has nothing of rows and columns in the record."""
 _SLOT = (
     "SELECT wal_status, (confirmed_flush_lsn - '0/0'::pg_lsn)::bigint FROM pg_replication_slots WHERE slot_name = %s"
 )
@@ -61,7 +76,8 @@ _TABLES = """
 """
 _SIGNAL_TABLE = """
     SELECT has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
-           AND has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'DELETE'), pg_has_role(c.relowner, 'USAGE')
+           AND has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'DELETE'), pg_has_role(c.relowner, 'USAGE'),
+           coalesce(obj_description(c.oid, 'pg_class'), '')
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname || '.' || c.relname = %s
 """
 _MAY_MAKE_SIGNAL_TABLE = """
@@ -103,6 +119,7 @@ class PostgresUpstream:
             made = connection.execute(_PUBLICATION, [names.publication]).fetchone()
             kept = connection.execute(_SLOT, [names.slot]).fetchone()
             members = _members(connection, names.publication)
+            narrowed = {name: what for name, what in connection.execute(_NARROWED, [names.publication]) if what}
             there = {
                 name: FoundTable(*properties) for name, *properties in connection.execute(_TABLES, [SIGNAL_SCHEMA])
             }
@@ -110,9 +127,19 @@ class PostgresUpstream:
             (may_make,) = _row(connection.execute(_MAY_MAKE_SIGNAL_TABLE, [SIGNAL_SCHEMA]))
         found = None
         if made is not None:
-            is_for_all, comment, may_change, published, listed = made
-            is_own, tables_in = comment == f"{_MARK}{source_id}", frozenset(published) | frozenset(listed)
-            found = FoundPublication(is_own, is_for_all, tables_in, frozenset(listed), may_change, members)
+            is_for_all, comment, may_change, published, listed, operations = made
+            is_own = comment == f"{_MARK}{source_id}"
+            found = FoundPublication(
+                is_own,
+                is_for_all,
+                frozenset(published) | frozenset(listed),
+                frozenset(listed),
+                may_change,
+                members,
+                is_anothers=comment.startswith(_MARK) and not is_own,
+                operations=frozenset(operations),
+                narrowed=narrowed,
+            )
         database = FoundDatabase(
             wal_level,
             position,
@@ -124,7 +151,7 @@ class PostgresUpstream:
             kept[1] if kept is not None else None,
         )
         signals = FoundSignals(
-            FoundSignalTable(*signal_table) if signal_table is not None else None,
+            _signal_table(*signal_table) if signal_table is not None else None,
             may_make,
             found is not None and (found.is_for_all or names.signal_table in found.tables),
             may_create if found is None else found.is_for_all or found.may_change,
@@ -163,6 +190,19 @@ class PostgresUpstream:
                 with suppress(errors.DuplicateObject, errors.UndefinedObject, errors.UndefinedTable):
                     connection.execute(change)
 
+    def complete_publication(self, step: CompletePublication) -> None:
+        """Have a publication leave nothing out: no operation, and nothing of some tables that it lists."""
+        name = sql.Identifier(step.name)
+        publish = (
+            "ALTER PUBLICATION {} SET (publish = 'insert, update, delete, truncate', publish_via_partition_root = true)"
+        )
+        with self._connected() as connection, connection.transaction():
+            connection.execute(sql.SQL(publish).format(name))
+            for table in step.tables:
+                for verb in ("DROP", "ADD"):
+                    change = sql.SQL("ALTER PUBLICATION {} {} TABLE {}").format(name, sql.SQL(verb), _table(table))
+                    connection.execute(change)
+
     def drop_publication(self, name: str) -> None:
         """Drop a publication, if it is there."""
         with self._connected() as connection:
@@ -180,6 +220,24 @@ class PostgresUpstream:
                 add = sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(sql.Identifier(publication), _table(name))
                 with suppress(errors.DuplicateObject):
                     connection.execute(add)
+
+    def tell(self, table: str) -> int | None:
+        """Keep with a signal table, unless it is another's, where the log stands now.
+
+        Returns:
+            What it says then, in bytes; None: there is none, or it says nothing.
+        """
+        with self._connected() as connection:
+            row = connection.execute(_SIGNAL_TABLE, [table]).fetchone()
+            if row is None:
+                return None
+            found = _signal_table(*row)
+            if not found.is_owned:
+                return found.seen
+            _, position, _ = _row(connection.execute(_DATABASE))
+            comment = sql.SQL("COMMENT ON TABLE {} IS {}").format(_table(table), sql.Literal(f"{_SEEN}{lsn(position)}"))
+            connection.execute(comment)
+        return int(position)
 
     def send_signal(self, table: str, signal: str) -> None:
         """Have the connector take a signal, as `asked_snapshot` gives it, from its table, which keeps none."""
@@ -265,6 +323,11 @@ class PostgresUpstream:
 
 def _table(name: str) -> sql.Identifier:
     return sql.Identifier(*name.split(".", 1))
+
+
+def _signal_table(may_write: bool, is_owned: bool, comment: str) -> FoundSignalTable:
+    seen = position_of(comment.removeprefix(_SEEN)) if comment.startswith(_SEEN) else None
+    return FoundSignalTable(may_write, is_owned, seen)
 
 
 def _members(connection: psycopg.Connection[tuple[Any, ...]], publication: str) -> Mapping[str, str]:

@@ -11,6 +11,8 @@ from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
 from lakehold.upstream.connector_config import SIGNAL_SCHEMA, SideTopics
 from lakehold.upstream.found import Found, FoundDatabase
 from lakehold.upstream.gaps import there
+from lakehold.upstream.lsn import lsn
+from lakehold.upstream.publishing import is_completed, lacking_operations, narrowed
 from lakehold.upstream.signal_table import is_settled
 from lakehold.upstream.wanted import MARK, Wanted
 
@@ -26,6 +28,14 @@ def refuse_foreign(wanted: Wanted, found: Found) -> None:
             code="connector-foreign",
             detail="A source has a connector of its own, which is called by its topic prefix.",
             hint="Create the source with another TOPIC PREFIX, or delete the connector if nobody needs it.",
+        )
+    publication = found.database.publication if found.database is not None else None
+    if wanted.tables and publication is not None and publication.is_anothers:
+        raise UpstreamError(
+            f'publication "{wanted.capture.publication}" exists and is not of source "{wanted.source}"',
+            code="publication-foreign",
+            detail="Another source made it, takes tables from it and drops it with its last table.",
+            hint="Create the source with another PUBLICATION, or drop the publication if nobody needs it.",
         )
     if not _is_fresh(wanted, found):
         return
@@ -45,7 +55,7 @@ def refuse_foreign(wanted: Wanted, found: Found) -> None:
         )
 
 
-def refuse_unfit(wanted: Wanted, database: FoundDatabase) -> None:
+def refuse_unfit(wanted: Wanted, found: Found, database: FoundDatabase) -> None:
     """Refuse a database that cannot be captured as it is, and tables declared now that it does not have."""
     for table in wanted.tables:
         if table.object_id in (wanted.declared or ()) and table.upstream not in database.tables:
@@ -64,13 +74,42 @@ def refuse_unfit(wanted: Wanted, database: FoundDatabase) -> None:
             hint="Set wal_level to logical and restart PostgreSQL.",
         )
     if wanted.passed is not None and database.position < wanted.passed:
-        raise UpstreamError(
-            f'the database of source "{wanted.source}" has gone back',
-            code="database-restored",
-            detail=f"Its log stands at {_lsn(database.position)}, and the lake has changes up to {_lsn(wanted.passed)}: "
-            "it was restored from a backup, or is another one. New changes would be taken for old ones.",
-            hint=f"Load it anew: DROP SOURCE {wanted.source} CASCADE, then create the source and its tables again.",
+        raise _restored(
+            wanted, f"Its log stands at {lsn(database.position)}, and the lake has changes up to {lsn(wanted.passed)}"
         )
+    signal_table = found.signals.table
+    told, kept = wanted.seen_upstream, signal_table.seen if signal_table is not None else None
+    if told is not None and kept is not None and kept < told:
+        raise _restored(
+            wanted,
+            f"It says that its log was last looked at when it stood at {lsn(kept)}, and it was told of {lsn(told)}",
+        )
+
+
+def _restored(wanted: Wanted, seen: str) -> UpstreamError:
+    return UpstreamError(
+        f'the database of source "{wanted.source}" has gone back',
+        code="database-restored",
+        detail=f"{seen}: it was restored from a backup, or is another one. New changes would be taken for old ones.",
+        hint=f"Load it anew: DROP SOURCE {wanted.source} CASCADE, then create the source and its tables again.",
+    )
+
+
+def refuse_partial(wanted: Wanted, found: Found) -> None:
+    """Refuse a publication of others that leaves changes out."""
+    if is_completed(wanted, found):
+        return
+    name, lacking, of_tables = wanted.capture.publication, lacking_operations(wanted, found), narrowed(wanted, found)
+    told = [f"It does not publish {', '.join(lacking)}."] if lacking else []
+    told += [f"Of {table} it leaves out {what}." for table, what in of_tables.items()]
+    raise UpstreamError(
+        f'publication "{name}" leaves out changes of source "{wanted.source}"',
+        code="publication-partial",
+        detail=" ".join(told),
+        hint=f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate', publish_via_partition_root = true), "
+        "and list tables without WHERE and without columns. What was missed meanwhile comes then. Or create the source with a "
+        "PUBLICATION that does not exist: lakehold makes it.",
+    )
 
 
 def refuse_lost(wanted: Wanted, found: Found, database: FoundDatabase) -> None:
@@ -162,11 +201,6 @@ def rights_told(user: str) -> str:
 def _some_of(names: Sequence[str]) -> str:
     shown, more = ", ".join(names[:_NAMED_AT_MOST]), len(names) - _NAMED_AT_MOST
     return f"{shown} and {more} more" if more > 0 else shown or "none"
-
-
-def _lsn(position: int) -> str:
-    """As PostgreSQL writes it."""
-    return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
 
 
 def _is_fresh(wanted: Wanted, found: Found) -> bool:

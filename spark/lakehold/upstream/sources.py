@@ -108,11 +108,14 @@ class CapturedSources:
         # One that died is waited for until its lease runs out.
         return self._changing(sources, self._settings.lease_ms + self._settings.upstream_timeout_ms)
 
-    def tend(self, source: str) -> None:
+    def tend(self, source: str) -> int | None:
         """Before an ingest: repair what differs, restart what failed, and say so in the log.
 
         It is not done with every call: every few seconds, and ever more rarely while the connector fails; nor while another
-        process changes the source.
+        process changes the source. The database is told that it was looked at: one that was restored from a backup does not know.
+
+        Returns:
+            Where the database's log stood, in bytes, as the database was told; None: it was not looked, or it is not told.
 
         Raises:
             DefinitionError: The source is not there any more.
@@ -120,17 +123,18 @@ class CapturedSources:
         """
         attention = self._attention.setdefault(source, _Attention())
         if time.monotonic() < attention.next_s:
-            return
+            return None
         try:
             done = self._repaired(source)
+            known = self._told(source)
         except (SourceBusy, LeaseLost) as busy:
             attention.found_busy()
             log.info("source %s is left alone: %s. %s", source, busy.message, busy.detail)
-            return
+            return None
         except (UpstreamUnavailable, UpstreamRefused, ConnectorError) as error:
             pause_s, target = attention.failed(), self._targets.now(source)
             log.warning("source %s: %s. Tried again in %.0f s", source, self._stuck(target, _reason(error)), pause_s)
-            return
+            return None
         restarted = [step for step in done.steps if isinstance(step, RestartConnector)]
         for step in done.steps:
             if not isinstance(step, RestartConnector | NoteMembers):
@@ -143,8 +147,9 @@ class CapturedSources:
             log.warning(
                 "source %s: its connector failed and was restarted: %s. Next look in %.0f s", source, reason, pause_s
             )
-            return
+            return None
         attention.went_well()
+        return known
 
     def snapshots(self, source: str) -> Snapshots:
         """What the connector has said of the snapshots of the tables."""
@@ -158,6 +163,11 @@ class CapturedSources:
             return planned
         with self._changing([source], wait_ms=0) as alone:
             return alone.converge(source)
+
+    def _told(self, source: str) -> int | None:
+        """Tell the database where its log stands, behind a look that found it to be the one that it was."""
+        target = self._targets.now(source)
+        return None if target is None else self._capturing.tell(target)
 
     def _planned_now(self, source: str) -> Steps | None:
         """What is to be done; None: what is there may be half done by another process, which is not known before its end."""

@@ -65,6 +65,20 @@ class ChangePublication:
 
 
 @dataclass(frozen=True)
+class CompletePublication:
+    """Have a publication leave nothing out of its changes: no operation, and nothing of some tables that it narrows."""
+
+    name: str
+    tables: tuple[str, ...]
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        narrowed = f", all of {', '.join(self.tables)}" if self.tables else ""
+        return f"publication {self.name}: publish all operations{narrowed}"
+
+
+@dataclass(frozen=True)
 class DropPublication:
     """Drop a publication."""
 
@@ -323,6 +337,7 @@ Step = (
     | DeleteTopics
     | CreatePublication
     | ChangePublication
+    | CompletePublication
     | DropPublication
     | CreateSignalTable
     | DropSignalTable

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from lakehold.catalog.definitions import Definitions
-from lakehold.catalog.readers import Readers
+from lakehold.catalog.readers import MAIN_READER, Readers
 from lakehold.definitions import ConnectionType
 from lakehold.ingest.marks import Marks
 from lakehold.upstream.capturing import Target
@@ -62,6 +62,7 @@ class Targets:
                 passed=passed,
                 released=released,
                 declared=declared,
+                seen_upstream=readers[MAIN_READER].seen_upstream if MAIN_READER in readers else None,
                 lake=_in_lake(readers, {table.object_id: table.definition.topic for table in tables}),
             ),
             places,

@@ -77,6 +77,7 @@ class Wanted:
         released: Topics of tables that go.
         declared: Object ids of the tables that a statement declares; None: no statement declares or drops any.
         lake: How far the lake is with the tables, by object id; nothing of those that it has not begun with.
+        seen_upstream: Where the database's log stood when it was last looked after, in bytes, as it was told; None: it was not.
     """
 
     source: str
@@ -89,6 +90,7 @@ class Wanted:
     released: tuple[str, ...] = ()
     declared: frozenset[str] | None = None
     lake: Mapping[str, InLake] = field(default_factory=dict)
+    seen_upstream: int | None = None
 
     @property
     def connector(self) -> str:
@@ -116,6 +118,7 @@ def wanted(  # noqa: PLR0913 - the definitions, what they lead to, and what the 
     released: Sequence[str] = (),
     declared: frozenset[str] | None = None,
     lake: Mapping[str, InLake] | None = None,
+    seen_upstream: int | None = None,
 ) -> Wanted:
     """What `source` with these `tables` wants upstream."""
     captured = tuple(
@@ -140,6 +143,7 @@ def wanted(  # noqa: PLR0913 - the definitions, what they lead to, and what the 
         released=tuple(sorted(set(released) - kept)),
         declared=declared,
         lake=lake or {},
+        seen_upstream=seen_upstream,
     )
 
 
@@ -167,7 +171,7 @@ def _config(source: Entry[Source], capture: Capture, tables: Sequence[Table], pl
         **database,
         **connector_config.ad_hoc_snapshots(side, brokers, client),
         **places.converter,
-        **({"skipped.operations": "none"} if truncates else {}),
+        **(connector_config.SENDS_TRUNCATES if truncates else {}),
     }
 
 

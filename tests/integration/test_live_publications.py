@@ -1,0 +1,118 @@
+"""A publication has all changes of the captured tables, or what it leaves out is put in, or refused and told."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehold.errors import UpstreamError
+from lakehold.status import status_of
+from tests.captured_shop import Shop
+from tests.captured_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
+from tests.live_source import execute
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+_UNSEEN = (
+    "UPDATE orders SET n = 5 WHERE id < 50",
+    "INSERT INTO orders VALUES (900, 9, '')",
+    "DELETE FROM orders WHERE id > 190",
+)
+
+
+def _refused(shop: Shop, statement: str | None = None) -> str:
+    """What a statement, or an ingest, is refused with: the publication is partial."""
+    with pytest.raises(UpstreamError) as refusal:
+        shop.lake.sql(statement) if statement is not None else list(shop.lake.ingest("shop"))
+    assert refusal.value.code == "publication-partial"
+    return refusal.value.detail
+
+
+def test_what_is_left_out_of_its_own_publication_is_put_in_and_comes(shop: Shop) -> None:
+    shop.upstream("orders", "items")
+    shop.lake.sql(f"BEGIN; {shop.creating('orders')}; {shop.creating('items', 'DEBEZIUM UPSERT')}; COMMIT")
+    shop.follow_until_equal("orders", "items")
+    execute(
+        shop.database, ["ALTER PUBLICATION lake SET (publish = 'insert')", *_UNSEEN, "DELETE FROM items WHERE id < 9"]
+    )
+    assert shop.steps("ALTER SOURCE shop REPAIR") == [
+        "stop connector shop",
+        "snapshot of public.items alone",
+        "snapshot of public.orders alone",
+        "publication lake: publish all operations",
+        "note that public.items, public.orders are in publication lake",
+        "start connector shop",
+    ]
+    shop.reopen()
+    shop.follow_until_equal("orders", "items")
+
+    narrow = (
+        "ALTER PUBLICATION lake SET TABLE orders WHERE (id > 1000), items, lakehold_signals.of_" + shop.database.name
+    )
+    execute(shop.database, [narrow, "UPDATE orders SET note = 'again'", "DELETE FROM orders WHERE id = 60"])
+    shop.reopen()
+    shop.follow_until_equal("orders", "items")
+    execute(shop.database, ["UPDATE orders SET n = n + 1", "DELETE FROM orders WHERE id = 61"])
+    shop.follow_until_equal("orders", "items")
+    assert status_of(shop.lake).notices == ()
+
+
+def test_one_of_others_is_refused_while_it_leaves_something_out_and_what_was_missed_comes(shop: Shop) -> None:
+    shop.upstream("orders")
+    execute(
+        shop.database, ["CREATE PUBLICATION lake FOR TABLE orders (id, n) WHERE (id < 100) WITH (publish = 'insert')"]
+    )
+    told = _refused(shop, shop.creating("orders"))
+    assert told == "It does not publish delete, update. Of public.orders it leaves out rows and columns."
+    assert (shop.topics(), shop.slots()) == (set(), 0)
+
+    all_of_it = "ALTER PUBLICATION lake SET TABLE orders"
+    execute(shop.database, [all_of_it, "ALTER PUBLICATION lake SET (publish = 'insert, update, delete')"])
+    shop.lake.sql(shop.creating("orders"))
+    shop.follow_until_equal("orders")
+    before = shop.rows("orders")
+
+    execute(shop.database, ["ALTER PUBLICATION lake SET (publish = 'insert')", *_UNSEEN])
+    shop.reopen()
+    for _ in range(2):
+        assert _refused(shop) == "It does not publish delete, update."
+    assert shop.rows("orders") == before
+    assert "leaves out changes" in " ".join(status_of(shop.lake).notices)
+    execute(shop.database, ["ALTER PUBLICATION lake SET (publish = 'insert, update, delete')"])
+    shop.follow_until_equal("orders")
+    assert status_of(shop.lake).notices == ()
+
+
+def test_changes_of_partitions_come_under_the_name_of_their_table_or_are_refused(shop: Shop) -> None:
+    execute(
+        shop.database,
+        [
+            "CREATE TABLE parted (id int PRIMARY KEY, n int, note text) PARTITION BY RANGE (id)",
+            "CREATE TABLE parted_low PARTITION OF parted FOR VALUES FROM (0) TO (100)",
+            "CREATE PUBLICATION lake FOR TABLE parted",
+        ],
+    )
+    told = _refused(shop, shop.creating("parted"))
+    assert told == "Of public.parted it leaves out changes, which go by the names of its partitions."
+    execute(
+        shop.database,
+        ["ALTER PUBLICATION lake SET (publish_via_partition_root = true)", "INSERT INTO parted VALUES (1, 1)"],
+    )
+    shop.lake.sql(shop.creating("parted"))
+    execute(shop.database, ["INSERT INTO parted VALUES (2, 2)"])
+    shop.follow_until_equal("parted")
+
+
+def test_that_of_another_source_is_refused(shop: Shop) -> None:
+    shop.upstream("orders", "items")
+    shop.lake.sql(shop.creating("orders"))
+    other = shop.creating_source.replace("SOURCE shop", "SOURCE other").replace(
+        shop.database.name, f"{shop.database.name}_2"
+    )
+    shop.lake.sql(other)
+    with pytest.raises(UpstreamError) as refusal:
+        shop.lake.sql(shop.creating("items").replace("shop.", "other.").replace("SOURCE shop", "SOURCE other"))
+    assert refusal.value.code == "publication-foreign"
+    shop.follow_until_equal("orders")
+    shop.lake.sql("DROP SOURCE other CASCADE")
+    execute(shop.database, ["UPDATE orders SET n = 7"])
+    shop.follow_until_equal("orders")
