@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from lakehold.errors import ConnectorError, UpstreamError, UpstreamUnavailable
+from lakehold.upstream.failure import cause_of
 
 _REQUEST_TIMEOUT_S = 30.0
 _POLL_INTERVAL_S = 0.1
@@ -45,10 +46,8 @@ class ConnectorStatus:
 
     @property
     def reason(self) -> str:
-        """What the failure says of its cause, else empty: the last exception of the trace is the first that happened."""
-        lines = [line.strip() for line in self.trace.splitlines() if line.strip()]
-        causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-        return causes[-1] if causes else (lines[0] if lines else "")
+        """What the failure says of its cause, else empty; see `cause_of`."""
+        return cause_of(self.trace)
 
 
 class ConnectClient:
@@ -169,7 +168,7 @@ class ConnectClient:
             if status.is_failed:
                 raise ConnectorError(
                     f'connector "{name}" failed',
-                    detail=status.reason,
+                    detail=f"{status.reason or 'It gives no reason'}.",
                     hint="Remove the cause, then restart the connector: it goes on where it stopped.",
                 )
             return status.is_running

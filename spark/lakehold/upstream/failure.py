@@ -1,0 +1,53 @@
+"""What a failed connector or task died of: Java's stack trace -> one line. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_HEAD = "Caused by: "
+_FRAME = re.compile(r"\s+(at |\.\.\. \d+ |Suppressed: )|\s*\[CIRCULAR REFERENCE")
+_THROWN = re.compile(r"(?:[a-z_]\w*\.)+(?:\w+\$)*(?P<name>[A-Z]\w*(?:Exception|Error))(?:: ?(?P<message>.*))?")
+
+
+def cause_of(trace: str) -> str:
+    """The message of the deepest cause that has one, behind the plain name of its class, in one line without a full stop.
+
+    A deeper one without a message is named behind it. Empty: there is no trace.
+    """
+    found = [_read(text) for text in _causes(trace)]
+    told = [(name, message) for name, message in found if message]
+    if not found:
+        return ""
+    deepest, _ = found[-1]
+    if not told:
+        return f"{deepest}, without a message: the worker's log says more"
+    name, message = told[-1]
+    behind = "" if deepest == name else f" ({deepest})"
+    return f"{name}: {message}{behind}" if name else f"{message}{behind}"
+
+
+def _causes(trace: str) -> Iterator[str]:
+    """What is said of each cause, from the outermost on; a message may have several lines, a suppressed exception is none."""
+    said: list[str] = []
+    is_said = True
+    for line in trace.splitlines():
+        if line.startswith(_HEAD):
+            yield from [" ".join(said)] if said else []
+            said, is_said = [line.removeprefix(_HEAD)], True
+        elif _FRAME.match(line):
+            is_said = False
+        elif is_said and line.strip():
+            said.append(line)
+    yield from [" ".join(said)] if said else []
+
+
+def _read(text: str) -> tuple[str, str]:
+    """The plain name of the class, empty if there is none, and the message, empty if it but names the next cause's class.
+
+    An exception that is made of its cause alone has as its message that cause's class and message.
+    """
+    name, message = "", " ".join(text.split())
+    while (thrown := _THROWN.fullmatch(message)) is not None:
+        name, message = thrown["name"], (thrown["message"] or "").strip()
+    return name, message.removesuffix(".")

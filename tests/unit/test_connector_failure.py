@@ -1,0 +1,41 @@
+"""Stack traces of failed connectors, and what is said of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehold.upstream.failure import cause_of
+
+_CONNECT = "org.apache.kafka.connect.errors.ConnectException"
+_FRAMES = "\tat io.debezium.pipeline.ErrorHandler.setProducerThrowable(ErrorHandler.java:67)\n\t... 5 more\n"
+
+
+@pytest.mark.parametrize(
+    ("trace", "told"),
+    [
+        ("", ""),
+        (f"{_CONNECT}: Tables differ.\n{_FRAMES}", "ConnectException: Tables differ"),
+        (
+            f"{_CONNECT}: An exception occurred.\n{_FRAMES}Caused by: io.debezium.DebeziumException: Failed\n{_FRAMES}"
+            f"Caused by: org.postgresql.util.PSQLException: ERROR: relation does not exist\n  Position: 15\n{_FRAMES}",
+            "PSQLException: ERROR: relation does not exist Position: 15",
+        ),
+        (
+            f"{_CONNECT}: Unrecoverable exception\n{_FRAMES}Caused by: java.util.concurrent.TimeoutException\n{_FRAMES}",
+            "ConnectException: Unrecoverable exception (TimeoutException)",
+        ),
+        (
+            f"{_CONNECT}: java.io.EOFException: Connection reset\n{_FRAMES}Caused by: java.io.EOFException\n{_FRAMES}",
+            "EOFException: Connection reset",
+        ),
+        (
+            f"{_CONNECT}\n{_FRAMES}Caused by: java.net.UnknownHostException: db.example\n{_FRAMES}"
+            f"\tSuppressed: java.io.IOException: closed\n\t\tat x.Y.z(Y.java:1)\n",
+            "UnknownHostException: db.example",
+        ),
+        (f"{_CONNECT}: {_CONNECT}\n{_FRAMES}", "ConnectException, without a message: the worker's log says more"),
+        ("Worker stopped", "Worker stopped"),
+    ],
+)
+def test_the_deepest_message_is_told_in_one_line(trace: str, told: str) -> None:
+    assert cause_of(trace) == told
