@@ -177,7 +177,7 @@ def test_a_database_that_lets_nobody_in_is_told_before_anything_is_declared(
     monkeypatch.setenv("LAKEHOLD_SECRET_MARIA", "another")
     with pytest.raises(LakeholdError) as refusal:
         shop.lake.sql(CREATING_ITEMS)
-    assert refusal.value.code == "database-unavailable"
+    assert refusal.value.code == "database-denied"
     assert "Access denied for user 'lakehold'" in refusal.value.detail
     assert "shop.items" not in shop.lake.definitions.definitions().tables
     (told,) = status_of(shop.lake).notices

@@ -123,13 +123,14 @@ def _granted(server: MariaDb, grants: Sequence[str]) -> MysqlUpstream:
 
 
 def test_a_server_that_does_not_answer_or_lets_nobody_in_is_told(mariadb: MariaDb) -> None:
-    for upstream, told in [
-        (_upstream(mariadb, password="another"), "Access denied for user 'lakehold'"),
-        (_upstream(mariadb, port=1), "Can't connect"),
+    for upstream, code, told in [
+        (_upstream(mariadb, password="another"), "database-denied", "Access denied for user 'lakehold'"),
+        (_upstream(mariadb, user="nobody"), "database-denied", "Access denied for user 'nobody'"),
+        (_upstream(mariadb, port=1), "database-unavailable", "Can't connect"),
     ]:
         with pytest.raises(UpstreamUnavailable) as refusal:
             upstream.look(TABLE)
-        assert refusal.value.code == "database-unavailable"
+        assert refusal.value.code == code
         assert told in refusal.value.detail
 
 

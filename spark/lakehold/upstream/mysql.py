@@ -11,14 +11,13 @@ from typing import Any
 
 import pymysql
 
-from lakehold.errors import UpstreamRefused, UpstreamUnavailable
+from lakehold.errors import UpstreamRefused
 from lakehold.ingest.transactions.places import Place, place_of_end
 from lakehold.upstream.connector_config import SIGNAL_SCHEMA, Login
 from lakehold.upstream.found import FoundSignals, FoundSignalTable
+from lakehold.upstream.logins import LOST_CONNECTION, not_mysql
 from lakehold.upstream.refusals import signal_rights_told
 
-_LOST_CONNECTION = range(2000, 3000)
-"""The numbers of errors that the client finds, not the server."""
 _COLUMNS = "(id VARCHAR(255) PRIMARY KEY, type VARCHAR(64) NOT NULL, data TEXT)"
 """Of a signal table, as Debezium writes and reads it: by place."""
 _HAS_DATABASE = "SELECT count(*) FROM information_schema.schemata WHERE schema_name = %s"
@@ -126,18 +125,13 @@ class MysqlUpstream:
                     yield connection
                 except pymysql.Error as error:
                     number, text = _told(error)
-                    if number in _LOST_CONNECTION:
+                    if number in LOST_CONNECTION:
                         raise
                     raise UpstreamRefused(
                         f"{self._where} refused a change", detail=f"{text}.", hint=signal_rights_told(login.user)
                     ) from error
         except pymysql.Error as error:
-            raise UpstreamUnavailable(
-                f"{self._where} does not answer",
-                code="database-unavailable",
-                detail=f"{_told(error)[1]}.",
-                hint="Check that it runs, and host, port, user and password of its connection.",
-            ) from error
+            raise not_mysql(self._where, login.user, *_told(error)) from error
 
 
 def rights(grants: Sequence[str], database: str, table: str | None = None) -> frozenset[str]:
@@ -199,4 +193,4 @@ def _told(error: pymysql.Error) -> tuple[int, str]:
     match error.args:
         case (int(number), str(text)):
             return number, text.strip().removesuffix(".")
-    return _LOST_CONNECTION.start, str(error)
+    return LOST_CONNECTION.start, str(error)

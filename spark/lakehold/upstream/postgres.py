@@ -16,6 +16,7 @@ from lakehold.errors import UpstreamRefused, UpstreamUnavailable
 from lakehold.ingest.transactions.places import WAL, Place
 from lakehold.upstream.connector_config import LOG_PREFIX, SIGNAL_SCHEMA, Login
 from lakehold.upstream.found import FoundDatabase, FoundPublication, FoundSignals, FoundSignalTable, FoundTable
+from lakehold.upstream.logins import not_postgres
 from lakehold.upstream.lsn import lsn, position_of
 from lakehold.upstream.refusals import rights_told
 from lakehold.upstream.steps import ChangePublication, CompletePublication, CreatePublication
@@ -307,12 +308,7 @@ class PostgresUpstream:
             ) as connection:
                 yield connection
         except psycopg.OperationalError as error:
-            raise UpstreamUnavailable(
-                f"{where} does not answer",
-                code="database-unavailable",
-                detail=f"{str(error).strip().splitlines()[-1]}.",
-                hint="Check that it runs, and host, port, user, password and database of its connection.",
-            ) from error
+            raise not_postgres(where, login.user, login.database, str(error)) from error
         except psycopg.Error as error:
             raise UpstreamRefused(
                 f"{where} refused a change",

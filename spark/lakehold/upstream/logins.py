@@ -1,0 +1,77 @@
+"""Why a database was not reached: told by what it said. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from lakehold.errors import UpstreamUnavailable
+
+_SAID = re.compile(r"\b(?:FATAL|ERROR):\s+(.*)")
+_BEFORE_CAUSE = re.compile(r"^.*\bfailed: ")
+_DENIED = re.compile(
+    r'authentication failed|^role ".*" does not exist|pg_hba\.conf|not permitted to log in|^permission denied for database'
+    "|no password supplied"
+)
+_NO_DATABASE = re.compile(r'^database ".*" does not exist')
+_MYSQL_DENIED = frozenset({1044, 1045, 1130, 1251, 1524, 1698, 1820, 1862, 3118, 4151})
+"""Access denied, a host or a way to log in that is not allowed, a password that has run out, an account that is locked."""
+LOST_CONNECTION = range(2000, 3000)
+"""The numbers of errors that a client of MySQL finds, not the server."""
+
+
+def not_postgres(where: str, user: str, database: str, told: str) -> UpstreamUnavailable:
+    """Why a PostgreSQL was not reached, or lost.
+
+    Args:
+        where: The server, as messages name it.
+        user: Of the connection.
+        database: Of the connection.
+        told: What libpq says: lines, of several attempts if the server has several addresses.
+    """
+    lines = [line.strip() for line in told.splitlines() if not line.startswith("\t")]
+    by_server = [said[1] for said in map(_SAID.search, lines) if said is not None]
+    cause = (
+        by_server[-1] if by_server else _BEFORE_CAUSE.sub("", next(filter(None, reversed(lines)), "no reason given"))
+    )
+    if _NO_DATABASE.search(cause):
+        return UpstreamUnavailable(
+            f'{where} has no database "{database}"',
+            code="database-missing",
+            detail=_sentence(cause),
+            hint="Check DATABASE of its connection.",
+        )
+    if _DENIED.search(cause):
+        return _denied(where, user, cause)
+    return _silent(where, cause, answers=bool(by_server))
+
+
+def not_mysql(where: str, user: str, number: int, told: str) -> UpstreamUnavailable:
+    """The same of a MySQL or MariaDB, by the number of the error, and its text."""
+    if number in _MYSQL_DENIED:
+        return _denied(where, user, told)
+    return _silent(where, told, answers=number not in LOST_CONNECTION)
+
+
+def _denied(where: str, user: str, said: str) -> UpstreamUnavailable:
+    return UpstreamUnavailable(
+        f'{where} does not let user "{user}" in',
+        code="database-denied",
+        detail=_sentence(said),
+        hint="Check USER of its connection and the value of the SECRET that is its PASSWORD, "
+        "and that the server lets the user in from here.",
+    )
+
+
+def _silent(where: str, said: str, *, answers: bool) -> UpstreamUnavailable:
+    return UpstreamUnavailable(
+        f"{where} {'takes no connection' if answers else 'does not answer'}",
+        code="database-unavailable",
+        detail=_sentence(said),
+        hint="Check that it is up and has room for one more."
+        if answers
+        else "Check that it runs, and HOST and PORT of its connection.",
+    )
+
+
+def _sentence(said: str) -> str:
+    return f"{said[:1].upper()}{said[1:].strip().removesuffix('.')}."

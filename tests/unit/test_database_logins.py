@@ -1,0 +1,70 @@
+"""Why a database is not reached, by what its driver says."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehold.upstream.logins import not_mysql, not_postgres
+
+_FAILED = 'connection failed: connection to server at "127.0.0.1", port 5432 failed: '
+
+
+@pytest.mark.parametrize(
+    ("told", "code", "detail"),
+    [
+        (
+            f"{_FAILED}Connection refused\n\tIs the server running on that host and accepting TCP/IP connections?",
+            "database-unavailable",
+            "Connection refused.",
+        ),
+        (
+            "failed to resolve host 'db.example': [Errno -2] Name or service not known",
+            "database-unavailable",
+            "Failed to resolve host 'db.example': [Errno -2] Name or service not known.",
+        ),
+        (
+            f"{_FAILED}FATAL:  sorry, too many clients already",
+            "database-unavailable",
+            "Sorry, too many clients already.",
+        ),
+        (
+            f'{_FAILED}FATAL:  password authentication failed for user "u"\n'
+            f'{_FAILED.removeprefix("connection failed: ")}FATAL:  password authentication failed for user "u"\n',
+            "database-denied",
+            'Password authentication failed for user "u".',
+        ),
+        (
+            f'{_FAILED}FATAL:  no pg_hba.conf entry for host "10.0.0.1", user "u", database "d", no encryption',
+            "database-denied",
+            'No pg_hba.conf entry for host "10.0.0.1", user "u", database "d", no encryption.',
+        ),
+        (f'{_FAILED}FATAL:  role "u" does not exist', "database-denied", 'Role "u" does not exist.'),
+        (f"{_FAILED}fe_sendauth: no password supplied", "database-denied", "Fe_sendauth: no password supplied."),
+        (f'{_FAILED}FATAL:  database "d" does not exist', "database-missing", 'Database "d" does not exist.'),
+        (
+            f'{_FAILED}FATAL:  permission denied for database "d"\nDETAIL:  User does not have CONNECT privilege.',
+            "database-denied",
+            'Permission denied for database "d".',
+        ),
+        ("", "database-unavailable", "No reason given."),
+    ],
+)
+def test_what_postgresql_says_is_told_apart(told: str, code: str, detail: str) -> None:
+    found = not_postgres("PostgreSQL at db:5432", "u", "d", told)
+    assert (found.code, found.detail) == (code, detail)
+    assert found.hint
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "message"),
+    [
+        (1045, "database-denied", 'the server does not let user "u" in'),
+        (1130, "database-denied", 'the server does not let user "u" in'),
+        (1040, "database-unavailable", "the server takes no connection"),
+        (2003, "database-unavailable", "the server does not answer"),
+    ],
+)
+def test_what_mysql_says_is_told_apart(number: int, code: str, message: str) -> None:
+    found = not_mysql("the server", "u", number, "something")
+    assert (found.code, found.message, found.detail) == (code, message, "Something.")
+    assert found.hint
