@@ -11,7 +11,7 @@ from lakehold.errors import UpstreamRefused, UpstreamUnavailable
 from lakehold.ingest.transactions.places import place_of_end
 from lakehold.servers import HOST
 from lakehold.upstream.connector_config import Login
-from lakehold.upstream.found import FoundSignals, FoundSignalTable
+from lakehold.upstream.found import PLAIN, FoundRelation, FoundSignals, FoundSignalTable
 from lakehold.upstream.journal import asked_snapshot
 from lakehold.upstream.mysql import MysqlUpstream
 from tests.mariadb_server import PASSWORD, MariaDb
@@ -146,3 +146,15 @@ def test_a_signal_has_the_form_that_debezium_reads(mariadb: MariaDb) -> None:
     upstream.send_signal(TABLE, signal)
     ((found_id, kind, data),) = mariadb.rows("SELECT * FROM lakehold_signals.seen")
     assert {"id": found_id, "type": kind, "data": json.loads(data)} == json.loads(signal)
+
+
+def test_what_stands_under_a_name_is_found_with_its_columns(mariadb: MariaDb) -> None:
+    mariadb.execute(
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.orders (id INT PRIMARY KEY, Total INT)",
+        "CREATE VIEW shop.paid AS SELECT Total, id FROM shop.orders",
+    )
+    assert _upstream(mariadb).relations(["shop.orders", "shop.paid", "shop.none"]) == {
+        "shop.orders": FoundRelation(PLAIN, ("id", "Total")),
+        "shop.paid": FoundRelation("view", ("Total", "id")),
+    }

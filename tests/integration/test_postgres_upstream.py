@@ -12,6 +12,7 @@ from lakehold.errors import UpstreamUnavailable
 from lakehold.servers import HOST
 from lakehold.stack.parts.postgres import Postgres
 from lakehold.upstream.connector_config import Login
+from lakehold.upstream.found import PLAIN, FoundRelation
 from lakehold.upstream.postgres import PostgresUpstream
 from tests.catalog_servers import postgres_server as postgres_server  # noqa: PLC0414 - pytest finds fixtures by name
 
@@ -45,3 +46,20 @@ def test_what_keeps_it_out_is_told_apart(
     assert message in refusal.value.message
     assert detail in refusal.value.detail
     assert not set("\t\n") & set(refusal.value.detail)
+
+
+def test_what_stands_under_a_name_is_found_with_its_columns(postgres_server: Postgres, login: Login) -> None:
+    with psycopg.connect(postgres_server.addresses.postgres()) as connection:
+        connection.execute("CREATE SCHEMA found")
+        connection.execute('CREATE TABLE found.orders (id int PRIMARY KEY, gone int, "Total" int)')
+        connection.execute("ALTER TABLE found.orders DROP COLUMN gone")
+        connection.execute('CREATE VIEW found.paid AS SELECT id, "Total" FROM found.orders')
+        connection.execute("CREATE MATERIALIZED VIEW found.sums AS SELECT count(*) AS n FROM found.orders")
+        connection.execute("CREATE TABLE found.parts (id int) PARTITION BY RANGE (id)")
+    names = ["found.orders", "found.paid", "found.sums", "found.parts", "found.orders_pkey", "found.none"]
+    assert PostgresUpstream(login, _TIMEOUT_S).relations(names) == {
+        "found.orders": FoundRelation(PLAIN, ("id", "Total")),
+        "found.paid": FoundRelation("view", ("id", "Total")),
+        "found.sums": FoundRelation("materialized view", ("n",)),
+        "found.parts": FoundRelation(PLAIN, ("id",)),
+    }

@@ -25,6 +25,7 @@ from lakehold.upstream.perform import Systems, perform
 from lakehold.upstream.places import Places
 from lakehold.upstream.plan import plan, plan_anew
 from lakehold.upstream.postgres import Names, PostgresUpstream
+from lakehold.upstream.relations import declared
 from lakehold.upstream.signal_table import settled
 from lakehold.upstream.steps import CreateConnector, RestartConnector, Step, Steps
 from lakehold.upstream.wanted import Wanted
@@ -185,6 +186,7 @@ class Capturing:
             self._has_transactions(target, systems, is_new=connector is None),
             self._objections(wanted, connector, systems),
             signals,
+            systems.database.relations(sorted({table.upstream for table in declared(wanted)})),
         )
 
     def _objections(self, wanted: Wanted, connector: FoundConnector | None, systems: Systems) -> tuple[str, ...]:

@@ -124,6 +124,22 @@ class FoundSignals:
         return self.is_ready or (self.may_publish and may_have)
 
 
+PLAIN = "table"
+
+
+@dataclass(frozen=True)
+class FoundRelation:
+    """What is in a database under the name of a table.
+
+    Attributes:
+        kind: What it is, `PLAIN` or another one, in words.
+        columns: Names of its columns, in order.
+    """
+
+    kind: str
+    columns: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class FoundDatabase:
     """A database of PostgreSQL.
@@ -253,6 +269,7 @@ class Found:
         writes_transactions: Connectors write in Kafka transactions; asked before one is made, else True.
         objections: Why Kafka Connect would refuse the configuration that is wanted; asked where there is another or none.
         signals: What the database has for the connector's marks.
+        relations: What it has under the names of the tables that a statement declares.
     """
 
     connector: FoundConnector | None = None
@@ -265,3 +282,4 @@ class Found:
     writes_transactions: bool = True
     objections: tuple[str, ...] = ()
     signals: FoundSignals = FoundSignals()
+    relations: Mapping[str, FoundRelation] = field(default_factory=dict)

@@ -14,7 +14,7 @@ import pymysql
 from lakehold.errors import UpstreamRefused
 from lakehold.ingest.transactions.places import Place, place_of_end
 from lakehold.upstream.connector_config import SIGNAL_SCHEMA, Login
-from lakehold.upstream.found import FoundSignals, FoundSignalTable
+from lakehold.upstream.found import PLAIN, FoundRelation, FoundSignals, FoundSignalTable
 from lakehold.upstream.logins import LOST_CONNECTION, not_mysql
 from lakehold.upstream.refusals import signal_rights_told
 
@@ -22,6 +22,11 @@ _COLUMNS = "(id VARCHAR(255) PRIMARY KEY, type VARCHAR(64) NOT NULL, data TEXT)"
 """Of a signal table, as Debezium writes and reads it: by place."""
 _HAS_DATABASE = "SELECT count(*) FROM information_schema.schemata WHERE schema_name = %s"
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
+_RELATION = """
+    SELECT t.table_type, c.column_name
+    FROM information_schema.tables t JOIN information_schema.columns c USING (table_schema, table_name)
+    WHERE t.table_schema = %s AND t.table_name = %s ORDER BY c.ordinal_position
+"""
 _MARK = ("log", json.dumps({"message": "A mark, behind which a table that joined fits the others"}))
 
 _GRANT = re.compile(r"""GRANT (?P<rights>.+?) ON ([`"]?)(?P<database>.+?)\2\.([`"]?)(?P<table>.+?)\4 TO """)
@@ -60,6 +65,18 @@ class MysqlUpstream:
         may_create = "CREATE" in (of_table if has_database else of_database)
         found = FoundSignalTable(may_write, "DROP" in of_table) if (table,) in tables else None
         return FoundSignals(found, may_make=may_create and may_write)
+
+    def relations(self, names: Sequence[str]) -> dict[str, FoundRelation]:
+        """What there is under some names, `database.name`, of what the user may read."""
+        if not names:
+            return {}
+        with self._connected() as connection:
+            found = {name: _rows(connection, _RELATION, *name.split(".", 1)) for name in names}
+        return {
+            name: FoundRelation("view" if "VIEW" in columns[0][0] else PLAIN, tuple(column for _, column in columns))
+            for name, columns in found.items()
+            if columns
+        }
 
     def create_signal_table(self, name: str, _publication: str | None) -> None:
         """Make a signal table, and the database that it is in, unless they exist."""

@@ -22,6 +22,7 @@ from lakehold.upstream.refusals import (
     refuse_unfit,
     refuse_unmarked,
 )
+from lakehold.upstream.relations import refuse_uncapturable
 from lakehold.upstream.signal_table import is_settled, lacks_signals, settled
 from lakehold.upstream.steps import (
     AskSnapshot,
@@ -63,6 +64,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     """
     wanted = settled(wanted, found.signals)
     refuse_foreign(wanted, found)
+    refuse_uncapturable(wanted, found.relations)
     if not wanted.tables:
         return Steps(tuple(_removal(wanted, found)))
     if found.database is not None:
@@ -103,6 +105,7 @@ def plan_anew(wanted: Wanted, found: Found) -> Steps:
     """What has the connector take its first snapshot once more, of all its tables."""
     wanted = settled(wanted, found.signals)
     refuse_foreign(wanted, found)
+    refuse_uncapturable(wanted, found.relations)
     if found.connector is None or not wanted.tables:
         return plan(wanted, found)
     if found.database is not None:

@@ -15,7 +15,15 @@ from psycopg import errors, sql
 from lakehold.errors import UpstreamRefused, UpstreamUnavailable
 from lakehold.ingest.transactions.places import WAL, Place
 from lakehold.upstream.connector_config import LOG_PREFIX, SIGNAL_SCHEMA, Login
-from lakehold.upstream.found import FoundDatabase, FoundPublication, FoundSignals, FoundSignalTable, FoundTable
+from lakehold.upstream.found import (
+    PLAIN,
+    FoundDatabase,
+    FoundPublication,
+    FoundRelation,
+    FoundSignals,
+    FoundSignalTable,
+    FoundTable,
+)
 from lakehold.upstream.logins import not_postgres
 from lakehold.upstream.lsn import lsn, position_of
 from lakehold.upstream.refusals import rights_told
@@ -75,6 +83,14 @@ _TABLES = """
     WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema', %s)
     ORDER BY 1
 """
+_RELATIONS = """
+    SELECT n.nspname || '.' || c.relname, c.relkind::text,
+           ARRAY(SELECT attname::text FROM pg_attribute
+                 WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum)
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname || '.' || c.relname = ANY(%s)
+"""
+_KINDS = {"r": PLAIN, "p": PLAIN, "v": "view", "m": "materialized view", "f": "foreign table"}
 _SIGNAL_TABLE = """
     SELECT has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
            AND has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'DELETE'), pg_has_role(c.relowner, 'USAGE'),
@@ -158,6 +174,14 @@ class PostgresUpstream:
             may_create if found is None else found.is_for_all or found.may_change,
         )
         return database, signals
+
+    def relations(self, names: Sequence[str]) -> dict[str, FoundRelation]:
+        """What there is under some names, `schema.name`."""
+        if not names:
+            return {}
+        with self._connected() as connection:
+            found = connection.execute(_RELATIONS, [list(names)]).fetchall()
+        return {name: FoundRelation(_KINDS[kind], tuple(columns)) for name, kind, columns in found}
 
     def members(self, publication: str) -> Mapping[str, str]:
         """What tells the memberships of tables in a publication from others that they had or may have."""

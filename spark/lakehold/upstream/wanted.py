@@ -28,6 +28,7 @@ class CapturedTable:
         upstream: In the database, `schema.table`.
         topic: Where its changes are.
         needs_before: Its envelope takes the row from before an update.
+        key: The columns that KEY names; none: those of the message key.
     """
 
     object_id: str
@@ -35,6 +36,7 @@ class CapturedTable:
     upstream: str
     topic: str
     needs_before: bool
+    key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,7 @@ def wanted(  # noqa: PLR0913 - the definitions, what they lead to, and what the 
             entry.definition.upstream or "",
             entry.definition.topic,
             entry.definition.envelope is Envelope.DEBEZIUM,
+            entry.definition.key,
         )
         for entry in tables
     )

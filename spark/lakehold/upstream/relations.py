@@ -1,0 +1,50 @@
+"""Whether what a statement declares can be captured: it is a table upstream, with the columns of the key. Pure.
+
+Raises `UpstreamError`, which says what to do, before anything is declared. A table that is not there is not judged here.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+from lakehold.errors import UpstreamError
+from lakehold.upstream.found import PLAIN, FoundRelation
+from lakehold.upstream.wanted import CapturedTable, Wanted
+
+
+def declared(wanted: Wanted) -> tuple[CapturedTable, ...]:
+    """The tables that a statement declares; none if none does."""
+    return tuple(table for table in wanted.tables if table.object_id in (wanted.declared or ()))
+
+
+def refuse_uncapturable(wanted: Wanted, relations: Mapping[str, FoundRelation]) -> None:
+    """Refuse what is no table, and a key of columns that are not there; `relations` by name upstream."""
+    for table in declared(wanted):
+        found = relations.get(table.upstream)
+        if found is None:
+            continue
+        if found.kind != PLAIN:
+            raise UpstreamError(
+                f'"{table.upstream}" in the database of source "{wanted.source}" is a {found.kind}',
+                code="upstream-view",
+                detail="A database logs changes of tables only: nothing else can be captured.",
+                hint="Capture the tables that it reads, and make a view of them in the lake.",
+            )
+        _refuse_key(table, found.columns)
+
+
+def _refuse_key(table: CapturedTable, columns: tuple[str, ...]) -> None:
+    missing = next((name for name in table.key if name not in columns), None)
+    if missing is None:
+        return
+    plain = {name.lower(): name for name in columns}
+    close = difflib.get_close_matches(missing.lower(), plain, n=1)
+    raise UpstreamError(
+        f'table "{table.upstream}" has no column "{missing}", which is in KEY of table "{table.full_name}"',
+        code="column-missing",
+        detail=f"Its columns: {', '.join(columns)}.",
+        hint=f"Did you mean {plain[close[0]]}?"
+        if close
+        else "Name columns as the database has them, in upper or lower case as well.",
+    )

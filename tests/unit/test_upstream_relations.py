@@ -1,0 +1,73 @@
+"""What a statement declares and cannot be captured is refused before anything is declared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lakehold.errors import UpstreamError
+from lakehold.upstream.found import PLAIN, FoundRelation
+from lakehold.upstream.plan import plan, plan_anew
+from lakehold.upstream.steps import Steps
+from tests.upstream_world import CAPTURE, OF_MARIADB, World, target
+
+_COLUMNS = ("id", "Region", "placed_at")
+
+
+def planned(
+    key: tuple[str, ...], found: FoundRelation | None, *, declared: bool = True, is_mariadb: bool = False
+) -> Steps:
+    """What a statement that declares `public.a` with KEY does where there is `found` under the table's name."""
+    world = World(
+        frozenset({"public.a"}) if found is None or found.kind == PLAIN else frozenset(), is_mariadb=is_mariadb
+    )
+    capture = OF_MARIADB if is_mariadb else CAPTURE
+    goal = target({"a": "public.a"}, capture=capture, new=["a"] if declared else None)
+    goal = replace(goal, tables=tuple(replace(table, key=key) for table in goal.tables))
+    relations = {} if found is None else {"public.a": found}
+    return plan(goal, replace(world.look(goal), relations=relations))
+
+
+@pytest.mark.parametrize("is_mariadb", [False, True])
+@pytest.mark.parametrize(
+    ("key", "missing", "hint"),
+    [
+        (("nope",), "nope", "upper or lower case"),
+        (("id", "region"), "region", "Did you mean Region?"),
+        (("place_at",), "place_at", "Did you mean placed_at?"),
+    ],
+)
+def test_a_key_of_columns_that_are_not_there_is_refused(
+    key: tuple[str, ...], missing: str, hint: str, is_mariadb: bool
+) -> None:
+    with pytest.raises(UpstreamError, match=f'has no column "{missing}"') as refusal:
+        planned(key, FoundRelation(PLAIN, _COLUMNS), is_mariadb=is_mariadb)
+    assert refusal.value.code == "column-missing"
+    assert refusal.value.detail == "Its columns: id, Region, placed_at."
+    assert hint in refusal.value.hint
+
+
+@pytest.mark.parametrize("key", [(), ("id",), ("id", "Region")])
+def test_a_key_of_columns_that_are_there_is_taken(key: tuple[str, ...]) -> None:
+    assert planned(key, FoundRelation(PLAIN, _COLUMNS)).steps
+
+
+def test_a_column_that_went_since_keeps_nothing_from_running() -> None:
+    assert planned(("nope",), FoundRelation(PLAIN, _COLUMNS), declared=False).steps
+    assert planned(("nope",), None, is_mariadb=True).steps
+
+
+@pytest.mark.parametrize("kind", ["view", "materialized view", "foreign table"])
+def test_what_is_no_table_is_told_so(kind: str) -> None:
+    for is_mariadb in (False, True):
+        with pytest.raises(UpstreamError, match=f'"public.a" in the database of source "shop" is a {kind}') as refusal:
+            planned((), FoundRelation(kind, _COLUMNS), is_mariadb=is_mariadb)
+        assert refusal.value.code == "upstream-view"
+
+
+def test_a_new_snapshot_of_all_asks_the_same() -> None:
+    world = World(frozenset({"public.a"}))
+    goal = target({"a": "public.a"}, new=["a"])
+    with pytest.raises(UpstreamError, match="is a view"):
+        plan_anew(goal, replace(world.look(goal), relations={"public.a": FoundRelation("view", ())}))
