@@ -55,9 +55,8 @@ class MariaDb:
             f"--socket={self._socket}",
             *_SETTINGS,
         ]
-        self._log = (directory / "log").open("w")
-        self._process = subprocess.Popen(server, stdout=self._log, stderr=self._log)
-        self._wait()
+        self._server, self._directory = server, directory
+        self.start()
         self.execute(
             f"CREATE USER lakehold@'%' IDENTIFIED BY '{PASSWORD}'",
             "GRANT SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT, BINLOG MONITOR ON *.* TO lakehold@'%'",
@@ -78,10 +77,28 @@ class MariaDb:
         """Rows of a query, values as text."""
         return [tuple(line.split("\t")) for line in self._client(query).splitlines()]
 
+    def start(self) -> None:
+        self._log = (self._directory / "log").open("a")
+        self._process = subprocess.Popen(self._server, stdout=self._log, stderr=self._log)
+        self._wait()
+
     def stop(self) -> None:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait()
         self._log.close()
+
+    def back_up(self) -> None:
+        """Copy what it has now."""
+        self.stop()
+        subprocess.run(["cp", "-a", self._directory / "data", self._directory / "backup"], check=True)
+        self.start()
+
+    def restore(self) -> None:
+        """Have it have what it had."""
+        self.stop()
+        shutil.rmtree(self._directory / "data")
+        (self._directory / "backup").rename(self._directory / "data")
+        self.start()
 
     def _wait(self) -> None:
         deadline = time.monotonic() + _STARTS_WITHIN_S

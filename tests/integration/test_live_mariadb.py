@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Event
 
 import pytest
 
-from lakehold.errors import LakeholdError
+from lakehold.errors import LakeholdError, UpstreamError
 from lakehold.lake import Lake
 from lakehold.stack import ConnectClient, StackAddresses
 from lakehold.status import status_of
@@ -296,3 +297,32 @@ def test_a_bank_balances_while_a_table_joins(
         assert_balanced_at_each_timestamp(lake, "bank", at_least=1)
     finally:
         lake.sql("DROP SOURCE bank CASCADE")
+
+
+def test_a_server_is_restored_from_a_backup_and_its_log_overtakes_the_lake(shop: Shop, make_lake: LakeFactory) -> None:
+    server = shop.server
+
+    def reopen() -> None:
+        """Go on as another process, which has not looked at the database yet."""
+        settings = shop.lake.settings
+        shop.lake = make_lake(Path(settings.warehouse), catalog_name=settings.catalog_name)
+
+    def logged() -> int:
+        ((place,),) = server.rows("SELECT @@gtid_binlog_pos")
+        return int(place.rpartition("-")[2])
+
+    server.back_up()
+    server.execute("UPDATE shop.orders SET n = 1", "INSERT INTO shop.orders VALUES (9, 9, 9)")
+    reopen()
+    shop.follow("shop.orders")
+
+    read = logged()
+    server.restore()
+    while logged() <= read:
+        server.execute("UPDATE shop.orders SET n = n + 10", "DELETE FROM shop.customers WHERE id = 2")
+    before = shop.rows("shop.orders")
+    reopen()
+    with pytest.raises(UpstreamError) as refusal:
+        shop.ingest()
+    assert refusal.value.code == "database-restored"
+    assert shop.rows("shop.orders") == before

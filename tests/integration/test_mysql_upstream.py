@@ -44,6 +44,18 @@ def test_a_signal_table_is_made_once_and_goes_with_its_database(mariadb: MariaDb
     upstream.drop_signal_table(OTHER)
 
 
+def test_a_signal_table_keeps_when_it_was_last_looked_at(mariadb: MariaDb) -> None:
+    upstream = _upstream(mariadb)
+    assert upstream.tell(TABLE, 5) is None
+    upstream.create_signal_table(TABLE, None)
+    assert upstream.look(TABLE).table == FoundSignalTable(seen_ms=None)
+    for at_ms in (5, 7):
+        assert upstream.tell(TABLE, at_ms) == at_ms
+        assert upstream.look(TABLE).table == FoundSignalTable(seen_ms=at_ms)
+    mariadb.execute("REVOKE INSERT ON lakehold_signals.* FROM lakehold@'%'")
+    assert upstream.tell(TABLE, 9) == 7, "it may not write, and can say what is there"
+
+
 def test_signals_and_marks_are_in_the_log_and_not_in_the_table(mariadb: MariaDb) -> None:
     upstream = _upstream(mariadb)
     upstream.create_signal_table(TABLE, None)

@@ -61,7 +61,7 @@ def restore(world: World) -> None:
 
 
 def restore_and_change(world: World) -> None:
-    world.signal_table = FoundSignalTable(seen=400)
+    world.signal_table = FoundSignalTable(seen_ms=400)
 
 
 def narrow_that_of_others(world: World) -> None:
@@ -94,7 +94,7 @@ def test_what_cannot_be_right_is_refused_with_the_way_out(
     world: World, happened: Callable[[World], None], code: str, way_out: str
 ) -> None:
     happened(world)
-    goal = replace(target(A, passed=500), seen_upstream=500)
+    goal = replace(target(A, passed=500), seen_upstream_ms=500)
     with pytest.raises(UpstreamError) as refusal:
         plan(goal, world.look(goal))
     assert refusal.value.code == code

@@ -14,7 +14,7 @@ from lakehold.catalog.upstream_leases import UpstreamLeaseStore
 from lakehold.errors import DefinitionError, LeaseLost, SourceBusy, UpstreamRefused, UpstreamUnavailable
 from lakehold.ingest.repeats import Snapshots
 from lakehold.lake import Lake, connect
-from lakehold.times import now_ms
+from lakehold.times import next_timestamp, now_ms
 from lakehold.upstream import sources
 from lakehold.upstream.capturing import Target
 from lakehold.upstream.changing import ChangingSources
@@ -51,7 +51,7 @@ class ModelCapturing:
         return plan(target.wanted, self.world.look(target.wanted))
 
     def tell(self, target: Target) -> int | None:
-        return self.world.position if target.wanted.capture.slot is not None else None
+        return next_timestamp(target.wanted.seen_upstream_ms)
 
     def lacking(self, target: Target) -> tuple[Steps, tuple[str, ...]]:
         return self.plan(target), ()

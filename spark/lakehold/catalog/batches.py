@@ -137,13 +137,13 @@ class BatchStore(ABC):
         """Let go of the source; harmless when the lease is lost already."""
         self._change_source(source, lambda r: decide.released(r, owner))
 
-    def begin(self, intent: Intent, owner: str, seen_upstream: int | None = None) -> None:
-        """Open a batch, before any effect; `seen_upstream` becomes that of its reader, unless it is None.
+    def begin(self, intent: Intent, owner: str, seen_upstream_ms: int | None = None) -> None:
+        """Open a batch, before any effect; `seen_upstream_ms` becomes that of its reader, unless it is None.
 
         Raises:
             LeaseLost: `owner` has no live lease.
         """
-        self._change_source(intent.source, lambda r: decide.begun(r, intent, owner, self._clock(), seen_upstream))
+        self._change_source(intent.source, lambda r: decide.begun(r, intent, owner, self._clock(), seen_upstream_ms))
 
     def commit(
         self,

@@ -133,12 +133,12 @@ class ReaderState:
     """One reader: a row of `mz_catalog.mz_readers`.
 
     `position` is the next offset to read of each partition; `topic_ids` the identity that the broker gave each topic;
-    `upper_ms` the last committed `mz_timestamp` + 1, None before the first; `error` what stopped it. `transactions` is what it
-    has taken of upstream's transactions, as `lakehold.ingest.transactions.passed.Passed` writes it; empty for a source without a
-    transaction topic. `waiting` is what it waits for there. `seen_upstream` is, of `main` of a source that captures PostgreSQL,
-    where the database's log stood when it was last looked after, in bytes, as the database keeps it, too; None: it does not.
-    Of a reader that catches up `catch_up_from` is where it began, and
-    `catch_up_to` how far there was to read when an ingest last looked; how far `main` is, its own position says.
+    `upper_ms` the last committed `mz_timestamp` + 1, None before the first; `error` what stopped it. `transactions` is what
+    it has taken of upstream's transactions, as `lakehold.ingest.transactions.passed.Passed` writes it; empty for a source
+    without a transaction topic. `waiting` is what it waits for there. `seen_upstream_ms` is, of `main` of a source that
+    captures a database, when it was last looked after, epoch milliseconds, as the database keeps it, too; None: it does not.
+    Of a reader that catches up `catch_up_from` is where it began, and `catch_up_to` how far there was to read when an ingest
+    last looked; how far `main` is, its own position says.
     """
 
     source: str
@@ -152,7 +152,7 @@ class ReaderState:
     error: ReaderError | None = None
     transactions: str = ""
     waiting: Waiting | None = None
-    seen_upstream: int | None = None
+    seen_upstream_ms: int | None = None
     catch_up_from: Offsets = field(default_factory=dict)
     catch_up_to: Offsets = field(default_factory=dict)
     updated_at_ms: int = 0
@@ -225,8 +225,8 @@ def require_owner(source: str, readers: Readers, owner: str) -> Lease:
     )
 
 
-def begun(readers: Readers, intent: Intent, owner: str, now_ms: int, seen_upstream: int | None = None) -> Readers:
-    """`intent` becomes the open batch of its reader; the same intent again changes nothing. `seen_upstream`: see `ReaderState`.
+def begun(readers: Readers, intent: Intent, owner: str, now_ms: int, seen_upstream_ms: int | None = None) -> Readers:
+    """`intent` becomes the open batch of its reader, and so may `seen_upstream_ms`; the same intent again changes nothing.
 
     Raises:
         LeaseLost: `owner` has no live lease.
@@ -247,8 +247,8 @@ def begun(readers: Readers, intent: Intent, owner: str, now_ms: int, seen_upstre
     last = last_timestamp(readers)
     if last is not None and intent.mz_timestamp <= last:
         raise ValueError(f"timestamp {intent.mz_timestamp} is not later than {last}")
-    known = state.seen_upstream if seen_upstream is None else seen_upstream
-    return {**readers, intent.reader: replace(state, intent=intent, seen_upstream=known)}
+    known = state.seen_upstream_ms if seen_upstream_ms is None else seen_upstream_ms
+    return {**readers, intent.reader: replace(state, intent=intent, seen_upstream_ms=known)}
 
 
 def is_committed(state: ReaderState, intent: Intent) -> bool:

@@ -73,7 +73,7 @@ class Running:
         writing: Where changes go.
         tables: The source's tables by full name.
         snapshots: What is said of those upstream, as the topics of tables need not tell.
-        seen_upstream: See `ReaderState`; None: nothing new.
+        seen_upstream_ms: See `ReaderState`; None: nothing new.
     """
 
     store: BatchStore
@@ -82,7 +82,7 @@ class Running:
     writing: Writing
     tables: Mapping[str, Entry[Table]]
     snapshots: Snapshots = field(default_factory=Snapshots)
-    seen_upstream: int | None = None
+    seen_upstream_ms: int | None = None
 
     def keeps_back(self, table: str, progress: TableProgress, transactions: str) -> bool:
         """Whether a table is not readable yet, though no snapshot of it is half read.
@@ -110,7 +110,7 @@ def run_batch(running: Running, state: ReaderState, planned: Planned, timestamp_
     parents: dict[str, int | None] = dict.fromkeys(state.tables)
     intent = Intent(state.source, state.reader, timestamp_ms, planned.plan.position, parents, planned.transactions)
     reach("before-intent")
-    running.store.begin(intent, running.lease.owner, running.seen_upstream if state.reader == MAIN_READER else None)
+    running.store.begin(intent, running.lease.owner, running.seen_upstream_ms if state.reader == MAIN_READER else None)
     reach("after-intent")
     return complete(running, state, intent, planned, started_ms)
 

@@ -51,7 +51,7 @@ class Captured(Protocol):
         """Repair what differs from the definitions, and restart what failed.
 
         Returns:
-            See `ReaderState.seen_upstream`; None: it was not looked.
+            See `ReaderState.seen_upstream_ms`; None: it was not looked.
         """
 
     def snapshots(self, source: str, /) -> Snapshots:
@@ -116,13 +116,13 @@ class Opening:
             decoder = TopicDecoder(source.format.type, registry, self.spark, self.settings.max_record_bytes)
             reading = Reading(name, reader, decoder, self.spark, self._driver_limits, own.shelf)
             with held(self.store, name, self.settings) as lease:
-                seen_upstream, snapshots = None, Snapshots()
+                seen_upstream_ms, snapshots = None, Snapshots()
                 if source.capture is not None:
-                    seen_upstream = self.captured().tend(name)
+                    seen_upstream_ms = self.captured().tend(name)
                     tables, snapshots = self._captured(name, tables)
                 planner = self._planner(source, [entry.definition for entry in tables.values()], reader, registry)
                 writing = self._writing(lease)
-                running = Running(self.store, lease, reading, writing, tables, snapshots, seen_upstream)
+                running = Running(self.store, lease, reading, writing, tables, snapshots, seen_upstream_ms)
                 try:
                     yield self._ingesting(source, running, planner, idle_ms)
                 finally:

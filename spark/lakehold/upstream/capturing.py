@@ -14,6 +14,7 @@ from lakehold.ingest.decode.registry import registry_of
 from lakehold.ingest.read.kafka_client import KafkaClient, shared_client
 from lakehold.ingest.repeats import RepeatedSnapshot, Snapshots
 from lakehold.ingest.transactions.places import Place
+from lakehold.times import next_timestamp
 from lakehold.upstream.connect import ConnectClient, ConnectorStatus
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector
@@ -108,14 +109,15 @@ class Capturing:
             return systems.connect.status_if_known(name) if systems.connect.config(name) is not None else None
 
     def tell(self, target: Target) -> int | None:
-        """Tell PostgreSQL where its log stands. Returns what it keeps of that; None: it keeps nothing.
+        """Tell the database that it is looked at now. Returns the time that it keeps of that; None: it keeps none.
 
         Raises:
             UpstreamUnavailable: It does not answer.
+            UpstreamRefused: It refuses.
         """
+        told_ms = target.wanted.seen_upstream_ms
         with self._systems(target) as systems:
-            database = systems.database
-            return database.tell(target.wanted.signal_table) if isinstance(database, PostgresUpstream) else None
+            return systems.database.tell(target.wanted.signal_table, next_timestamp(told_ms))
 
     def lacking(self, target: Target) -> tuple[Steps, tuple[str, ...]]:
         """What `plan` gives, and a sentence for each captured table that is not in the database any more or lacks changes."""

@@ -14,6 +14,8 @@ LOG_PREFIX = "lakehold"
 """Of logical messages that lakehold writes to PostgreSQL's log."""
 SIGNAL_SCHEMA = "lakehold_signals"
 """The schema, in MySQL and MariaDB the database, of the tables in which connectors mark what they read of a table that joins."""
+SEEN = "lakehold looked at "
+"""Before the time, in epoch milliseconds, that a signal table keeps: a database restored from a backup has an earlier one."""
 _INCLUDED = "table.include.list"
 _SIGNAL_TABLE = "signal.data.collection"
 SENDS_TRUNCATES = {"skipped.operations": "none"}
@@ -24,6 +26,10 @@ _LONGEST_NAME = 63
 _HEARTBEAT_MS = 2_000
 """How often a connector says that it is alive: in a quiet database only so do its place and its slot move on, and ad-hoc
 snapshots come to their end."""
+
+_CONNECTED_AGAIN_MS = 5_000
+"""How often a connector of MySQL or MariaDB looks whether it is still connected: behind a restart of the server it goes on so soon.
+Debezium's default is a minute."""
 
 _SIGNAL_POLL_MS = 1_000
 _SIGNAL_ANSWER_MS = 200
@@ -119,6 +125,7 @@ def mysql(login: Login, *, server_id: int, is_mariadb: bool) -> dict[str, str]:
         # Of all databases: a table that joins later may be in one that the connector would not know otherwise.
         "schema.history.internal.store.only.captured.databases.ddl": "false",
         "include.schema.changes": "false",
+        "connect.keep.alive.interval.ms": str(_CONNECTED_AGAIN_MS),
     }
 
 

@@ -88,12 +88,12 @@ class FoundSignalTable:
     Attributes:
         may_write: The source's user may write and read it.
         is_owned: It is the source's user's, to publish and to drop.
-        seen: Where the database's log stood, in bytes, when lakehold last looked, as it was told then; None: it was not.
+        seen_ms: When lakehold last looked, epoch milliseconds, as the database was told then; None: it was not.
     """
 
     may_write: bool = True
     is_owned: bool = True
-    seen: int | None = None
+    seen_ms: int | None = None
 
 
 @dataclass(frozen=True)

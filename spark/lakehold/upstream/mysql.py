@@ -13,7 +13,7 @@ import pymysql
 
 from lakehold.errors import UpstreamRefused
 from lakehold.ingest.transactions.places import Place, place_of_end
-from lakehold.upstream.connector_config import SIGNAL_SCHEMA, Login
+from lakehold.upstream.connector_config import SEEN, SIGNAL_SCHEMA, Login
 from lakehold.upstream.found import PLAIN, FoundRelation, FoundSignals, FoundSignalTable
 from lakehold.upstream.logins import LOST_CONNECTION, not_mysql
 from lakehold.upstream.refusals import signal_rights_told
@@ -29,6 +29,8 @@ _RELATION = """
 """
 _MARK = ("log", json.dumps({"message": "A mark, behind which a table that joined fits the others"}))
 
+_SEEN_ROW = ("seen", "log")
+"""Id and type of the row that says when lakehold last looked."""
 _GRANT = re.compile(r"""GRANT (?P<rights>.+?) ON ([`"]?)(?P<database>.+?)\2\.([`"]?)(?P<table>.+?)\4 TO """)
 _OF_COLUMNS = re.compile(r"[A-Z]+ \([^)]*\)")
 _GTIDS = re.compile(r"([0-9a-f]{8}-[0-9a-f-]{27})((?::[0-9]+(?:-[0-9]+)?)+)")
@@ -59,11 +61,12 @@ class MysqlUpstream:
             tables = _rows(connection, _TABLES, SIGNAL_SCHEMA)
             grants = _grants(connection)
             ((read_only,),) = _rows(connection, "SELECT @@GLOBAL.read_only")
-        of_database, of_table = rights(grants, SIGNAL_SCHEMA), rights(grants, SIGNAL_SCHEMA, table)
+            of_database, of_table = rights(grants, SIGNAL_SCHEMA), rights(grants, SIGNAL_SCHEMA, table)
+            seen_ms = _seen_ms(connection, signal_table) if (table,) in tables and "SELECT" in of_table else None
         # Some may write to a replica all the same, which would then differ from its primary.
         may_write = of_table >= _WRITE and str(read_only) in _OFF
         may_create = "CREATE" in (of_table if has_database else of_database)
-        found = FoundSignalTable(may_write, "DROP" in of_table) if (table,) in tables else None
+        found = FoundSignalTable(may_write, "DROP" in of_table, seen_ms) if (table,) in tables else None
         return FoundSignals(found, may_make=may_create and may_write)
 
     def relations(self, names: Sequence[str]) -> dict[str, FoundRelation]:
@@ -86,6 +89,20 @@ class MysqlUpstream:
                 _rows(connection, f"CREATE DATABASE IF NOT EXISTS {SIGNAL_SCHEMA}")
             if (name.split(".")[1],) not in _rows(connection, _TABLES, SIGNAL_SCHEMA):
                 _rows(connection, f"CREATE TABLE IF NOT EXISTS {name} {_COLUMNS}")
+
+    def tell(self, table: str, at_ms: int) -> int | None:
+        """Keep a time, epoch milliseconds, in a row of a signal table: for the connector a message to log, once.
+
+        Returns:
+            The time that is kept then; None: there is none, or no table.
+        """
+        found = self.look(table).table
+        if found is None or not found.may_write:
+            return found.seen_ms if found is not None else None
+        with self._connected() as connection:
+            message = json.dumps({"message": f"{SEEN}{at_ms}"})
+            _rows(connection, f"REPLACE INTO {table} VALUES (%s, %s, %s)", *_SEEN_ROW, message)
+        return at_ms
 
     def send_signal(self, table: str, signal: str) -> None:
         """Have the connector take a signal, as `asked_snapshot` gives it, from its table, which keeps none."""
@@ -190,6 +207,11 @@ def _grants(connection: pymysql.Connection[Any]) -> list[str]:
 def _is_mariadb(connection: pymysql.Connection[Any]) -> bool:
     ((version,),) = _rows(connection, "SELECT @@version")
     return "MariaDB" in version
+
+
+def _seen_ms(connection: pymysql.Connection[Any], table: str) -> int | None:
+    kept = _rows(connection, f"SELECT data FROM {table} WHERE id = %s", _SEEN_ROW[0])
+    return int(json.loads(kept[0][0])["message"].removeprefix(SEEN)) if kept else None
 
 
 def _write(connection: pymysql.Connection[Any], table: str, row_id: str, kind: str, data: str) -> None:

@@ -19,6 +19,7 @@ from lakehold.upstream.refusals import (
     refuse_foreign,
     refuse_lost,
     refuse_partial,
+    refuse_restored,
     refuse_unfit,
     refuse_unmarked,
 )
@@ -67,8 +68,9 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     refuse_uncapturable(wanted, found.relations)
     if not wanted.tables:
         return Steps(tuple(_removal(wanted, found)))
+    refuse_restored(wanted, found)
     if found.database is not None:
-        refuse_unfit(wanted, found, found.database)
+        refuse_unfit(wanted, found.database)
         refuse_lost(wanted, found, found.database)
         if not is_completed(wanted, found) and (names := changed_unnoted(wanted, found)):
             publication = wanted.capture.publication or ""
@@ -108,8 +110,9 @@ def plan_anew(wanted: Wanted, found: Found) -> Steps:
     refuse_uncapturable(wanted, found.relations)
     if found.connector is None or not wanted.tables:
         return plan(wanted, found)
+    refuse_restored(wanted, found)
     if found.database is not None:
-        refuse_unfit(wanted, found, found.database)
+        refuse_unfit(wanted, found.database)
         refuse_partial(wanted, found)
     refuse_denied(wanted, found)
     slot = wanted.capture.slot

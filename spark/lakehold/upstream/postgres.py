@@ -14,7 +14,7 @@ from psycopg import errors, sql
 
 from lakehold.errors import UpstreamRefused, UpstreamUnavailable
 from lakehold.ingest.transactions.places import WAL, Place
-from lakehold.upstream.connector_config import LOG_PREFIX, SIGNAL_SCHEMA, Login
+from lakehold.upstream.connector_config import LOG_PREFIX, SEEN, SIGNAL_SCHEMA, Login
 from lakehold.upstream.found import (
     PLAIN,
     FoundDatabase,
@@ -25,7 +25,6 @@ from lakehold.upstream.found import (
     FoundTable,
 )
 from lakehold.upstream.logins import not_postgres
-from lakehold.upstream.lsn import lsn, position_of
 from lakehold.upstream.refusals import rights_told
 from lakehold.upstream.steps import ChangePublication, CompletePublication, CreatePublication
 
@@ -33,7 +32,6 @@ _MARK = "lakehold source "
 _SLOT_RELEASED_WITHIN_S = 30.0
 _POLL_INTERVAL_S = 0.1
 
-_SEEN = "lakehold looked at the log at "
 _MEMBERS = """
     SELECT n.nspname || '.' || c.relname, concat_ws('/', p.oid, coalesce(r.oid, s.oid), c.oid, p.xmin, r.xmin)
     FROM pg_publication p JOIN pg_publication_tables t ON t.pubname = p.pubname
@@ -246,23 +244,20 @@ class PostgresUpstream:
                 with suppress(errors.DuplicateObject):
                     connection.execute(add)
 
-    def tell(self, table: str) -> int | None:
-        """Keep with a signal table, unless it is another's, where the log stands now.
+    def tell(self, table: str, at_ms: int) -> int | None:
+        """Keep a time, epoch milliseconds, as the comment on a signal table, unless that is another's.
 
         Returns:
-            What it says then, in bytes; None: there is none, or it says nothing.
+            The time that is kept then; None: there is none, or no table.
         """
         with self._connected() as connection:
             row = connection.execute(_SIGNAL_TABLE, [table]).fetchone()
-            if row is None:
-                return None
-            found = _signal_table(*row)
-            if not found.is_owned:
-                return found.seen
-            _, position, _ = _row(connection.execute(_DATABASE))
-            comment = sql.SQL("COMMENT ON TABLE {} IS {}").format(_table(table), sql.Literal(f"{_SEEN}{lsn(position)}"))
+            found = _signal_table(*row) if row is not None else None
+            if found is None or not found.is_owned:
+                return found.seen_ms if found is not None else None
+            comment = sql.SQL("COMMENT ON TABLE {} IS {}").format(_table(table), sql.Literal(f"{SEEN}{at_ms}"))
             connection.execute(comment)
-        return int(position)
+        return at_ms
 
     def send_signal(self, table: str, signal: str) -> None:
         """Have the connector take a signal, as `asked_snapshot` gives it, from its table, which keeps none."""
@@ -346,8 +341,8 @@ def _table(name: str) -> sql.Identifier:
 
 
 def _signal_table(may_write: bool, is_owned: bool, comment: str) -> FoundSignalTable:
-    seen = position_of(comment.removeprefix(_SEEN)) if comment.startswith(_SEEN) else None
-    return FoundSignalTable(may_write, is_owned, seen)
+    seen_ms = int(comment.removeprefix(SEEN)) if comment.startswith(SEEN) else None
+    return FoundSignalTable(may_write, is_owned, seen_ms)
 
 
 def _members(connection: psycopg.Connection[tuple[Any, ...]], publication: str) -> Mapping[str, str]:

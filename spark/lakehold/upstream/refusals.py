@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
+from lakehold.times import iso
 from lakehold.upstream.connector_config import SIGNAL_SCHEMA, SideTopics
 from lakehold.upstream.found import Found, FoundDatabase
 from lakehold.upstream.gaps import there
-from lakehold.upstream.lsn import lsn
 from lakehold.upstream.publishing import is_completed, lacking_operations, narrowed
 from lakehold.upstream.signal_table import is_settled
 from lakehold.upstream.wanted import MARK, Wanted
@@ -55,7 +55,7 @@ def refuse_foreign(wanted: Wanted, found: Found) -> None:
         )
 
 
-def refuse_unfit(wanted: Wanted, found: Found, database: FoundDatabase) -> None:
+def refuse_unfit(wanted: Wanted, database: FoundDatabase) -> None:
     """Refuse a database that cannot be captured as it is, and tables declared now that it does not have."""
     for table in wanted.tables:
         if table.object_id in (wanted.declared or ()) and table.upstream not in database.tables:
@@ -73,16 +73,20 @@ def refuse_unfit(wanted: Wanted, found: Found, database: FoundDatabase) -> None:
             detail=f"Its setting wal_level is {database.wal_level}.",
             hint="Set wal_level to logical and restart PostgreSQL.",
         )
-    if wanted.passed is not None and database.position < wanted.passed:
+
+
+def refuse_restored(wanted: Wanted, found: Found) -> None:
+    """Refuse a database that has forgotten what the lake has of it, or that it was looked at."""
+    passed, database = wanted.passed, found.database
+    if passed is not None and database is not None and database.position < passed:
         raise _restored(
-            wanted, f"Its log stands at {lsn(database.position)}, and the lake has changes up to {lsn(wanted.passed)}"
+            wanted, f"Its log stands at {_lsn(database.position)}, and the lake has changes up to {_lsn(passed)}"
         )
-    signal_table = found.signals.table
-    told, kept = wanted.seen_upstream, signal_table.seen if signal_table is not None else None
-    if told is not None and kept is not None and kept < told:
+    signal_table, told_ms = found.signals.table, wanted.seen_upstream_ms
+    kept_ms = signal_table.seen_ms if signal_table is not None else None
+    if told_ms is not None and kept_ms is not None and kept_ms < told_ms:
         raise _restored(
-            wanted,
-            f"It says that its log was last looked at when it stood at {lsn(kept)}, and it was told of {lsn(told)}",
+            wanted, f"It says that it was last looked at {iso(kept_ms)} UTC, and it was told of {iso(told_ms)} UTC"
         )
 
 
@@ -201,6 +205,11 @@ def rights_told(user: str) -> str:
 def _some_of(names: Sequence[str]) -> str:
     shown, more = ", ".join(names[:_NAMED_AT_MOST]), len(names) - _NAMED_AT_MOST
     return f"{shown} and {more} more" if more > 0 else shown or "none"
+
+
+def _lsn(position: int) -> str:
+    """As PostgreSQL writes it."""
+    return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
 
 
 def _is_fresh(wanted: Wanted, found: Found) -> bool:

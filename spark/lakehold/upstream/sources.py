@@ -115,7 +115,7 @@ class CapturedSources:
         process changes the source. The database is told that it was looked at: one that was restored from a backup does not know.
 
         Returns:
-            Where the database's log stood, in bytes, as the database was told; None: it was not looked, or it is not told.
+            When it was looked, epoch milliseconds, as the database was told; None: it was not looked, or it is not told.
 
         Raises:
             DefinitionError: The source is not there any more.
@@ -165,7 +165,7 @@ class CapturedSources:
             return alone.converge(source)
 
     def _told(self, source: str) -> int | None:
-        """Tell the database where its log stands, behind a look that found it to be the one that it was."""
+        """Tell the database that it was looked at, and found to be the one that it was."""
         target = self._targets.now(source)
         return None if target is None else self._capturing.tell(target)
 

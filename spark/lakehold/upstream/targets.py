@@ -62,7 +62,7 @@ class Targets:
                 passed=passed,
                 released=released,
                 declared=declared,
-                seen_upstream=readers[MAIN_READER].seen_upstream if MAIN_READER in readers else None,
+                seen_upstream_ms=readers[MAIN_READER].seen_upstream_ms if MAIN_READER in readers else None,
                 lake=_in_lake(readers, {table.object_id: table.definition.topic for table in tables}),
             ),
             places,

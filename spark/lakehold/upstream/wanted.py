@@ -79,7 +79,7 @@ class Wanted:
         released: Topics of tables that go.
         declared: Object ids of the tables that a statement declares; None: no statement declares or drops any.
         lake: How far the lake is with the tables, by object id; nothing of those that it has not begun with.
-        seen_upstream: Where the database's log stood when it was last looked after, in bytes, as it was told; None: it was not.
+        seen_upstream_ms: When the database was last looked after, epoch milliseconds, as it was told; None: it was not.
     """
 
     source: str
@@ -92,7 +92,7 @@ class Wanted:
     released: tuple[str, ...] = ()
     declared: frozenset[str] | None = None
     lake: Mapping[str, InLake] = field(default_factory=dict)
-    seen_upstream: int | None = None
+    seen_upstream_ms: int | None = None
 
     @property
     def connector(self) -> str:
@@ -120,7 +120,7 @@ def wanted(  # noqa: PLR0913 - the definitions, what they lead to, and what the 
     released: Sequence[str] = (),
     declared: frozenset[str] | None = None,
     lake: Mapping[str, InLake] | None = None,
-    seen_upstream: int | None = None,
+    seen_upstream_ms: int | None = None,
 ) -> Wanted:
     """What `source` with these `tables` wants upstream."""
     captured = tuple(
@@ -146,7 +146,7 @@ def wanted(  # noqa: PLR0913 - the definitions, what they lead to, and what the 
         released=tuple(sorted(set(released) - kept)),
         declared=declared,
         lake=lake or {},
-        seen_upstream=seen_upstream,
+        seen_upstream_ms=seen_upstream_ms,
     )
 
 
