@@ -80,11 +80,11 @@ class Cursor:
             self._at += len(words)
         return found
 
-    def expect(self, *words: str) -> None:
+    def expect(self, *words: str, hint: str = "") -> None:
         """Step over `words`, which must come next."""
         for word in words:
             if not self.accept(word):
-                raise self.error(word)
+                raise self.error(word, hint=hint)
 
     def choose(self, *phrases: str) -> str:
         """Step over the longest of `phrases` (one or more words) that comes next, and return it."""
@@ -94,7 +94,7 @@ class Cursor:
                 return phrase
         for phrase in longest_first:
             if self.at_words(phrase.split()[0]):
-                self.expect(*phrase.split())
+                self.expect(*phrase.split(), hint=f"write {phrase}")
         raise self.error(*phrases)
 
     def clauses(self, *phrases: str) -> Iterator[str]:
@@ -127,10 +127,10 @@ class Cursor:
             self._at += 1
         return found
 
-    def expect_symbol(self, symbol: str) -> None:
+    def expect_symbol(self, symbol: str, hint: str = "") -> None:
         """Step over `symbol`, which must come next."""
         if not self.accept_symbol(symbol):
-            raise self.error(f'"{symbol}"')
+            raise self.error(f'"{symbol}"', hint=hint)
 
     def more(self, closing: str = ")", *, after_last: bool = False) -> bool:
         """Inside a list: step over a comma and return true, or over `closing` and return false.
@@ -143,10 +143,10 @@ class Cursor:
             return False
         raise self.error('","', f'"{closing}"')
 
-    def text(self, what: str) -> str:
+    def text(self, what: str, hint: str = "") -> str:
         """A string literal."""
         if not self.is_text():
-            raise self.error(f"{what} in single quotes")
+            raise self.error(f"{what} in single quotes", hint=hint)
         return self.advance().text
 
     def filled_text(self, what: str) -> str:
@@ -175,7 +175,7 @@ class Cursor:
             return quoted
         word = self.word()
         if not word or word in NOT_A_NAME:
-            raise self.error(what)
+            raise self.error(what, hint="write names without single quotes" if self.is_text() else "")
         return self.source_text(self.advance()).lower()
 
     def column_name(self) -> str:
@@ -192,12 +192,12 @@ class Cursor:
         if not self.at_end:
             raise self.error("end of statement")
 
-    def error(self, *expected: str, message: str = "") -> StatementError:
-        """An error at the next token: one of `expected` belongs there; a close miss gets a hint."""
+    def error(self, *expected: str, message: str = "", hint: str = "") -> StatementError:
+        """An error at the next token: one of `expected` belongs there; a close miss gets a hint of its own."""
         token = self.peek()
         found = self.source_text(token) or "end of statement"
         message = message or f"expected {one_of(expected)}, found {found}"
-        return self.error_at(token, message, hint=did_you_mean(self.word(), expected))
+        return self.error_at(token, message, hint=did_you_mean(self.word(), expected) or hint)
 
     def error_at(self, token: Token, message: str, *, last: Token | None = None, hint: str = "") -> StatementError:
         """An error about what was read, from `token` to `last`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from sqlglot import TokenType
 
@@ -28,6 +29,13 @@ class TextOption:
 
 
 @dataclass(frozen=True)
+class UrlOption:
+    """Takes the address of an HTTP server; with `many` several with commas between. A secret is one, too."""
+
+    many: bool = False
+
+
+@dataclass(frozen=True)
 class NumberOption:
     """Takes a whole number between two bounds."""
 
@@ -40,7 +48,7 @@ class DurationOption:
     """Takes a duration; kept as a whole number of milliseconds."""
 
 
-OptionType = TextOption | NumberOption | DurationOption
+OptionType = TextOption | UrlOption | NumberOption | DurationOption
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,9 @@ KAFKA = OptionSet(
 )
 """What `lakehold.ingest.read.kafka_options` can give to both of its clients."""
 
-SCHEMA_REGISTRY = OptionSet(known={"url": _TEXT, "username": _TEXT, "password": _TEXT}, required=("url",))
+SCHEMA_REGISTRY = OptionSet(
+    known={"url": UrlOption(many=True), "username": _TEXT, "password": _TEXT}, required=("url",)
+)
 _PORT = NumberOption(1, 65_535)
 POSTGRES = OptionSet(
     known={"host": _TEXT, "port": _PORT, "user": _TEXT, "password": _TEXT, "database": _TEXT},
@@ -94,11 +104,11 @@ MYSQL = OptionSet(
 )
 CONNECT = OptionSet(
     known={
-        "url": _TEXT,
+        "url": UrlOption(),
         "username": _TEXT,
         "password": _TEXT,
         "avro_converter": TextOption(("apicurio", "confluent")),
-        "registry_url": _TEXT,
+        "registry_url": UrlOption(many=True),
     },
     required=("url",),
 )
@@ -171,14 +181,30 @@ def _plain(name: str) -> str:
 
 def _name(cursor: Cursor, options: OptionSet) -> str:
     """`WORD …`, `dotted.word` or `"quoted"`; the words end where the value begins."""
-    first = cursor.peek()
+    first, start = cursor.peek(), cursor.position
     quoted = cursor.quoted_name()
     name = _words(cursor) if quoted is None else quoted.lower()
     if _plain(name) in options.known:
         return name
+    begun = _begun(cursor, start, options) if quoted is None else None
+    if begun is not None:
+        return begun
     known = [spoken(n) for n in options.known]
     hint = did_you_mean(spoken(_plain(name)), known) or f"the options here are {', '.join(known)}"
     raise cursor.error_at(first, f"{spoken(name)} is not an option here", last=cursor.last, hint=hint)
+
+
+def _begun(cursor: Cursor, start: int, options: OptionSet) -> str | None:
+    """The option that the words from `start` on begin with, if there is one: what follows stands where its value belongs."""
+    end, name, found = cursor.position, "", None
+    cursor.rewind(start)
+    while cursor.position < end:
+        joined = "" if not name or name.endswith(".") or cursor.source_text(cursor.peek()) == "." else "_"
+        name += joined + cursor.source_text(cursor.advance()).lower()
+        if _plain(name) in options.known:
+            found = name, cursor.position
+    cursor.rewind(end if found is None else found[1])
+    return None if found is None else found[0]
 
 
 def _words(cursor: Cursor) -> str:
@@ -216,6 +242,8 @@ def _value(cursor: Cursor, name: str, option: OptionType) -> OptionValue:
             return _number(cursor, name, minimum, maximum_inclusive)
         case TextOption(choices) if choices:
             return _choice(cursor, name, choices)
+        case UrlOption(many):
+            return _url(cursor, name, many=many)
         case TextOption():
             return _text_or_secret(cursor, name)
 
@@ -230,7 +258,25 @@ def _text_or_secret(cursor: Cursor, name: str) -> str | Secret:
     if cursor.is_text() and _URL_PASSWORD.match(cursor.peek().text):
         message = f"{spoken(name)} must not hold a password"
         raise _masked(cursor, message, hint="give it as PASSWORD SECRET 'NAME'")
-    return cursor.text(f"a value for {spoken(name)}")
+    return cursor.text(f"a value for {spoken(name)}", hint=f"write {spoken(name)} '…'")
+
+
+def _url(cursor: Cursor, name: str, *, many: bool) -> str | Secret:
+    token = cursor.peek()
+    value = _text_or_secret(cursor, name)
+    addresses = [value] if isinstance(value, Secret) or not many else value.split(",")
+    if not all(isinstance(address, Secret) or _is_http(address.strip()) for address in addresses):
+        message = f"expected the address of an HTTP server for {spoken(name)}, found '{value}'"
+        raise cursor.error_at(token, message, hint=f"write {spoken(name)} 'http://host:port', or with https")
+    return value
+
+
+def _is_http(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and "," not in address
+    except ValueError:
+        return False
 
 
 def _choice(cursor: Cursor, name: str, choices: tuple[str, ...]) -> str:
@@ -256,7 +302,7 @@ def _whole_number(cursor: Cursor, name: str) -> int:
     sign = -1 if cursor.accept_symbol("-") else 1
     token = cursor.peek()
     if not (token.text.isascii() and token.text.isdigit()) or token.token_type is not TokenType.NUMBER:
-        raise cursor.error(f"a whole number for {spoken(name)}")
+        raise cursor.error(f"a whole number for {spoken(name)}", hint=f"write {spoken(name)} and digits without quotes")
     cursor.advance()
     return sign * int(token.text)
 

@@ -17,9 +17,10 @@ _SLOT = re.compile(r"[a-z0-9_]{1,63}")
 _TOPIC_PREFIX = re.compile(r"[A-Za-z0-9._-]{1,180}")
 _NOT_OF_A_NAME = re.compile(r"[^a-z0-9_]")
 _ALLOWED = {
-    "slot": "lowercase letters, digits and underscores",
-    "topic_prefix": "letters, digits, dots, hyphens and underscores",
+    "slot": "up to 63 lowercase letters, digits and underscores",
+    "topic_prefix": "up to 180 letters, digits, dots, hyphens and underscores",
 }
+_NOT_ALLOWED = {"slot": _NOT_OF_A_NAME, "topic_prefix": re.compile(r"[^A-Za-z0-9._-]")}
 _OPTIONS = {
     ConnectionType.POSTGRES: POSTGRES_CAPTURE,
     ConnectionType.MYSQL: MYSQL_CAPTURE,
@@ -78,10 +79,11 @@ def capture_of(source: str, database: Database, connect: str, kafka: Kafka) -> C
 def parse_upstream_table(cursor: Cursor) -> str:
     """`'schema.table'`, as the database has it."""
     token = cursor.peek()
-    name = cursor.text("a table as 'schema.table'")
+    hint = "write it as in TABLE 'public.orders'; of MySQL and MariaDB the database stands before the point"
+    name = cursor.text("a table as 'schema.table'", hint)
     schema, _, table = name.partition(".")
     if not schema.strip() or not table.strip():
-        raise cursor.error_at(token, f"expected a table as 'schema.table', found '{name}'")
+        raise cursor.error_at(token, f"expected a table as 'schema.table', found '{name}'", hint=hint)
     return name
 
 
@@ -89,9 +91,16 @@ def _checked(cursor: Cursor, name: str, pattern: re.Pattern[str], options: Optio
     """The options in parentheses, if there are any; the one called `name` must be as the system upstream allows it."""
     opening: Token = cursor.peek()
     if cursor.source_text(opening) != "(":
+        bare = next((option for option in map(spoken, options.known) if cursor.at_words(*option.split())), None)
+        if bare is not None:
+            raise cursor.error('"("', hint=f"options stand in parentheses: write ({bare} …)")
         return {}
     found = parse_options(cursor, options)
     value = found.get(name)
     if value is not None and not pattern.fullmatch(str(value)):
-        raise cursor.error_at(opening, f"{spoken(name)} takes {_ALLOWED[name]}, found '{value}'", last=cursor.last)
+        close = _NOT_ALLOWED[name].sub("_", str(value).lower() if name == "slot" else str(value))
+        hint = f"write {spoken(name)} '{close}', or leave it out: it is called after the source then"
+        hint = hint if pattern.fullmatch(close) else "leave it out: it is called after the source then"
+        message = f"{spoken(name)} takes {_ALLOWED[name]}, found '{value}'"
+        raise cursor.error_at(opening, message, last=cursor.last, hint=hint)
     return found

@@ -106,7 +106,7 @@ def _columns(cursor: Cursor) -> tuple[DeclaredColumn, ...]:
 def _feed(cursor: Cursor) -> tuple[str, str, str | None]:
     """`s (TOPIC 't')` or `s (TABLE 'schema.table')`: source, topic and table upstream, one of them empty."""
     source = cursor.object_name("a source name")
-    cursor.expect_symbol("(")
+    cursor.expect_symbol("(", hint=f"write FROM SOURCE {source} (TABLE 'schema.table'), or (TOPIC 'topic')")
     kind = cursor.choose("TOPIC", "TABLE")
     cursor.accept_symbol("=")
     upstream = parse_upstream_table(cursor) if kind == "TABLE" else None

@@ -94,7 +94,10 @@ def _check_fit(cursor: Cursor, first: int, origin: _Origin, given: Mapping[str, 
     """Whether the clauses that are `given` are those of the origin; `first` is where the clauses begin."""
     is_database = origin.database is not None
     if is_database and not (given[_VIA] and given[_INTO]):
-        raise cursor.error(_INTO if given[_VIA] else _VIA)
+        clause = _INTO if given[_VIA] else _VIA
+        raise cursor.error(
+            clause, hint=f"a connector captures the database: write {clause} and the name of a connection"
+        )
     foreign = (_TRANSACTIONS,) if is_database else (_VIA, _INTO)
     clause = next((clause for clause in foreign if given[clause]), None)
     if clause is None:
