@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from lakehold.upstream.failure import cause_of
 _REQUEST_TIMEOUT_S = 30.0
 _POLL_INTERVAL_S = 0.1
 _REBALANCING = 409
+
+_UNKNOWN = re.compile(r"\bconnector \S+ not found\b|\bunknown connector\b|\bno status found\b", re.IGNORECASE)
+"""What a worker says of a connector that it does not have."""
 
 _T = TypeVar("_T")
 
@@ -228,6 +232,14 @@ class ConnectClient:
                 code="connect-denied",
                 hint="Check the user and password of its connection.",
             )
+        if _may_be_of_another(response) and self._is_another():
+            raise UpstreamError(
+                f"what answers at {self._url} is not Kafka Connect",
+                code="connect-missing",
+                detail=f"{method} {path} gives {response.status_code}, and GET / no version of a worker.",
+                hint="URL of its connection must be the address of a worker's REST interface, such as 'http://host:8083'; "
+                "that of a schema registry belongs to a connection TO SCHEMA REGISTRY.",
+            )
         if response.is_error:
             missing = response.status_code == httpx.codes.NOT_FOUND
             raise ConnectorError(
@@ -236,6 +248,29 @@ class ConnectClient:
                 detail=_message(response),
             )
         return response
+
+    def _is_another(self) -> bool:
+        """Whether something else than a worker answers, which says of itself what it is and which cluster it serves."""
+        try:
+            answer = self._http.get("/").json()
+        except httpx.TransportError:
+            return False
+        except ValueError:
+            return True
+        return not isinstance(answer, dict) or "kafka_cluster_id" not in answer
+
+
+def _may_be_of_another(response: httpx.Response) -> bool:
+    """Whether no worker answers so: with what is no JSON, or that it does not know a path that all have."""
+    if response.is_server_error:
+        return False
+    try:
+        answer = response.json() if response.content else None
+    except ValueError:
+        return True
+    is_missing = response.status_code in (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED)
+    said = str(answer.get("message", "")) if isinstance(answer, dict) else ""
+    return response.is_redirect or (is_missing and not _UNKNOWN.search(said))
 
 
 def _is_rebalancing(response: httpx.Response) -> bool:

@@ -1,0 +1,55 @@
+"""What answers at the URL of a Connect connection and is no Kafka Connect is told so; a worker without the connector is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehold.errors import ConnectorError, UpstreamError
+from lakehold.upstream.connect import ConnectClient
+from tests.registry_server import Answers, registry_server
+
+_WORKER = (200, {"version": "4.3.1", "commit": "c", "kafka_cluster_id": "k"})
+_CONFIG = "/connectors/shop/config"
+
+
+def _config(answers: Answers) -> dict[str, str] | None:
+    with registry_server(answers) as server, ConnectClient(server.url) as client:
+        try:
+            found = client.config("shop")
+        except UpstreamError as error:
+            refused: UpstreamError | None = error
+        else:
+            refused = None
+    if refused is not None:  # the server ends only behind a body that does not raise
+        raise refused
+    return found
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {},
+        {"/": (200, {"name": "a registry"})},
+        {"/": (200, None), _CONFIG: (200, None)},
+        {"/": (200, ["subjects"]), _CONFIG: (404, {"message": "Could not find resource for connectors/shop/config"})},
+        {_CONFIG: (302, {})},
+    ],
+)
+def test_what_is_no_worker_is_told(answers: Answers) -> None:
+    with pytest.raises(UpstreamError, match="is not Kafka Connect") as refusal:
+        _config(answers)
+    assert refusal.value.code == "connect-missing"
+    assert _CONFIG in refusal.value.detail
+    assert "REST interface" in refusal.value.hint
+
+
+def test_a_worker_may_not_have_the_connector() -> None:
+    assert _config({"/": _WORKER}) is None
+    assert _config({_CONFIG: (404, {"error_code": 404, "message": "Connector shop not found"})}) is None
+    assert _config({_CONFIG: (200, {"name": "shop", "a": "b"})}) == {"a": "b"}
+
+
+def test_what_stands_before_a_worker_and_fails_is_not_taken_for_another() -> None:
+    with pytest.raises(ConnectorError) as refusal:
+        _config({_CONFIG: (503, None)})
+    assert refusal.value.code == "connector"
