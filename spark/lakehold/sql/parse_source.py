@@ -94,9 +94,9 @@ def _check_fit(cursor: Cursor, first: int, origin: _Origin, given: Mapping[str, 
     """Whether the clauses that are `given` are those of the origin; `first` is where the clauses begin."""
     is_database = origin.database is not None
     if is_database and not (given[_VIA] and given[_INTO]):
-        clause = _INTO if given[_VIA] else _VIA
+        lacking = _INTO if given[_VIA] else _VIA
         raise cursor.error(
-            clause, hint=f"a connector captures the database: write {clause} and the name of a connection"
+            lacking, hint=f"a connector captures the database: write {lacking} and the name of a connection"
         )
     foreign = (_TRANSACTIONS,) if is_database else (_VIA, _INTO)
     clause = next((clause for clause in foreign if given[clause]), None)
