@@ -157,7 +157,7 @@ def test_a_dropped_publication_stops_the_source_until_all_is_snapshotted_anew(sh
         "drop replication slot shop",
         "create publication lake for public.items, public.orders",
         "note that public.items, public.orders are in publication lake",
-        "create table lakehold_signals.of_shop in publication lake",
+        "create table lakehold_signals.of_shop in publication lake, and schema lakehold_signals unless it is there",
         "first snapshot: public.items, public.orders",
         "start connector shop",
     ]

@@ -115,7 +115,7 @@ def test_show_create_names_secrets_and_can_be_run() -> None:
         (
             "CREATE TABLE shop.orders FROM SOURCE shop (TOPIC 'orders') ENVELOPE UPSERT",
             "table-exists",
-            'table "shop.orders" already exists',
+            'table "shop.orders" already exists\ndetail: It ',
         ),
         (
             "CREATE TABLE shop.Orders FROM SOURCE SHOP (TOPIC 'orders') ENVELOPE UPSERT",
@@ -130,7 +130,7 @@ def test_show_create_names_secrets_and_can_be_run() -> None:
         (
             "CREATE TABLE shop.items FROM SOURCE shap (TOPIC 'items') ENVELOPE UPSERT",
             "source-missing",
-            'source "shap" does not exist',
+            'source "shap" does not exist\ndetail: Known: "shop".\nhint: Did you mean "shop"?',
         ),
         (
             "CREATE TABLE mz_catalog.items FROM SOURCE shop (TOPIC 'orders') ENVELOPE UPSERT",
@@ -140,13 +140,14 @@ def test_show_create_names_secrets_and_can_be_run() -> None:
         (
             "CREATE SOURCE s FROM KAFKA CONNECTION registry (TOPIC 't') FORMAT JSON",
             "connection-type",
-            "Expected a connection to Kafka, found one to a schema registry.",
+            "Expected a connection to Kafka, found one to a schema registry.\nhint: Name one of these: kafka.",
         ),
         (
             "DROP CONNECTION kafka",
             "connection-in-use",
             'Used by table "shop.customers", table "shop.orders", source "shop"',
         ),
+        ("DROP SOURCE other", "source-missing", "hint: SHOW SOURCES lists them, CREATE SOURCE makes one."),
         ("DROP SOURCE shop", "source-in-use", 'Used by table "shop.customers", table "shop.orders".'),
         ("DROP SOURCE shap", "source-missing", 'Known: "shop".'),
         ("SHOW CREATE SOURCE shap", "source-missing", 'Known: "shop".'),

@@ -98,6 +98,7 @@ def test_what_cannot_be_right_is_refused_with_the_way_out(
     with pytest.raises(UpstreamError) as refusal:
         plan(goal, world.look(goal))
     assert refusal.value.code == code
+    assert refusal.value.detail
     assert way_out in refusal.value.hint
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Generic, TypeVar
 
 from lakehold.definitions import Connection, Definition, Source, Subscription, Table
@@ -105,7 +106,15 @@ def _found(entries: Mapping[str, Entry[D]], name: str, kind: str) -> Entry[D]:
     if name in entries:
         return entries[name]
     known = ", ".join(f'"{n}"' for n in sorted(entries)) or "none"
-    raise DefinitionError(f'{kind} "{name}" does not exist', code=f"{kind}-missing", detail=f"Known: {known}.")
+    close = get_close_matches(name, entries, n=1)
+    raise DefinitionError(
+        f'{kind} "{name}" does not exist',
+        code=f"{kind}-missing",
+        detail=f"Known: {known}.",
+        hint=f'Did you mean "{close[0]}"?'
+        if close
+        else f"SHOW {kind.upper()}S lists them, CREATE {kind.upper()} makes one.",
+    )
 
 
 class DefinitionReader(ABC):

@@ -24,6 +24,11 @@ _JVM_CLASS = re.compile(r"^:?\s*(?:[a-z_][\w$]*\.)+[A-Z][\w$]*(?:Exception|Error
 _WORD = re.compile(r"\w+")
 _STAGE_FAILED = re.compile(r"Job aborted due to stage failure: .*?\(TID \d+\) \(.*?\): ")
 _SPARKS_MODULES = frozenset({"pyspark", "py4j", "grpc"})
+_HINTS = {
+    "TABLE_OR_VIEW_NOT_FOUND": "SHOW TABLES lists the tables that sources feed, SHOW TABLES IN a namespace all of its tables; "
+    "DROP TABLE IF EXISTS passes over one that is not there."
+}
+"""What Spark's advice leaves out, by its condition."""
 _CALL_FAILED = "An error occurred while calling"
 
 
@@ -102,7 +107,13 @@ def _readable(error: Exception, statement: RunOnSpark) -> LakeholdError:
     word = _WORD.match(statement.sql, start)
     end_exclusive = word.end() if word else start + 1
     return StatementError(
-        found.message, sql=statement.sql, start=start, end_exclusive=end_exclusive, code=found.code, detail=found.detail
+        found.message,
+        sql=statement.sql,
+        start=start,
+        end_exclusive=end_exclusive,
+        code=found.code,
+        detail=found.detail,
+        hint=found.hint,
     )
 
 
@@ -115,7 +126,7 @@ def _explained(whole: str) -> LakeholdError:
     sentences = _SQLSTATE.sub("", _POSITION.sub("", _CONDITION.sub("", line))).rstrip(" ;")
     first, *rest = _SENTENCE_END.split(sentences, maxsplit=1)
     message, detail = f"{first[:1].lower()}{first[1:]}".rstrip("."), " ".join(rest)
-    return LakeholdError(message, code=code, detail=detail)
+    return LakeholdError(message, code=code, detail=detail, hint=_HINTS.get(code, ""))
 
 
 def _offset(statement: RunOnSpark, line: int, column: int) -> int:

@@ -188,13 +188,14 @@ def _put(parsed: ParsedStatement, definition: Definition, if_not_exists: bool, d
     kind, name, existing = _existing(definition, definitions)
     if existing is None:
         return Plan((PutDefinition(definition, parsed.written.text),))
+    differing = "; ".join(f"it has {old}, the statement says {new}" for old, new in differences(existing, definition))
     if not if_not_exists:
         raise DefinitionError(
             f'{kind} "{name}" already exists',
             code=f"{kind}-exists",
+            detail=f"{differing[:1].upper()}{differing[1:]}." if differing else "It is what the statement says.",
             hint=f"Drop it first, or write CREATE {kind.upper()} IF NOT EXISTS to leave it as it is.",
         )
-    differing = "; ".join(f"it has {old}, the statement says {new}" for old, new in differences(existing, definition))
     return Plan((Notice(f'{kind} "{name}" exists and stays as it is: {differing}'),) if differing else ())
 
 
@@ -233,10 +234,15 @@ def _read_by_others(source: Source, definitions: Definitions) -> Iterator[Notice
 def _check_connection(name: str, wanted: ConnectionType, definitions: Definitions) -> None:
     found = definitions.connection(name).type
     if found is not wanted:
+        fitting = sorted(n for n, entry in definitions.connections.items() if entry.definition.type is wanted)
+        words = wanted.value.replace("-", " ").upper()
         raise DefinitionError(
             f'connection "{name}" leads to another kind of system',
             code="connection-type",
             detail=f"Expected a connection to {_system(wanted)}, found one to {_system(found)}.",
+            hint=f"Name one of these: {', '.join(fitting)}."
+            if fitting
+            else f"CREATE CONNECTION … TO {words} makes one.",
         )
 
 

@@ -51,6 +51,7 @@ def refuse_foreign(wanted: Wanted, found: Found) -> None:
         raise UpstreamError(
             f'replication slot "{wanted.capture.slot}" exists and is not of source "{wanted.source}"',
             code="slot-foreign",
+            detail="A slot belongs to one connector: another one that reads it takes its changes away.",
             hint="Create the source with another SLOT, or drop the slot if nobody needs it.",
         )
 

@@ -101,7 +101,7 @@ class CreateSignalTable:
     def told(self) -> str:
         """In words."""
         published = f" in publication {self.publication}" if self.publication is not None else ""
-        return f"create table {self.name}{published}"
+        return f"create table {self.name}{published}, and schema {self.name.partition('.')[0]} unless it is there"
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,10 @@ class CreateConnector:
     @property
     def told(self) -> str:
         """In words."""
-        return f"create connector {self.name} over {self.config['table.include.list']}"
+        tables = self.config["table.include.list"].replace("\\", "")
+        slot, publication = self.config.get("slot.name"), self.config.get("publication.name")
+        of_postgres = f", with replication slot {slot} and publication {publication}" if slot else ""
+        return f"create connector {self.name} over {tables}{of_postgres}"
 
 
 @dataclass(frozen=True)
