@@ -71,3 +71,11 @@ def test_errors_carry_sparks_condition_and_no_stack_trace(
     assert "org.apache" not in str(error)
     assert "SQLSTATE" not in str(error)
     assert "org.apache.spark.sql.catalyst" not in capfd.readouterr().err
+
+
+def test_a_table_that_is_not_there_cannot_be_dropped_and_the_error_says_what_to_do(spark: SparkSession) -> None:
+    with pytest.raises(LakeholdError) as refused:
+        run(spark, "DROP TABLE nowhere")
+    assert refused.value.detail
+    assert "SHOW TABLES" in refused.value.hint
+    assert "IF EXISTS" in refused.value.hint
