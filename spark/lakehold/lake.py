@@ -303,6 +303,10 @@ class Lake:
         """Drop a table's data; nothing when it was never made."""
         self.tables.drop_table(full_name)
 
+    def forget_source(self, name: str) -> None:
+        """Take away how far a source was that is not declared; nothing when it was never read, or is being read."""
+        self.batches.forget_source(name)
+
     def close(self) -> None:
         """Let go of the catalog, and of the session if it was made here."""
         if self._given_spark is None and "spark" in self.__dict__:

@@ -365,3 +365,18 @@ def test_old_batches_go_and_the_source_goes_on(store: BatchStore) -> None:
     store.commit(under_way, "a", {"shop.orders": TableProgress()}, row(under_way))
     assert store.history() == (row(under_way),)
     assert store.reader("shop", "main").upper_ms == START_MS + 4
+
+
+def test_a_source_that_is_not_declared_is_forgotten_when_nobody_has_it(store: BatchStore, clock: Clock) -> None:
+    store.forget_source("shop")
+    reading(store, "shop.orders")
+    store.acquire("other", "b", START_MS + 15_000)
+    store.forget_source("shop")
+    assert store.readers("shop"), "its ingest is yet to find out"
+    store.release("shop", "a")
+    for _ in range(2):
+        store.forget_source("shop")
+        assert [reader.source for reader in store.all_readers()] == ["other"]
+    clock.now_ms += 15_000
+    store.forget_source("other")
+    assert store.all_readers() == (), "whoever had it is gone"

@@ -130,6 +130,9 @@ class NoTables:
     def drop_iceberg_table(self, full_name: str) -> None:
         pytest.fail(f"{full_name} was dropped")
 
+    def forget_source(self, name: str) -> None:
+        """None was read."""
+
 
 def no_spark() -> NoReturn:
     pytest.fail("a statement over roles started Spark")

@@ -35,9 +35,13 @@ class RecordedTables:
 
     def __init__(self) -> None:
         self.done: list[str] = []
+        self.forgotten: list[str] = []
 
     def drop_iceberg_table(self, full_name: str) -> None:
         self.done.append(f"drop {full_name}")
+
+    def forget_source(self, name: str) -> None:
+        self.forgotten.append(name)
 
 
 def no_spark() -> NoReturn:

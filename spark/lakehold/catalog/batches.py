@@ -185,6 +185,17 @@ class BatchStore(ABC):
 
         return self._change_source(source, checked)
 
+    def forget_source(self, source: str) -> None:
+        """Take the readers of a source away that is not declared, unless a process has it, which is yet to find that out."""
+
+        def without(rows: tuple[ReaderState, ...]) -> list[ReaderState]:
+            now = self._clock()
+            is_held = any(r.source == source and r.lease is not None and now < r.lease.until_ms for r in rows)
+            return [r for r in rows if is_held or r.source != source]
+
+        if self.readers(source):
+            self._change(without)
+
     def _change_source(self, source: str, apply: Callable[[Readers], Readers]) -> Readers:
         def of_all(rows: tuple[ReaderState, ...]) -> list[ReaderState]:
             before = {r.reader: r for r in rows if r.source == source}

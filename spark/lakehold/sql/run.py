@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from lakehold.catalog.definitions import DefinitionStore, Entry
 from lakehold.catalog.holds import Hold
-from lakehold.definitions import Subscription
+from lakehold.definitions import Source, Subscription
 from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.roles import RoleCommands
 from lakehold.publish.subscriptions import COLUMNS as SUBSCRIPTION_COLUMNS
@@ -59,10 +59,13 @@ if TYPE_CHECKING:
 
 
 class FedTables(Protocol):
-    """What dropping a table undoes outside of the definitions."""
+    """What dropping a table or a source undoes outside of the definitions."""
 
     def drop_iceberg_table(self, full_name: str) -> None:
         """Drop the Iceberg table with its data; nothing when it was never made."""
+
+    def forget_source(self, name: str) -> None:
+        """Take away how far a source was that is not declared; nothing when it was never read, or is being read."""
 
 
 class Reads(Protocol):
@@ -156,7 +159,7 @@ class Runner:
         check_privileges(change.plans[0], self.roles.guard)
         with converged(change, self.store, self.upstream) as notices:
             if change.plans[0].definition_effects:
-                self.store.change(change.apply)
+                self._commit(change)
         result = self._act(change.plans[0])
         return replace(result, notices=(*notices, *result.notices))
 
@@ -176,9 +179,22 @@ class Runner:
                         elif isinstance(effect, BeginSubscription):
                             entry = after.subscription(effect.subscription.name)
                             made.enter_context(self.subscriptions.begun(entry, change.declared))
-            self.store.change(change.apply)
+            self._commit(change)
         notices += [e.text for decided in change.plans for e in decided.effects if isinstance(e, Notice)]
         return Result(notices=(*notices, *(text for new, hold in held for text in self.holds.notices(new, hold))))
+
+    def _commit(self, change: DefinitionChange) -> None:
+        """Change the definitions. How far a source was goes with it, and before one comes: a drop may have been cut short."""
+        effects = [effect for decided in change.plans for effect in decided.definition_effects]
+        comes = [effect.definition for effect in effects if isinstance(effect, PutDefinition)]
+        goes = [each for effect in effects if isinstance(effect, DropDefinitions) for each in effect.definitions]
+        for definition in comes:
+            if isinstance(definition, Source):
+                self.tables.forget_source(definition.name)
+        self.store.change(change.apply)
+        for definition in goes:
+            if isinstance(definition, Source):
+                self.tables.forget_source(definition.name)
 
     def _explain_together(self, statements: Sequence[ParsedStatement]) -> Result:
         """What `_run_together` would do."""
