@@ -184,15 +184,15 @@ class Runner:
         return Result(notices=(*notices, *(text for new, hold in held for text in self.holds.notices(new, hold))))
 
     def _commit(self, change: DefinitionChange) -> None:
-        """Change the definitions. How far a source was goes with it, and before one comes: a drop may have been cut short."""
+        """Change the definitions. How far a source was goes with it; or when another of its name comes, if a drop was cut short.
+
+        Not before: until then another process may have made the other, and read it.
+        """
         effects = [effect for decided in change.plans for effect in decided.definition_effects]
-        comes = [effect.definition for effect in effects if isinstance(effect, PutDefinition)]
-        goes = [each for effect in effects if isinstance(effect, DropDefinitions) for each in effect.definitions]
-        for definition in comes:
-            if isinstance(definition, Source):
-                self.tables.forget_source(definition.name)
+        about = [effect.definition for effect in effects if isinstance(effect, PutDefinition)]
+        about += [each for effect in effects if isinstance(effect, DropDefinitions) for each in effect.definitions]
         self.store.change(change.apply)
-        for definition in goes:
+        for definition in about:
             if isinstance(definition, Source):
                 self.tables.forget_source(definition.name)
 

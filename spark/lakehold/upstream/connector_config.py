@@ -28,7 +28,7 @@ _HEARTBEAT_MS = 2_000
 snapshots come to their end."""
 
 _CONNECTED_AGAIN_MS = 5_000
-"""How often a connector of MySQL or MariaDB looks whether it is still connected: so soon it goes on behind a restart of the server.
+"""How often a connector of MySQL or MariaDB looks whether it is connected: so soon it goes on behind a restart of the server.
 Debezium's default is a minute."""
 
 _SIGNAL_POLL_MS = 1_000
