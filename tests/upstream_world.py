@@ -17,10 +17,12 @@ from lakehold.upstream.connector_config import Login, SideTopics, json
 from lakehold.upstream.found import (
     NO_SNAPSHOT,
     OPERATIONS,
+    PLAIN,
     Found,
     FoundConnector,
     FoundDatabase,
     FoundPublication,
+    FoundRelation,
     FoundRepeat,
     FoundSignals,
     FoundSignalTable,
@@ -201,6 +203,7 @@ class World(Meddled):
             self.has_position,
             None if self.is_mariadb else database,
             signals=self._signals(wanted.signal_table),
+            relations={name: FoundRelation(PLAIN, ()) for name in wanted.upstream_tables if name in self.tables},
         )
 
     def _signals(self, name: str) -> FoundSignals:

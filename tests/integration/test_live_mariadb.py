@@ -125,6 +125,8 @@ def test_tables_are_captured_and_join(shop: Shop) -> None:
     shop.server.execute("UPDATE shop.orders SET n = 7 WHERE id < 3", "DELETE FROM shop.customers WHERE id = 3")
     shop.follow("shop.orders", "shop.customers")
 
+    with pytest.raises(UpstreamError, match=r'"more\.item" is not in the database'):
+        shop.lake.sql(CREATING_ITEMS.replace("more.items", "more.item"))
     shop.lake.sql(CREATING_ITEMS)
     shop.server.execute("UPDATE more.items SET n = 5", "UPDATE shop.orders SET n = 8")
     shop.follow("shop.orders", "shop.customers", "more.items")

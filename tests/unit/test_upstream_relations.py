@@ -55,7 +55,13 @@ def test_a_key_of_columns_that_are_there_is_taken(key: tuple[str, ...]) -> None:
 
 def test_a_column_that_went_since_keeps_nothing_from_running() -> None:
     assert planned(("nope",), FoundRelation(PLAIN, _COLUMNS), declared=False).steps
-    assert planned(("nope",), None, is_mariadb=True).steps
+
+
+def test_a_table_that_mysql_does_not_have_or_show_is_refused() -> None:
+    with pytest.raises(UpstreamError, match='is not in the database of source "shop"') as refusal:
+        planned((), None, is_mariadb=True)
+    assert (refusal.value.code, refusal.value.detail) == ("upstream-table-missing", 'User "u" finds none of this name.')
+    assert planned((), None, declared=False, is_mariadb=True).steps
 
 
 @pytest.mark.parametrize("kind", ["view", "materialized view", "foreign table"])

@@ -1,6 +1,7 @@
 """Whether what a statement declares can be captured: it is a table upstream, with the columns of the key. Pure.
 
-Raises `UpstreamError`, which says what to do, before anything is declared. A table that is not there is not judged here.
+Raises `UpstreamError`, which says what to do, before anything is declared. A table that PostgreSQL does not have is judged with
+all of its tables, by `lakehold.upstream.refusals`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 
+from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamError
 from lakehold.upstream.found import PLAIN, FoundRelation
 from lakehold.upstream.wanted import CapturedTable, Wanted
@@ -19,11 +21,18 @@ def declared(wanted: Wanted) -> tuple[CapturedTable, ...]:
 
 
 def refuse_uncapturable(wanted: Wanted, relations: Mapping[str, FoundRelation]) -> None:
-    """Refuse what is no table, and a key of columns that are not there; `relations` by name upstream."""
+    """Refuse what is no table, or not there, and a key of columns that are not there; `relations` by name upstream."""
     for table in declared(wanted):
         found = relations.get(table.upstream)
-        if found is None:
+        if found is None and wanted.capture.database is ConnectionType.POSTGRES:
             continue
+        if found is None:
+            raise UpstreamError(
+                f'table "{table.upstream}" is not in the database of source "{wanted.source}"',
+                code="upstream-table-missing",
+                detail=f'User "{wanted.config["database.user"]}" finds none of this name.',
+                hint="Write database and table as the server has them, and let the user read the table: GRANT SELECT.",
+            )
         if found.kind != PLAIN:
             raise UpstreamError(
                 f'"{table.upstream}" in the database of source "{wanted.source}" is a {found.kind}',
