@@ -115,6 +115,15 @@ class Shop:
 
         wait_for(equal, "the lake is equal to the database")
 
+    def follow_until_nothing_is_told(self) -> None:
+        """Ingest until nobody need know anything: all that was missed is there."""
+
+        def quiet() -> bool:
+            list(self.lake.ingest("shop"))
+            return status_of(self.lake).notices == ()
+
+        wait_for(quiet, "status says nothing")
+
     def _has(self, table: str) -> bool:
         return self.lake.tables.table_state(f"shop.{table}") is not None
 

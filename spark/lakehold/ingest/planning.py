@@ -66,15 +66,16 @@ class Planner:
         plan = self.reader.plan(available, state.position, self.limits)
         return Planned(plan, settled(plan.position, available), has_news=bool(plan.ranges))
 
-    def plan_behind(self, state: ReaderState, main: ReaderState, available: Available) -> Planned:
+    def plan_behind(self, state: ReaderState, main: ReaderState, available: Available, limits: Limits) -> Planned:
         """The next batch of tables that catch up: nothing that `main` has not read of the same partitions.
 
         Args:
             state: Where they stand.
             main: Where `main` stands.
             available: What there is of their topics.
+            limits: How large the batch may be, instead of those of `main`.
         """
-        plan, own = self._behind(state, main, available, self.limits)
+        plan, own = self._behind(state, main, available, limits)
         return Planned(plan, settled(plan.position, own), has_news=bool(plan.ranges))
 
     def stretch(self, state: ReaderState, main: ReaderState, available: Available) -> tuple[Offsets, Offsets]:

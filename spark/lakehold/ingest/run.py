@@ -23,6 +23,7 @@ from lakehold.ingest.batch import BatchReport, Running, complete, run_batch
 from lakehold.ingest.dropped import clear
 from lakehold.ingest.membership import begun, identified, joined, split, with_tables
 from lakehold.ingest.offsets import Offsets
+from lakehold.ingest.pace import Pace
 from lakehold.ingest.planning import Planned, Planner
 from lakehold.ingest.read.checks import faults
 from lakehold.ingest.read.reader import Available
@@ -181,14 +182,14 @@ class Ingesting:
 
     def _catch_up(self, name: str) -> Iterator[BatchReport]:
         """Bring tables that are behind to where `main` stands, which goes on meanwhile, and let them join."""
-        begins = True
+        begins, pace = True, Pace(self.planner.limits)
         while True:
             yield from self._drain_main(self._look(), meanwhile=True)
             self._leave_dropped()
             if name not in self._readers():
                 return
             try:
-                report = self._step(name, begins=begins)
+                report = self._step(name, pace, begins=begins)
                 begins = False
             except (LeaseLost, UpstreamUnavailable):
                 raise
@@ -207,11 +208,12 @@ class Ingesting:
         self._change(lambda readers: {**readers, name: replace(readers[name], error=stop)})
         return self._stop_report(name, dict.fromkeys(self._readers()[name].tables, error))
 
-    def _step(self, name: str, *, begins: bool) -> BatchReport | None:
+    def _step(self, name: str, pace: Pace, *, begins: bool) -> BatchReport | None:
         """A batch of reader `name`, which joins `main` if it stands level behind it; None: without a batch, or it must wait.
 
         Args:
             name: The reader.
+            pace: How much it reads while others wait for it.
             begins: Whether it is the first of this call: then it is written down how much there is to read.
         """
         # Behind the look that `main` was planned from: all is there of the transactions that `main` has taken.
@@ -234,8 +236,12 @@ class Ingesting:
         if begins:
             stretch = self.planner.stretch(state, main, of_tables)
             self._change(lambda readers: begun(readers, name, *stretch))
-        planned = self.planner.plan_behind(state, main, own)
+        limits = pace.limits if main.tables else self.planner.limits
+        began_s = time.monotonic()
+        planned = self.planner.plan_behind(state, main, own, limits)
         report = self._run(state, planned) if planned.plan.ranges else None
+        if report is not None:
+            pace.took(sum(r.end_exclusive - r.start_inclusive for r in planned.plan.ranges), _ms_since(began_s))
         if report is None or self._is_level(name, report, planned, main, own):
             keeps_back = self.running.keeps_back
             self._change(lambda readers: joined(readers, name, of_tables, keeps_back, read))
@@ -248,7 +254,7 @@ class Ingesting:
         """
         if report.stopped or planned.plan.remaining > self.planner.limits.max_records:
             return False
-        return not self.planner.plan_behind(self._readers()[name], main, own).plan.ranges
+        return not self.planner.plan_behind(self._readers()[name], main, own, self.planner.limits).plan.ranges
 
     def _drain_main(self, available: Available, *, meanwhile: bool = False) -> Iterator[BatchReport]:
         """Read on with `main`; `meanwhile` only what there is for it: an empty batch, and what to say of its end, come last."""
@@ -335,3 +341,7 @@ class Ingesting:
 
     def _last_ms(self) -> int:
         return decide.last_timestamp(self._readers()) or 0
+
+
+def _ms_since(began_s: float) -> int:
+    return round((time.monotonic() - began_s) * 1_000)

@@ -19,7 +19,7 @@ from lakehold.upstream.connect import ConnectClient, ConnectorStatus
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector
 from lakehold.upstream.gaps import is_in_lake
-from lakehold.upstream.hints import gone_told, unrepaired_told
+from lakehold.upstream.hints import coming_told, gone_told, unrepaired_told
 from lakehold.upstream.journal import Journal
 from lakehold.upstream.mysql import MysqlUpstream
 from lakehold.upstream.perform import Systems, perform
@@ -123,7 +123,8 @@ class Capturing:
         """What `plan` gives, and a sentence for each captured table that is not in the database any more or lacks changes."""
         with self._systems(target) as systems:
             found = self._look(target, systems)
-        told = (*gone_told(target.wanted, found), *unrepaired_told(target.wanted, found))
+        wanted = target.wanted
+        told = (*gone_told(wanted, found), *unrepaired_told(wanted, found), *coming_told(wanted, found))
         return plan(target.wanted, found), told
 
     def snapshots(self, target: Target) -> Snapshots:

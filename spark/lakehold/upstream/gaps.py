@@ -72,6 +72,15 @@ def failed(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
             yield one_of_each[name]
 
 
+def coming(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
+    """The tables whose changes were missed and of which the lake lacks what brings them: one of those that share a table."""
+    unsure = {table.upstream for table in unconfirmed(wanted, found)}
+    for table, repeats in _repeated(wanted, found):
+        is_had = all(is_in_lake(object_id, repeat, wanted) for object_id, repeat in repeats.items())
+        if not is_had or table.upstream in unsure:
+            yield table
+
+
 def unrepaired(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     """The tables whose changes were missed and that cannot be snapshotted alone."""
     present = there(wanted, found)

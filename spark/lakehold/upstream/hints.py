@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundDatabase
-from lakehold.upstream.gaps import gone, has_no_key, joining, missed, unrepaired
+from lakehold.upstream.gaps import coming, gone, has_no_key, joining, missed, unrepaired
 from lakehold.upstream.signal_table import is_settled
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
@@ -60,6 +60,15 @@ def unrepaired_told(wanted: Wanted, found: Found) -> Iterator[str]:
     """A sentence for each table that lacks changes until all are snapshotted, unless a statement is about others."""
     if wanted.declared is None:
         yield from dict.fromkeys(_missed_told_of(table, wanted, found) for table in unrepaired(wanted, found))
+
+
+def coming_told(wanted: Wanted, found: Found) -> Iterator[str]:
+    """A sentence for each table whose changes were missed, until the lake has what brings them."""
+    for table in coming(wanted, found):
+        yield (
+            f"changes of {table.upstream} were missed while the connector did not capture it: until the next ingests have a "
+            "snapshot of it, rows may be old, or gone upstream"
+        )
 
 
 def _missed_told_of(table: CapturedTable, wanted: Wanted, found: Found) -> str:

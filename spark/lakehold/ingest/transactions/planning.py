@@ -78,11 +78,11 @@ class WholeTransactions(Planner):
         planned = super().plan_again(state, ends, transactions, available)
         return self._replacing(planned, Passed.from_json(transactions))
 
-    def plan_behind(self, state: ReaderState, main: ReaderState, available: Available) -> Planned:
+    def plan_behind(self, state: ReaderState, main: ReaderState, available: Available, limits: Limits) -> Planned:
         """See `Planner.plan_behind`: also of partitions that are new to `main` no more than it would have taken."""
         if not main.position:
             return self.plan(state, available)
-        passed, limits = replace(_passed(state), commit=_passed(main).commit), self.limits
+        passed = replace(_passed(state), commit=_passed(main).commit)
         while True:
             plan, own = self._behind(state, main, available, limits)
             runs = self._look(plan, available).runs

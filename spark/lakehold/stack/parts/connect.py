@@ -35,6 +35,8 @@ _WORKER = {
     # Scanning every class instead takes 10 to 20 s and twice the memory.
     "plugin.discovery": "service_load",
     "exactly.once.source.support": "enabled",
+    # A worker that comes back waits for what a killed one left open in the topic of offsets: Kafka's default is a minute.
+    "producer.transaction.timeout.ms": 15_000,
     # With one worker nobody else comes back: waiting for it only delays a restart.
     "scheduled.rebalance.max.delay.ms": 0,
     "session.timeout.ms": 6_000,

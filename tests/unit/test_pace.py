@@ -1,0 +1,28 @@
+"""Tables that catch up read as much at once as the others of their source can wait for."""
+
+from __future__ import annotations
+
+from lakehold.ingest.pace import Pace
+from lakehold.ingest.read.reader import Limits
+
+
+def test_batches_come_to_take_four_seconds_whatever_each_costs() -> None:
+    pace = Pace(Limits(500_000, 1))
+    assert pace.limits == Limits(50_000, 1)
+    for _ in range(20):
+        records = pace.limits.max_records
+        # 1.5 s for each batch, and 40 records a millisecond.
+        elapsed_ms = 1_500 + records // 40
+        pace.took(records, elapsed_ms)
+    assert abs(elapsed_ms - 4_000) < 200
+
+
+def test_no_batch_is_larger_than_the_source_says_and_none_is_empty() -> None:
+    pace = Pace(Limits(60_000, 1))
+    pace.took(50_000, 10)
+    assert pace.limits.max_records == 60_000
+    pace.took(1, 60_000)
+    assert pace.limits.max_records == 1
+    pace.took(0, 5)
+    assert pace.limits.max_records == 1
+    assert Pace(Limits(10, 1)).limits.max_records == 10
