@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakehold.catalog.readers import BACKFILL_READER, MAIN_READER
+from lakehold.ingest import pace
 from lakehold.ingest.batch import BatchReport
 from tests.conftest import LakeFactory
 from tests.numbered_shop import BATCH, NumberedShop
@@ -56,6 +57,21 @@ def test_the_others_go_on_while_a_table_catches_up(shop: NumberedShop) -> None:
     assert shop.readers() == {MAIN_READER: {"s.first", "s.again"}}
     assert shop.rows("first") == shop.rows("again") == shop.written["orders"] > 2 * BATCH
     assert len({report.timestamp_ms for report in reports}) == len(reports)
+
+
+def test_however_large_batches_may_be_the_others_wait_for_small_ones(
+    make_lake: LakeFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace, "_FIRST_RECORDS", 2)
+    monkeypatch.setattr(pace, "_BATCH_MS", 1)
+    shop = NumberedShop(make_lake(), tmp_path / "topics")
+    shop.table("first", "orders")
+    shop.write("orders", 5)
+    shop.lake.ingest("shop")
+    shop.table("again", "orders")
+    behind = [report.records for report in shop.lake.ingest("shop") if report.reader == BACKFILL_READER]
+    assert behind == [2, 1, 1, 1], "the first is as small, the next as slow as the last one was"
+    assert shop.rows("again") == 5
 
 
 def test_one_that_stops_leaves_the_others(shop: NumberedShop) -> None:

@@ -195,8 +195,9 @@ def _impossible(table: Table, conflict: TypeConflict) -> TableStopped:
         code="type-changed",
         detail="Iceberg cannot promote one to the other, so nothing of this batch was written to the table.",
         hint=(
-            f"Give the column upstream a type that {old} can be widened to; or rename the stored column "
-            f"(ALTER TABLE {table.full_name} RENAME COLUMN {column} TO …) and ingest again: the new one is added beside it."
+            f"Rename the stored column (ALTER TABLE {table.full_name} RENAME COLUMN {column} TO …) and ingest again: the new "
+            "one is added beside it, and a row has its value there when it changes. Or load the table anew. To change the type "
+            "back upstream does not help: messages of this one stay in the topic."
         ),
     )
 

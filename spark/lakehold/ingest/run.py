@@ -26,7 +26,7 @@ from lakehold.ingest.offsets import Offsets
 from lakehold.ingest.pace import Pace
 from lakehold.ingest.planning import Planned, Planner
 from lakehold.ingest.read.checks import faults
-from lakehold.ingest.read.reader import Available
+from lakehold.ingest.read.reader import Available, Limits
 from lakehold.ingest.transactions.waiting import incomplete, waiting_for
 from lakehold.times import next_timestamp, now_ms
 
@@ -242,19 +242,21 @@ class Ingesting:
         report = self._run(state, planned) if planned.plan.ranges else None
         if report is not None:
             pace.took(sum(r.end_exclusive - r.start_inclusive for r in planned.plan.ranges), _ms_since(began_s))
-        if report is None or self._is_level(name, report, planned, main, own):
+        if report is None or self._is_level(name, report, planned, main, own, limits):
             keeps_back = self.running.keeps_back
             self._change(lambda readers: joined(readers, name, of_tables, keeps_back, read))
         return report
 
-    def _is_level(self, name: str, report: BatchReport, planned: Planned, main: ReaderState, own: Available) -> bool:
+    def _is_level(  # noqa: PLR0913 - a reader, its batch, and what to look at behind it
+        self, name: str, report: BatchReport, planned: Planned, main: ReaderState, own: Available, limits: Limits
+    ) -> bool:
         """Whether reader `name` has nothing more to read behind a batch, as `main` stands: what arrives next is for both.
 
         Where more than a batch is left it is not looked at, as that may take as long as the next batch's own look.
         """
-        if report.stopped or planned.plan.remaining > self.planner.limits.max_records:
+        if report.stopped or planned.plan.remaining > limits.max_records:
             return False
-        return not self.planner.plan_behind(self._readers()[name], main, own, self.planner.limits).plan.ranges
+        return not self.planner.plan_behind(self._readers()[name], main, own, limits).plan.ranges
 
     def _drain_main(self, available: Available, *, meanwhile: bool = False) -> Iterator[BatchReport]:
         """Read on with `main`; `meanwhile` only what there is for it: an empty batch, and what to say of its end, come last."""
