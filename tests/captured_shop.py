@@ -115,6 +115,15 @@ class Shop:
 
         wait_for(equal, "the lake is equal to the database")
 
+    def follow_until_readable(self, table: str) -> None:
+        """Ingest until a table has a `since`; one that joined when the others are as far as its rows."""
+
+        def readable() -> bool:
+            list(self.lake.ingest("shop"))
+            return self.since(table) is not None
+
+        wait_for(readable, f"{table} is readable")
+
     def follow_until_nothing_is_told(self) -> None:
         """Ingest until nobody need know anything: all that was missed is there."""
 
