@@ -115,16 +115,16 @@ def test_transactions_of_mariadb(
         f"CREATE CONNECTION maria TO MARIADB (HOST '127.0.0.1', PORT {mariadb.port}, USER 'lakehold', PASSWORD SECRET 'maria');"
         f"CREATE CONNECTION connect TO CONNECT (URL '{stack.connect}');"
         "CREATE SOURCE bank FROM MARIADB CONNECTION maria VIA CONNECT CONNECTION connect "
-        "INTO KAFKA CONNECTION kafka (TOPIC PREFIX 'bank', PARTITIONS 2) FORMAT JSON WITH (MAX RECORDS = 500);"
+        "INTO KAFKA CONNECTION kafka (TOPIC PREFIX 'tellers', PARTITIONS 2) FORMAT JSON WITH (MAX RECORDS = 500);"
         "BEGIN;"
         "CREATE TABLE bank.accounts FROM SOURCE bank (TABLE 'bank.accounts') ENVELOPE DEBEZIUM;"
         "CREATE TABLE bank.entries FROM SOURCE bank (TABLE 'bank.entries') ENVELOPE DEBEZIUM UPSERT;"
         "COMMIT;"
         # Another source over the same topics.
-        "CREATE SOURCE audit FROM KAFKA CONNECTION kafka (TOPICS ('bank.bank.accounts', 'bank.bank.entries')) "
-        "FORMAT JSON TRANSACTION METADATA TOPIC 'bank.transaction';"
-        "CREATE TABLE audit.entries FROM SOURCE audit (TOPIC 'bank.bank.entries') ENVELOPE DEBEZIUM;"
-        "CREATE TABLE audit.accounts FROM SOURCE audit (TOPIC 'bank.bank.accounts') ENVELOPE DEBEZIUM UPSERT"
+        "CREATE SOURCE audit FROM KAFKA CONNECTION kafka (TOPICS ('tellers.bank.accounts', 'tellers.bank.entries')) "
+        "FORMAT JSON TRANSACTION METADATA TOPIC 'tellers.transaction';"
+        "CREATE TABLE audit.entries FROM SOURCE audit (TOPIC 'tellers.bank.entries') ENVELOPE DEBEZIUM;"
+        "CREATE TABLE audit.accounts FROM SOURCE audit (TOPIC 'tellers.bank.accounts') ENVELOPE DEBEZIUM UPSERT"
     )
 
     def follow() -> None:

@@ -117,8 +117,9 @@ def test_what_was_changed_by_hand_is_shown_and_brought_back(shop: Shop) -> None:
         shop.lake.sql("ALTER SOURCE shop REPAIR")
         assert worker.config(name) == config
         worker.delete(name)
-    (problem,) = status_of(shop.lake).notices
+    problem, missed = status_of(shop.lake).notices
     assert "there is no connector" in problem
+    assert "changes of public.customers were missed" in missed
 
     execute(shop.database, ["UPDATE customers SET n = 1"])
     shop.lake.sql("ALTER SOURCE shop REPAIR")
