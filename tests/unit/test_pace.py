@@ -17,12 +17,15 @@ def test_batches_come_to_take_four_seconds_whatever_each_costs() -> None:
     assert abs(elapsed_ms - 4_000) < 200
 
 
-def test_no_batch_is_larger_than_the_source_says_and_none_is_empty() -> None:
+def test_where_each_batch_costs_more_than_its_time_a_backfill_comes_to_an_end_all_the_same() -> None:
+    pace = Pace(Limits(500_000, 1))
+    for _ in range(20):
+        pace.took(pace.limits.max_records, 9_000)
+    assert pace.limits.max_records == 50_000
+
+
+def test_no_batch_is_larger_than_the_source_says() -> None:
     pace = Pace(Limits(60_000, 1))
     pace.took(50_000, 10)
     assert pace.limits.max_records == 60_000
-    pace.took(1, 60_000)
-    assert pace.limits.max_records == 1
-    pace.took(0, 5)
-    assert pace.limits.max_records == 1
     assert Pace(Limits(10, 1)).limits.max_records == 10

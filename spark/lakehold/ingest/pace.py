@@ -8,8 +8,8 @@ from lakehold.ingest.read.reader import Limits
 
 _BATCH_MS = 4_000
 """What a batch may take, more or less. About as long is what it costs whatever it reads, and the others' batch in between."""
-_FIRST_RECORDS = 50_000
-"""Before it is known how fast they are read."""
+_LEAST_RECORDS = 50_000
+"""At first, as it is not known how fast they are read; and at least, so that a backfill ends where batches are slow by themselves."""
 
 
 @dataclass
@@ -24,12 +24,12 @@ class Pace:
     limits: Limits = field(init=False)
 
     def __post_init__(self) -> None:
-        self.limits = self._of(_FIRST_RECORDS)
+        self.limits = self._of(_LEAST_RECORDS)
 
     def took(self, records: int, elapsed_ms: int) -> None:
         """A batch did, from its planning to its commit."""
         if records and elapsed_ms:
-            self.limits = self._of(max(records * _BATCH_MS // elapsed_ms, 1))
+            self.limits = self._of(max(records * _BATCH_MS // elapsed_ms, _LEAST_RECORDS))
 
     def _of(self, records: int) -> Limits:
         return replace(self.most, max_records=min(records, self.most.max_records))

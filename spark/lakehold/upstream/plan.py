@@ -195,26 +195,23 @@ def _publication(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -
     name, tables = wanted.capture.publication, there(wanted, found)
     if name is None or found.database is None:
         return
-    existing, added = found.database.publication, tables
+    existing, added, is_partial = found.database.publication, tables, bool(left_out(wanted, found))
     if not _is_published(wanted, found, found.database):
         return
     if existing is None:
         yield CreatePublication(name, tables, wanted.source_id)
     else:
-        is_partial = bool(left_out(wanted, found))
         if is_partial:
-            yield CompletePublication(
-                name, tuple(table for table in narrowed(wanted, found) if table in existing.listed)
-            )
+            whole = tuple(table for table in narrowed(wanted, found) if table in existing.listed)
+            yield CompletePublication(name, whole)
         added = () if existing.is_for_all else tuple(sorted(set(tables) - existing.tables))
         if added:
             yield ChangePublication(name, added)
     # Behind the signals that ask for snapshots: cut short in between, they are asked for again.
     new = {*added, *unnoted(wanted, found), *(table.upstream for table in out)}
-    if existing is not None and is_partial:
-        new = {*tables}
-    if new & set(tables):
-        yield NoteMembers(wanted.capture.topic_prefix, wanted.source_id, name, tuple(sorted(new & set(tables))))
+    noted = tuple(sorted(set(tables) if is_partial else new & set(tables)))
+    if noted:
+        yield NoteMembers(wanted.capture.topic_prefix, wanted.source_id, name, noted)
 
 
 def _signal_table(wanted: Wanted, found: Found) -> Iterator[Step]:

@@ -255,6 +255,8 @@ class PostgresUpstream:
             found = _signal_table(*row) if row is not None else None
             if found is None or not found.is_owned:
                 return found.seen_ms if found is not None else None
+            # Lost in a crash, it would be taken for one that was restored.
+            connection.execute("SET synchronous_commit = on")
             comment = sql.SQL("COMMENT ON TABLE {} IS {}").format(_table(table), sql.Literal(f"{SEEN}{at_ms}"))
             connection.execute(comment)
         return at_ms

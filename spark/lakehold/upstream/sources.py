@@ -126,7 +126,6 @@ class CapturedSources:
             return None
         try:
             done = self._repaired(source)
-            known = self._told(source)
         except (SourceBusy, LeaseLost) as busy:
             attention.found_busy()
             log.info("source %s is left alone: %s. %s", source, busy.message, busy.detail)
@@ -149,7 +148,7 @@ class CapturedSources:
             )
             return None
         attention.went_well()
-        return known
+        return self._told(source)
 
     def snapshots(self, source: str) -> Snapshots:
         """What the connector has said of the snapshots of the tables."""
@@ -166,8 +165,12 @@ class CapturedSources:
 
     def _told(self, source: str) -> int | None:
         """Tell the database that it was looked at, and found to be the one that it was."""
-        target = self._targets.now(source)
-        return None if target is None else self._capturing.tell(target)
+        try:
+            target = self._targets.now(source)
+            return None if target is None else self._capturing.tell(target)
+        except (UpstreamUnavailable, UpstreamRefused) as error:
+            log.warning("source %s: its database is not told that it was looked at: %s", source, _reason(error))
+            return None
 
     def _planned_now(self, source: str) -> Steps | None:
         """What is to be done; None: what is there may be half done by another process, which is not known before its end."""
