@@ -9,7 +9,7 @@ from lakehold.ingest.read.reader import Limits
 _BATCH_MS = 4_000
 """What a batch may take, more or less. About as long is what it costs whatever it reads, and the others' batch in between."""
 _LEAST_RECORDS = 50_000
-"""At first, as it is not known how fast they are read; and at least, so that a backfill ends where batches are slow by themselves."""
+"""At first, as it is not known how fast they are read; and at least, so that a backfill ends where every batch is slow."""
 
 
 @dataclass

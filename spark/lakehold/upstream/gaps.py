@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 
 from lakehold.upstream.connector_config import includes
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundRepeat, FoundSnapshot
-from lakehold.upstream.publishing import left_out
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 _NO_KEY = "NO_PRIMARY_KEY"
@@ -48,10 +47,9 @@ def missed(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     if found.connector is not None and not found.connector.has_position:
         return
     new = {*joining(wanted, found)}
-    partial = left_out(wanted, found)
     one_of_each = {table.upstream: table for table in wanted.tables if table not in new}
     for name in there(wanted, found):
-        if name in one_of_each and (name in partial or _is_out(name, found) or _was_out(name, found)):
+        if name in one_of_each and (_is_out(name, found) or _was_out(name, found)):
             yield one_of_each[name]
 
 
@@ -140,7 +138,7 @@ def _is_out(name: str, found: Found) -> bool:
 
 
 def _was_out(name: str, found: Found) -> bool:
-    """Whether a table came into the publication in another way than the one that was noted: it was out of it in between."""
+    """Whether a table is in the publication in another way than was noted: it was out of it, or not all of it was in."""
     members = _members(found)
     return name in members and found.members.get(name, members[name]) != members[name]
 
