@@ -16,7 +16,7 @@ from lakehold.ingest.offsets import OffsetRange, Offsets, TopicPartition
 from lakehold.ingest.read.checks import faults
 from lakehold.ingest.read.kafka import KafkaReader
 from lakehold.ingest.read.kafka_client import shared_client
-from lakehold.ingest.read.kafka_options import kafka_options
+from lakehold.ingest.read.kafka_options import KafkaOptions, kafka_options
 from lakehold.ingest.read.read_once import ReadOnce
 from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Available, Limits, ReadPlan, Watermarks
 from lakehold.times import now_ms
@@ -335,6 +335,20 @@ def test_records_deleted_between_plan_and_read_are_an_error(broker: Broker) -> N
     with pytest.raises(UpstreamError) as raised:
         reader.in_driver(plan.ranges)
     assert raised.value.code == "offsets-lost"
+
+
+@pytest.mark.stack
+def test_a_topic_deleted_while_it_is_read_is_not_made_again(broker: Broker, spark: SparkSession) -> None:
+    topic = broker.create_topic()
+    impatient = {"request.timeout.ms": "1000", "default.api.timeout.ms": "2000"}
+    reader = KafkaReader(KafkaOptions(broker.address, java=impatient, librdkafka={}), timeout_s=2.0)
+    broker.produce(topic, numbered(0, 10))
+    frame = reader.dataframe(spark, reader.plan(reader.look([topic]), {}, LARGE).ranges)
+    frame.explain()  # Spark asks for the offsets: from here on the tasks alone read.
+    broker.delete_topic(topic)
+    with pytest.raises(Exception, match="TimeoutException"):
+        frame.collect()
+    assert topic not in broker.admin.list_topics(timeout=5).topics
 
 
 @pytest.mark.stack

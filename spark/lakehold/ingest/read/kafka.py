@@ -115,6 +115,9 @@ class KafkaReader(Reader):
             **{f"kafka.{name}": value for name, value in self._options.java.items()},
             "kafka.bootstrap.servers": self._options.brokers,
             "kafka.isolation.level": "read_committed",
+            # A topic that is deleted while it is read would be made again, empty, and belong to nobody.
+            "kafka.allow.auto.create.topics": "false",
+            "kafkaConsumer.pollTimeoutMs": str(int(self._timeout_s * 1_000)),
             "assign": _assignment(wanted),
             "startingOffsets": to_json(starts(wanted)),
             "endingOffsets": to_json(ends(wanted)),
