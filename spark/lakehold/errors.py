@@ -13,6 +13,7 @@
     │   ├── UpstreamRefused          ... or a database refuses a change that a captured source needs
     │   ├── TransactionIncomplete    ... a transaction has not come whole for too long
     │   └── ConnectorError           ... Kafka Connect refused a connector, or one of its tasks failed
+    ├── IngestFailed                 Spark failed before a batch was begun: the same call may work later
     ├── TableStopped                 one table cannot go on; its neighbours do
     ├── SourceBusy                   somebody else runs the source now
     ├── SubscriberBusy               somebody else runs the subscription or client now
@@ -189,6 +190,13 @@ class TransactionIncomplete(UpstreamError):
     """A transaction has not come whole for longer than `transaction_timeout_ms`; when the rest comes, the same call works."""
 
     default_code = "transaction-incomplete"
+    retryable = True
+
+
+class IngestFailed(LakeholdError):
+    """Spark failed while it was found out what a batch is to read; the same call may work later."""
+
+    default_code = "ingest-failed"
     retryable = True
 
 

@@ -133,7 +133,7 @@ class Lake:
 
     def publications(self, name: str, stop: Event | None = None) -> Generator[PublishReport, None, None]:
         """`publish`, one report at a time; with `stop` it goes on with what changes until that is set."""
-        from lakehold.sql.engine import readable
+        from lakehold.spark_errors import readable
 
         publisher = self.subscriptions.publisher(name)
         with readable():
@@ -171,7 +171,7 @@ class Lake:
             DefinitionError: A table or column is not there.
             NotReadable: AS OF is outside of what can be read.
         """
-        from lakehold.sql.engine import readable
+        from lakehold.spark_errors import readable
         from lakehold.subscribe.batches import batches
 
         opened = self.open_subscription(text)
@@ -180,7 +180,7 @@ class Lake:
 
     def open_subscription(self, text: str) -> Opened:
         """A SUBSCRIBE on the lake as it is now, before anything of it is read. Raises as `follow` does."""
-        from lakehold.sql.engine import readable
+        from lakehold.spark_errors import readable
         from lakehold.sql.parse import parse_subscription
 
         statement = parse_subscription(text)
@@ -293,7 +293,7 @@ class Lake:
             NotReadable: The table is not readable at `at_ms`.
             EnvironmentMissing: Great Expectations is not installed.
         """
-        from lakehold.sql.engine import readable
+        from lakehold.spark_errors import readable
 
         kept = self.holds.hold(hold) if hold is not None else None
         with readable():

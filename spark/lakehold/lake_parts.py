@@ -118,7 +118,7 @@ class LakeParts:
 
     def _judge_hold(self, hold: Hold) -> None:
         from lakehold.quality import HoldJudge
-        from lakehold.sql.engine import readable
+        from lakehold.spark_errors import readable
 
         with readable():
             HoldJudge(self.checks)(hold)

@@ -84,6 +84,23 @@ def test_one_that_stops_leaves_the_others(shop: NumberedShop) -> None:
     assert shop.rows("again") == 2 * BATCH
 
 
+def test_one_with_little_to_read_does_not_wait_for_one_with_much(shop: NumberedShop) -> None:
+    shop.write("orders", 4 * BATCH)
+    shop.lake.ingest("shop")
+    shop.table("large", "orders")
+    ingesting = shop.lake.batches_of("shop")
+    while next(ingesting).reader != BACKFILL_READER:
+        pass
+    ingesting.close()
+    shop.table("small", "items")
+    reports = shop.lake.ingest("shop")
+    assert [report.reader for report in reports if report.reader != MAIN_READER] == [
+        *[BACKFILL_READER, "s.small"] * 2,
+        *[BACKFILL_READER] * 3,
+    ]
+    assert (shop.rows("large"), shop.rows("small")) == (6 * BATCH, 2 * BATCH)
+
+
 def test_what_is_on_its_way_survives_a_restart(shop: NumberedShop, make_lake: LakeFactory) -> None:
     shop.table("again", "orders")
     ingesting = shop.lake.batches_of("shop")

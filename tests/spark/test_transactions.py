@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
+from pyspark.sql import SparkSession
 
-from lakehold.errors import TransactionIncomplete, UpstreamError
+from lakehold.errors import IngestFailed, TransactionIncomplete, UpstreamError
 from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.planning import Planned
+from lakehold.ingest.transactions.planning import WholeTransactions
 from lakehold.lake import Lake
 from lakehold.status import COLUMNS, status_of
 from tests.conftest import LakeFactory
@@ -98,6 +103,38 @@ def test_what_is_behind_a_transaction_without_end_waits_and_what_is_before_it_do
     shop.ingest()
     assert shop.rows() == ([(1, 2)], [(1, 2)])
     assert {row[WAITING_FOR] for row in status_of(shop.lake).rows} == {None}
+
+
+def test_what_came_is_not_awaited_any_more_long_before_all_is_read(lake: Lake, tmp_path: Path) -> None:
+    shop = Shop(lake, tmp_path / "topics", "WITH (MAX RECORDS = 2)")
+    shop.connector.transaction(("a", 1, 1), ("b", 1, 1), end=False)
+    assert shop.ingest()[-1].waiting is not None
+    shop.connector.end({"public.a": 1, "public.b": 1})
+    for n in range(8):
+        shop.connector.transaction(("a", 1, n), ("b", 1, n))
+    with closing(lake.batches_of("shop")) as batches:
+        next(batches)
+        assert {row[WAITING_FOR] for row in status_of(lake).rows} == {None}
+    assert shop.rows() != ([(1, 7)], [(1, 7)])
+
+
+def test_spark_fails_while_it_is_found_out_what_is_whole(shop: Shop, spark: SparkSession) -> None:
+    class Failing(WholeTransactions):
+        def plan(self, *_: object, **__: object) -> Planned:
+            spark.sql("SELECT raise_error('the position could not be determined')").collect()
+            raise AssertionError
+
+    shop.connector.transaction(("a", 1, 1), ("b", 1, 1))
+    shop.ingest()
+    with shop.lake._parts.ingesting.held("shop") as ingesting:
+        assert isinstance(ingesting.planner, WholeTransactions)
+        failing = Failing(**vars(ingesting.planner))
+        with pytest.raises(IngestFailed) as failed:
+            list(replace(ingesting, planner=failing).drain())
+    assert (failed.value.code, failed.value.retryable) == ("ingest-failed", True)
+    assert 'source "shop"' in failed.value.message
+    assert "the position could not be determined" in failed.value.detail
+    assert not shop.ingest()[-1].stopped
 
 
 def test_a_transaction_that_never_ends_is_an_error_and_its_end_heals_it(make_lake: LakeFactory, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from lakehold.lake import Lake
 from lakehold.quality import Verdict
 from lakehold.quality.describe import examples_text, keys_text
 from lakehold.quality.page import page_text
-from lakehold.sql.engine import readable
+from lakehold.spark_errors import readable
 from lakehold.sql.parse_as_of import parse_time
 from lakehold.sql.result import Result
 from lakehold.times import iso

@@ -8,7 +8,7 @@ from lakehold.cli.interrupt import stop_on_signal
 from lakehold.cli.output import Output
 from lakehold.lake import Lake
 from lakehold.progress import Progress
-from lakehold.sql.engine import readable
+from lakehold.spark_errors import readable
 from lakehold.subscribe.batches import Row
 from lakehold.subscribe.spark_types import tuples
 

@@ -30,6 +30,7 @@ from lakehold.ingest.repeats import Snapshots, remove_gone
 from lakehold.ingest.shared_records import Reading, SharedRecords, shared_records
 from lakehold.ingest.snapshots import emptied_marks
 from lakehold.ingest.transactions.passed import Passed, Replaced
+from lakehold.spark_errors import is_sparks, said_by_spark
 from lakehold.times import now_ms
 
 log = logging.getLogger(__name__)
@@ -262,7 +263,7 @@ def _as_stop(table: Table, error: Exception) -> LakeholdError:
     return LakeholdError(
         f'table "{table.full_name}" could not take its changes',
         code="table-failed",
-        detail=f"{type(error).__name__}: {first_line}",
+        detail=said_by_spark(error) if is_sparks(error) else f"{type(error).__name__}: {first_line}",
         hint="It is tried again by the next ingest; its neighbours went on. The whole error is in the log.",
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from lakehold.catalog import readers as decide
@@ -18,7 +19,7 @@ from lakehold.catalog.batches import BatchStore
 from lakehold.catalog.definitions import Entry
 from lakehold.catalog.readers import MAIN_READER, ReaderError, Readers, ReaderState, Waiting
 from lakehold.definitions import Table
-from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
+from lakehold.errors import IngestFailed, LakeholdError, LeaseLost, TransactionIncomplete, UpstreamUnavailable
 from lakehold.ingest.batch import BatchReport, Running, complete, run_batch
 from lakehold.ingest.dropped import clear
 from lakehold.ingest.membership import begun, identified, joined, split, with_tables
@@ -28,6 +29,7 @@ from lakehold.ingest.planning import Planned, Planner
 from lakehold.ingest.read.checks import faults
 from lakehold.ingest.read.reader import Available, Limits
 from lakehold.ingest.transactions.waiting import incomplete, waiting_for
+from lakehold.spark_errors import is_sparks, said_by_spark
 from lakehold.times import next_timestamp, now_ms
 
 log = logging.getLogger(__name__)
@@ -72,29 +74,29 @@ class Ingesting:
         A call that finds nothing to read runs one empty batch, which moves the source's write frontier, unless it moved less
         than `idle_ms` ago.
         """
-        available = yield from self._begin()
-        behind = [name for name in self._readers() if name != MAIN_READER]
-        for name in behind:
-            yield from self._catch_up(name)
-        yield from self._drain_main(self._look() if behind else available)
+        with self._told():
+            available = yield from self._begin()
+            behind = [name for name in self._readers() if name != MAIN_READER]
+            yield from self._catch_up(behind)
+            yield from self._drain_main(self._look() if behind else available)
 
     def go_on(self) -> Iterator[BatchReport]:
         """Read what arrived for the tables that are read together, for who waits for something else behind a `drain`."""
-        yield from self._drain_main(self._look(), meanwhile=True)
+        with self._told():
+            yield from self._drain_main(self._look(), meanwhile=True)
 
     def fill(self, tables: Collection[str]) -> Iterator[BatchReport]:
         """Run the batches that bring some tables to where `main` stands, which goes on meanwhile, and let them join it.
 
         Other tables that are behind stay so, unless they share a reader.
         """
-        yield from self._begin()
-        behind = [name for name, state in self._readers().items() if not state.tables.keys().isdisjoint(tables)]
-        for name in behind:
-            if name != MAIN_READER:
-                yield from self._catch_up(name)
-        in_main = self._readers()[MAIN_READER].tables
-        if any(progress.since_ms is None for name, progress in in_main.items() if name in tables):
-            yield from self._drain_main(self._look())
+        with self._told():
+            yield from self._begin()
+            behind = [name for name, state in self._readers().items() if not state.tables.keys().isdisjoint(tables)]
+            yield from self._catch_up([name for name in behind if name != MAIN_READER])
+            in_main = self._readers()[MAIN_READER].tables
+            if any(progress.since_ms is None for name, progress in in_main.items() if name in tables):
+                yield from self._drain_main(self._look())
 
     def stand(self) -> None:
         """Tell those that share topics with the source from where its readers read on."""
@@ -104,6 +106,21 @@ class Ingesting:
         if any(entry.object_id not in begun for entry in self.running.tables.values()):
             positions.append({})
         self.running.reading.shelf.stands(self.source, positions)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What Spark throws outside of tables, as it does of topics that are deleted while it looks at their transactions."""
+        try:
+            yield
+        except Exception as error:
+            if not is_sparks(error):
+                raise
+            log.warning("source %s failed", self.source, exc_info=True)
+            raise IngestFailed(
+                f'source "{self.source}" could not be read',
+                detail=said_by_spark(error),
+                hint="It is tried again by the next ingest. The whole error is in the log.",
+            ) from error
 
     def _begin(self) -> Generator[BatchReport, None, Available]:
         """Bring readers and tables together, and finish what was begun. Returns what there is now."""
@@ -180,28 +197,36 @@ class Ingesting:
         self._change(lambda readers: split(readers, stopped))
         yield self._stop_report(MAIN_READER, stopped)
 
-    def _catch_up(self, name: str) -> Iterator[BatchReport]:
-        """Bring tables that are behind to where `main` stands, which goes on meanwhile, and let them join."""
-        begins, pace = True, Pace(self.planner.limits)
-        while True:
-            yield from self._drain_main(self._look(), meanwhile=True)
-            self._leave_dropped()
-            if name not in self._readers():
-                return
-            try:
-                report = self._step(name, pace, begins=begins)
-                begins = False
-            except (LeaseLost, UpstreamUnavailable):
-                raise
-            except LakeholdError as error:
-                yield self._failed(name, error)
-                return
-            if report is None:
-                return
-            yield report
-            # They have joined; or one stopped and left for a reader of its own: the last one takes the reader with it.
-            if name in report.stopped or name not in self._readers():
-                return
+    def _catch_up(self, names: Collection[str]) -> Iterator[BatchReport]:
+        """Bring tables that are behind to where `main` stands, which goes on meanwhile, and let them join.
+
+        Their readers take turns, a batch each: one with little to read does not wait for one with much.
+        """
+        paces = {name: Pace(self.planner.limits) for name in names}
+        going, begins = [*names], True
+        while going:
+            for name in tuple(going):
+                yield from self._drain_main(self._look(), meanwhile=True)
+                self._leave_dropped()
+                report, goes_on = self._turn(name, paces[name], begins=begins)
+                if report is not None:
+                    yield report
+                if not goes_on:
+                    going.remove(name)
+            begins = False
+
+    def _turn(self, name: str, pace: Pace, *, begins: bool) -> tuple[BatchReport | None, bool]:
+        """What reader `name` does in its turn, and whether it has another."""
+        if name not in self._readers():
+            return None, False
+        try:
+            report = self._step(name, pace, begins=begins)
+        except (LeaseLost, UpstreamUnavailable):
+            raise
+        except LakeholdError as error:
+            return self._failed(name, error), False
+        # They have joined; or one stopped and left for a reader of its own: the last one takes the reader with it.
+        return report, report is not None and name not in report.stopped and name in self._readers()
 
     def _failed(self, name: str, error: LakeholdError) -> BatchReport:
         stop = ReaderError(error.code, error.message, error.detail, error.hint)
@@ -284,6 +309,10 @@ class Ingesting:
                 return None
             own = available.without(available.topics - self._topics_of_main())
             planned = self.planner.plan(state, own)
+            if state.waiting is not None:
+                # It may have come, and long batches may lie before the end of them.
+                self._note_waiting(planned)
+                state = self._readers()[MAIN_READER]
             if not planned.has_news and (ran or meanwhile or self._moved_lately() or self._is_overdue(planned, state)):
                 return planned
             report = self._run(state, planned)
@@ -298,16 +327,21 @@ class Ingesting:
         Raises:
             TransactionIncomplete: It has for too long.
         """
+        waiting, error = self._note_waiting(planned)
+        if error is not None:
+            raise error
+        if waiting is not None:
+            yield BatchReport(self.source, MAIN_READER, self._last_ms(), 0, waiting=waiting)
+
+    def _note_waiting(self, planned: Planned) -> tuple[Waiting | None, TransactionIncomplete | None]:
+        """Keep for what the source waits as a batch was planned, and the error if that takes too long."""
         waiting = self._waiting(planned, self._readers()[MAIN_READER])
         error = incomplete(self.source, waiting) if waiting is not None and self._is_late(waiting) else None
         stop = ReaderError(error.code, error.message, error.detail, error.hint) if error is not None else None
         self._change(
             lambda readers: {**readers, MAIN_READER: replace(readers[MAIN_READER], waiting=waiting, error=stop)}
         )
-        if error is not None:
-            raise error
-        if waiting is not None:
-            yield BatchReport(self.source, MAIN_READER, self._last_ms(), 0, waiting=waiting)
+        return waiting, error
 
     def _waiting(self, planned: Planned, main: ReaderState) -> Waiting | None:
         if planned.blocked is None:

@@ -14,6 +14,7 @@ from lakehold.definitions import Source, Subscription
 from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.roles import RoleCommands
 from lakehold.publish.subscriptions import COLUMNS as SUBSCRIPTION_COLUMNS
+from lakehold.spark_errors import readable
 from lakehold.sql.contracts import contracted
 from lakehold.sql.definition_change import DefinitionChange, changed, placed
 from lakehold.sql.effects import (
@@ -42,7 +43,7 @@ from lakehold.sql.effects import (
     Rows,
     RunOnSpark,
 )
-from lakehold.sql.engine import in_full, readable, run_on_spark
+from lakehold.sql.engine import in_full, run_on_spark
 from lakehold.sql.explain_plan import together
 from lakehold.sql.hold_change import HoldChange
 from lakehold.sql.list_holds import list_holds

@@ -1,0 +1,73 @@
+"""What Spark throws, as errors that a person can read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lakehold.errors import LakeholdError
+
+_CONDITION = re.compile(r"^\[(?P<condition>[A-Z][A-Z0-9_.]*)\]\s*")
+POSITION = re.compile(r"[;(]?\s*\(?line (?P<line>\d+),? pos (?P<column>\d+)\)?")
+"""Where in a statement, as its messages say it."""
+_SENTENCE_END = re.compile(r"(?<=\.)\s+(?=[A-Z])")
+_SQLSTATE = re.compile(r"\s*SQLSTATE: \w+")
+_JVM_CLASS = re.compile(r"^:?\s*(?:[a-z_][\w$]*\.)+[A-Z][\w$]*(?:Exception|Error):\s*")
+_STAGE_FAILED = re.compile(r"Job aborted due to stage failure: .*?\(TID \d+\) \(.*?\): ")
+_SPARKS_MODULES = frozenset({"pyspark", "py4j", "grpc"})
+_HINTS = {
+    "TABLE_OR_VIEW_NOT_FOUND": "SHOW TABLES lists the tables that sources feed, SHOW TABLES IN a namespace all of its tables; "
+    "DROP TABLE IF EXISTS passes over one that is not there."
+}
+"""What Spark's advice leaves out, by its condition."""
+_CALL_FAILED = "An error occurred while calling"
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """What Spark throws inside becomes an error that a person can read, as far as it is Spark's."""
+    try:
+        with without_pyspark_log():
+            yield
+    except Exception as error:
+        if not is_sparks(error):
+            raise
+        raise explained(str(error)) from None
+
+
+def is_sparks(error: Exception) -> bool:
+    """Whether Spark threw it, a classic session or Spark Connect."""
+    return type(error).__module__.partition(".")[0] in _SPARKS_MODULES
+
+
+def said_by_spark(error: Exception) -> str:
+    """What it threw, as sentences for the detail of an error."""
+    cause = explained(str(error))
+    return f"Spark says: {cause.message}. {cause.detail}".rstrip()
+
+
+@contextmanager
+def without_pyspark_log() -> Iterator[None]:
+    """PySpark logs an error with its JVM stack trace to stderr before it raises it: once, readably, is enough."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - loaded with the session, and only then
+
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+def explained(whole: str) -> LakeholdError:
+    """Spark's first line without class names and SQLSTATE; its condition becomes the code, its advice the detail."""
+    lines = [line.strip() for line in whole.splitlines() if line.strip() and _CALL_FAILED not in line]
+    line = _JVM_CLASS.sub("", lines[0] if lines else "Spark failed")
+    line = _JVM_CLASS.sub("", _STAGE_FAILED.sub("", line))
+    condition = _CONDITION.match(line)
+    code = condition["condition"] if condition else "spark"
+    sentences = _SQLSTATE.sub("", POSITION.sub("", _CONDITION.sub("", line))).rstrip(" ;")
+    first, *rest = _SENTENCE_END.split(sentences, maxsplit=1)
+    message, detail = f"{first[:1].lower()}{first[1:]}".rstrip("."), " ".join(rest)
+    return LakeholdError(message, code=code, detail=detail, hint=_HINTS.get(code, ""))
