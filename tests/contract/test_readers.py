@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,16 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from lakehold.errors import UpstreamError, UpstreamUnavailable
+from lakehold.errors import UpstreamError
 from lakehold.ingest.offsets import OffsetRange, Offsets, TopicPartition
 from lakehold.ingest.read.checks import faults
-from lakehold.ingest.read.kafka import KafkaReader
-from lakehold.ingest.read.kafka_client import shared_client
-from lakehold.ingest.read.kafka_options import KafkaOptions, kafka_options
 from lakehold.ingest.read.read_once import ReadOnce
-from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Available, Limits, ReadPlan, Watermarks
-from lakehold.times import now_ms
-from tests.kafka_broker import Broker
+from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Limits, ReadPlan
 from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.upstreams import Cluster, RecordedDirectory, Upstream
 
@@ -226,177 +220,4 @@ def test_a_place_that_is_not_there_is_an_error(upstream: Upstream, capfd: pytest
     with pytest.raises(UpstreamError) as raised:
         upstream.unreachable().look(["t"])
     assert raised.value.hint
-    assert capfd.readouterr().err == ""
-
-
-@pytest.mark.stack
-def test_an_open_transaction_is_not_read_before_it_ends(broker: Broker) -> None:
-    topic = broker.create_topic()
-    reader = KafkaReader(kafka_options({"BROKER": broker.address}))
-    broker.produce(topic, numbered(0, 2))
-    transaction = broker.begin_transaction(topic, numbered(2, 4))
-    broker.produce(topic, numbered(4, 6))
-
-    first = reader.plan(reader.look([topic]), {}, LARGE)
-    assert values(reader.in_driver(first.ranges)) == numbered(0, 2)
-    transaction.commit_transaction()
-    broker.wait_until_stable(topic)
-    second = reader.plan(reader.look([topic]), first.position, LARGE)
-    assert values(reader.in_driver(second.ranges)) == numbered(2, 6)
-
-
-@pytest.mark.stack
-def test_a_topic_that_goes_between_two_questions_is_left_out(broker: Broker) -> None:
-    there, gone = (TopicPartition(broker.create_topic(), 0) for _ in range(2))
-    broker.produce(there.topic, numbered(0, 3))
-    broker.delete_topic(gone.topic)
-    client = shared_client(kafka_options({"BROKER": broker.address}), 15)
-    assert client.watermarks([there, gone]) == {there: Watermarks(0, 3)}
-    assert client.written_ends([there, gone]) == {there: 3}
-    assert client.watermarks([gone]) == {}
-
-
-@pytest.mark.stack
-def test_an_ordered_topic_of_several_partitions_is_looked_at_twice(broker: Broker) -> None:
-    ordered, other = broker.create_topic(partitions=2), broker.create_topic(partitions=2)
-    reader = KafkaReader(kafka_options({"BROKER": broker.address}))
-    broker.produce(ordered, numbered(0, 3))
-    transaction = broker.begin_transaction(ordered, numbered(0, 2), partition=1)
-    first, second = TopicPartition(ordered, 0), TopicPartition(ordered, 1)
-
-    found = reader.look([ordered, other], ordered)
-    assert {tp: found.partitions[tp].end_exclusive for tp in (first, second)} == {first: 3, second: 0}
-    assert found.seen == {first: 3, second: 0}
-    assert found.written == {first: 3, second: 2}
-    assert found.without([ordered]).seen == found.without([ordered]).written == {}
-    transaction.abort_transaction()
-
-
-@pytest.mark.stack
-def test_a_look_began_before_it_asked_what_was_written(broker: Broker) -> None:
-    topic = broker.create_topic(partitions=2)
-    asked_ms: list[int] = []
-
-    class Noting(KafkaReader):
-        def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
-            asked_ms.append(now_ms())
-            return super().written_ends(partitions)
-
-    before_ms = now_ms()
-    found = Noting(kafka_options({"BROKER": broker.address})).look([topic], topic)
-    assert before_ms <= found.looked_ms <= asked_ms[0]
-
-
-@pytest.mark.stack
-def test_an_ordered_topic_of_one_partition_is_looked_at_before_the_others(broker: Broker) -> None:
-    ordered, other = broker.create_topic(), broker.create_topic()
-    broker.produce(ordered, numbered(0, 2))
-
-    class Late(KafkaReader):
-        def _look(self, topics: Collection[str]) -> Available:
-            found = super()._look(topics)
-            broker.produce(ordered, numbered(0, 1))
-            return found
-
-    found = Late(kafka_options({"BROKER": broker.address})).look([ordered, other], ordered)
-    place = TopicPartition(ordered, 0)
-    assert (found.seen, found.written) == ({place: 2}, {})
-    assert found.partitions[place].end_exclusive == 3
-
-
-@pytest.mark.stack
-def test_a_backlog_of_nothing_but_aborted_records_is_passed(broker: Broker) -> None:
-    topic = broker.create_topic()
-    reader = KafkaReader(kafka_options({"BROKER": broker.address}))
-    broker.transaction(topic, numbered(0, 5), commit=False)
-    plan = reader.plan(reader.look([topic]), {}, LARGE)
-    assert plan.ranges
-    assert reader.in_driver(plan.ranges).num_rows == 0
-    assert reader.plan(reader.look([topic]), plan.position, LARGE).ranges == ()
-
-
-@pytest.mark.stack
-def test_reading_begins_at_the_earliest_offset_there_is(broker: Broker) -> None:
-    topic = broker.create_topic()
-    reader = KafkaReader(kafka_options({"BROKER": broker.address}))
-    broker.produce(topic, numbered(0, 10))
-    broker.delete_records(topic, 0, 6)
-    plan = reader.plan(reader.look([topic]), {}, LARGE)
-    assert values(reader.in_driver(plan.ranges)) == numbered(6, 10)
-
-
-@pytest.mark.stack
-def test_records_deleted_between_plan_and_read_are_an_error(broker: Broker) -> None:
-    topic = broker.create_topic()
-    reader = KafkaReader(kafka_options({"BROKER": broker.address}))
-    broker.produce(topic, numbered(0, 10))
-    plan = reader.plan(reader.look([topic]), {}, LARGE)
-    broker.delete_records(topic, 0, 6)
-    with pytest.raises(UpstreamError) as raised:
-        reader.in_driver(plan.ranges)
-    assert raised.value.code == "offsets-lost"
-
-
-@pytest.mark.stack
-def test_a_topic_deleted_while_it_is_read_is_not_made_again(broker: Broker, spark: SparkSession) -> None:
-    topic = broker.create_topic()
-    impatient = {"request.timeout.ms": "1000", "default.api.timeout.ms": "2000"}
-    reader = KafkaReader(KafkaOptions(broker.address, java=impatient, librdkafka={}), timeout_s=2.0)
-    broker.produce(topic, numbered(0, 10))
-    frame = reader.dataframe(spark, reader.plan(reader.look([topic]), {}, LARGE).ranges)
-    frame.explain()  # Spark asks for the offsets: from here on the tasks alone read.
-    broker.delete_topic(topic)
-    with pytest.raises(Exception, match="TimeoutException"):
-        frame.collect()
-    assert topic not in broker.admin.list_topics(timeout=5).topics
-
-
-@pytest.mark.stack
-def test_a_missing_topic_is_told_with_names_like_it(broker: Broker) -> None:
-    topic = broker.create_topic(name=f"shop.public.orders-{uuid.uuid4().hex[:8]}")
-    reader = KafkaReader(kafka_options({"BROKER": broker.address}))
-    broker.produce(topic, numbered(0, 1))
-    misspelt = topic.replace("orders", "order")
-    available = reader.look([topic, misspelt])
-    assert available.missing == (misspelt,)
-    error = faults(available, {})[misspelt]
-    assert error.code == "topic-missing"
-    assert topic in error.hint
-    assert values(reader.in_driver(reader.plan(available, {}, LARGE).ranges)) == numbered(0, 1)
-
-
-@pytest.mark.stack
-def test_a_new_partition_is_read_from_its_beginning(broker: Broker) -> None:
-    topic = broker.create_topic()
-    reader = KafkaReader(kafka_options({"BROKER": broker.address}))
-    broker.produce(topic, numbered(0, 2))
-    first = reader.plan(reader.look([topic]), {}, LARGE)
-    broker.add_partitions(topic, 2)
-    broker.produce(topic, numbered(2, 4), partition=1)
-    second = reader.plan(reader.look([topic]), first.position, LARGE)
-    assert values(reader.in_driver(second.ranges)) == numbered(2, 4)
-
-
-@pytest.mark.stack
-def test_a_broker_that_dies_is_an_error_and_reading_goes_on_when_it_is_back(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    broker = Broker(tmp_path)
-    try:
-        topic = broker.create_topic()
-        broker.produce(topic, numbered(0, 10))
-        reader = KafkaReader(kafka_options({"BROKER": broker.address}), timeout_s=3)
-        plan = reader.plan(reader.look([topic]), {}, LARGE)
-        assert reader.in_driver(plan.ranges).num_rows == 10
-        broker.stop()
-        for call in (lambda: reader.look([topic]), lambda: reader.in_driver(plan.ranges)):
-            with pytest.raises(UpstreamUnavailable) as raised:
-                call()
-            assert broker.address in raised.value.message
-            assert raised.value.detail
-            assert raised.value.retryable
-        broker.start()
-        assert reader.in_driver(reader.plan(reader.look([topic]), {}, LARGE).ranges).num_rows == 10
-    finally:
-        broker.stop()
     assert capfd.readouterr().err == ""

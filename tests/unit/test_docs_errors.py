@@ -72,6 +72,7 @@ def test_errors_that_may_pass_are_marked() -> None:
         "lease-lost",
         "commit-conflict",
         "upstream-unavailable",
+        "ingest-failed",
         "transaction-incomplete",
     }
 
