@@ -9,11 +9,16 @@ from hypothesis import strategies as st
 
 from lakehold.ingest.judge.arrivals import Arrivals
 from lakehold.ingest.marks import Marks, SnapshotProgress
-from lakehold.ingest.snapshots import advanced, begins_anew
+from lakehold.ingest.snapshots import advanced, begins_anew, ending_at, is_passed
 
 positions = st.tuples(*[st.integers(min_value=-1, max_value=2**62)] * 4)
 snapshots = st.builds(
-    SnapshotProgress, positions, st.booleans(), st.booleans(), st.none() | st.integers(min_value=0, max_value=10**9)
+    SnapshotProgress,
+    positions,
+    st.booleans(),
+    st.booleans(),
+    st.none() | st.integers(min_value=0, max_value=10**9),
+    st.none() | st.dictionaries(st.integers(0, 50), st.integers(0, 2**62), max_size=4),
 )
 marks = st.builds(
     Marks,
@@ -75,6 +80,26 @@ def test_a_first_snapshot_is_whole_when_its_end_was_read_everywhere() -> None:
     assert not ended_elsewhere.is_whole
     whole = advanced(ended_elsewhere, NOTHING, settled=True, sequence_number=None)
     assert whole.is_whole
+
+
+def test_a_snapshot_is_whole_when_all_was_read_that_was_there_as_its_end_was() -> None:
+    begun = ending_at(advanced(Marks(), snapshot_rows(FIRST), settled=False, sequence_number=None), {0: 4, 1: 4})
+    assert not is_passed(begun, {0: 9, 1: 9}), "its end may come in any partition yet"
+    ended = ending_at(
+        advanced(begun, snapshot_rows(FIRST, end=True), settled=False, sequence_number=None), {0: 8, 1: 9}
+    )
+    later = ending_at(advanced(ended, NOTHING, settled=False, sequence_number=None), {0: 20, 1: 20})
+    assert not is_passed(later, {0: 8})
+    assert not is_passed(later, {0: 20, 1: 8})
+    assert is_passed(later, {0: 8, 1: 9}), "what was written meanwhile is none of it"
+    whole = advanced(later, NOTHING, settled=True, sequence_number=None)
+    assert whole.snapshot == SnapshotProgress(FIRST, end_seen=True, complete=True)
+
+
+def test_a_snapshot_in_files_has_no_ends() -> None:
+    ended = advanced(Marks(), snapshot_rows(FIRST, end=True), settled=False, sequence_number=None)
+    assert ending_at(ended, {}) is ended
+    assert not is_passed(ended, {})
 
 
 def test_streamed_changes_end_a_snapshot_without_a_last_row() -> None:

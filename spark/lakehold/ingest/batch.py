@@ -28,7 +28,7 @@ from lakehold.ingest.planning import Planned
 from lakehold.ingest.read.reader import ReadPlan
 from lakehold.ingest.repeats import Snapshots, remove_gone
 from lakehold.ingest.shared_records import Reading, SharedRecords, shared_records
-from lakehold.ingest.snapshots import emptied_marks
+from lakehold.ingest.snapshots import emptied_marks, ending_at, is_passed
 from lakehold.ingest.transactions.passed import Passed, Replaced
 from lakehold.spark_errors import is_sparks, said_by_spark
 from lakehold.times import now_ms
@@ -158,7 +158,7 @@ def _apply_all(
     for name, held in state.tables.items():
         entry = running.tables[name]
         done.progress[name] = held
-        is_settled = entry.definition.topic in planned.settled
+        is_settled = _is_settled(entry.definition.topic, held, planned)
         report, after = None, held
         try:
             before = _emptied(running, entry, held, planned.replaced)
@@ -168,6 +168,7 @@ def _apply_all(
                 after = settle(running.writing, identity, entry, before)
             if entry.object_id in running.snapshots.repeated:
                 report, after = _remove_gone(running, identity, entry, planned, report, after)
+            after = _ending(entry.definition, after, planned)
             is_kept_back = held.since_ms is None and running.keeps_back(name, after, planned.transactions)
             if is_kept_back or state.reader != MAIN_READER:
                 # A table that catches up becomes readable as it joins the others.
@@ -182,6 +183,21 @@ def _apply_all(
             stop = done.stopped[name] = _as_stop(entry.definition, error)
             log.warning("table %s stopped: %s", name, stop.message, exc_info=not isinstance(error, LakeholdError))
     return done
+
+
+def _is_settled(topic: str, held: TableProgress, planned: Planned) -> bool:
+    """See `lakehold.ingest.snapshots.advanced`."""
+    return topic in planned.settled or is_passed(Marks.from_json(held.marks), _of(topic, planned.plan.position))
+
+
+def _ending(table: Table, after: TableProgress, planned: Planned) -> TableProgress:
+    marks = Marks.from_json(after.marks)
+    ended = ending_at(marks, _of(table.topic, planned.ends))
+    return after if ended is marks else replace(after, marks=ended.to_json())
+
+
+def _of(topic: str, offsets: Offsets) -> dict[int, int]:
+    return {tp.partition: at for tp, at in offsets.items() if tp.topic == topic}
 
 
 def _emptied(running: Running, entry: Entry[Table], before: TableProgress, replaced: Replaced | None) -> TableProgress:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 Position = tuple[int, int, int, int]
 """See `lakehold.ingest.position`; compared from the left."""
@@ -26,12 +27,15 @@ class SnapshotProgress:
         complete: All of it was read.
         replaces_through: Rows whose last change has at most this Iceberg sequence number are not of this snapshot: those
             it does not bring are gone once it is complete. None when there were none before it.
+        until: How far (exclusive) the partitions of the topic went when its last row was read: all of its rows lie below. None
+            before that, and where partitions have no such offsets.
     """
 
     position: Position
     end_seen: bool = False
     complete: bool = False
     replaces_through: int | None = None
+    until: Mapping[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class Marks:
     def to_json(self) -> str:
         """Compact text for a snapshot summary."""
         snapshot = self.snapshot
-        content: dict[str, object] = {"passed": {str(p): list(at) for p, at in sorted(self.passed.items())}}
+        content: dict[str, Any] = {"passed": {str(p): list(at) for p, at in sorted(self.passed.items())}}
         if snapshot is not None:
             content["snapshot"] = {
                 "position": list(snapshot.position),
@@ -61,6 +65,8 @@ class Marks:
                 "complete": snapshot.complete,
                 "replaces_through": snapshot.replaces_through,
             }
+            if snapshot.until is not None:
+                content["snapshot"]["until"] = {str(p): at for p, at in sorted(snapshot.until.items())}
         if self.latest_ms is not None:
             content["latest_ms"] = self.latest_ms
         if self.repeated is not None:
@@ -77,7 +83,11 @@ class Marks:
         snapshot = None
         if kept is not None:
             snapshot = SnapshotProgress(
-                _position(kept["position"]), kept["end_seen"], kept["complete"], kept["replaces_through"]
+                _position(kept["position"]),
+                kept["end_seen"],
+                kept["complete"],
+                kept["replaces_through"],
+                None if "until" not in kept else {int(p): at for p, at in kept["until"].items()},
             )
         passed = {int(p): _position(at) for p, at in content["passed"].items()}
         return cls(passed, snapshot, content.get("latest_ms"), content.get("repeated"))

@@ -23,6 +23,7 @@ class Planned:
     Attributes:
         plan: What it reads.
         settled: Topics of whose snapshots nothing is left behind it, as far as they went when they were looked at.
+        ends: How far (exclusive) the partitions went then; those of files have none.
         transactions: What has been taken of upstream's transactions when it is done (`lakehold.ingest.transactions`).
         has_news: It reads something for tables, and not only what says that nothing happened to them.
         is_last: Of what there was nothing more can be taken now.
@@ -35,6 +36,7 @@ class Planned:
 
     plan: ReadPlan
     settled: frozenset[str]
+    ends: Offsets
     transactions: str = ""
     has_news: bool = True
     is_last: bool = False
@@ -64,7 +66,7 @@ class Planner:
             available: What there is.
         """
         plan = self.reader.plan(available, state.position, self.limits)
-        return Planned(plan, settled(plan.position, available), has_news=bool(plan.ranges))
+        return Planned(plan, settled(plan.position, available), ends_of(available), has_news=bool(plan.ranges))
 
     def plan_behind(self, state: ReaderState, main: ReaderState, available: Available, limits: Limits) -> Planned:
         """The next batch of tables that catch up: nothing that `main` has not read of the same partitions.
@@ -76,7 +78,7 @@ class Planner:
             limits: How large the batch may be, instead of those of `main`.
         """
         plan, own = self._behind(state, main, available, limits)
-        return Planned(plan, settled(plan.position, own), has_news=bool(plan.ranges))
+        return Planned(plan, settled(plan.position, own), ends_of(available), has_news=bool(plan.ranges))
 
     def stretch(self, state: ReaderState, main: ReaderState, available: Available) -> tuple[Offsets, Offsets]:
         """Where the partitions begin that tables catch up with, and where what there is of them now ends.
@@ -97,7 +99,7 @@ class Planner:
     def plan_again(self, state: ReaderState, ends: Offsets, transactions: str, available: Available) -> Planned:
         """A batch that was begun before, with its own ends."""
         plan = self.reader.plan_to(available, state.position, ends)
-        return Planned(plan, settled(ends, available), transactions)
+        return Planned(plan, settled(ends, available), ends_of(available), transactions)
 
     def _behind(
         self, state: ReaderState, main: ReaderState, available: Available, limits: Limits
@@ -116,6 +118,11 @@ def settled(reached: Offsets, available: Available) -> frozenset[str]:
     if any(file_of(tp) is not None for tp in behind):
         return frozenset()
     return available.topics - {tp.topic for tp in behind}
+
+
+def ends_of(available: Available) -> Offsets:
+    """How far the partitions went that have offsets of their own, which those of files have not."""
+    return {tp: marks.end_exclusive for tp, marks in available.partitions.items() if file_of(tp) is None}
 
 
 def clipped(available: Available, limit: Offsets) -> Available:

@@ -6,6 +6,7 @@ bring are gone when it is complete. So an abandoned first snapshot leaves nothin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from lakehold.ingest.judge.arrivals import Arrivals
@@ -28,8 +29,8 @@ def advanced(marks: Marks, arrived: Arrivals, *, settled: bool, sequence_number:
     Args:
         marks: Those before it.
         arrived: What the batch brought.
-        settled: All partitions of the topic were read as far as they went, so that nothing of a snapshot whose end was seen is
-            still to come.
+        settled: All partitions of the topic were read as far as they went when the end of the snapshot was seen, or later, so
+            that nothing of it is still to come.
         sequence_number: The table's last Iceberg sequence number before the batch, None when it has no rows.
     """
     passed = {**marks.passed}
@@ -53,7 +54,29 @@ def _snapshot(
         return replace(old, replaces_through=None)
     streamed = arrived.streamed_position is not None and arrived.streamed_position > old.position
     end_seen = old.end_seen or streamed or arrived.snapshot_end_position == old.position
-    return replace(old, end_seen=end_seen, complete=end_seen and settled)
+    is_complete = end_seen and settled
+    return replace(old, end_seen=end_seen, complete=is_complete, until=None if is_complete else old.until)
+
+
+def ending_at(marks: Marks, ends: Mapping[int, int]) -> Marks:
+    """The marks after a batch that saw the end of a snapshot, with how far the partitions went: `SnapshotProgress.until`.
+
+    What arrives later is none of it, so a table is whole in the end also where it always does, and is never read to its end.
+
+    Args:
+        marks: Those after the batch.
+        ends: End offsets (exclusive) of all partitions as the batch was planned; empty where there are none.
+    """
+    snapshot = marks.snapshot
+    if snapshot is None or not snapshot.end_seen or snapshot.complete or snapshot.until is not None or not ends:
+        return marks
+    return replace(marks, snapshot=replace(snapshot, until=ends))
+
+
+def is_passed(marks: Marks, reached: Mapping[int, int]) -> bool:
+    """Whether all of a snapshot lies below the offsets that a batch reads up to, as far as `until` tells."""
+    until = marks.snapshot.until if marks.snapshot is not None else None
+    return until is not None and all(reached.get(partition, 0) >= at for partition, at in until.items())
 
 
 def emptied_marks(marks: Marks, position: Position, sequence_number: int | None) -> Marks:
@@ -72,4 +95,4 @@ def settled_marks(marks: Marks) -> Marks:
     snapshot = marks.snapshot
     if snapshot is None or not snapshot.end_seen:
         return marks
-    return replace(marks, snapshot=replace(snapshot, complete=True))
+    return replace(marks, snapshot=replace(snapshot, complete=True, until=None))

@@ -10,7 +10,7 @@ from lakehold.catalog.readers import ReaderState
 from lakehold.errors import UpstreamError
 from lakehold.ingest.marks import Marks, Position
 from lakehold.ingest.offsets import Offsets, TopicPartition, starts
-from lakehold.ingest.planning import Planned, Planner, settled
+from lakehold.ingest.planning import Planned, Planner, ends_of, settled
 from lakehold.ingest.read.edges import edges
 from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Available, Limits, ReadPlan
@@ -189,6 +189,7 @@ class WholeTransactions(Planner):
             whole,
             # What is left behind it are events of transactions, unless it is said to be rows of a snapshot.
             settled=available.topics - found.unsettled if plan.remaining == 0 else settled(whole.position, available),
+            ends=ends_of(available),
             transactions=found.passed.to_json(),
             has_news=whole.malformed > 0 or any(self._is_news(r.topic_partition) for r in whole.ranges),
             blocked=found.blocked,
