@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import psycopg
 import pytest
@@ -23,24 +23,18 @@ from tests.stack_fixtures import SourceDatabase
 _ARRIVES_WITHIN_S = 60.0
 
 
-class Opening(Protocol):
-    """Opens a lake: a new one, or that of a warehouse."""
-
-    def __call__(self, warehouse: Path | None = None, **settings: Any) -> Lake: ...
-
-
 class Shop:
     """The source `shop` of a lake over one database, and its tables of the same names."""
 
     def __init__(
         self,
-        open_lake: Opening,
+        make_lake: LakeFactory,
         database: SourceDatabase,
         value_format: str = "FORMAT JSON",
         user: str | None = None,
     ) -> None:
-        self._open_lake = open_lake
-        self.lake: Lake = open_lake()
+        self._make_lake = make_lake
+        self.lake: Lake = make_lake()
         self.database = database
         self._value_format = value_format
         self.user = user or database.addresses.postgres_user
@@ -68,7 +62,7 @@ class Shop:
     def reopen(self) -> None:
         """Go on as another process, which has not looked at the connector yet."""
         settings = self.lake.settings
-        self.lake = self._open_lake(Path(settings.warehouse), catalog_name=settings.catalog_name)
+        self.lake = self._make_lake(Path(settings.warehouse), catalog_name=settings.catalog_name)
 
     def close(self) -> None:
         """Leave nothing upstream."""

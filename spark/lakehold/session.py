@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakehold import artifacts
 from lakehold.catalog.properties import spark_catalog_conf
-from lakehold.errors import UpstreamUnavailable
+from lakehold.errors import DefinitionError, UpstreamUnavailable
 from lakehold.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -94,7 +94,10 @@ def open_session(settings: Settings, closed: threading.Event) -> SparkSession:
     for name, value in session_conf(settings).items():
         builder = builder.config(name, value)
     with _own_interrupts(), _session_state:
-        if _started_for or not _is_running():
+        running = _running()
+        if running is not None:
+            _refuse_other_lake(running, settings)
+        if _started_for or running is None:
             _started_for.add(closed)
         session = builder.getOrCreate()
     return prepared(session, settings)
@@ -110,13 +113,12 @@ def close_session(session: SparkSession, settings: Settings, closed: threading.E
         session.stop()
 
 
-def _is_running() -> bool:
-    """Whether this process has a classic session."""
+def _running() -> SparkSession | None:
+    """The classic session that this process has."""
     try:
-        SparkSession.active()
+        return SparkSession.active()
     except PySparkRuntimeError:
-        return False
-    return True
+        return None
 
 
 def _open_remote(remote: str, settings: Settings, closed: threading.Event) -> SparkSession:
@@ -193,7 +195,12 @@ def _java_options(own: str) -> str:
 
 
 def prepared(spark: SparkSession, settings: Settings) -> SparkSession:
-    """`spark`, which may be somebody else's, with the settings a batch relies on."""
+    """`spark`, which may be somebody else's, with the settings a batch relies on.
+
+    Raises:
+        DefinitionError: Its catalog of that name is another lake's.
+    """
+    _refuse_other_lake(spark, settings)
     needed = {**MERGE_CONF, "spark.sql.session.timeZone": "UTC"}
     catalog = f"spark.sql.catalog.{settings.catalog_name}"
     if spark.conf.get(catalog, None) is None:
@@ -203,6 +210,18 @@ def prepared(spark: SparkSession, settings: Settings) -> SparkSession:
     # The statement knows its session in every thread; `spark.catalog` looks for the one that is active in this thread.
     spark.sql(f"SET CATALOG {quoted(settings.catalog_name)}")
     return spark
+
+
+def _refuse_other_lake(spark: SparkSession, settings: Settings) -> None:
+    """A session opens a catalog once: a second lake of the same name would read and write the first one's tables."""
+    other = spark.conf.get(f"spark.sql.catalog.{settings.catalog_name}.warehouse", None)
+    if other is not None and other.rstrip("/") != settings.warehouse.rstrip("/"):
+        raise DefinitionError(
+            f'catalog "{settings.catalog_name}" of the Spark session is another lake',
+            code="catalog-taken",
+            detail=f"Its warehouse is {other}, this lake's is {settings.warehouse}.",
+            hint="Give one of them another name: connect(…, catalog_name=…) or LAKEHOLD_CATALOG_NAME.",
+        )
 
 
 @contextmanager

@@ -1,20 +1,20 @@
-"""What is upstream of a source follows what is declared: made, changed, refused, repaired and removed. Nothing is ingested."""
+"""What is upstream of a source follows what is declared: made, changed, refused, repaired and removed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from lakehold import stack as lakehold_stack
 from lakehold.errors import LakeholdError
-from lakehold.lake import Lake, connect
 from lakehold.stack import ConnectClient
 from lakehold.status import status_of
-from tests.captured_shop import Opening, Shop, wait_for
+from tests.captured_shop import Shop, wait_for
+from tests.captured_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
+from tests.conftest import LakeFactory
 from tests.live_source import execute
 from tests.stack_fixtures import SourceDatabase
 
@@ -22,32 +22,10 @@ pytestmark = pytest.mark.stack
 
 
 @pytest.fixture
-def open_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: SourceDatabase) -> Iterator[Opening]:
-    """Opens a lake without a session: statements on definitions take none."""
-    monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
-    opened: list[Lake] = []
-
-    def made(warehouse: Path | None = None, **settings: Any) -> Lake:
-        opened.append(connect(str(warehouse or tmp_path / "lake"), **settings))
-        return opened[-1]
-
-    yield made
-    for lake in opened:
-        lake.close()
-
-
-@pytest.fixture
-def shop(open_lake: Opening, database: SourceDatabase) -> Iterator[Shop]:
-    """A shop that is captured as JSON; in the end nothing of it is left upstream."""
-    shop = Shop(open_lake, database)
-    yield shop
-    shop.close()
-
-
-@pytest.fixture
-def avro_shop(open_lake: Opening, database: SourceDatabase) -> Iterator[Shop]:
+def avro_shop(make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
     """A shop that is captured as Avro."""
-    shop = Shop(open_lake, database, "FORMAT AVRO USING SCHEMA REGISTRY CONNECTION registry")
+    monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
+    shop = Shop(make_lake, database, "FORMAT AVRO USING SCHEMA REGISTRY CONNECTION registry")
     yield shop
     shop.close()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from lakehold.errors import LakeholdError
 from lakehold.lake import connect
 
 pytestmark = pytest.mark.spark
@@ -37,3 +38,17 @@ def test_a_lake_leaves_the_session_that_it_found(spark: SparkSession, tmp_path: 
 @pytest.mark.usefixtures("jvm")
 def test_spark_stops_with_the_last_of_the_lakes_that_share_it(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", TWO_LAKES], cwd=tmp_path, check=True)
+
+
+@pytest.mark.usefixtures("jvm")
+def test_two_lakes_of_a_session_have_two_names(spark: SparkSession, tmp_path: Path) -> None:
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    with connect(first, catalog_name="twin") as lake:
+        lake.sql("CREATE NAMESPACE twin.only_here")
+    for given in (None, spark):
+        with connect(second, spark=given, catalog_name="twin") as lake, pytest.raises(LakeholdError) as refusal:
+            lake.sql("SHOW NAMESPACES")
+        assert refusal.value.code == "catalog-taken"
+        assert refusal.value.detail == f"Its warehouse is file://{first}, this lake's is file://{second}."
+    with connect(first + "/", catalog_name="twin") as lake:
+        assert ("only_here",) in lake.sql("SHOW NAMESPACES").rows
