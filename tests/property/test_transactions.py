@@ -87,10 +87,13 @@ class Batches:
         is_in_time = self._is_in_time or self._random.random() < IN_TIME
         return {tp: max(before[tp], found[tp]) if is_in_time or is_of_transactions(tp) else seen[tp] for tp in seen}
 
-    def assert_all_comes_in(self, last: State) -> None:
-        """Take everything: the tables are what upstream was in the end."""
+    def assert_all_comes_in(self, looks: int) -> None:
+        """See some more so many times, then everything: the tables are what upstream was in the end."""
+        for _ in range(looks):
+            self.drain(everything=False)
         self.drain(everything=True)
-        assert self.tables.state == last
+        assert self._history is not None
+        assert self.tables.state == self._history[-1]
         assert self.is_done
 
     @property
@@ -166,9 +169,7 @@ def test_every_batch_ends_at_a_commit_and_all_comes_in(
     )
     upstream.stream(kills)
     batches = Batches(random, upstream, knows_partitions=knows_partitions, commits_to_kafka=commits_to_kafka)
-    for _ in range(random.randrange(8)):
-        batches.drain(everything=False)
-    batches.assert_all_comes_in(upstream.history()[-1])
+    batches.assert_all_comes_in(looks=random.randrange(8))
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -202,9 +203,7 @@ def test_a_snapshot_taken_anew_is_in_one_batch(
     )
     upstream.stream(kills)
     batches = Batches(random, upstream, knows_partitions=True, commits_to_kafka=commits_to_kafka)
-    for _ in range(random.randrange(8)):
-        batches.drain(everything=False)
-    batches.assert_all_comes_in(upstream.history()[-1])
+    batches.assert_all_comes_in(looks=random.randrange(8))
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -225,9 +224,7 @@ def test_an_end_is_not_taken_before_one_that_was_not_looked_at(
     )
     upstream.stream(kills)
     batches = Batches(random, upstream, knows_partitions=knows_partitions, commits_to_kafka=commits_to_kafka)
-    for _ in range(12):
-        batches.drain(everything=False)
-    batches.assert_all_comes_in(upstream.history()[-1])
+    batches.assert_all_comes_in(looks=12)
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -241,9 +238,7 @@ def test_what_was_sent_before_a_kill_is_not_taken_for_the_rest(seed: int, ids: s
     upstream = Upstream(random, tables=2, partitions=1, transactions=6, ids=ids, sizes=(8, 12), numbers_anew=True)
     upstream.stream(kills=4)
     batches = Batches(random, upstream, knows_partitions=True, commits_to_kafka=commits_to_kafka)
-    for _ in range(20):
-        batches.drain(everything=False)
-    batches.assert_all_comes_in(upstream.history()[-1])
+    batches.assert_all_comes_in(looks=20)
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -270,9 +265,7 @@ def test_partitions_that_lag_are_waited_for(
     )
     upstream.stream(kills=4)
     batches = Batches(random, upstream, knows_partitions=True, lag=lag)
-    for _ in range(20):
-        batches.drain(everything=False)
-    batches.assert_all_comes_in(upstream.history()[-1])
+    batches.assert_all_comes_in(looks=20)
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
