@@ -76,6 +76,7 @@ def classic_session(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = load_settings(
         warehouse=str(tmp_path_factory.mktemp("session")),
+        catalog_name="session",
         spark_driver_memory="1g",
         spark_master="local[2]",
         spark_conf={"spark.driver.extraJavaOptions": SHORT_RUN_OPTIONS, "spark.sql.shuffle.partitions": "2"},

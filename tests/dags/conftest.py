@@ -31,6 +31,7 @@ def orchestrated(tmp_path_factory: pytest.TempPathFactory, spark_connect: str) -
     suites.mkdir()
     settings: dict[str, Any] = {
         "warehouse": str(directory / "lake"),
+        "catalog_name": "orchestrated",
         "expectations": str(suites),
         "schemas": "",
         "foreign_lag_ms": "0",

@@ -18,7 +18,7 @@ def test_ingest_announces_what_changed_and_a_broken_table_is_red_alone(orchestra
     shop.write("rates", (1, "one"))
     run = orchestrated.airflow.run("lakehold_ingest")
     assert (run.state, run.labels["ingest[0]"]) == ("success", "shop")
-    assert {name for name, _ in run.events} == {"lake.shop.orders", "lake.shop.rates"}
+    assert {name for name, _ in run.events} == {"orchestrated.shop.orders", "orchestrated.shop.rates"}
     assert "shop.orders: 2 messages, 2 inserted, 0 updated" in run.log
 
     shop.write("orders", (1, "paid"))
@@ -31,7 +31,7 @@ def test_ingest_announces_what_changed_and_a_broken_table_is_red_alone(orchestra
         "shop.rates",
     )
     assert lake.timelines.of(["shop.orders"])["shop.orders"].upper_ms > 0
-    assert ("lake.shop.orders", "shop.orders") in {(name, extra["table"]) for name, extra in run.events}
+    assert ("orchestrated.shop.orders", "shop.orders") in {(name, extra["table"]) for name, extra in run.events}
     last = run.log[run.log.rindex("shop.rates: table") :]
     assert "hint: Correct the producer" in last
     assert "code: bad-input" in last
@@ -46,7 +46,7 @@ def test_sources_over_the_same_topics_are_one_task(orchestrated: Orchestrated) -
     shop.write("orders", (9, "new"))
     run = orchestrated.airflow.run("lakehold_ingest")
     assert {run.labels[task] for task in run.labels if task.startswith("ingest[")} == {"billing, shop", "elsewhere"}
-    assert {"lake.shop.orders", "lake.billing.orders"} <= {name for name, _ in run.events}
+    assert {"orchestrated.shop.orders", "orchestrated.billing.orders"} <= {name for name, _ in run.events}
     assert "source elsewhere was not ingested" in run.log
     for source in ("billing", "elsewhere"):
         lake.sql(f"DROP SOURCE {source} CASCADE")
@@ -68,7 +68,7 @@ def test_backfill_brings_new_tables_to_where_the_others_are_and_a_stopped_one_is
         "shop.rates": "failed",
     }
     assert "shop.again is readable from" in run.log
-    assert {"lake.shop.again", "lake.shop.more"} <= {name for name, _ in run.events}
+    assert {"orchestrated.shop.again", "orchestrated.shop.more"} <= {name for name, _ in run.events}
     last = run.log[run.log.rindex("shop.rates: table") :]
     assert "hint: Correct the producer" in last
     assert "code: bad-input" in last
@@ -85,7 +85,7 @@ def test_subscriptions_publish_and_announce_their_outputs(orchestrated: Orchestr
     lake.sql("CREATE SUBSCRIPTION changes INTO bi.changes AS SUBSCRIBE shop.orders")
     run = orchestrated.airflow.run("lakehold_subscriptions")
     assert (run.state, run.labels) == ("success", {"publish[0]": "changes"})
-    assert [name for name, _ in run.events] == ["lake.bi.changes"]
+    assert [name for name, _ in run.events] == ["orchestrated.bi.changes"]
     assert lake.catalog.load_table("bi.changes").scan().count() > 0
     assert "rows of" in run.log
     again = orchestrated.airflow.run("lakehold_subscriptions", subscriptions=["changes"])
@@ -108,7 +108,7 @@ def test_a_subscription_that_fails_is_red_alone(orchestrated: Orchestrated) -> N
         "amounts, broken, changes": "success",
         "broken": "failed",
     }
-    assert {name for name, _ in run.events} == {"lake.bi.amounts", "lake.bi.changes"}
+    assert {name for name, _ in run.events} == {"orchestrated.bi.amounts", "orchestrated.bi.changes"}
     assert "code: output-exists" in run.log
     lake.sql("DROP SUBSCRIPTION broken")
 
