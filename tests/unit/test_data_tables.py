@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import ManifestEntry, ManifestFile
 from pyiceberg.types import LongType
 
 from lakehold.catalog.column_bounds import EMPTY, ColumnBounds
@@ -128,12 +130,23 @@ def test_bounds_exclude_what_lies_wholly_outside() -> None:
     assert EMPTY.excludes(1, 30)
 
 
-def test_a_dropped_table_takes_its_files_along(catalog: Catalog, tmp_path: Path) -> None:
+def test_a_dropped_table_takes_its_files_along_and_reads_each_manifest_once(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     catalog.create_table("shop.orders", SCHEMA)
-    append(catalog, rows(1, 3))
+    for day in range(1, 6):
+        append(catalog, rows(day, day))
+    fetch, read = ManifestFile.fetch_manifest_entry, list[str]()
+
+    def counted(manifest: ManifestFile, *args: Any, **options: Any) -> list[ManifestEntry]:
+        read.append(manifest.manifest_path)
+        return fetch(manifest, *args, **options)
+
+    monkeypatch.setattr(ManifestFile, "fetch_manifest_entry", counted)
     tables = DataTables(catalog)
     assert tables.drop_table("shop.orders")
     assert tables.table_state("shop.orders") is None
+    assert (len(read), len({*read})) == (5, 5)
     assert [path for path in (tmp_path / "shop").rglob("*") if path.is_file()] == []
 
 

@@ -1,6 +1,6 @@
-"""PyIceberg's SQL catalog, whose cost of loading a table hardly grows with the snapshots that the table keeps.
+"""PyIceberg's SQL catalog, whose cost of loading a table hardly grows with its snapshots, and of dropping it only as they do.
 
-A batch loads its table several times. Metadata files never change, so that each is read once.
+A batch loads its table several times. Metadata files and manifests never change, so that each is read once.
 """
 
 from __future__ import annotations
@@ -8,7 +8,15 @@ from __future__ import annotations
 import threading
 
 from cachetools import LRUCache
-from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import (
+    MANIFEST,
+    MANIFEST_LIST,
+    METADATA,
+    PREVIOUS_METADATA,
+    Catalog,
+    delete_data_files,
+    delete_files,
+)
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io import load_file_io
@@ -68,6 +76,22 @@ class RememberingSqlCatalog(SqlCatalog):
             if connection.execute(statement).rowcount < 1:
                 raise CommitFailedException(f"{'.'.join(names)} is no longer at {before}")
         self._remember(names, file)
+
+    def purge_table(self, identifier: str | Identifier) -> None:
+        """Drop a table, and delete its files; each manifest is read once, however many snapshots list it.
+
+        Raises:
+            NoSuchTableError: There is none.
+        """
+        table = self.load_table(identifier)
+        self.drop_table(identifier)
+        snapshots, io = table.metadata.snapshots, table.io
+        manifests = {manifest.manifest_path: manifest for s in snapshots for manifest in s.manifests(io)}
+        delete_data_files(io, [*manifests.values()])
+        delete_files(io, {*manifests}, MANIFEST)
+        delete_files(io, {snapshot.manifest_list for snapshot in snapshots}, MANIFEST_LIST)
+        delete_files(io, {entry.metadata_file for entry in table.metadata.metadata_log}, PREVIOUS_METADATA)
+        delete_files(io, {table.metadata_location}, METADATA)
 
     def close(self) -> None:
         """Let go of the database, and of what is remembered: of large tables too much to wait for the garbage collector."""
