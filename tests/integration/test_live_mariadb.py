@@ -222,6 +222,25 @@ def test_changes_of_a_table_that_was_out_of_the_connectors_list_come(shop: Shop,
     wait_for(quiet, "the lake has all that was missed")
 
 
+def test_a_purged_log_is_told_and_a_snapshot_brings_what_was_in_it(shop: Shop, stack: StackAddresses) -> None:
+    with ConnectClient(stack.connect) as worker:
+        worker.stop("maria")
+        shop.server.execute(
+            "UPDATE shop.orders SET n = 5", "DELETE FROM shop.customers WHERE id = 2", "FLUSH BINARY LOGS"
+        )
+        newest = shop.server.rows("SHOW BINARY LOGS")[-1][0]
+
+        def purged() -> bool:
+            shop.server.execute(f"PURGE BINARY LOGS TO '{newest}'")
+            return [name for name, *_ in shop.server.rows("SHOW BINARY LOGS")] == [newest]
+
+        wait_for(purged, "nobody reads the old log any more")
+        worker.resume("maria")
+    wait_for(lambda: any("been purged" in notice for notice in status_of(shop.lake).notices), "the task fails")
+    shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
+    shop.follow("shop.orders", "shop.customers")
+
+
 def test_the_others_go_on_while_the_rows_of_a_table_that_joins_are_read(shop: Shop) -> None:
     pieces, piece, changes = 20, 1_024, 20_000
     shop.server.execute(
