@@ -214,12 +214,13 @@ def prepared(spark: SparkSession, settings: Settings) -> SparkSession:
 
 def _refuse_other_lake(spark: SparkSession, settings: Settings) -> None:
     """A session opens a catalog once: a second lake of the same name would read and write the first one's tables."""
-    other = spark.conf.get(f"spark.sql.catalog.{settings.catalog_name}.warehouse", None)
-    if other is not None and other.rstrip("/") != settings.warehouse.rstrip("/"):
+    name = f"spark.sql.catalog.{settings.catalog_name}.warehouse"
+    other, own = spark.conf.get(name, None), spark_catalog_conf(settings)[name]
+    if other is not None and other.rstrip("/") != own.rstrip("/"):
         raise DefinitionError(
             f'catalog "{settings.catalog_name}" of the Spark session is another lake',
             code="catalog-taken",
-            detail=f"Its warehouse is {other}, this lake's is {settings.warehouse}.",
+            detail=f"Its warehouse is {other}, this lake's is {own}.",
             hint="Give one of them another name: connect(…, catalog_name=…) or LAKEHOLD_CATALOG_NAME.",
         )
 

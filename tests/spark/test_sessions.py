@@ -52,3 +52,6 @@ def test_two_lakes_of_a_session_have_two_names(spark: SparkSession, tmp_path: Pa
         assert refusal.value.detail == f"Its warehouse is file://{first}, this lake's is file://{second}."
     with connect(first + "/", catalog_name="twin") as lake:
         assert ("only_here",) in lake.sql("SHOW NAMESPACES").rows
+    catalog, named = f"sqlite:///{first}/catalog.db", {"warehouse": f"file://{first}"}
+    with connect(second, catalog_uri=catalog, catalog_name="twin", catalog_properties=named) as lake:
+        assert ("only_here",) in lake.sql("SHOW NAMESPACES").rows, "the catalog's own name for its warehouse counts"
