@@ -139,6 +139,24 @@ def test_nothing_is_left_of_a_source_that_is_dropped_beside_an_ingest(beside: Be
         assert world.captured() == {"public.a"}
 
 
+def test_what_is_missing_while_a_source_is_dropped_is_no_fault(beside: Beside) -> None:
+    """Its topics go before its definition does: an ingest that misses them asks whether the source stands."""
+    follow, said = beside.follow.captured, []
+
+    def ask() -> None:
+        with pytest.raises(SourceBusy) as busy:
+            follow.confirm_standing("shop")
+        said.append(busy.value.code)
+
+    follow.confirm_standing("shop")
+    beside.capturing.meanwhile = ask
+    beside.lake.sql("DROP SOURCE shop CASCADE")
+    assert set(said) == {"source-busy"}
+    with pytest.raises(DefinitionError) as refusal:
+        follow.confirm_standing("shop")
+    assert refusal.value.code == "source-missing"
+
+
 def test_one_snapshot_is_asked_for_a_table_that_is_made_beside_an_ingest(beside: Beside) -> None:
     world = beside.world
     for number in range(_STEPS_MOST):

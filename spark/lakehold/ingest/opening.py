@@ -54,6 +54,9 @@ class Captured(Protocol):
             See `ReaderState.seen_upstream_ms`; None: it was not looked.
         """
 
+    def confirm_standing(self, source: str, /) -> None:
+        """Raise when the source is gone, or another process changes it: what is missing of it is no fault then."""
+
     def snapshots(self, source: str, /) -> Snapshots:
         """What is said upstream of the snapshots of the tables."""
 
@@ -163,6 +166,7 @@ class Opening:
             source.transaction_topic,
             self.settings.transaction_timeout_ms,
             lambda: {entry.object_id for entry in self.definitions.definitions().tables_of(source.name)},
+            lambda: self.captured().confirm_standing(source.name),
         )
 
     def _planner(self, source: Source, tables: Sequence[Table], reader: Reader, registry: Registry | None) -> Planner:

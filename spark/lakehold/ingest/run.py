@@ -19,7 +19,14 @@ from lakehold.catalog.batches import BatchStore
 from lakehold.catalog.definitions import Entry
 from lakehold.catalog.readers import MAIN_READER, ReaderError, Readers, ReaderState, Waiting
 from lakehold.definitions import Table
-from lakehold.errors import IngestFailed, LakeholdError, LeaseLost, TransactionIncomplete, UpstreamUnavailable
+from lakehold.errors import (
+    IngestFailed,
+    LakeholdError,
+    LeaseLost,
+    TransactionIncomplete,
+    UpstreamError,
+    UpstreamUnavailable,
+)
 from lakehold.ingest.batch import BatchReport, Running, complete, run_batch
 from lakehold.ingest.dropped import clear
 from lakehold.ingest.membership import begun, identified, joined, split, with_tables
@@ -48,6 +55,7 @@ class Ingesting:
         transaction_topic: Says which transactions are whole; None: batches end anywhere.
         transaction_timeout_ms: How long a transaction may keep the source waiting.
         object_ids: Gives those of the source's tables as they are defined now.
+        confirm_standing: Raises when the source is gone, or a statement changes what is upstream of it right now.
         pause: Waits for so many seconds.
     """
 
@@ -58,6 +66,7 @@ class Ingesting:
     transaction_topic: str | None
     transaction_timeout_ms: int
     object_ids: Callable[[], Collection[str]]
+    confirm_standing: Callable[[], None]
     pause: Callable[[float], None] = time.sleep
 
     @property
@@ -112,6 +121,11 @@ class Ingesting:
         """What Spark throws outside of tables, as it does of topics that are deleted while it looks at their transactions."""
         try:
             yield
+        except UpstreamError as error:
+            if not error.retryable:
+                # The topics of a source that is dropped go before its definition does.
+                self.confirm_standing()
+            raise
         except Exception as error:
             if not is_sparks(error):
                 raise

@@ -150,6 +150,17 @@ class CapturedSources:
         attention.went_well()
         return self._told(source)
 
+    def confirm_standing(self, source: str) -> None:
+        """Nothing, if the source is declared and nobody changes what is upstream of it right now.
+
+        Raises:
+            SourceBusy: Another process does.
+            DefinitionError: The source is not there any more.
+        """
+        if self._definitions().source(source).capture is not None:
+            with self._changing([source], wait_ms=0):
+                self._definitions().source(source)
+
     def snapshots(self, source: str) -> Snapshots:
         """What the connector has said of the snapshots of the tables."""
         target = self._targets.now(source)
