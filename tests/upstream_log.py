@@ -15,7 +15,7 @@ from random import Random
 
 from lakehold.ingest.marks import Position
 from lakehold.ingest.offsets import Offsets, TopicPartition
-from lakehold.ingest.transactions.log import Begin, End, Kind, Log
+from lakehold.ingest.transactions.log import Begin, End, Kind, Log, with_all_ends
 from lakehold.ingest.transactions.passed import Replaced
 from lakehold.ingest.transactions.places import place_of_end, transaction_of
 from lakehold.ingest.transactions.runs import Record, runs_in_driver
@@ -110,12 +110,12 @@ class Topics:
                 if found.record is not None:
                     records.append(found.record._replace(offset=offset, sent_ms=sent[tp][offset]))
                 if found.begin is not None:
-                    begins[tp].append(Begin(offset, found.begin))
+                    begins[tp].append(Begin(offset, found.begin, sent[tp][offset], stops[tp] - offset - 1))
                 if found.end is not None:
                     behind = stops[tp] - offset - 1
                     ends[tp].append(replace(found.end, offset=offset, sent_ms=sent[tp][offset], followed_by=behind))
         runs = runs_in_driver(records)
-        return Log(
+        log = Log(
             starts,
             stops,
             runs={tp: runs.get(tp, []) for tp in starts if not is_of_transactions(tp)},
@@ -128,6 +128,7 @@ class Topics:
             knows_partitions=knows_partitions,
             shown=shown,
         )
+        return with_all_ends(log)
 
 
 def is_of_transactions(tp: TopicPartition) -> bool:
@@ -149,6 +150,7 @@ class Upstream:
         sizes: Of transactions, in changes, each as likely.
         numbers_anew: A connector that was killed amid a transaction repeats nothing, and numbers what it had not sent from 1.
         begins_anew: A connector that was killed may have lost its position, and begin with a snapshot of all tables.
+        commits_alone: Some transactions of one change have no END, as TRUNCATE of MySQL has none.
     """
 
     def __init__(
@@ -164,8 +166,9 @@ class Upstream:
         sizes: Sequence[int] = (0, 1, 1, 2, 3, 8),
         numbers_anew: bool = False,
         begins_anew: bool = False,
+        commits_alone: bool = False,
     ) -> None:
-        self.begins_anew = begins_anew
+        self.begins_anew, self.commits_alone = begins_anew, commits_alone
         self._committed = 0
         self.numbers_anew = numbers_anew
         self._random = random
@@ -176,6 +179,14 @@ class Upstream:
         self._transaction_partitions = transaction_partitions
         self._ids = ids
         self.transactions = _with_values_before([self._transaction() for _ in range(transactions)])
+        self._alone = {
+            number
+            for number, changes in enumerate(self.transactions)
+            if commits_alone
+            and [c.table for c in changes] != [OTHER_TABLE]
+            and len(changes) == 1
+            and random.random() < 0.5
+        }
         self._boundaries = [self._random_partitions() for _ in range(transactions)]
         self.topics = Topics({tp: self._snapshot(tp) for tp in self._all_partitions()})
 
@@ -298,6 +309,9 @@ class Upstream:
     def _steps(self, number: int, number_of_first: int, left_out: int) -> list[_Emitted]:
         """What is sent of a transaction without its first changes; its first is the `number_of_first` of all."""
         counts, steps = Counter[str](), list[_Emitted]()
+        is_alone = number in self._alone
+        if is_alone and left_out:
+            return []
         of_begin, of_end = self._boundaries[number]
         begin = Message(begin=transaction_of(self._end_id(number)))
         steps.append(_Emitted(of_begin, begin, number_of_first + left_out, number))
@@ -309,11 +323,14 @@ class Upstream:
             transaction_id, position = self._event(number, index + 1)
             order = index + 1 - left_out
             record = Record(
-                tp.topic, tp.partition, 0, Kind.EVENTS, transaction_id, order, counts[change.table], position
+                *(tp.topic, tp.partition, 0, Kind.EVENTS, transaction_id, order, counts[change.table], position),
+                commits=is_alone,
             )
             steps.append(_Emitted(tp, Message(record=record, change=change), number_of_first + index, number))
             if change.value is None:
                 steps.append(_Emitted(tp, Message(tombstone_of=change.key), number_of_first + index, number))
+        if is_alone:
+            return steps
         shown_id = self._end_id(number)
         events = {f"shop.{table}": count for table, count in counts.items() if table != OTHER_TABLE}
         end = End(0, transaction_of(shown_id), shown_id, place_of_end(shown_id), events, sent_ms=0, followed_by=0)

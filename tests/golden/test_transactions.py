@@ -123,7 +123,7 @@ class Case:
 
     def begins(self, tp: TopicPartition) -> list[Begin]:
         tokens = enumerate(self.lines[tp], FIRST_OFFSET)
-        return [Begin(offset, str(ord(token[0]))) for offset, token in tokens if token.endswith("(")]
+        return [Begin(offset, str(ord(token[0])), 0, 0) for offset, token in tokens if token.endswith("(")]
 
     def ends(self, tp: TopicPartition) -> list[End]:
         found = []

@@ -222,6 +222,22 @@ def test_changes_of_a_table_that_was_out_of_the_connectors_list_come(shop: Shop,
     wait_for(quiet, "the lake has all that was missed")
 
 
+def test_tables_are_truncated_and_nobody_waits_for_the_end_of_that(shop: Shop) -> None:
+    """Debezium tells the BEGIN of a TRUNCATE, which commits by itself, and no END."""
+    server = shop.server
+    shop.lake.sql(f"{CREATING_ITEMS} WITH (TRUNCATE = 'apply')")
+    shop.follow("shop.orders", "shop.customers", "more.items")
+    server.execute("TRUNCATE more.items", "INSERT INTO more.items VALUES (7, 0, NULL)", "UPDATE shop.orders SET n = 3")
+    shop.follow("shop.orders", "shop.customers", "more.items")
+    server.execute("TRUNCATE more.items")
+    shop.follow("shop.orders", "shop.customers", "more.items")
+
+    rows = shop.rows("shop.customers")
+    server.execute("TRUNCATE shop.customers", "UPDATE shop.orders SET n = 4")
+    shop.follow("shop.orders", "more.items")
+    assert shop.rows("shop.customers") == rows, "it is not asked to be emptied"
+
+
 def test_a_purged_log_is_told_and_a_snapshot_brings_what_was_in_it(shop: Shop, stack: StackAddresses) -> None:
     with ConnectClient(stack.connect) as worker:
         worker.stop("maria")

@@ -19,7 +19,15 @@ pytestmark = pytest.mark.spark
 def records_of(random: Random, ids: str) -> list[Record]:
     """What a killed connector left, in any order, some of it unreadable."""
     anew = random.random() < 0.5
-    upstream = Upstream(random, tables=2, partitions=2, transactions=random.randrange(12), ids=ids, numbers_anew=anew)
+    upstream = Upstream(
+        random,
+        tables=2,
+        partitions=2,
+        transactions=random.randrange(12),
+        ids=ids,
+        numbers_anew=anew,
+        commits_alone=ids != "postgres",
+    )
     upstream.stream(random.randrange(4))
     found = [
         message.record._replace(offset=offset)
@@ -54,6 +62,7 @@ def test_a_large_transaction_and_a_snapshot_are_gone_through_once(
         "id + 1 AS collection_order",
         "named_struct('a', 7L, 'b', id, 'c', 0L, 'd', 0L) AS position",
         "0L AS sent_ms",
+        "false AS commits",
     )
     (runs,) = runs_by_spark(records).values()
     assert sum(run.records for run in runs) == count

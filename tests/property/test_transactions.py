@@ -45,7 +45,7 @@ class Batches:
         self._random = random
         self._topics: Topics = upstream.topics
         self._history = upstream.history() if begins is None else None
-        self._is_in_time = upstream.numbers_anew or upstream.begins_anew
+        self._is_in_time = upstream.numbers_anew or upstream.begins_anew or upstream.commits_alone
         self._knows_partitions = knows_partitions
         self._position: Offsets = dict.fromkeys(self._topics.ends, 0) if begins is None else begins
         # What was deleted had ended.
@@ -98,7 +98,12 @@ class Batches:
 
     @property
     def is_done(self) -> bool:
-        return self._position == self._topics.ends
+        """Whether everything was read; BEGINs that nothing follows may be read again."""
+        return all(
+            message.begin is not None and is_of_transactions(tp)
+            for tp, messages in self._topics.messages.items()
+            for message in messages[self._position[tp] :]
+        )
 
     def _batch(self, share: int) -> bool:
         stops = {tp: min(self._seen[tp], at + share) for tp, at in self._position.items()}
@@ -145,6 +150,7 @@ class Batches:
     knows_partitions=st.booleans(),
     transaction_partitions=st.sampled_from([1, 1, 2, 3]),
     commits_to_kafka=st.booleans(),
+    commits_alone=st.booleans(),
 )
 def test_every_batch_ends_at_a_commit_and_all_comes_in(
     seed: int,
@@ -156,6 +162,7 @@ def test_every_batch_ends_at_a_commit_and_all_comes_in(
     knows_partitions: bool,
     transaction_partitions: int,
     commits_to_kafka: bool,
+    commits_alone: bool,
 ) -> None:
     random = Random(seed)
     upstream = Upstream(
@@ -166,6 +173,7 @@ def test_every_batch_ends_at_a_commit_and_all_comes_in(
         transactions=random.randrange(14),
         ids=ids,
         numbers_anew=numbers_anew,
+        commits_alone=commits_alone and ids != "postgres",
     )
     upstream.stream(kills)
     batches = Batches(random, upstream, knows_partitions=knows_partitions, commits_to_kafka=commits_to_kafka)
@@ -181,6 +189,7 @@ def test_every_batch_ends_at_a_commit_and_all_comes_in(
     ids=st.sampled_from(["postgres", "binlog"]),
     transaction_partitions=st.sampled_from([1, 1, 2]),
     commits_to_kafka=st.booleans(),
+    commits_alone=st.booleans(),
 )
 def test_a_snapshot_taken_anew_is_in_one_batch(
     seed: int,
@@ -190,6 +199,7 @@ def test_a_snapshot_taken_anew_is_in_one_batch(
     ids: str,
     transaction_partitions: int,
     commits_to_kafka: bool,
+    commits_alone: bool,
 ) -> None:
     random = Random(seed)
     upstream = Upstream(
@@ -200,6 +210,7 @@ def test_a_snapshot_taken_anew_is_in_one_batch(
         transactions=random.randrange(2, 14),
         ids=ids,
         begins_anew=True,
+        commits_alone=commits_alone and ids != "postgres",
     )
     upstream.stream(kills)
     batches = Batches(random, upstream, knows_partitions=True, commits_to_kafka=commits_to_kafka)
@@ -248,9 +259,10 @@ def test_what_was_sent_before_a_kill_is_not_taken_for_the_rest(seed: int, ids: s
     sizes=st.sampled_from([(1,), (8, 12)]),
     ids=st.sampled_from(["postgres", "binlog", "gtid"]),
     lag=st.integers(1, 40),
+    commits_alone=st.booleans(),
 )
 def test_partitions_that_lag_are_waited_for(
-    seed: int, transaction_partitions: int, sizes: Sequence[int], ids: str, lag: int
+    seed: int, transaction_partitions: int, sizes: Sequence[int], ids: str, lag: int, commits_alone: bool
 ) -> None:
     random = Random(seed)
     upstream = Upstream(
@@ -262,6 +274,7 @@ def test_partitions_that_lag_are_waited_for(
         ids=ids,
         sizes=sizes,
         numbers_anew=True,
+        commits_alone=commits_alone and ids != "postgres",
     )
     upstream.stream(kills=4)
     batches = Batches(random, upstream, knows_partitions=True, lag=lag)

@@ -69,6 +69,16 @@ def is_ad_hoc(source: str, op: str) -> str:
     return f"(coalesce({incremental}, false) OR coalesce({blocking}, false))"
 
 
+def commits_by_itself(source: str, op: str) -> str:
+    """Whether an event is all of its transaction, in SQL: TRUNCATE of MySQL and MariaDB. Debezium tells its BEGIN and no END.
+
+    Args:
+        source: Name of the column with Debezium's `source`.
+        op: ... of that with `op`.
+    """
+    return f"coalesce({op} = 't' AND {source}.connector IN {_listed(MYSQL)}, false)"
+
+
 def _listed(texts: tuple[str, ...]) -> str:
     return f"({', '.join(map(repr, texts))})"
 

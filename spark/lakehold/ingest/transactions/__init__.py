@@ -31,6 +31,9 @@ after some transaction (`envelopes.md`, "Hard Requirement: Our results are corre
     that a partition still shows are complete there.
 9.  Nothing but its rows tells that a connector began anew. So no END is taken, once tables are readable, before each partition
     shows something later or was read to where it ended behind a look that saw it: rows could stand there that were sent before.
+10. A transaction may have no END: TRUNCATE of MySQL and MariaDB, which is its only event and commits by itself. Its BEGIN stands
+    for its END. As only the event tells that it is one, a BEGIN behind which nothing was taken is read again, and the END that
+    comes next behind one is not taken before each partition has all that was sent before.
 
 `places.py`    a transaction's name and its place in the upstream's log, from the ids of PostgreSQL, MySQL and others
 `naming.py`    the topic of a table that an END counts

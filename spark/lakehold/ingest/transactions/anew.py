@@ -119,9 +119,8 @@ class Anew:
                 first[end.place.log] = min(end.place.at, first.get(end.place.log, end.place.at))
 
         def is_later(entry: Begin | End) -> bool:
-            place = entry.place if isinstance(entry, End) else None
-            is_behind_first = place is not None and place.log in first and place.at >= first[place.log]
-            return entry.transaction in later or is_behind_first
+            at = entry.place
+            return entry.transaction in later or (at is not None and at.log in first and at.at >= first[at.log])
 
         return is_later
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from lakehold.ingest.offsets import TopicPartition
-from lakehold.ingest.transactions.log import End, Kind, Log, Run
+from lakehold.ingest.transactions.log import Begin, End, Kind, Log, Run
 from lakehold.ingest.transactions.passed import Passed
+from lakehold.ingest.transactions.places import Place
 
 
 class Arrival:
@@ -111,10 +112,23 @@ class Arrival:
     def _no_part_missing(self) -> int:
         """The rank up to which no transaction was interrupted whose last part may not have come to some partition.
 
-        As many as its END counts may be there without it: of the part before (`runs.py`).
+        As many as its END counts may be there without it: of the part before (`runs.py`). The same of what was begun before it
+        and has no END: that may be an event that commits by itself.
         """
-        torn = (rank for rank, end in enumerate(self.ends, 1) if self._is_interrupted(end) and not self._has_all(rank))
-        return next(torn, self.unranked) - 1
+        behind_open = self._behind_open
+        doubtful = (rank for rank, end in enumerate(self.ends, 1) if rank in behind_open or self._is_interrupted(end))
+        return next((rank for rank in doubtful if not self._has_all(rank)), self.unranked) - 1
+
+    @cached_property
+    def _behind_open(self) -> frozenset[int]:
+        """The ranks that come next behind transactions that have a BEGIN and no END."""
+        opened = {begin.place for begins in self._log.begins.values() for begin in begins if self.is_open(begin)}
+        found = (self._next_behind(place) for place in opened if place is not None)
+        return frozenset(rank for rank in found if rank is not None)
+
+    def _next_behind(self, place: Place) -> int | None:
+        ranks = enumerate(self.ends, 1)
+        return next((rank for rank, end in ranks if end.place is not None and end.place.has_reached(place)), None)
 
     def _has_all(self, rank: int) -> bool:
         """Whether each partition has all that was sent before the END of a transaction; files are in order."""
@@ -123,6 +137,11 @@ class Arrival:
             (not may_lag and self._log.is_read_to_its_end(tp)) or any(of_run > rank for of_run, _ in self.ranked(tp))
             for tp in self._log.runs
         )
+
+    def is_open(self, begin: Begin) -> bool:
+        """Whether a transaction has no END as far as the stretch goes, and may be an event that commits by itself."""
+        place = begin.place
+        return place is not None and not self._passed.has(place) and begin.transaction not in self._last_ends
 
     def lacking(self, rank: int) -> dict[str, tuple[int, int]]:
         """By topic how many events of a transaction have come and how many its END counts, where some have not."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from lakehold.ingest.offsets import Offsets, TopicPartition
@@ -113,8 +113,8 @@ def _cut_at_transactions(log: Log, passed: Passed) -> Cut:
     found = {tp: _stop(arrival.ranked(tp), last, passed.marks.get(tp)) for tp in log.runs}
     stops = {tp: log.stops[tp] if stop.offset is None else stop.offset for tp, stop in found.items()}
     later = {end.transaction for end in arrival.ends[last:]}
-    for tp, ends in log.ends.items():
-        stops[tp] = next((end.offset for end in ends if end.transaction in later), log.stops[tp])
+    for tp in log.ends:
+        stops[tp] = _stop_of_transactions(log, arrival, tp, later)
     return Cut(
         stops={**log.stops, **stops},
         passed=_taken(log, arrival, last, passed, found, stops),
@@ -178,6 +178,17 @@ def _stop(runs: Iterable[tuple[int, Run]], last: int, mark: Mark | None) -> _Sto
         elif repeated is None:
             repeated = run
     return _Stop(None if repeated is None else repeated.first, mark, repeated)
+
+
+def _stop_of_transactions(log: Log, arrival: Arrival, tp: TopicPartition, later: Collection[str]) -> int:
+    """Where a partition of the transaction topic is left: before the first END of `later` transactions.
+
+    Also before a BEGIN behind which nothing is taken, if its transaction may have no END: it is read again with its event.
+    """
+    stop = next((end.offset for end in log.ends[tp] if end.transaction in later), log.stops[tp])
+    last_taken = max((end.offset for end in log.ends[tp] if end.offset < stop), default=-1)
+    behind = (begin for begin in log.begins[tp] if last_taken < begin.offset < stop)
+    return next((begin.offset for begin in behind if arrival.is_open(begin)), stop)
 
 
 def _taken(  # noqa: PLR0913 - what was found, and what was before it

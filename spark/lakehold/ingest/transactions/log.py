@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from lakehold.ingest.marks import Position
 from lakehold.ingest.offsets import Offsets, TopicPartition
-from lakehold.ingest.transactions.places import Place
+from lakehold.ingest.transactions.places import Place, place_of_end
 
 
 class Kind(StrEnum):
@@ -37,6 +37,7 @@ class Run:
         place: ... where it stands in the upstream's log; None: unknown.
         new: ... how many stand in no earlier run of the stretch.
         counted: ... how many of them the transaction's END counts (`runs.py`).
+        commits: ... whether it is one that commits by itself, and so is all of its transaction: that has a BEGIN and no END.
     """
 
     kind: Kind
@@ -50,6 +51,7 @@ class Run:
     place: Place | None = None
     new: int = 0
     counted: int = 0
+    commits: bool = False
 
     @property
     def is_snapshot(self) -> bool:
@@ -96,10 +98,19 @@ class Begin:
     Args:
         offset: Its own.
         transaction: Whose.
+        sent_ms: When it was sent (epoch milliseconds).
+        followed_by: As of an END.
     """
 
     offset: int
     transaction: str
+    sent_ms: int
+    followed_by: int
+
+    @property
+    def place(self) -> Place | None:
+        """Where its transaction commits, if its id alone tells that."""
+        return place_of_end(self.transaction)
 
 
 @dataclass(frozen=True)
@@ -164,3 +175,25 @@ class Log:
     def is_read_to_its_end(self, tp: TopicPartition) -> bool:
         """Whether all of a partition of events was read that had been written behind the look, as far as that was asked."""
         return tp in self.written and self.stops[tp] >= self.written[tp]
+
+
+def with_all_ends(log: Log) -> Log:
+    """The stretch with an END also of each transaction that is one event which commits by itself: its BEGIN stands for it."""
+    topics = {run.transaction: tp.topic for tp, runs in log.runs.items() for run in runs if run.commits}
+    if not topics:
+        return log
+    ends = {}
+    for tp, begins in log.begins.items():
+        lone = (begin for begin in begins if begin.transaction in topics)
+        ends[tp] = sorted([*log.ends[tp], *(_as_end(begin, topics[begin.transaction]) for begin in lone)], key=_offset)
+    begins = {tp: [begin for begin in begun if begin.transaction not in topics] for tp, begun in log.begins.items()}
+    return replace(log, begins=begins, ends=ends)
+
+
+def _as_end(begin: Begin, topic: str) -> End:
+    shown_id = begin.transaction
+    return End(begin.offset, shown_id, shown_id, begin.place, {topic: 1}, begin.sent_ms, begin.followed_by)
+
+
+def _offset(end: End) -> int:
+    return end.offset

@@ -16,7 +16,7 @@ from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Available, Limits, ReadPlan
 from lakehold.ingest.transactions.anew import shown_by
 from lakehold.ingest.transactions.cut import Cut, cut
-from lakehold.ingest.transactions.log import Kind, Log
+from lakehold.ingest.transactions.log import Kind, Log, with_all_ends
 from lakehold.ingest.transactions.passed import Passed
 from lakehold.ingest.transactions.records import Found, Records
 from lakehold.ingest.transactions.runs import Runs
@@ -139,7 +139,7 @@ class WholeTransactions(Planner):
         partitions = [tp for tp in plan.position if tp.topic in available.topics]
         of_transactions = [tp for tp in partitions if tp.topic == self.records.transaction_topic]
         knows_partitions = not any(map(file_of, available.partitions))
-        return Log(
+        log = Log(
             starts={tp: begins[tp] for tp in partitions},
             stops={tp: plan.position[tp] for tp in partitions},
             runs={tp: found.runs.get(tp, ()) for tp in partitions if tp.topic in self.topics},
@@ -153,6 +153,7 @@ class WholeTransactions(Planner):
             knows_partitions=knows_partitions,
             lost_lines=plan.malformed,
         )
+        return with_all_ends(log)
 
     def _shown(self, state: ReaderState, available: Available) -> Mapping[str, Position | None]:
         """See `Log`."""

@@ -16,7 +16,7 @@ from lakehold.ingest.decode.heads import ANY_JSON, envelope_heads, transaction_m
 from lakehold.ingest.decode.schema_ids import schema_ids, schema_ids_of
 from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared
 from lakehold.ingest.offsets import TopicPartition
-from lakehold.ingest.position import position_of
+from lakehold.ingest.position import commits_by_itself, position_of
 from lakehold.ingest.read.reader import RAW_DDL
 from lakehold.ingest.transactions.log import Begin, End, Kind, Run
 from lakehold.ingest.transactions.naming import events_by_topic
@@ -108,6 +108,7 @@ class Records:
             "transaction.collection_order AS collection_order",
             f"{position_of('source', 'transaction', 'op')} AS position",
             "timestamp_ms AS sent_ms",
+            f"{commits_by_itself('source', 'op')} AS commits",
         )
         return found.filter("kind IS NOT NULL")
 
@@ -152,15 +153,16 @@ class Records:
             for number, row in enumerate(of_partition, 1):
                 if row["transaction_id"] is None:
                     continue
+                followed_by = len(of_partition) - number
                 if row["kind"] == _BEGIN:
-                    begin = Begin(row["offset"], transaction_of(row["transaction_id"]))
+                    begin = Begin(row["offset"], transaction_of(row["transaction_id"]), row["sent_ms"], followed_by)
                     found.begins.setdefault(tp, []).append(begin)
                 elif row["kind"] == _END:
-                    end = self._end(row, topics, followed_by=len(of_partition) - number)
+                    end = self._end(row, topics, followed_by)
                     found.ends.setdefault(tp, []).append(end)
         return found
 
-    def _end(self, row: Mapping[str, Any], topics: frozenset[str], *, followed_by: int) -> End:
+    def _end(self, row: Mapping[str, Any], topics: frozenset[str], followed_by: int) -> End:
         shown_id = row["transaction_id"]
         counts = [(c["data_collection"], c["event_count"]) for c in row["data_collections"] or () if c is not None]
         return End(

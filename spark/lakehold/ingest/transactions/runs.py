@@ -34,7 +34,7 @@ class Record(NamedTuple):
     """What is needed of one record; of rows of snapshots also `position` and `sent_ms`, of events all.
 
     `total_order` counts from 1 in the transaction, `collection_order` in the transaction's events of one table; `sent_ms` is when
-    it was sent (epoch milliseconds).
+    it was sent (epoch milliseconds); `commits` says of an event that it commits by itself.
     """
 
     topic: str
@@ -46,6 +46,7 @@ class Record(NamedTuple):
     collection_order: int | None = None
     position: Position | None = None
     sent_ms: int = 0
+    commits: bool = False
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Record:
@@ -61,12 +62,14 @@ class Record(NamedTuple):
             row.get("collection_order"),
             None if position is None else (position["a"], position["b"], position["c"], position["d"]),
             row.get("sent_ms") or 0,
+            row.get("commits") or False,
         )
 
 
 COLUMNS = (
     "topic string, partition int, offset bigint, kind string, transaction_id string, total_order bigint,"
-    " collection_order bigint, position struct<a: bigint, b: bigint, c: bigint, d: bigint>, sent_ms bigint"
+    " collection_order bigint, position struct<a: bigint, b: bigint, c: bigint, d: bigint>, sent_ms bigint,"
+    " commits boolean"
 )
 """Of records as a DataFrame."""
 
@@ -121,7 +124,7 @@ def runs_by_spark(records: DataFrame) -> Runs:
             F.min("offset").alias("first"),
             F.max("offset").alias("last"),
             F.count("*").alias("records"),
-            F.expr("max_by(struct(kind, transaction_id, position, sent_ms), offset)").alias("at_last"),
+            F.expr("max_by(struct(kind, transaction_id, position, sent_ms, commits), offset)").alias("at_last"),
             F.expr("count_if(is_new)").alias("new"),
             F.expr("count_if(is_counted)").alias("counted"),
         )
@@ -248,4 +251,5 @@ def _run(first: int, last: Record, records: int, new: int, counted: int) -> Run:
         place,
         new,
         counted,
+        last.commits,
     )
