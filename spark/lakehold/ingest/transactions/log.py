@@ -182,11 +182,12 @@ def with_all_ends(log: Log) -> Log:
     topics = {run.transaction: tp.topic for tp, runs in log.runs.items() for run in runs if run.commits}
     if not topics:
         return log
+    begins = {}
     ends = {}
-    for tp, begins in log.begins.items():
-        lone = (begin for begin in begins if begin.transaction in topics)
+    for tp, begun in log.begins.items():
+        lone = (begin for begin in begun if begin.transaction in topics)
+        begins[tp] = [begin for begin in begun if begin.transaction not in topics]
         ends[tp] = sorted([*log.ends[tp], *(_as_end(begin, topics[begin.transaction]) for begin in lone)], key=_offset)
-    begins = {tp: [begin for begin in begun if begin.transaction not in topics] for tp, begun in log.begins.items()}
     return replace(log, begins=begins, ends=ends)
 
 
