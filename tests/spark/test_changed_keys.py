@@ -62,7 +62,12 @@ def test_another_message_key_stops_the_table(shop: Shop, topic: Topic, envelope:
 @both
 @judged
 def test_a_primary_key_that_is_gone_stops_the_table(
-    make_lake: LakeFactory, tmp_path: Path, topic: Topic, envelope: str, settings: dict[str, int]
+    make_lake: LakeFactory,
+    tmp_path: Path,
+    topic: Topic,
+    envelope: str,
+    settings: dict[str, int],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     shop, other = Shop(make_lake(**settings), tmp_path / "topics"), Topic("other", dict(COLUMNS))
     shop.table(topic, envelope)
@@ -84,6 +89,10 @@ def test_a_primary_key_that_is_gone_stops_the_table(
     topic.has_keys = True
     topic.create(row(3))
     assert shop.stopped(topic).keys() == {"s.t"}, "what came without a key is still there"
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len([line for line in told if line.startswith("table s.t stopped")]) == 1, (
+        "each try of a follow would tell it"
+    )
     shop.lake.sql("DROP TABLE s.t")
     shop.table(topic, envelope, "KEY (id, name)")
     shop.ingest(topic)

@@ -181,7 +181,9 @@ def _apply_all(
         # Whatever else goes wrong with one table must not stop its neighbours: it stops alone and says why.
         except Exception as error:
             stop = done.stopped[name] = _as_stop(entry.definition, error)
-            log.warning("table %s stopped: %s", name, stop.message, exc_info=not isinstance(error, LakeholdError))
+            if state.error is None or state.error.message != stop.message:
+                # A follow tries it again every few seconds.
+                log.warning("table %s stopped: %s", name, stop.message, exc_info=not isinstance(error, LakeholdError))
     return done
 
 
