@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakehold.upstream.failure import cause_of
+from lakehold.upstream.failure import cause_of, with_way_out
 
 _CONNECT = "org.apache.kafka.connect.errors.ConnectException"
 _FRAMES = "\tat io.debezium.pipeline.ErrorHandler.setProducerThrowable(ErrorHandler.java:67)\n\t... 5 more\n"
@@ -39,3 +39,25 @@ _FRAMES = "\tat io.debezium.pipeline.ErrorHandler.setProducerThrowable(ErrorHand
 )
 def test_the_deepest_message_is_told_in_one_line(trace: str, told: str) -> None:
     assert cause_of(trace) == told
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "SQLException: Could not find GTID state requested by slave in any binlog files. Probably the slave state is too old and "
+        "required binlog files have been purged",
+        "ServerException: Cannot replicate because the master purged required binary logs. Error code: 1236; SQLSTATE: HY000",
+        "ServerException: Could not find first log file name in binary log index file Error code: 1236; SQLSTATE: HY000",
+        "DebeziumException: The connector is trying to read change stream starting at SourceInfo [...], but this is no longer "
+        "available on the server. Reconfigure the connector to use a snapshot mode when needed",
+    ],
+)
+def test_of_a_log_that_is_gone_the_way_out_is_told(reason: str) -> None:
+    told = with_way_out(reason, "shop")
+    assert told.startswith(f"{reason}. ")
+    assert told.endswith(": ALTER SOURCE shop RESNAPSHOT")
+
+
+def test_of_another_failure_only_its_cause_is_told() -> None:
+    crashed = "SQLException: Table './shop/old' is marked as crashed and should be repaired"
+    assert with_way_out(crashed, "shop") == crashed

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+_LOG_IS_GONE = re.compile(r"\bpurged\b|could not find first log file|no longer available on the server", re.IGNORECASE)
+"""What servers of MySQL and MariaDB, whose texts for a reader of the log are English always, and Debezium say of a binary log."""
 _HEAD = "Caused by: "
 _FRAME = re.compile(r"\s+(at |\.\.\. \d+ |Suppressed: )|\s*\[CIRCULAR REFERENCE")
 _THROWN = re.compile(r"(?:[a-z_]\w*\.)+(?:\w+\$)*(?P<name>[A-Z]\w*(?:Exception|Error))(?:: ?(?P<message>.*))?")
@@ -25,6 +27,13 @@ def cause_of(trace: str) -> str:
     name, message = told[-1]
     behind = "" if deepest == name else f" ({deepest})"
     return f"{name}: {message}{behind}" if name else f"{message}{behind}"
+
+
+def with_way_out(reason: str, source: str) -> str:
+    """Why the connector of a source failed, with what to do where no restart helps."""
+    if _LOG_IS_GONE.search(reason) is None:
+        return reason
+    return f"{reason}. Changes that it had not read are in no binary log any more: ALTER SOURCE {source} RESNAPSHOT"
 
 
 def _causes(trace: str) -> Iterator[str]:

@@ -24,6 +24,7 @@ from lakehold.ingest.repeats import Snapshots
 from lakehold.settings import Settings
 from lakehold.upstream.capturing import Capturing, Target
 from lakehold.upstream.changing import ChangingSources, changing
+from lakehold.upstream.failure import with_way_out
 from lakehold.upstream.steps import NoteMembers, RestartConnector, Steps
 from lakehold.upstream.targets import Targets
 
@@ -142,7 +143,7 @@ class CapturedSources:
             log.warning("source %s: %s", source, hint)
         if restarted:
             pause_s = attention.failed()
-            reason = restarted[0].reason
+            reason = with_way_out(restarted[0].reason, source)
             log.warning(
                 "source %s: its connector failed and was restarted: %s. Next look in %.0f s", source, reason, pause_s
             )
@@ -218,7 +219,11 @@ class CapturedSources:
         source, connector = target.wanted.source, target.wanted.connector
         status = self._capturing.status(target)
         if status is not None and not status.is_running:
-            state = f"is {status.connector.lower()}" if not status.is_failed else f"failed: {status.reason}"
+            state = (
+                f"is {status.connector.lower()}"
+                if not status.is_failed
+                else f"failed: {with_way_out(status.reason, source)}"
+            )
             return (self._stuck(target, f"its connector {state}"),)
         left, gone = self._capturing.lacking(target)
         if status is None:
