@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,6 +25,8 @@ from lakehold.settings import Settings
 log = logging.getLogger(__name__)
 
 SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
+
+_VECTORIZATION = "spark.sql.iceberg.vectorization.enabled"
 
 MERGE_CONF: Mapping[str, str] = {
     # The join follows the table's buckets: the batch is shuffled to them, the table is not (facts, "measured").
@@ -237,15 +239,24 @@ def snapshot_properties(spark: SparkSession, properties: Mapping[str, str]) -> I
 
 @contextmanager
 def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """Statements inside run with `conf`; those of other threads wait."""
+    """Statements inside run with `conf`, those behind it with what was set before; those of other threads wait."""
     with _session_state:
+        before = {name: spark.conf.get(name, None) for name in conf}
         for name, value in conf.items():
             spark.conf.set(name, value)
         try:
             yield
         finally:
-            for name in conf:
-                spark.conf.unset(name)
+            for name, earlier in before.items():
+                if earlier is None:
+                    spark.conf.unset(name)
+                else:
+                    spark.conf.set(name, earlier)
+
+
+def row_by_row(spark: SparkSession) -> AbstractContextManager[None]:
+    """Statements inside read Iceberg's files row by row, see `lakehold.ingest.vectorized`."""
+    return configured(spark, {_VECTORIZATION: "false"})
 
 
 @contextmanager

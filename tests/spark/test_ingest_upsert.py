@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg.types import IntegerType, LongType, StringType
+from pyspark.sql import SparkSession
 
+from lakehold.ingest import merge
 from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.evolve import creation
 from lakehold.lake import Lake
+from lakehold.session import configured
 from tests import recorded_files
 from tests.conftest import LakeFactory
 from tests.connect_converters import json_record, struct
@@ -129,6 +133,37 @@ def test_ingesting_again_and_messages_that_come_again_change_nothing(feed: Feed)
     assert feed.history() == before
     feed.ingest(*messages)
     assert feed.rows() == [(1, "c", 3)]
+
+
+@pytest.mark.parametrize("of_user", [None, "true", "false"])
+def test_a_merge_into_small_files_reads_them_row_by_row(
+    feed: Feed, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, of_user: str | None
+) -> None:
+    plans: list[str] = []
+    name = "spark.sql.iceberg.vectorization.enabled"
+
+    def noted(how: merge.Merge, columns: Sequence[str]) -> str:
+        statement = merge_statement(how, columns)
+        # An adaptive plan shows how files are read only when it has run.
+        with configured(spark, {"spark.sql.adaptive.enabled": "false"}):
+            plans.append(spark.sql(f"EXPLAIN {statement}").first()[0])  # type: ignore[index]
+        return statement
+
+    feed.table(COLUMNS)
+    feed.ingest(({"id": 1}, {"id": 1, "name": "a", "n": 1}))
+    merge_statement = merge.merge_statement
+    monkeypatch.setattr(merge, "merge_statement", noted)
+    try:
+        if of_user is not None:
+            spark.conf.set(name, of_user)
+        feed.ingest(({"id": 1}, {"id": 1, "name": "b", "n": 2}))
+        assert spark.conf.get(name, None) == of_user, "statements of the user run as before"
+    finally:
+        spark.conf.unset(name)
+    assert feed.rows() == [(1, "b", 2)]
+    (plan,) = plans
+    assert "BatchScan" in plan
+    assert "ColumnarToRow" not in plan
 
 
 def test_a_delete_of_what_is_not_there_makes_no_snapshot(feed: Feed) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -27,7 +28,8 @@ from lakehold.ingest.marks import Marks
 from lakehold.ingest.path import path_of
 from lakehold.ingest.publish import Publishing
 from lakehold.ingest.snapshots import settled_marks
-from lakehold.session import quoted_table
+from lakehold.ingest.vectorized import OF_THIS_PROCESS
+from lakehold.session import quoted_table, row_by_row
 
 log = logging.getLogger(__name__)
 
@@ -288,11 +290,14 @@ def _write(  # noqa: PLR0913
                 merge.append(path, changes, judgement.frame, columns, properties)
             case merge.Merge():
                 rows = judgement.frame
-                _publishing(writing).run(
-                    lambda: merge.merge(writing.spark(), path, changes, rows, columns, properties),
-                    state,
-                    batch.effect(1),
-                )
+                spark = writing.spark()
+                reading = nullcontext() if OF_THIS_PROCESS.take(state) else row_by_row(spark)
+
+                def merging() -> None:
+                    with reading:
+                        merge.merge(spark, path, changes, rows, columns, properties)
+
+                _publishing(writing).run(merging, state, batch.effect(1))
 
     written = None
     if judgement.arrived.changes_rows:

@@ -21,7 +21,7 @@ from lakehold.errors import CommitConflict
 from lakehold.ingest.changes import DETAIL, ERROR, KEY_BYTES, OFFSET, OP, PARTITION, Op
 from lakehold.ingest.judge.judging import COUNTS
 from lakehold.ingest.read.reader import MalformedLine
-from lakehold.session import quoted_table, temp_view
+from lakehold.session import quoted_table, row_by_row, temp_view
 
 if TYPE_CHECKING:
     from lakehold.definitions import Table
@@ -168,13 +168,14 @@ class ErrorRecords:
             ON e.source = '{_escaped(batch.source)}' AND e.table_name = '{_escaped(table_name)}' AND e.healed_at IS NULL
                AND e.key <=> g.key AND (e.mz_timestamp < {batch.timestamp_ms} OR e.offset < g.offset)
             WHEN MATCHED THEN UPDATE SET healed_at = {batch.timestamp_ms}"""
-        with temp_view(good, _GOOD):
+        with temp_view(good, _GOOD), row_by_row(self.spark()):
             self._retried(lambda: self.spark().sql(statement))
 
     def _open(self, source: str, table_name: str) -> int:
         errors = self.spark().table(self._table)
         of_table = (F.col("source") == source) & (F.col("table_name") == table_name) & F.col("healed_at").isNull()
-        return errors.filter(of_table).count()
+        with row_by_row(self.spark()):
+            return errors.filter(of_table).count()
 
     def _retried(self, write: Callable[[], object]) -> None:
         """All sources share the table and its commits are not retried by Iceberg (design, "System tables")."""
