@@ -1,7 +1,8 @@
 """A model of an upstream database and its connector: transactions, and what stands in the topics after kills and repetitions.
 
 The database is a list of transactions in the order of their commits. The connector writes them as one log; when it is killed,
-partitions lose different parts of what was under way, and the next run begins at a point that had been acknowledged. It goes on
+partitions lose different parts of what was under way, but of events that commit by themselves, and the next run begins at a
+point that had been acknowledged. It goes on
 with the numbers of before, or reads transactions from their beginning, leaves out what was sent, and numbers and counts the rest.
 Over the partitions of the transaction topic it keeps the order: what is in one was sent before what comes later in another.
 """
@@ -145,7 +146,7 @@ class Upstream:
         partitions: Of each table's topic.
         transaction_partitions: Of the transaction topic; BEGIN and END land in any.
         transactions: How many there are.
-        ids: How the connector names transactions: `postgres`, `binlog` or `gtid`.
+        ids: How the connector names transactions: `postgres`, `binlog`, `gtid`, or `gtids` of several domains.
         snapshots: Some partitions begin with rows of a snapshot.
         sizes: Of transactions, in changes, each as likely.
         numbers_anew: A connector that was killed amid a transaction repeats nothing, and numbers what it had not sent from 1.
@@ -178,6 +179,7 @@ class Upstream:
         self._partitions = partitions
         self._transaction_partitions = transaction_partitions
         self._ids = ids
+        self._domains = [random.randrange(3) for _ in range(transactions)] if ids == "gtids" else []
         self.transactions = _with_values_before([self._transaction() for _ in range(transactions)])
         self._alone = {
             number
@@ -281,6 +283,9 @@ class Upstream:
             if left[ordered(step.place)]:
                 left[ordered(step.place)] -= 1
                 self.topics.append(step.place, step.message)
+            elif step.message.record is not None and step.message.record.commits:
+                # No END counts it: that nothing behind it is there without it is all that tells of it.
+                return
 
     def _all_partitions(self) -> list[TopicPartition]:
         tables = [TopicPartition(f"shop.{table}", p) for table in self._tables for p in range(self._partitions)]
@@ -349,6 +354,9 @@ class Upstream:
                 return f"{700 + number}:{_commit_lsn(number)}"
             case "gtid":
                 return f"0e4d5dcd-a33b-11ea-80f1-02010a22a99e:{number + 1}"
+            case "gtids":
+                domain = self._domains[number]
+                return f"{domain}-1-{self._domains[: number + 1].count(domain)}"
             case _:
                 return f"file=binlog.{number // 5:06},pos={(number % 5) * 100}"
 

@@ -33,7 +33,7 @@ from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.transactions.cut import Blocked, cut
 from lakehold.ingest.transactions.log import Begin, End, Kind, Log
 from lakehold.ingest.transactions.passed import Mark, Passed
-from lakehold.ingest.transactions.places import place_of_end, place_of_event
+from lakehold.ingest.transactions.places import WAL, place_of_end, place_of_event
 from lakehold.ingest.transactions.runs import Record, runs_in_driver
 from tests.golden.test_sql import check
 
@@ -92,8 +92,8 @@ class Case:
 
     @property
     def passed(self) -> Passed:
-        commit = place_of_end(f"1:{lsn(self.commit)}") if self.commit else None
-        return Passed(commit, self.marks, frozenset(self.cut_off))
+        commits = {WAL: (lsn(self.commit),)} if self.commit else {}
+        return Passed(commits, self.marks, frozenset(self.cut_off))
 
     @property
     def log(self) -> Log:

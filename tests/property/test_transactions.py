@@ -183,6 +183,37 @@ def test_every_batch_ends_at_a_commit_and_all_comes_in(
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
+    partitions=st.integers(1, 2),
+    kills=st.integers(0, 3),
+    transaction_partitions=st.sampled_from([1, 1, 2]),
+    knows_partitions=st.booleans(),
+    commits_to_kafka=st.booleans(),
+)
+def test_transactions_of_several_logs_are_taken_in_the_order_of_all(
+    seed: int,
+    partitions: int,
+    kills: int,
+    transaction_partitions: int,
+    knows_partitions: bool,
+    commits_to_kafka: bool,
+) -> None:
+    random = Random(seed)
+    upstream = Upstream(
+        random,
+        tables=3,
+        partitions=partitions,
+        transaction_partitions=transaction_partitions,
+        transactions=14,
+        ids="gtids",
+    )
+    upstream.stream(kills)
+    batches = Batches(random, upstream, knows_partitions=knows_partitions, commits_to_kafka=commits_to_kafka)
+    batches.assert_all_comes_in(looks=random.randrange(8))
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
     tables=st.integers(1, 3),
     partitions=st.integers(1, 2),
     kills=st.integers(1, 4),

@@ -78,7 +78,7 @@ def test_a_table_is_found_by_the_name_of_its_topic(collection: str, topic: str |
 
 def test_what_was_taken_is_kept_as_text() -> None:
     taken = Passed(
-        commit=Place("binlog binlog.", (3, 4_000)),
+        commits={"binlog binlog.": (3, 4_000)},
         marks={ORDERS: Mark(Place("binlog binlog.", (3, 100)), (3, 120, 0, 1))},
         cut_off=frozenset({TRANSACTIONS}),
     )
@@ -88,12 +88,23 @@ def test_what_was_taken_is_kept_as_text() -> None:
 
 
 def test_a_table_that_joins_brings_the_marks_of_its_partitions() -> None:
-    own = Passed(Place("wal", (5,)), {ORDERS: Mark(Place("wal", (4,)), (3, 3, 1, 1))}).to_json()
-    main = Passed(Place("wal", (9,))).to_json()
+    own = Passed({"wal": (5,)}, {ORDERS: Mark(Place("wal", (4,)), (3, 3, 1, 1))}).to_json()
+    main = Passed({"wal": (9,)}).to_json()
     assert Passed.from_json(joined_transactions(main, own)) == Passed(
-        Place("wal", (9,)), {ORDERS: Mark(Place("wal", (4,)), (3, 3, 1, 1))}
+        {"wal": (9,)}, {ORDERS: Mark(Place("wal", (4,)), (3, 3, 1, 1))}
     )
     assert joined_transactions("", own) == own
+
+
+def test_what_was_taken_of_one_log_says_nothing_of_another() -> None:
+    taken = Passed({"server a": (100,), "server b": (5,)})
+    assert taken.has(Place("server a", (50,)))
+    assert not taken.has(Place("server b", (6,)))
+    assert not taken.has(Place("server c", (1,)))
+    assert not Passed({"server a": (100,)}).is_ahead_of(taken), (
+        "a table that stopped before a failover joins again behind it"
+    )
+    assert Passed({"server c": (1,)}).is_ahead_of(taken)
 
 
 def readers_of(*states: ReaderState) -> Readers:

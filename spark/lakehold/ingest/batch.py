@@ -100,7 +100,7 @@ class Running:
             not self.snapshots.are_told
             and self.tables[table].definition.envelope is not Envelope.UPSERT
             and Marks.from_json(progress.marks) == Marks()
-            and Passed.from_json(transactions).commit is None
+            and not Passed.from_json(transactions).commits
         )
         return is_silent or self.snapshots.keeps_back(progress.object_id, transactions)
 

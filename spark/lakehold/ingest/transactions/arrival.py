@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from heapq import merge
+from itertools import chain
+from operator import itemgetter
 
 from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.transactions.log import Begin, End, Kind, Log, Run
@@ -121,14 +124,20 @@ class Arrival:
 
     @cached_property
     def _behind_open(self) -> frozenset[int]:
-        """The ranks that come next behind transactions that have a BEGIN and no END."""
-        opened = {begin.place for begins in self._log.begins.values() for begin in begins if self.is_open(begin)}
-        found = (self._next_behind(place) for place in opened if place is not None)
-        return frozenset(rank for rank in found if rank is not None)
-
-    def _next_behind(self, place: Place) -> int | None:
-        ranks = enumerate(self.ends, 1)
-        return next((rank for rank, end in ranks if end.place is not None and end.place.has_reached(place)), None)
+        """The ranks that come next behind transactions that have a BEGIN and no END: in their log, and as they were sent."""
+        opened = [begin for begins in self._log.begins.values() for begin in begins if self.is_open(begin)]
+        if not opened:
+            return frozenset()
+        of_logs: defaultdict[str, list[tuple[tuple[int, ...], int]]] = defaultdict(list)
+        sent: list[tuple[tuple[int, ...], int]] = [((begin.sent_ms,), _OPEN) for begin in opened]
+        for place, rank in ((begin.place, _OPEN) for begin in opened):
+            if place is not None:
+                of_logs[place.log].append((place.at, rank))
+        for rank, end in enumerate(self.ends, 1):
+            sent.append(((end.sent_ms,), rank))
+            if end.place is not None:
+                of_logs[end.place.log].append((end.place.at, rank))
+        return frozenset(chain(_next_behind_open(sent), *map(_next_behind_open, of_logs.values())))
 
     def _has_all(self, rank: int) -> bool:
         """Whether each partition has all that was sent before the END of a transaction; files are in order."""
@@ -189,10 +198,16 @@ class Arrival:
 
     def _precedes_topic(self, run: Run) -> bool:
         """Whether it lies before a transaction topic whose beginning was deleted before it was first read."""
-        if not (self._is_cut_off and self.ends and run.place is not None):
+        if not (self._is_cut_off and run.place is not None):
             return False
-        first = self.ends[0].place
+        first = self._first_of_logs.get(run.place.log)
         return first is not None and not run.place.is_after(first)
+
+    @cached_property
+    def _first_of_logs(self) -> Mapping[str, Place]:
+        """Where the first END of each log commits."""
+        places = [end.place for end in reversed(self.ends) if end.place is not None]
+        return {place.log: place for place in places}
 
     def _is_abandoned(self, run: Run) -> bool:
         """Whether the connector has begun anew behind it, by a snapshot that shows what the transaction did."""
@@ -276,20 +291,45 @@ def _begun(log: Log, passed: Passed) -> Counter[str]:
     return begun
 
 
+_OPEN = 0
+"""In place of a rank: of what has none."""
+
+
+def _next_behind_open(found: Iterable[tuple[tuple[int, ...], int]]) -> Iterator[int]:
+    """The ranks that come next behind what is open, in the order of the first numbers."""
+    before = None
+    for _, rank in sorted(found):
+        if before == _OPEN and rank != _OPEN:
+            yield rank
+        before = rank
+
+
 def _new_ends(ends: Mapping[TopicPartition, Sequence[End]], passed: Passed) -> Iterator[End]:
     """One END of each transaction that was not taken, in the order of commits.
 
-    By their places: ENDs stand in several partitions, or behind a beginning that was deleted, in another order. One log follows
-    on the other as it shows first, and ENDs without places as they stand.
+    Those of one log by their places: in several partitions, or behind a beginning that was deleted, they stand in another order.
+    Between logs, and without places, as they stand in a partition; of several by when they were sent.
     """
-    found = [end for of_partition in ends.values() for end in of_partition]
-    logs = list(dict.fromkeys("" if end.place is None else end.place.log for end in found))
-
-    def order(end: End) -> tuple[int, tuple[int, ...]]:
-        return (logs.index(""), ()) if end.place is None else (logs.index(end.place.log), end.place.at)
-
+    found = [end for end in merge(*ends.values(), key=_sent) if not passed.has(end.place)]
+    by_place: defaultdict[str, deque[tuple[tuple[int, ...], End]]] = defaultdict(deque)
+    for at, end in sorted(((end.place.at, end) for end in found if end.place is not None), key=itemgetter(0)):
+        by_place[_log_of(end)].append((at, end))
     seen: set[str] = set()
-    for end in sorted(found, key=order):
-        if not passed.has(end.place) and end.transaction not in seen:
+    for end in found:
+        of_log = by_place[_log_of(end)]
+        while of_log and end.place is not None and of_log[0][0] <= end.place.at:
+            _, earlier = of_log.popleft()
+            if earlier.transaction not in seen:
+                seen.add(earlier.transaction)
+                yield earlier
+        if end.place is None and end.transaction not in seen:
             seen.add(end.transaction)
             yield end
+
+
+def _sent(end: End) -> int:
+    return end.sent_ms
+
+
+def _log_of(end: End) -> str:
+    return "" if end.place is None else end.place.log

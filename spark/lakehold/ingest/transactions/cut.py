@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from lakehold.ingest.marks import Position
 from lakehold.ingest.offsets import Offsets, TopicPartition
 from lakehold.ingest.transactions.anew import Anew, taken_anew
 from lakehold.ingest.transactions.arrival import Arrival
 from lakehold.ingest.transactions.log import Kind, Log, Run
 from lakehold.ingest.transactions.passed import Mark, Passed, Replaced
+from lakehold.ingest.transactions.places import Place
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def _cut_at_transactions(log: Log, passed: Passed) -> Cut:
     """The same of a stretch whose rows of snapshots pass."""
     arrival = Arrival(log, passed)
     last = _last_whole(log, arrival)
-    found = {tp: _stop(arrival.ranked(tp), last, passed.marks.get(tp)) for tp in log.runs}
+    found = {tp: _stop(arrival.ranked(tp), last, passed, passed.marks.get(tp)) for tp in log.runs}
     stops = {tp: log.stops[tp] if stop.offset is None else stop.offset for tp, stop in found.items()}
     later = {end.transaction for end in arrival.ends[last:]}
     for tp in log.ends:
@@ -165,7 +167,7 @@ def _unranked(log: Log, arrival: Arrival) -> Iterator[tuple[TopicPartition, Run]
     return ((tp, run) for tp in log.runs for rank, run in arrival.ranked(tp) if rank == arrival.unranked)
 
 
-def _stop(runs: Iterable[tuple[int, Run]], last: int, mark: Mark | None) -> _Stop:
+def _stop(runs: Iterable[tuple[int, Run]], last: int, passed: Passed, mark: Mark | None) -> _Stop:
     """Where a partition with these `runs` and that `mark` is left, when transactions up to rank `last` are taken."""
     repeated: Run | None = None
     for rank, run in runs:
@@ -173,11 +175,21 @@ def _stop(runs: Iterable[tuple[int, Run]], last: int, mark: Mark | None) -> _Sto
             return _Stop(run.first if repeated is None else repeated.first, mark, repeated)
         if run.place is None or run.position is None:
             repeated = None
-        elif mark is None or mark.is_reached_by(run.place, run.position):
+        elif mark is None or _is_reached(mark, run, run.place, run.position, passed):
             repeated, mark = None, Mark(run.place, run.position)
         elif repeated is None:
             repeated = run
     return _Stop(None if repeated is None else repeated.first, mark, repeated)
+
+
+def _is_reached(mark: Mark, run: Run, place: Place, position: Position, passed: Passed) -> bool:
+    """Whether a run is at the furthest event of its partition or behind it.
+
+    Positions tell of two logs only while they are of one server: what is new in another log is behind it in any case.
+    """
+    if place.log == mark.place.log:
+        return mark.is_reached_by(place, position)
+    return position >= mark.position or (run.new > 0 and not passed.has(place))
 
 
 def _stop_of_transactions(log: Log, arrival: Arrival, tp: TopicPartition, later: Collection[str]) -> int:
@@ -200,7 +212,7 @@ def _taken(  # noqa: PLR0913 - what was found, and what was before it
     stops: Offsets,
 ) -> Passed:
     """What has been taken when the batch is done."""
-    commits = [end.place for end in arrival.ends[:last] if end.place is not None]
+    commits = {end.place.log: end.place.at for end in arrival.ends[:last] if end.place is not None}
     marks = {tp: stop.mark for tp, stop in found.items() if stop.mark is not None}
     nothing_left = log.reaches_now and last == len(arrival.ends)
 
@@ -211,7 +223,7 @@ def _taken(  # noqa: PLR0913 - what was found, and what was before it
         return not nothing_left if first is None else first > last
 
     return Passed(
-        commit=commits[-1] if commits else passed.commit,
+        commits={**passed.commits, **commits},
         marks={**passed.marks, **marks},
         cut_off=frozenset(filter(still_shows_its_beginning, passed.cut_off)),
         begun=_still_begun(log, passed, stops),

@@ -20,8 +20,8 @@ class Mark:
     position: Position
 
     def is_reached_by(self, place: Place, position: Position) -> bool:
-        """Whether an event lies here or behind; one of another log does."""
-        return place.log != self.place.log or (place.at, position) >= (self.place.at, self.position)
+        """Whether an event of the same log lies here or behind."""
+        return (place.at, position) >= (self.place.at, self.position)
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Passed:
     """What was taken.
 
     Args:
-        commit: Where the last transaction commits; None: none yet, or its place is unknown.
+        commits: Of each log where the last transaction in it commits, as `Place.at`; of those whose place is known.
         marks: The furthest event of each partition that had some.
         cut_off: Partitions whose beginning was deleted before they were first read, and which may still show it: their first
             transaction may lack events.
@@ -50,7 +50,7 @@ class Passed:
         replaced: The snapshot taken anew that the last batch has.
     """
 
-    commit: Place | None = None
+    commits: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     marks: Mapping[TopicPartition, Mark] = field(default_factory=dict)
     cut_off: frozenset[TopicPartition] = frozenset()
     begun: Mapping[str, int] = field(default_factory=dict)
@@ -58,14 +58,18 @@ class Passed:
 
     def has(self, place: Place | None) -> bool:
         """Whether the transaction at `place` was taken."""
-        return place is not None and self.commit is not None and not place.is_after(self.commit)
+        return place is not None and place.log in self.commits and place.at <= self.commits[place.log]
+
+    def is_ahead_of(self, other: Passed) -> bool:
+        """Whether in some log more was taken."""
+        return any(log not in other.commits or other.commits[log] < at for log, at in self.commits.items())
 
     def to_json(self) -> str:
         """Compact text for `mz_readers`; empty when nothing was taken."""
         if self == Passed():
             return ""
         content: dict[str, object] = {
-            "commit": None if self.commit is None else _listed(self.commit),
+            "commits": dict(sorted(self.commits.items())),
             "marks": [
                 [tp.topic, tp.partition, *_listed(mark.place), list(mark.position)]
                 for tp, mark in sorted(self.marks.items())
@@ -85,7 +89,7 @@ class Passed:
         content = json.loads(text)
         position, without_rows = content.get("replaced", (None, ()))
         return cls(
-            commit=None if content["commit"] is None else _place(*content["commit"]),
+            commits={log: tuple(at) for log, at in content["commits"].items()},
             marks={
                 TopicPartition(topic, partition): Mark(_place(log, at), _position(*position))
                 for topic, partition, log, at, position in content["marks"]
@@ -97,9 +101,8 @@ class Passed:
 
 
 def has_reached(transactions: str, place: Place) -> bool:
-    """Whether the last transaction that was taken, as `Passed.to_json` says it, commits at a place or behind it."""
-    commit = Passed.from_json(transactions).commit
-    return commit is not None and commit.has_reached(place)
+    """Whether what was taken, as `Passed.to_json` says it, has a transaction that commits at a place or behind it."""
+    return Passed.from_json(transactions).has(place)
 
 
 def joined_transactions(main: str, joining: str) -> str:

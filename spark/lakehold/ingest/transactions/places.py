@@ -44,10 +44,6 @@ class Place:
     log: str
     at: tuple[int, ...]
 
-    def has_reached(self, other: Place) -> bool:
-        """Whether it is known to lie there or behind."""
-        return self.log == other.log and self.at >= other.at
-
     def is_after(self, other: Place | None) -> bool:
         """Whether it lies behind `other` as far as can be known: in another log nothing is passed."""
         return other is None or self.log != other.log or self.at > other.at

@@ -82,7 +82,7 @@ class WholeTransactions(Planner):
         """See `Planner.plan_behind`: also of partitions that are new to `main` no more than it would have taken."""
         if not main.position:
             return self.plan(state, available)
-        passed = replace(_passed(state), commit=_passed(main).commit)
+        passed = replace(_passed(state), commits=_passed(main).commits)
         while True:
             plan, own = self._behind(state, main, available, limits)
             runs = self._look(plan, available).runs
@@ -98,8 +98,7 @@ class WholeTransactions(Planner):
 
     def is_ahead(self, state: ReaderState, main: ReaderState) -> bool:
         """See `Planner.is_ahead`: `main` has begun again at an earlier commit, as it does when all of its tables left it."""
-        commit = _passed(state).commit
-        return bool(main.position) and commit is not None and commit.is_after(_passed(main).commit)
+        return bool(main.position) and _passed(state).is_ahead_of(_passed(main))
 
     def _look(self, plan: ReadPlan, available: Available) -> Found:
         """What is needed of the records of `plan`; counts are of the topics that are read now."""
