@@ -5,7 +5,7 @@
     A( A)   its BEGIN, and its END with the counts of its events: `A)orders=2,items=1`
     s sB    a row of an ad-hoc snapshot; one of a snapshot with which the connector began, behind the commit of B
     sB!     ... the last of all its rows
-    . ?     a record without a transaction; one that cannot be read
+    . ? ?!  a record without a transaction; one that cannot be read, ... and was sent behind all ENDs
     *       a control record, which nobody may read: it ends a Kafka transaction
 
 Lines before them say what was before: `passed B: orders/0=B2` is what earlier batches took, up to the commit of B, and the
@@ -153,8 +153,8 @@ def record_of(tp: TopicPartition, offset: int, token: str) -> Record | None:
         case _ if found := re.fullmatch(r"s([A-Z])(!?)", token):
             kind = Kind.SNAPSHOT_END if found.group(2) else Kind.SNAPSHOT
             return Record(*place_in(tp, offset), kind, position=snapshot_position(found.group(1)))
-        case "?":
-            return Record(*place_in(tp, offset), Kind.UNREADABLE)
+        case "?" | "?!":
+            return Record(*place_in(tp, offset), Kind.UNREADABLE, sent_ms=0 if token == "?" else LONG_AGO_MS + 2)
         case _ if found := re.fullmatch(r"([A-Z])(\d+)(?:=(\d+))?", token):
             number = int(found.group(3) or found.group(2))
             id_, position = event(found.group(1), int(found.group(2)))

@@ -200,6 +200,27 @@ def test_a_message_that_cannot_be_read_keeps_nobody_waiting(shop: Shop) -> None:
     assert rows(shop.lake, "a") == [(1, 1)]
 
 
+def test_a_message_that_cannot_be_read_is_still_there_when_its_transaction_ends(shop: Shop) -> None:
+    shop.connector.transaction(("a", 1, 1), end=False)
+    shop.connector.raw("shop.public.b", {"id": 1}, "no envelope")
+    assert shop.ingest()[-1].waiting is not None
+    shop.connector.end({"public.a": 1, "public.b": 1})
+    assert shop.ingest()[-1].waiting is None
+    assert rows(shop.lake, "a") == [(1, 1)]
+
+
+def test_an_end_that_counts_nothing_of_a_table_is_no_error(shop: Shop) -> None:
+    shop.connector.transaction(("a", 1, 1), end=False)
+    nothing = {"data_collection": "public.b", "event_count": None}
+    nobody = {"data_collection": None, "event_count": 1}
+    of_a = {"data_collection": "public.a", "event_count": 1}
+    shown_id = shop.connector.shown_id
+    end = {"status": "END", "id": shown_id, "event_count": 1, "data_collections": [nothing, nobody, None, of_a]}
+    shop.connector.raw("shop.transaction", {"id": shown_id}, end)
+    shop.ingest()
+    assert rows(shop.lake, "a") == [(1, 1)]
+
+
 def test_a_table_that_joins_later_joins_at_a_commit(shop: Shop) -> None:
     for v in range(3):
         shop.connector.transaction(("a", 1, v), ("b", 1, v), ("c", 1, v))

@@ -116,11 +116,22 @@ class Arrival:
         """The rank up to which no transaction was interrupted whose last part may not have come to some partition.
 
         As many as its END counts may be there without it: of the part before (`runs.py`). The same of what was begun before it
-        and has no END: that may be an event that commits by itself.
+        and has no END: that may be an event that commits by itself. And what is taken for unreadable may still come.
         """
-        behind_open = self._behind_open
-        doubtful = (rank for rank, end in enumerate(self.ends, 1) if rank in behind_open or self._is_interrupted(end))
+        doubtful = (rank for rank in range(1, self.unranked) if self._is_doubtful(rank))
         return next((rank for rank in doubtful if not self._has_all(rank)), self.unranked) - 1
+
+    def _is_doubtful(self, rank: int) -> bool:
+        end = self.ends[rank - 1]
+        return rank in self._behind_open or self._is_interrupted(end) or self._is_excused(rank)
+
+    def _is_excused(self, rank: int) -> bool:
+        """Whether it is complete only if unreadable records are its events: one may stand for those of several transactions."""
+        if rank > self.complete:
+            return False
+        end = self.ends[rank - 1]
+        counts = ((topic, self._sent_at_once(topic, end)) for topic in end.events if rank > self._reaches.get(topic, 0))
+        return any(wanted - arrived > self._log.lost_lines for _, (arrived, wanted) in counts)
 
     @cached_property
     def _behind_open(self) -> frozenset[int]:
@@ -143,9 +154,14 @@ class Arrival:
         """Whether each partition has all that was sent before the END of a transaction; files are in order."""
         may_lag = self.ends[rank - 1].transaction in self._may_be_ahead
         return not self._log.knows_partitions or all(
-            (not may_lag and self._log.is_read_to_its_end(tp)) or any(of_run > rank for of_run, _ in self.ranked(tp))
-            for tp in self._log.runs
+            (not may_lag and self._log.is_read_to_its_end(tp)) or furthest > rank
+            for tp, furthest in self._furthest.items()
         )
+
+    @cached_property
+    def _furthest(self) -> Mapping[TopicPartition, int]:
+        """The highest rank that each partition shows."""
+        return {tp: max((rank for rank, _ in self.ranked(tp)), default=0) for tp in self._log.runs}
 
     def is_open(self, begin: Begin) -> bool:
         """Whether a transaction has no END as far as the stretch goes, and may be an event that commits by itself."""

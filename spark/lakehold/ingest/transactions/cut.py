@@ -114,6 +114,8 @@ def _cut_at_transactions(log: Log, passed: Passed) -> Cut:
     last = _last_whole(log, arrival)
     found = {tp: _stop(arrival.ranked(tp), last, passed, passed.marks.get(tp)) for tp in log.runs}
     stops = {tp: log.stops[tp] if stop.offset is None else stop.offset for tp, stop in found.items()}
+    if last < len(arrival.ends) or any(_unranked(log, arrival)):
+        stops = {tp: _before_unreadable(log, arrival, last, tp, at) for tp, at in stops.items()}
     later = {end.transaction for end in arrival.ends[last:]}
     for tp in log.ends:
         stops[tp] = _stop_of_transactions(log, arrival, tp, later)
@@ -180,6 +182,17 @@ def _stop(runs: Iterable[tuple[int, Run]], last: int, passed: Passed, mark: Mark
         elif repeated is None:
             repeated = run
     return _Stop(None if repeated is None else repeated.first, mark, repeated)
+
+
+def _before_unreadable(log: Log, arrival: Arrival, last: int, tp: TopicPartition, stop: int) -> int:
+    """Where a partition is left that would be at `stop`: before what is unreadable and may be of a later transaction.
+
+    That would lack it for ever, were it taken before. What was sent before the last END that is taken is of no later one.
+    """
+    taken = max((run.last for rank, run in arrival.ranked(tp) if rank <= last and run.last < stop), default=-1)
+    until_ms = arrival.ends[last - 1].sent_ms if last else -1
+    behind = (run for run in log.runs[tp] if run.kind is Kind.UNREADABLE and taken < run.first < stop)
+    return next((run.first for run in behind if run.sent_ms >= until_ms), stop)
 
 
 def _is_reached(mark: Mark, run: Run, place: Place, position: Position, passed: Passed) -> bool:

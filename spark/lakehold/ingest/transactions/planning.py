@@ -243,7 +243,8 @@ def _may_grow(found: Cut, log: Log, available: Available, transaction_topic: str
     wanted = {tp.topic for tp in log.starts} if found.lacks_rows else {transaction_topic}
     if found.blocked is not None:
         wanted |= {*found.blocked.lacking, found.blocked.repeats}
-    return any(available.partitions[tp].end_exclusive > log.stops[tp] for tp in log.starts if tp.topic in wanted)
+    ends = ends_of(available)
+    return any(ends.get(tp, 0) > log.stops[tp] for tp in log.starts if tp.topic in wanted)
 
 
 def _doubled(limits: Limits) -> Limits:

@@ -164,7 +164,8 @@ class Records:
 
     def _end(self, row: Mapping[str, Any], topics: frozenset[str], followed_by: int) -> End:
         shown_id = row["transaction_id"]
-        counts = [(c["data_collection"], c["event_count"]) for c in row["data_collections"] or () if c is not None]
+        named = (c for c in row["data_collections"] or () if c is not None and c["data_collection"] is not None)
+        counts = [(c["data_collection"], c["event_count"] or 0) for c in named]
         return End(
             row["offset"],
             transaction_of(shown_id),
