@@ -38,7 +38,7 @@ def shop(
     broker.create_topic(name=TRANSACTION_TOPIC, partitions=transaction_partitions)
     topics = [broker.create_topic(name=f"shop.public.{table}") for table in TABLES]
     # An error would come at once, if something were told that does not come.
-    lake, connector = make_lake(transaction_timeout_ms=0, **settings), KafkaConnector(broker)
+    lake, connector = make_lake(**{"transaction_timeout_ms": 0, **settings}), KafkaConnector(broker)
     lake.sql(
         f"CREATE CONNECTION kafka TO KAFKA (BROKER '{broker.address}');"
         f"CREATE SOURCE shop FROM KAFKA CONNECTION kafka (TOPICS ({', '.join(map(repr, topics))})) FORMAT JSON "
@@ -164,6 +164,31 @@ def test_an_ingest_ends_with_what_there_was_when_it_was_called(make_lake: LakeFa
         connector.transaction(("a", 1, 20), ("b", 1, 20))
         lake.ingest("shop")
         assert list(states(lake, TABLES))[-1] == AFTER
+
+
+def test_a_transaction_larger_than_a_batch_is_not_late_while_more_of_it_comes(
+    make_lake: LakeFactory, broker: Broker
+) -> None:
+    limits = {"max_batch_records": 10, "transaction_timeout_ms": 3_600_000}
+    with shop(make_lake, broker, transaction_partitions=1, **limits) as (lake, connector):
+
+        def waits_since_ms() -> int:
+            waiting = lake.ingest("shop")[-1].waiting
+            assert waiting is not None
+            assert waiting.transaction.startswith("702:")
+            return waiting.since_ms
+
+        connector.transaction(*(("a", key, 20) for key in range(1, 51)), end=False)
+        since_ms = waits_since_ms()
+        assert waits_since_ms() == since_ms
+        for order in range(51, 101):
+            connector.event("a", order, 20, order, order)
+        later_ms = waits_since_ms()
+        assert later_ms > since_ms
+
+        for v in range(30):
+            connector.transaction(("b", 1, v))
+        assert waits_since_ms() == later_ms, "what comes is of others, however much more is looked at with it"
 
 
 # --- tables that catch up while transactions arrive -------------------------------------------------------------------

@@ -158,11 +158,13 @@ def test_a_table_is_readable_as_it_joins(is_complete: bool, since_ms: int | None
 
 def test_a_source_waits_from_when_it_last_saw_more_come() -> None:
     tables = {"shop.orders": ORDERS.topic, "shop.other": "shop.public.other"}
-    first = waiting_for(Blocked("7:70", 3), {ORDERS.topic}, tables, None, 1_000)
+    first = waiting_for(Blocked("7:70", 3, came=3), {ORDERS.topic}, tables, None, 1_000)
     assert (first.since_ms, first.tables) == (1_000, ("shop.orders",))
-    assert waiting_for(Blocked("7:70", 3), {ORDERS.topic}, tables, first, 2_000) == first
-    assert waiting_for(Blocked("7:70", 4), {ORDERS.topic}, tables, first, 2_000).since_ms == 2_000
-    assert waiting_for(Blocked("8:80", 3), {ORDERS.topic}, tables, first, 2_000).since_ms == 2_000
+    assert waiting_for(Blocked("7:70", 3, came=3), {ORDERS.topic}, tables, first, 2_000) == first
+    assert waiting_for(Blocked("7:70", 3, came=4), {ORDERS.topic}, tables, first, 2_000).since_ms == 2_000
+    assert waiting_for(Blocked("8:80", 3, came=3), {ORDERS.topic}, tables, first, 2_000).since_ms == 2_000
+    more_looked_at = Blocked("7:75", 4, came=3)
+    assert waiting_for(more_looked_at, {ORDERS.topic}, tables, first, 2_000).since_ms == 1_000
 
 
 def test_an_error_names_the_transaction_what_it_lacks_and_who_waits() -> None:

@@ -80,6 +80,7 @@ class Waiting:
         since_ms: When an ingest last saw more of it come, epoch milliseconds.
         tables: Full names of those with changes that wait.
         detail: What it lacks, in a sentence.
+        came: A number that grows while more of it comes.
     """
 
     transaction: str
@@ -87,6 +88,7 @@ class Waiting:
     since_ms: int
     tables: tuple[str, ...]
     detail: str
+    came: int = 0
 
     @property
     def what(self) -> str:

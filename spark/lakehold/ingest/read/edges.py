@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -21,10 +21,13 @@ def edges(reader: Reader, ranges: Collection[OffsetRange]) -> pa.Table:
         reader: Reads them.
         ranges: Of partitions, at most one of each; a file holds messages of several.
     """
-    first = [replace(r, end_exclusive=min(r.end_exclusive, r.start_inclusive + _EDGE_RECORDS)) for r in ranges]
-    last = [
-        replace(r, start_inclusive=max(head.end_exclusive, r.end_exclusive - _EDGE_RECORDS))
-        for r, head in zip(ranges, first, strict=True)
-    ]
+    heads = [replace(r, end_exclusive=min(r.end_exclusive, r.start_inclusive + _EDGE_RECORDS)) for r in ranges]
+    behind = [replace(r, start_inclusive=head.end_exclusive) for r, head in zip(ranges, heads, strict=True)]
     # The reader takes one range of a partition at a time.
-    return pa.concat_tables([reader.in_driver(first), reader.in_driver(last)])
+    return pa.concat_tables([reader.in_driver(heads), tails(reader, behind)])
+
+
+def tails(reader: Reader, ranges: Iterable[OffsetRange]) -> pa.Table:
+    """The last records of each range, as `edges` gives them."""
+    last = [replace(r, start_inclusive=max(r.start_inclusive, r.end_exclusive - _EDGE_RECORDS)) for r in ranges]
+    return reader.in_driver(last)

@@ -24,12 +24,14 @@ class Blocked:
         arrived: How many of its events or rows have come.
         lacking: By topic how many have come and how many its END counts, where some have not.
         repeats: The topic that repeats from an earlier point, and has not yet come as far as it was; empty: none does.
+        came: A number that grows while more of it comes, however much of what there is was looked at.
     """
 
     transaction: str
     arrived: int
     lacking: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     repeats: str = ""
+    came: int = 0
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,16 @@ from dataclasses import dataclass, replace
 from lakehold.catalog.readers import ReaderState
 from lakehold.errors import UpstreamError
 from lakehold.ingest.marks import Marks, Position
-from lakehold.ingest.offsets import Offsets, TopicPartition, starts
+from lakehold.ingest.offsets import OffsetRange, Offsets, TopicPartition, starts
 from lakehold.ingest.planning import Planned, Planner, ends_of, settled
-from lakehold.ingest.read.edges import edges
+from lakehold.ingest.read.edges import edges, tails
 from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Available, Limits, ReadPlan
 from lakehold.ingest.transactions.anew import shown_by
-from lakehold.ingest.transactions.cut import Cut, cut
+from lakehold.ingest.transactions.cut import Blocked, Cut, cut
 from lakehold.ingest.transactions.log import Kind, Log, with_all_ends
 from lakehold.ingest.transactions.passed import Passed
+from lakehold.ingest.transactions.places import transaction_of
 from lakehold.ingest.transactions.records import Found, Records
 from lakehold.ingest.transactions.runs import Runs
 from lakehold.times import now_ms
@@ -70,8 +71,28 @@ class WholeTransactions(Planner):
                 look_again_ms=self._look_again_ms(found, log),
             )
             if planned.has_news or not _may_grow(found, log, available, self.records.transaction_topic):
-                return planned
+                return replace(planned, blocked=self._with_what_came(found.blocked, log, available))
             limits = _doubled(limits)
+
+    def _with_what_came(self, blocked: Blocked | None, log: Log, available: Available) -> Blocked | None:
+        """What keeps the source waiting, as far as it has come where not all there is was looked at."""
+        if blocked is None or not blocked.transaction:
+            return blocked if blocked is None else replace(blocked, came=blocked.arrived)
+        ends = {tp: at for tp, at in ends_of(available).items() if tp in log.runs}
+        if blocked.repeats:
+            return replace(blocked, came=sum(at for tp, at in ends.items() if tp.topic == blocked.repeats))
+        if blocked.lacking:
+            # Of these topics all was looked at.
+            return replace(blocked, came=sum(arrived for arrived, _ in blocked.lacking.values()))
+        if log.reaches_now or not log.knows_partitions:
+            return replace(blocked, came=blocked.arrived)
+        # A connector sends nothing else before its END: while more of it comes, it stands at the end of a partition.
+        rest = [OffsetRange(tp, log.starts[tp], at) for tp, at in ends.items() if at > log.starts[tp]]
+        last = self.records.look(tails(self.reader, rest), self.topics & available.topics)
+        transaction = transaction_of(blocked.transaction)
+        return replace(
+            blocked, came=sum(ends[tp] for tp, runs in last.runs.items() if runs[-1].transaction == transaction)
+        )
 
     def plan_again(self, state: ReaderState, ends: Offsets, transactions: str, available: Available) -> Planned:
         """See `Planner.plan_again`."""

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from lakehold.catalog.readers import Waiting
 from lakehold.errors import TransactionIncomplete
 from lakehold.ingest.transactions.cut import Blocked
+from lakehold.ingest.transactions.places import transaction_of
 from lakehold.times import iso
 
 
@@ -23,13 +24,17 @@ def waiting_for(
         now_ms: The time, epoch milliseconds.
     """
     concerned = {*topics, *blocked.lacking, blocked.repeats}
-    goes_on = before is not None and (before.transaction, before.arrived) == (blocked.transaction, blocked.arrived)
+    goes_on = before is not None and (transaction_of(before.transaction), before.came) == (
+        transaction_of(blocked.transaction),
+        blocked.came,
+    )
     return Waiting(
         transaction=blocked.transaction,
         arrived=blocked.arrived,
         since_ms=before.since_ms if before is not None and goes_on else now_ms,
         tables=tuple(sorted(table for table, topic in tables.items() if topic in concerned)),
         detail=_detail(blocked),
+        came=blocked.came,
     )
 
 
