@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -9,6 +10,7 @@ from lakehold.catalog.backlog import Backlog, backlogs
 from lakehold.catalog.readers import MAIN_READER, Waiting
 from lakehold.cli.interrupt import stop_on_signal
 from lakehold.cli.output import Output
+from lakehold.cli.patience import Patience
 from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.together import SourceFailed
 from lakehold.lake import Lake
@@ -57,18 +59,21 @@ def run_ingest(lake: Lake, sources: Sequence[str] | None, output: Output, progre
     defined = lake.definitions.definitions()
     wanted = [defined.source(name).name for name in sources] if sources is not None else defined.sources_with_tables
     what = wanted[0] if len(wanted) == 1 else f"{len(wanted)} sources"
-    said = _Said()
+    said, patience = _Said(), Patience()
     pause_s = _POLL_S
     while not stop.is_set() and (going := [source for source in wanted if source not in said.failed]):
         is_well = True
         with progress.task(f"ingesting {what}", unit="messages") as task:
-            batches = lake.batches_together(going, idle_ms=_IDLE_MS if follow else 0)
+            due, began_s = [source for source in going if patience.is_due(source)], time.monotonic()
+            batches = lake.batches_together(due, idle_ms=_IDLE_MS if follow else 0)
             for report in batches:
                 if isinstance(report, SourceFailed):
                     is_well = False
                     _show_failed(report, output, said, follow=follow, is_one_of_many=len(wanted) > 1)
                     continue
                 task.advance(report.records, _note(lake, report))
+                if report.waiting is not None:
+                    patience.waits(report.source, now_ms() - report.waiting.since_ms, time.monotonic() - began_s)
                 _show(report, output, said, follow=follow)
                 if stop.is_set():
                     batches.close()
