@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,11 @@ from pyspark.sql import SparkSession
 from lakehold.lake import Lake, connect
 from lakehold.session import SHORT_RUN_OPTIONS, session_conf
 from lakehold.settings import load_settings
+from tests.kafka_broker import broker
 from tests.spark_connect import spark_connect
 from tests.stack_fixtures import database, stack, stack_directory
 
-__all__ = ["database", "spark_connect", "stack", "stack_directory"]
+__all__ = ["broker", "database", "spark_connect", "stack", "stack_directory"]
 
 _names = itertools.count()
 
@@ -33,11 +34,25 @@ hypothesis_settings.load_profile("repeatable")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A worker takes a file whole, and one takes all that needs the stack: it takes longest, and begins first."""
-    for item in items:
-        on_stack = item.get_closest_marker("stack") is not None
-        item.add_marker(pytest.mark.xdist_group("stack" if on_stack else item.path.stem))
-    items.sort(key=lambda item: item.get_closest_marker("stack") is None)
+    """A worker takes a file whole; one takes all that needs the stack, another all that needs single servers.
+
+    They take longest, and begin first.
+    """
+    groups = {item: _group(item) for item in items}
+    for item, group in groups.items():
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: _FIRST.index(groups[item]) if groups[item] in _FIRST else len(_FIRST))
+
+
+_FIRST = ("stack", "servers")
+
+
+def _group(item: pytest.Item) -> str:
+    if item.get_closest_marker("stack") is None:
+        return item.path.stem
+    fixtures: Sequence[str] = getattr(item, "fixturenames", ())
+    is_alone = "broker" in fixtures or item.path.parent.name == "contract"
+    return "servers" if is_alone and "stack_directory" not in fixtures else "stack"
 
 
 def pytest_exception_interact(call: pytest.CallInfo[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import socket
 import tempfile
 import time
@@ -21,6 +22,8 @@ from lakehold.stack import ConnectClient, ConnectorError, StackAddresses, StackP
 from lakehold.stack.connectors import ValueFormat
 
 _FIRST_PORT_BASE = 24_000
+_PORTS_PER_WORKER = 500
+"""So that two that look at the same moment do not find the same free ones."""
 _PORTS_PER_STACK = 5
 _SLOT_RELEASED_WITHIN_S = 30
 
@@ -124,7 +127,8 @@ class SourceDatabase:
 
 def free_ports() -> StackPorts:
     """Ports of a stack that nobody listens on."""
-    bases = itertools.count(_FIRST_PORT_BASE, _PORTS_PER_STACK)
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    bases = itertools.count(_FIRST_PORT_BASE + worker * _PORTS_PER_WORKER, _PORTS_PER_STACK)
     return StackPorts.from_base(next(base for base in bases if _all_free(range(base, base + _PORTS_PER_STACK))))
 
 

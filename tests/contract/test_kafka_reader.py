@@ -19,7 +19,6 @@ from lakehold.ingest.read.reader import Available, Watermarks
 from lakehold.times import now_ms
 from tests.contract.test_readers import LARGE, numbered, values
 from tests.kafka_broker import Broker
-from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
 
 pytestmark = pytest.mark.stack
 

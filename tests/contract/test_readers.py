@@ -15,7 +15,6 @@ from lakehold.ingest.offsets import OffsetRange, Offsets, TopicPartition
 from lakehold.ingest.read.checks import faults
 from lakehold.ingest.read.read_once import ReadOnce
 from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Limits, ReadPlan
-from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.upstreams import Cluster, RecordedDirectory, Upstream
 
 LARGE = Limits(10_000, 10_000_000)

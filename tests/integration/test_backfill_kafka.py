@@ -10,7 +10,6 @@ from lakehold.lake import Lake
 from lakehold.overview.standing import Standing, standings
 from tests.conftest import LakeFactory
 from tests.kafka_broker import Broker
-from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 

@@ -23,7 +23,6 @@ from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
 from tests.kafka_broker import Broker
-from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.lakehold_process import IngestProcesses, wait_until
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]

@@ -18,7 +18,6 @@ from lakehold.lake import Lake
 from tests.conftest import LakeFactory
 from tests.counters import decodes
 from tests.kafka_broker import Broker
-from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.kafka_transactions import KafkaConnector
 from tests.transaction_files import TRANSACTION_TOPIC
 

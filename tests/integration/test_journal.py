@@ -20,7 +20,6 @@ from lakehold.upstream.journal import (
     noted_missed,
 )
 from tests.kafka_broker import Broker
-from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
 
 pytestmark = pytest.mark.stack
 

@@ -16,7 +16,6 @@ from lakehold.lake import Lake
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.kafka_broker import Broker
-from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.kafka_transactions import KafkaConnector
 from tests.stopped_tables import make_foreign, make_own
 from tests.transaction_files import TRANSACTION_TOPIC, define_table, states

@@ -17,7 +17,6 @@ from lakehold.ingest.batch import BatchReport
 from lakehold.lake import Lake
 from tests.conftest import LakeFactory
 from tests.kafka_broker import Broker
-from tests.kafka_broker import broker as broker  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.live_source import LiveSource
 from tests.stack_fixtures import SourceDatabase
 
