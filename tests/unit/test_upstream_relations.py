@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
+from lakehold.definitions import Capture
 from lakehold.errors import UpstreamError
 from lakehold.upstream.found import PLAIN, FoundRelation
 from lakehold.upstream.plan import plan, plan_anew
 from lakehold.upstream.steps import Steps
-from tests.upstream_world import CAPTURE, OF_MARIADB, World, target
+from tests.upstream_world import CAPTURE, OF_MARIADB, World, converge, target
 
 _COLUMNS = ("id", "Region", "placed_at")
 
@@ -77,3 +79,44 @@ def test_a_new_snapshot_of_all_asks_the_same() -> None:
     goal = target({"a": "public.a"}, new=["a"])
     with pytest.raises(UpstreamError, match="is a view"):
         plan_anew(goal, replace(world.look(goal), relations={"public.a": FoundRelation("view", ())}))
+
+
+@pytest.mark.parametrize("capture", [CAPTURE, OF_MARIADB])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("public.заказы", "public.товары"), ("public.a$b", "public.a#b"), ("public.a.b", "public.a_b")],
+)
+def test_two_tables_whose_rows_would_come_in_one_topic_are_refused(one: str, other: str, capture: Capture) -> None:
+    world = World(frozenset({one, other}), is_mariadb=capture is OF_MARIADB)
+    assert converge(world, target({"a": one}, capture=capture))
+    for declared, new in [({"a": one, "b": other}, ["b"]), ({"b": other, "a": one}, ["b"])]:
+        goal = target(declared, capture=capture, new=new)
+        with pytest.raises(UpstreamError, match=f'"{re.escape(one)}" and "{re.escape(other)}"') as refusal:
+            plan(goal, world.look(goal))
+        assert refusal.value.code == "topic-shared"
+        assert capture.topic(one) in refusal.value.detail
+        assert "TOPIC PREFIX of its own" in refusal.value.hint
+
+
+def test_tables_of_one_statement_that_would_share_a_topic_are_refused() -> None:
+    world = World(frozenset({"public.a$b", "public.a#b"}))
+    goal = target({"a": "public.a$b", "b": "public.a#b"}, new=["a", "b"])
+    with pytest.raises(UpstreamError, match="would share one topic"):
+        plan(goal, world.look(goal))
+
+
+def test_two_tables_of_the_lake_may_come_of_one_upstream() -> None:
+    world = World(frozenset({"public.a"}))
+    goal = target({"a": "public.a", "b": "public.a"}, new=["b"])
+    assert plan(goal, world.look(goal)).steps
+
+
+def test_a_topic_that_kafka_could_not_have_is_refused() -> None:
+    capture = replace(CAPTURE, topic_prefix="p" * 240)
+    world = World(frozenset({"public.a", "public.ab"}))
+    fits, goal = (target({"a": name}, capture=capture, new=["a"]) for name in ("public.a", "public.ab"))
+    assert plan(fits, world.look(fits)).steps
+    with pytest.raises(UpstreamError, match="a name of 250 characters") as refusal:
+        plan(goal, world.look(goal))
+    assert refusal.value.code == "topic-too-long"
+    assert "TOPIC PREFIX" in refusal.value.hint

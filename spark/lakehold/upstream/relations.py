@@ -1,4 +1,4 @@
-"""Whether what a statement declares can be captured: it is a table upstream, with the columns of the key. Pure.
+"""Whether what a statement declares can be captured: a table upstream, with a topic of its own and the columns of the key. Pure.
 
 Raises `UpstreamError`, which says what to do, before anything is declared. A table that PostgreSQL does not have is judged with
 all of its tables, by `lakehold.upstream.refusals`.
@@ -14,6 +14,9 @@ from lakehold.errors import UpstreamError
 from lakehold.upstream.found import PLAIN, FoundRelation
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
+_LONGEST_TOPIC = 249
+"""In characters, of a topic's name."""
+
 
 def declared(wanted: Wanted) -> tuple[CapturedTable, ...]:
     """The tables that a statement declares; none if none does."""
@@ -23,6 +26,7 @@ def declared(wanted: Wanted) -> tuple[CapturedTable, ...]:
 def refuse_uncapturable(wanted: Wanted, relations: Mapping[str, FoundRelation]) -> None:
     """Refuse what is no table, or not there, and a key of columns that are not there; `relations` by name upstream."""
     for table in declared(wanted):
+        _refuse_topic(table, wanted)
         found = relations.get(table.upstream)
         if found is None and wanted.capture.database is ConnectionType.POSTGRES:
             continue
@@ -41,6 +45,30 @@ def refuse_uncapturable(wanted: Wanted, relations: Mapping[str, FoundRelation]) 
                 hint="Capture the tables that it reads, and make a view of them in the lake.",
             )
         _refuse_key(table, found.columns)
+
+
+def _refuse_topic(table: CapturedTable, wanted: Wanted) -> None:
+    """Kafka allows few characters in a topic's name, so that tables of different names can have one topic."""
+    other = next((each for each in wanted.tables if _share(each, table)), None)
+    if other is not None:
+        raise UpstreamError(
+            f'tables "{other.upstream}" and "{table.upstream}" of source "{wanted.source}" would share one topic',
+            code="topic-shared",
+            detail=f"Their topics are {other.topic} and {table.topic}: their names differ in nothing that Kafka tells apart.",
+            hint="Capture one of them by another source, which has a TOPIC PREFIX of its own, or rename it in the database.",
+        )
+    if len(table.topic) > _LONGEST_TOPIC:
+        raise UpstreamError(
+            f'the topic of table "{table.upstream}" of source "{wanted.source}" would have a name of {len(table.topic)} characters',
+            code="topic-too-long",
+            detail=f"Kafka allows {_LONGEST_TOPIC}: {table.topic}.",
+            hint="Create the source with a shorter TOPIC PREFIX.",
+        )
+
+
+def _share(one: CapturedTable, other: CapturedTable) -> bool:
+    """Whether two tables upstream have one topic, or two that a broker does not have side by side."""
+    return one.upstream != other.upstream and one.topic.replace(".", "_") == other.topic.replace(".", "_")
 
 
 def _refuse_key(table: CapturedTable, columns: tuple[str, ...]) -> None:
