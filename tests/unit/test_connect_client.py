@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakehold.errors import ConnectorError, UpstreamError
+from lakehold.errors import ConnectorError, UpstreamError, UpstreamUnavailable
 from lakehold.upstream.connect import ConnectClient
 from tests.registry_server import Answers, registry_server
 
@@ -36,11 +36,18 @@ def _config(answers: Answers) -> dict[str, str] | None:
     ],
 )
 def test_what_is_no_worker_is_told(answers: Answers) -> None:
-    with pytest.raises(UpstreamError, match="is not Kafka Connect") as refusal:
+    with pytest.raises(UpstreamUnavailable, match="is not Kafka Connect") as refusal:
         _config(answers)
     assert refusal.value.code == "connect-missing"
     assert _CONFIG in refusal.value.detail
     assert "REST interface" in refusal.value.hint
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_who_is_refused_may_be_let_in_later(status: int) -> None:
+    with pytest.raises(UpstreamUnavailable, match="refuses access") as refusal:
+        _config({"/": _WORKER, _CONFIG: (status, None)})
+    assert refusal.value.code == "connect-denied"
 
 
 def test_a_worker_may_not_have_the_connector() -> None:

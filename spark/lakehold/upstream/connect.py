@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from lakehold.errors import ConnectorError, UpstreamError, UpstreamUnavailable
+from lakehold.errors import ConnectorError, UpstreamUnavailable
 from lakehold.upstream.failure import cause_of
 
 _REQUEST_TIMEOUT_S = 30.0
@@ -227,13 +227,14 @@ class ConnectClient:
                 break
             time.sleep(_POLL_INTERVAL_S)
         if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
-            raise UpstreamError(
+            raise UpstreamUnavailable(
                 f"Kafka Connect at {self._url} refuses access",
                 code="connect-denied",
                 hint="Check the user and password of its connection.",
             )
         if _may_be_of_another(response) and self._is_another():
-            raise UpstreamError(
+            # Or not yet: a worker that starts knows no path at first.
+            raise UpstreamUnavailable(
                 f"what answers at {self._url} is not Kafka Connect",
                 code="connect-missing",
                 detail=f"{method} {path} gives {response.status_code}, and GET / no version of a worker.",
