@@ -170,3 +170,20 @@ def test_what_stands_under_a_name_is_found_with_its_columns(mariadb: MariaDb) ->
         "shop.orders": FoundRelation(PLAIN, ("id", "Total")),
         "shop.paid": FoundRelation("view", ("Total", "id")),
     }
+
+
+def test_it_knows_whether_the_user_may_read_a_table(mariadb: MariaDb) -> None:
+    mariadb.execute(
+        "CREATE DATABASE closed",
+        "CREATE TABLE closed.items (id INT PRIMARY KEY, total INT)",
+        "CREATE TABLE closed.columns (id INT PRIMARY KEY, total INT)",
+        "CREATE TABLE closed.seen (id INT PRIMARY KEY)",
+        "CREATE USER reader IDENTIFIED BY 'x'",
+        "GRANT SELECT ON closed.items TO reader",
+        "GRANT SELECT (id) ON closed.columns TO reader",
+        "GRANT INSERT ON closed.seen TO reader",
+    )
+    names = ["closed.items", "closed.columns", "closed.seen"]
+    found = _upstream(mariadb, user="reader", password="x").relations(names)
+    assert found.keys() >= {"closed.items", "closed.seen"}
+    assert {name for name, relation in found.items() if relation.may_read} == {"closed.items"}

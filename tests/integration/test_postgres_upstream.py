@@ -13,7 +13,7 @@ from lakehold.servers import HOST
 from lakehold.stack.parts.postgres import Postgres
 from lakehold.upstream.connector_config import Login
 from lakehold.upstream.found import PLAIN, FoundRelation
-from lakehold.upstream.postgres import PostgresUpstream
+from lakehold.upstream.postgres import PostgresUpstream, _table
 from tests.catalog_servers import postgres_server as postgres_server  # noqa: PLC0414 - pytest finds fixtures by name
 
 pytestmark = pytest.mark.stack
@@ -63,3 +63,15 @@ def test_what_stands_under_a_name_is_found_with_its_columns(postgres_server: Pos
         "found.sums": FoundRelation("materialized view", ("n",)),
         "found.parts": FoundRelation(PLAIN, ("id",)),
     }
+
+
+def test_it_knows_whether_the_user_may_read_a_table(postgres_server: Postgres, login: Login) -> None:
+    with psycopg.connect(postgres_server.addresses.postgres()) as connection:
+        connection.execute("CREATE ROLE reads LOGIN PASSWORD 'x'")
+        connection.execute("CREATE SCHEMA closed")
+        for table in ("public.may", "public.may_not", "closed.may"):
+            connection.execute(psycopg.sql.SQL("CREATE TABLE {} (id int PRIMARY KEY)").format(_table(table)))
+        connection.execute("GRANT SELECT ON public.may, closed.may TO reads")
+    upstream = PostgresUpstream(replace(login, user="reads", password="x"), _TIMEOUT_S)
+    found = upstream.relations(["public.may", "public.may_not", "closed.may"])
+    assert {name for name, relation in found.items() if relation.may_read} == {"public.may"}

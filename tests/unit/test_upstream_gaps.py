@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from lakehold.upstream.found import FoundSnapshot
 from lakehold.upstream.plan import plan, plan_anew
 from lakehold.upstream.steps import (
     AskSnapshot,
@@ -213,3 +214,43 @@ def test_what_a_table_missed_comes_when_it_gets_a_key(world: World) -> None:
     world.ingest()
     assert (world.missed, world.gone) == (set(), set())
     assert plan(goal, world.look(goal)).hints == ()
+
+
+def test_a_snapshot_that_failed_is_asked_for_again_in_its_time_and_told_meanwhile(world: World) -> None:
+    goal = target(A | B)
+    assert converge(world, goal)
+    denied = FoundSnapshot(asked=1, failures=("SQL_EXCEPTION",), failed_in_row=1, again_ms=30_000)
+    world.snapshots["b1"] = denied
+    early, late = (plan(goal, replace(world.look(goal), now_ms=now_ms)) for now_ms in (29_999, 30_000))
+    assert early.steps == (), "the connector would stand for it"
+    (hint,) = early.hints
+    assert "the snapshot of public.b failed: SQL_EXCEPTION" in hint
+    assert "ALTER SOURCE shop REPAIR" in hint
+    asked = AskSnapshot("shop", "public.b", "b1", None, SIGNAL_TABLE)
+    assert late.steps == (StopConnector("shop"), asked, ResumeConnector("shop"))
+    assert late.hints == early.hints, "it is told once"
+    assert plan(goal, world.look(goal)).steps == late.steps, "whoever repairs by hand does not wait"
+
+
+def test_a_repeated_snapshot_that_failed_waits_as_well(world: World) -> None:
+    goal = target(A | {"a2": "public.a"})
+    assert converge(world, goal)
+    world.unpublish("public.a")
+    assert converge(world, goal)
+    for object_id in ("a1", "a2"):
+        world.repeats[object_id] = replace(world.repeats[object_id], succeeded=False)
+    world.snapshots["a2"] = replace(
+        world.snapshots["a2"], failures=("SQL_EXCEPTION",), failed_in_row=2, again_ms=60_000
+    )
+    early, late = (plan(goal, replace(world.look(goal), now_ms=now_ms)) for now_ms in (0, 60_000))
+    assert early.steps == ()
+    assert [type(step) for step in late.steps] == [AskSnapshot]
+
+
+def test_what_failed_for_want_of_a_key_waits_for_nothing_when_there_is_one(world: World) -> None:
+    world.keyless = frozenset({"public.b"})
+    goal = target(A | B)
+    assert converge(world, goal)
+    world.keyless = frozenset()
+    planned = plan(goal, replace(world.look(goal), now_ms=0))
+    assert any(isinstance(step, AskSnapshot) for step in planned.steps)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from lakehold.definitions import Capture
-from lakehold.errors import UpstreamError
+from lakehold.errors import UpstreamError, UpstreamRefused
 from lakehold.upstream.found import PLAIN, FoundRelation
 from lakehold.upstream.plan import plan, plan_anew
 from lakehold.upstream.steps import Steps
@@ -116,7 +116,25 @@ def test_a_topic_that_kafka_could_not_have_is_refused() -> None:
     world = World(frozenset({"public.a", "public.ab"}))
     fits, goal = (target({"a": name}, capture=capture, new=["a"]) for name in ("public.a", "public.ab"))
     assert plan(fits, world.look(fits)).steps
-    with pytest.raises(UpstreamError, match="a name of 250 characters") as refusal:
+    with pytest.raises(UpstreamError, match="would have 250 characters") as refusal:
         plan(goal, world.look(goal))
     assert refusal.value.code == "topic-too-long"
     assert "TOPIC PREFIX" in refusal.value.hint
+
+
+@pytest.mark.parametrize(
+    ("capture", "granted"),
+    [
+        (CAPTURE, 'GRANT USAGE ON SCHEMA "Odd" TO u; GRANT SELECT ON "Odd"."my table" TO u;'),
+        (OF_MARIADB, "GRANT SELECT ON `Odd`.`my table` TO u;"),
+    ],
+)
+def test_a_table_that_the_user_may_not_read_is_refused(capture: Capture, granted: str) -> None:
+    world = World(frozenset({"Odd.my table"}), is_mariadb=capture is OF_MARIADB)
+    denied = {"Odd.my table": FoundRelation(PLAIN, _COLUMNS, may_read=False)}
+    goal = target({"a": "Odd.my table"}, capture=capture, new=["a"])
+    with pytest.raises(
+        UpstreamRefused, match=r'user "u" of source "shop" may not read table "Odd\.my table"'
+    ) as refusal:
+        plan(goal, replace(world.look(goal), relations=denied))
+    assert (refusal.value.code, refusal.value.hint) == ("database-refused", granted)

@@ -46,7 +46,7 @@ class ModelCapturing:
     world: World
     meanwhile: Callable[[], None] = field(default=lambda: None)
 
-    def plan(self, target: Target, *, anew: bool = False) -> Steps:
+    def plan(self, target: Target, *, anew: bool = False, patient: bool = False) -> Steps:  # noqa: ARG002
         assert not anew
         return plan(target.wanted, self.world.look(target.wanted))
 
@@ -64,10 +64,12 @@ class ModelCapturing:
         coming = frozenset(table.object_id for table in target.wanted.tables) - self.world.snapshots.keys()
         return Snapshots(coming, coming)
 
-    def converge(self, target: Target, confirm: Callable[[], None], *, anew: bool = False) -> Steps:
+    def converge(
+        self, target: Target, confirm: Callable[[], None], *, anew: bool = False, patient: bool = False
+    ) -> Steps:
         done = []
         for _ in range(_ROUNDS):
-            planned = self.plan(target, anew=anew)
+            planned = self.plan(target, anew=anew, patient=patient)
             for step in planned.steps:
                 self.meanwhile()
                 confirm()

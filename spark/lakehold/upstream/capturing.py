@@ -14,12 +14,12 @@ from lakehold.ingest.decode.registry import registry_of
 from lakehold.ingest.read.kafka_client import KafkaClient, shared_client
 from lakehold.ingest.repeats import RepeatedSnapshot, Snapshots
 from lakehold.ingest.transactions.places import Place
-from lakehold.times import next_timestamp
+from lakehold.times import next_timestamp, now_ms
 from lakehold.upstream.connect import ConnectClient, ConnectorStatus
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector
 from lakehold.upstream.gaps import is_in_lake
-from lakehold.upstream.hints import coming_told, gone_told, unrepaired_told
+from lakehold.upstream.hints import coming_told, failing_told, gone_told, unrepaired_told
 from lakehold.upstream.journal import Journal
 from lakehold.upstream.mysql import MysqlUpstream
 from lakehold.upstream.perform import Systems, perform
@@ -59,7 +59,7 @@ class Capturing:
         self._journals: dict[tuple[str, str], Journal] = {}
         self._writes_transactions: dict[str, bool] = {}
 
-    def plan(self, target: Target, *, anew: bool = False) -> Steps:
+    def plan(self, target: Target, *, anew: bool = False, patient: bool = False) -> Steps:
         """What `converge` would do now.
 
         Raises:
@@ -67,15 +67,18 @@ class Capturing:
             UpstreamError: What is there cannot be brought to what is wanted.
         """
         with self._systems(target) as systems:
-            return self._planned(target, systems, anew=anew)
+            return self._planned(target, systems, anew=anew, patient=patient)
 
-    def converge(self, target: Target, confirm: Callable[[], None], *, anew: bool = False) -> Steps:
+    def converge(
+        self, target: Target, confirm: Callable[[], None], *, anew: bool = False, patient: bool = False
+    ) -> Steps:
         """Bring what is there to what is wanted; `anew`: with a new snapshot of all tables. Raises as `plan` does.
 
         Args:
             target: What is wanted.
             confirm: Raises when another process may change the source by now; called before each step.
             anew: See above.
+            patient: What failed is not tried again before its time.
 
         Returns:
             What was done, and the hints on it.
@@ -83,7 +86,7 @@ class Capturing:
         done: list[Step] = []
         hints: dict[str, None] = {}
         with self._systems(target) as systems:
-            planned = self._planned(target, systems, anew=anew)
+            planned = self._planned(target, systems, anew=anew, patient=patient)
             for _ in range(_ROUNDS):
                 hints |= dict.fromkeys(planned.hints)
                 for step in planned.steps:
@@ -98,7 +101,7 @@ class Capturing:
                         break  # Connect may remember an earlier one of its name, which decides about snapshots
                 if not planned.steps:
                     break
-                planned = self._planned(target, systems, anew=False)
+                planned = self._planned(target, systems, anew=False, patient=True)
         return Steps(tuple(done), tuple(hints))
 
     def status(self, target: Target) -> ConnectorStatus | None:
@@ -122,9 +125,14 @@ class Capturing:
     def lacking(self, target: Target) -> tuple[Steps, tuple[str, ...]]:
         """What `plan` gives, and a sentence for each captured table that is not in the database any more or lacks changes."""
         with self._systems(target) as systems:
-            found = self._look(target, systems)
+            found = self._look(target, systems, patient=True)
         wanted = target.wanted
-        told = (*gone_told(wanted, found), *unrepaired_told(wanted, found), *coming_told(wanted, found))
+        told = (
+            *gone_told(wanted, found),
+            *unrepaired_told(wanted, found),
+            *failing_told(wanted, found),
+            *coming_told(wanted, found),
+        )
         return plan(target.wanted, found), told
 
     def snapshots(self, target: Target) -> Snapshots:
@@ -157,11 +165,11 @@ class Capturing:
             are_told=True,
         )
 
-    def _planned(self, target: Target, systems: Systems, *, anew: bool) -> Steps:
-        found = self._look(target, systems)
+    def _planned(self, target: Target, systems: Systems, *, anew: bool, patient: bool) -> Steps:
+        found = self._look(target, systems, patient=patient)
         return plan_anew(target.wanted, found) if anew else plan(target.wanted, found)
 
-    def _look(self, target: Target, systems: Systems) -> Found:
+    def _look(self, target: Target, systems: Systems, *, patient: bool) -> Found:
         wanted = target.wanted
         journal = self._journal(target, systems.kafka)
         journal.refresh()
@@ -190,6 +198,7 @@ class Capturing:
             self._objections(wanted, connector, systems),
             signals,
             systems.database.relations(sorted({table.upstream for table in declared(wanted)})),
+            now_ms() if patient else None,
         )
 
     def _objections(self, wanted: Wanted, connector: FoundConnector | None, systems: Systems) -> tuple[str, ...]:

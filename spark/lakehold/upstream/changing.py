@@ -39,14 +39,17 @@ class ChangingSources:
         target = self.targets.between(source, before, after)
         return Steps() if target is None else self.capturing.converge(target, self.leases[source].confirm)
 
-    def converge(self, source: str, before: Definitions | None = None, *, anew: bool = False) -> Steps:
+    def converge(
+        self, source: str, before: Definitions | None = None, *, anew: bool = False, patient: bool = False
+    ) -> Steps:
         """Bring what is upstream of a source to what is declared now, `before` which a statement declared something.
 
-        Raises as `release` does; `anew`: with a new snapshot of all tables.
+        Raises as `release` does; `anew`: with a new snapshot of all tables; `patient`: what failed is not tried again too soon.
         """
         defined = self.targets.definitions()
         target = self.targets.between(source, before or defined, defined)
-        return Steps() if target is None else self.capturing.converge(target, self.leases[source].confirm, anew=anew)
+        confirm = self.leases[source].confirm
+        return Steps() if target is None else self.capturing.converge(target, confirm, anew=anew, patient=patient)
 
     def confirm(self) -> None:
         """Raise `LeaseLost` when another process may change one of the sources by now."""

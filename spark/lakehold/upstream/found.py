@@ -134,10 +134,12 @@ class FoundRelation:
     Attributes:
         kind: What it is, `PLAIN` or another one, in words.
         columns: Names of its columns, in order.
+        may_read: The source's user may read all of them.
     """
 
     kind: str
     columns: tuple[str, ...]
+    may_read: bool = True
 
 
 @dataclass(frozen=True)
@@ -199,6 +201,8 @@ class FoundSnapshot:
         failures: Why it is not, once for each time that the connector said so.
         missed: Changes of the table were missed since, and it could not be snapshotted again.
         fits_from: A place in the database's log: a table that joined fits the others from there on. None: none was noted.
+        failed_in_row: How often it failed since it last succeeded or was in a first snapshot, other than for want of a key.
+        again_ms: When it is to be asked for again, epoch milliseconds, if it failed so; else 0.
     """
 
     is_first: bool = False
@@ -208,6 +212,8 @@ class FoundSnapshot:
     failures: tuple[str, ...] = ()
     missed: bool = False
     fits_from: Place | None = None
+    failed_in_row: int = 0
+    again_ms: int = 0
 
     @property
     def has_joined(self) -> bool:
@@ -270,6 +276,7 @@ class Found:
         objections: Why Kafka Connect would refuse the configuration that is wanted; asked where there is another or none.
         signals: What the database has for the connector's marks.
         relations: What it has under the names of the tables that a statement declares.
+        now_ms: When it was looked, epoch milliseconds; None: whoever looks does not wait to try again what failed.
     """
 
     connector: FoundConnector | None = None
@@ -283,3 +290,4 @@ class Found:
     objections: tuple[str, ...] = ()
     signals: FoundSignals = FoundSignals()
     relations: Mapping[str, FoundRelation] = field(default_factory=dict)
+    now_ms: int | None = None

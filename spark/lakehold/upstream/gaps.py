@@ -34,7 +34,8 @@ def joining(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     for table in wanted.tables:
         snapshot = found.snapshots.get(table.object_id, NO_SNAPSHOT)
         is_had = snapshot.is_first or snapshot.succeeded
-        if table.upstream in present and not is_had and not _is_under_way(snapshot, has_no_key(table, found)):
+        is_due = not _is_under_way(snapshot, has_no_key(table, found)) and not _waits(table.upstream, wanted, found)
+        if table.upstream in present and not is_had and is_due:
             yield table
 
 
@@ -66,8 +67,17 @@ def failed(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     lacking = {table.upstream for table in wanted.tables if _lacks_repeat(table.object_id, found)}
     one_of_each = {table.upstream: table for table in wanted.tables}
     for name in there(wanted, found):
-        if name in lacking and not has_no_key(one_of_each[name], found):
+        if name in lacking and not has_no_key(one_of_each[name], found) and not _waits(name, wanted, found):
             yield one_of_each[name]
+
+
+def failing(wanted: Wanted, found: Found) -> Iterator[tuple[CapturedTable, str]]:
+    """The tables whose last snapshot failed and will be tried again, and why: one of those that share a table upstream."""
+    one_of_each = {table.upstream: table for table in wanted.tables}
+    for name in there(wanted, found):
+        failures = [snapshot.failures[-1] for snapshot in _snapshots(name, wanted, found) if snapshot.again_ms]
+        if failures and not has_no_key(one_of_each[name], found):
+            yield one_of_each[name], failures[-1]
 
 
 def coming(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
@@ -151,6 +161,16 @@ def _publication_of(member: str) -> str:
 def _members(found: Found) -> Mapping[str, str]:
     publication = found.database.publication if found.database is not None else None
     return publication.members if publication is not None else {}
+
+
+def _snapshots(name: str, wanted: Wanted, found: Found) -> list[FoundSnapshot]:
+    return [found.snapshots.get(table.object_id, NO_SNAPSHOT) for table in wanted.tables if table.upstream == name]
+
+
+def _waits(name: str, wanted: Wanted, found: Found) -> bool:
+    """Whether a snapshot of a table failed so often that it is not asked for again yet: the connector stands for each."""
+    now_ms = found.now_ms
+    return now_ms is not None and any(now_ms < snapshot.again_ms for snapshot in _snapshots(name, wanted, found))
 
 
 def _is_under_way(snapshot: FoundSnapshot, has_no_key: bool) -> bool:

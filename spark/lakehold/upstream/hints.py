@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lakehold.definitions import object_text
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundDatabase
-from lakehold.upstream.gaps import coming, gone, has_no_key, joining, missed, unrepaired
+from lakehold.upstream.gaps import coming, failing, gone, has_no_key, joining, missed, unrepaired
 from lakehold.upstream.signal_table import is_settled
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
@@ -14,7 +15,7 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
     """Of the connector, and of the tables that a statement declares; of all tables if none declares or drops any."""
     about = [table for table in wanted.tables if wanted.declared is None or table.object_id in wanted.declared]
     told = [*_of_connector(wanted, found), *gone_told(wanted, found), *_missed_told(wanted, found)]
-    told += unrepaired_told(wanted, found)
+    told += [*unrepaired_told(wanted, found), *failing_told(wanted, found)]
     told += [hint for table in about for hint in _of_table(table, wanted, found)]
     return tuple(dict.fromkeys(told))
 
@@ -60,6 +61,16 @@ def unrepaired_told(wanted: Wanted, found: Found) -> Iterator[str]:
     """A sentence for each table that lacks changes until all are snapshotted, unless a statement is about others."""
     if wanted.declared is None:
         yield from dict.fromkeys(_missed_told_of(table, wanted, found) for table in unrepaired(wanted, found))
+
+
+def failing_told(wanted: Wanted, found: Found) -> Iterator[str]:
+    """A sentence for each table whose snapshot fails, unless a statement is about others."""
+    if wanted.declared is None:
+        for table, reason in failing(wanted, found):
+            yield (
+                f"the snapshot of {table.upstream} failed: {reason}, of which the log of Kafka Connect's worker says more. It is "
+                f"asked for again ever more rarely, and at once by ALTER SOURCE {object_text(wanted.source)} REPAIR"
+            )
 
 
 def coming_told(wanted: Wanted, found: Found) -> Iterator[str]:

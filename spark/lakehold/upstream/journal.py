@@ -33,6 +33,10 @@ _ENDED = frozenset({"COMPLETED", "ABORTED"})
 """What is said when nothing that was asked for is left to be scanned."""
 _OF_ITS_OWN = "/"
 """Between the object id in a signal's id and what makes that its own."""
+_FIRST_PAUSE_MS = 30_000
+_LONGEST_PAUSE_MS = 3_600_000
+"""Before a snapshot that failed is asked for again: twice as long each time."""
+_NO_KEY = "NO_PRIMARY_KEY"
 _WIRE_FORMAT_BYTES = 5
 """Confluent's: a zero byte and the schema's id in four."""
 
@@ -146,16 +150,16 @@ class Journal:
             self._asked, self._answered = [], set()
             self.repeats, self.members = {}, {}
             self._identities = identities
-        for _, value in self._new(self._topics.signals, identities):
+        for _, _, value in self._new(self._topics.signals, identities):
             # Others may ask, too, and the connector ignores what is none.
             with suppress(ValueError, KeyError, TypeError):
                 self._take_signal(json.loads(value))
-        for offset, value in self._new(self._topics.notifications, identities):
+        for offset, at_ms, value in self._new(self._topics.notifications, identities):
             # Of another's connector, which is refused behind the look.
             with suppress(ValueError, KeyError, TypeError):
-                self._take_notification(offset, self._decoded(value))
+                self._take_notification(offset, at_ms, self._decoded(value))
 
-    def _new(self, topic: str, existing: Mapping[str, str]) -> Iterator[tuple[int, bytes]]:
+    def _new(self, topic: str, existing: Mapping[str, str]) -> Iterator[tuple[int, int, bytes]]:
         if topic not in existing:
             return
         partition = TopicPartition(topic, 0)
@@ -193,11 +197,13 @@ class Journal:
             self.snapshots[object_id] = replace(before, missed=True)
         else:
             said_until = noted.get("said_until", 0)
-            self.snapshots[object_id] = replace(before, is_first=True, said_until=said_until, missed=False)
+            self.snapshots[object_id] = replace(
+                before, is_first=True, said_until=said_until, missed=False, failed_in_row=0, again_ms=0
+            )
             # It brings all that was missed until now.
             self.repeats.pop(object_id, None)
 
-    def _take_notification(self, offset: int, said: Mapping[str, Any]) -> None:
+    def _take_notification(self, offset: int, at_ms: int, said: Mapping[str, Any]) -> None:
         kind, is_initial = said["type"], said["aggregate_type"] == "Initial Snapshot"
         if is_initial:
             self.first_snapshot_said = offset if kind in ("COMPLETED", "SKIPPED") else None
@@ -206,8 +212,11 @@ class Journal:
             for asked in self._answered_by(said["id"], said["additional_data"]["scanned_collection"]):
                 self._answered.add(asked)
                 before = self.snapshots[asked.object_id]
-                after = replace(before, succeeded=True) if status in _GOOD else _failed(before, status)
-                self.snapshots[asked.object_id] = after
+                self.snapshots[asked.object_id] = (
+                    replace(before, succeeded=True, failed_in_row=0, again_ms=0)
+                    if status in _GOOD
+                    else _failed(before, status, at_ms, is_past=before.is_first and offset < before.said_until)
+                )
             self._change_repeats(said["id"], _scanned(said["additional_data"]["scanned_collection"], status))
         elif kind in _ENDED:
             self._change_repeats(said["id"], lambda repeat: replace(repeat, is_done=True))
@@ -244,8 +253,13 @@ class Journal:
         return record if isinstance(record, dict) else {}
 
 
-def _failed(before: FoundSnapshot, status: str) -> FoundSnapshot:
-    return replace(before, failures=(*before.failures, status))
+def _failed(before: FoundSnapshot, status: str, at_ms: int, *, is_past: bool) -> FoundSnapshot:
+    """`is_past`: a first snapshot that was begun since brings what this one did not."""
+    after = replace(before, failures=(*before.failures, status))
+    if status == _NO_KEY or is_past:
+        return after
+    pause_ms = min(_FIRST_PAUSE_MS * 2**before.failed_in_row, _LONGEST_PAUSE_MS)
+    return replace(after, failed_in_row=before.failed_in_row + 1, again_ms=at_ms + pause_ms)
 
 
 def _scanned(upstream: str, status: str) -> Callable[[FoundRepeat], FoundRepeat]:
@@ -253,8 +267,9 @@ def _scanned(upstream: str, status: str) -> Callable[[FoundRepeat], FoundRepeat]
     return lambda repeat: replace(repeat, succeeded=status in _GOOD) if repeat.upstream == upstream else repeat
 
 
-def _values(messages: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
+def _values(messages: Iterable[Any]) -> Iterator[tuple[int, int, bytes]]:
+    """Offset, time in epoch milliseconds, and value."""
     for message in messages:
         value = message.value()
         if value is not None:
-            yield message.offset(), value
+            yield message.offset(), message.timestamp()[1], value

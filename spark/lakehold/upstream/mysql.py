@@ -11,11 +11,13 @@ from typing import Any
 
 import pymysql
 
+from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamRefused
 from lakehold.ingest.transactions.places import Place, place_of_end
 from lakehold.upstream.connector_config import SEEN, SIGNAL_SCHEMA, Login
 from lakehold.upstream.found import PLAIN, FoundRelation, FoundSignals, FoundSignalTable
 from lakehold.upstream.logins import LOST_CONNECTION, not_mysql
+from lakehold.upstream.naming import table_text
 from lakehold.upstream.refusals import signal_rights_told
 
 _COLUMNS = "(id VARCHAR(255) PRIMARY KEY, type VARCHAR(64) NOT NULL, data TEXT)"
@@ -36,6 +38,8 @@ _OF_COLUMNS = re.compile(r"[A-Z]+ \([^)]*\)")
 _GTIDS = re.compile(r"([0-9a-f]{8}-[0-9a-f-]{27})((?::[0-9]+(?:-[0-9]+)?)+)")
 _WRITE = frozenset({"SELECT", "INSERT", "DELETE"})
 _OFF = frozenset({"0", "OFF"})
+_DENIED = frozenset({1142, 1143})
+"""What a server says of a table, or of a column, that the user may not read."""
 _EVERY_RIGHT = _WRITE | {"CREATE", "DROP"}
 
 
@@ -75,10 +79,11 @@ class MysqlUpstream:
             return {}
         with self._connected() as connection:
             found = {name: _rows(connection, _RELATION, *name.split(".", 1)) for name in names}
+            kinds = {name: "view" if "VIEW" in rows[0][0] else PLAIN for name, rows in found.items() if rows}
+            denied = {name for name, kind in kinds.items() if kind == PLAIN and not _may_read(connection, name)}
         return {
-            name: FoundRelation("view" if "VIEW" in columns[0][0] else PLAIN, tuple(column for _, column in columns))
-            for name, columns in found.items()
-            if columns
+            name: FoundRelation(kind, tuple(column for _, column in found[name]), name not in denied)
+            for name, kind in kinds.items()
         }
 
     def create_signal_table(self, name: str, _publication: str | None) -> None:
@@ -207,6 +212,17 @@ def _grants(connection: pymysql.Connection[Any]) -> list[str]:
 def _is_mariadb(connection: pymysql.Connection[Any]) -> bool:
     ((version,),) = _rows(connection, "SELECT @@version")
     return "MariaDB" in version
+
+
+def _may_read(connection: pymysql.Connection[Any], table: str) -> bool:
+    """Whether the user may read all columns; roles and patterns of databases that grant it are the server's to resolve."""
+    try:
+        _rows(connection, f"SELECT * FROM {table_text(table, ConnectionType.MYSQL)} LIMIT 0")
+    except pymysql.Error as error:
+        if _told(error)[0] in _DENIED:
+            return False
+        raise
+    return True
 
 
 def _seen_ms(connection: pymysql.Connection[Any], table: str) -> int | None:

@@ -84,7 +84,8 @@ _TABLES = """
 _RELATIONS = """
     SELECT n.nspname || '.' || c.relname, c.relkind::text,
            ARRAY(SELECT attname::text FROM pg_attribute
-                 WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum)
+                 WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum),
+           has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname || '.' || c.relname = ANY(%s)
 """
@@ -179,7 +180,7 @@ class PostgresUpstream:
             return {}
         with self._connected() as connection:
             found = connection.execute(_RELATIONS, [list(names)]).fetchall()
-        return {name: FoundRelation(_KINDS[kind], tuple(columns)) for name, kind, columns in found}
+        return {name: FoundRelation(_KINDS[kind], tuple(columns), may_read) for name, kind, columns, may_read in found}
 
     def members(self, publication: str) -> Mapping[str, str]:
         """What tells the memberships of tables in a publication from others that they had or may have."""

@@ -10,8 +10,9 @@ import difflib
 from collections.abc import Mapping
 
 from lakehold.definitions import ConnectionType
-from lakehold.errors import UpstreamError
+from lakehold.errors import UpstreamError, UpstreamRefused
 from lakehold.upstream.found import PLAIN, FoundRelation
+from lakehold.upstream.naming import identifier_text, table_text
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 _LONGEST_TOPIC = 249
@@ -44,7 +45,23 @@ def refuse_uncapturable(wanted: Wanted, relations: Mapping[str, FoundRelation]) 
                 detail="A database logs changes of tables only: nothing else can be captured.",
                 hint="Capture the tables that it reads, and make a view of them in the lake.",
             )
+        if not found.may_read:
+            raise _unreadable(table.upstream, wanted)
         _refuse_key(table, found.columns)
+
+
+def _unreadable(upstream: str, wanted: Wanted) -> UpstreamRefused:
+    database, name = wanted.capture.database, wanted.config["database.user"]
+    user = identifier_text(name, database) if database is ConnectionType.POSTGRES else name
+    granted = f"GRANT SELECT ON {table_text(upstream, database)} TO {user};"
+    if database is ConnectionType.POSTGRES:
+        schema = identifier_text(upstream.partition(".")[0], database)
+        granted = f"GRANT USAGE ON SCHEMA {schema} TO {user}; {granted}"
+    return UpstreamRefused(
+        f'user "{name}" of source "{wanted.source}" may not read table "{upstream}"',
+        detail="The connector reads what the table has before it sends the table's changes.",
+        hint=granted,
+    )
 
 
 def _refuse_topic(table: CapturedTable, wanted: Wanted) -> None:
@@ -59,7 +76,7 @@ def _refuse_topic(table: CapturedTable, wanted: Wanted) -> None:
         )
     if len(table.topic) > _LONGEST_TOPIC:
         raise UpstreamError(
-            f'the topic of table "{table.upstream}" of source "{wanted.source}" would have a name of {len(table.topic)} characters',
+            f'the topic of table "{table.upstream}" of source "{wanted.source}" would have {len(table.topic)} characters',
             code="topic-too-long",
             detail=f"Kafka allows {_LONGEST_TOPIC}: {table.topic}.",
             hint="Create the source with a shorter TOPIC PREFIX.",

@@ -173,7 +173,7 @@ class CapturedSources:
         if planned is not None and not planned.steps:
             return planned
         with self._changing([source], wait_ms=0) as alone:
-            return alone.converge(source)
+            return alone.converge(source, patient=True)
 
     def _told(self, source: str) -> int | None:
         """Tell the database that it was looked at, and found to be the one that it was."""
@@ -188,7 +188,7 @@ class CapturedSources:
         """What is to be done; None: what is there may be half done by another process, which is not known before its end."""
         target = self._targets.now(source)
         try:
-            return Steps() if target is None else self._capturing.plan(target)
+            return Steps() if target is None else self._capturing.plan(target, patient=True)
         except UpstreamUnavailable:
             raise
         except UpstreamError:

@@ -1,0 +1,90 @@
+"""When a snapshot that failed is to be asked for again, by what the connector said and when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from lakehold.ingest.offsets import TopicPartition
+from lakehold.ingest.read.kafka_client import KafkaClient
+from lakehold.upstream.connector_config import SideTopics
+from lakehold.upstream.journal import Journal, asked_snapshot, noted_first_snapshot
+
+_TOPICS = SideTopics("shop")
+
+
+@dataclass
+class Conversation:
+    """Signals and notifications, each with the second in which it was written."""
+
+    said: dict[str, list[tuple[int, bytes]]] = field(
+        default_factory=lambda: {_TOPICS.signals: [], _TOPICS.notifications: []}
+    )
+
+    def signal(self, text: str) -> str:
+        self.said[_TOPICS.signals].append((0, text.encode()))
+        return str(json.loads(text)["id"])
+
+    def scanned(self, status: str, second: int) -> None:
+        """The connector answers a new signal."""
+        last = self.signal(asked_snapshot("a1", "public.a"))
+        data = {"scanned_collection": "public.a", "status": status}
+        said = {"id": last, "aggregate_type": "Incremental", "type": "TABLE_SCAN_COMPLETED", "additional_data": data}
+        self.said[_TOPICS.notifications].append((second, json.dumps(said).encode()))
+
+    def again_s(self) -> float:
+        """When the table is to be asked for again."""
+        journal = Journal(cast("KafkaClient", self), _TOPICS, None)
+        journal.refresh()
+        return journal.snapshots["a1"].again_ms / 1000
+
+    def describe(self, topics: list[str]) -> dict[str, Any]:
+        return {name: SimpleNamespace(topic_id=name) for name in topics}
+
+    def watermarks(self, partitions: list[TopicPartition]) -> dict[TopicPartition, Any]:
+        return {tp: SimpleNamespace(earliest=0, end_exclusive=len(self.said[tp.topic])) for tp in partitions}
+
+    def records(self, ranges: list[Any]) -> Iterator[Any]:
+        for each in ranges:
+            for offset, (second, value) in enumerate(self.said[each.topic_partition.topic]):
+                at = (1, second * 1000)
+                yield SimpleNamespace(
+                    value=lambda value=value: value, offset=lambda offset=offset: offset, timestamp=lambda at=at: at
+                )
+
+
+@pytest.fixture
+def conversation() -> Conversation:
+    return Conversation()
+
+
+def test_it_is_asked_for_ever_more_rarely_and_once_an_hour_at_least(conversation: Conversation) -> None:
+    pauses = []
+    for second in range(0, 100_000, 10_000):
+        conversation.scanned("SQL_EXCEPTION", second)
+        pauses.append(conversation.again_s() - second)
+    assert pauses == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]
+
+
+def test_one_that_succeeded_counts_as_if_none_had_failed(conversation: Conversation) -> None:
+    for second, status in enumerate(["SQL_EXCEPTION", "SQL_EXCEPTION", "SUCCEEDED"]):
+        conversation.scanned(status, second)
+    assert conversation.again_s() == 0
+    conversation.scanned("UNKNOWN_SCHEMA", 50)
+    assert conversation.again_s() == 80
+
+
+def test_a_first_snapshot_brings_what_failed(conversation: Conversation) -> None:
+    conversation.scanned("SQL_EXCEPTION", 1)
+    conversation.signal(noted_first_snapshot("a1", "public.a", 1))
+    assert conversation.again_s() == 0
+
+
+def test_a_table_without_a_key_waits_for_its_key_alone(conversation: Conversation) -> None:
+    conversation.scanned("NO_PRIMARY_KEY", 1)
+    assert conversation.again_s() == 0
