@@ -8,12 +8,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from lakehold.errors import UpstreamUnavailable
+from lakehold.errors import UpstreamRefused, UpstreamUnavailable
 from lakehold.servers import HOST
 from lakehold.stack.parts.postgres import Postgres
 from lakehold.upstream.connector_config import Login
-from lakehold.upstream.found import PLAIN, FoundRelation
-from lakehold.upstream.postgres import PostgresUpstream, _table
+from lakehold.upstream.found import OF_DOTTED_SCHEMA, PLAIN, UNLOGGED, FoundRelation
+from lakehold.upstream.postgres import Names, PostgresUpstream, _table
+from lakehold.upstream.steps import ChangePublication, CompletePublication, CreatePublication
 from tests.catalog_servers import postgres_server as postgres_server  # noqa: PLC0414 - pytest finds fixtures by name
 
 pytestmark = pytest.mark.stack
@@ -75,3 +76,48 @@ def test_it_knows_whether_the_user_may_read_a_table(postgres_server: Postgres, l
     upstream = PostgresUpstream(replace(login, user="reads", password="x"), _TIMEOUT_S)
     found = upstream.relations(["public.may", "public.may_not", "closed.may"])
     assert {name for name, relation in found.items() if relation.may_read} == {"public.may"}
+
+
+def test_what_a_table_is_and_what_it_is_a_part_of_is_found(postgres_server: Postgres, login: Login) -> None:
+    with psycopg.connect(postgres_server.addresses.postgres()) as connection:
+        connection.execute("CREATE SCHEMA kinds")
+        connection.execute("CREATE UNLOGGED TABLE kinds.fast (id int PRIMARY KEY)")
+        connection.execute('CREATE SCHEMA "kinds.odd"')
+        connection.execute('CREATE TABLE "kinds.odd".t (id int PRIMARY KEY)')
+        connection.execute("CREATE TABLE kinds.root (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+        connection.execute(
+            "CREATE TABLE kinds.middle PARTITION OF kinds.root FOR VALUES FROM (0) TO (9) PARTITION BY RANGE (id)"
+        )
+        connection.execute("CREATE TABLE kinds.leaf PARTITION OF kinds.middle FOR VALUES FROM (0) TO (9)")
+    upstream = PostgresUpstream(login, _TIMEOUT_S)
+    found = upstream.relations(["kinds.fast", "kinds.odd.t", "kinds.leaf"])
+    assert {name: relation.kind for name, relation in found.items()} == {
+        "kinds.fast": UNLOGGED,
+        "kinds.odd.t": OF_DOTTED_SCHEMA,
+        "kinds.leaf": PLAIN,
+    }
+    database, _ = upstream.look(Names("p", "s", "lakehold_signals.of_s"), "s1", ["kinds.root", "kinds.leaf"])
+    assert {name: set(table.ancestors) for name, table in database.tables.items()} == {
+        "kinds.root": set(),
+        "kinds.leaf": {"kinds.root", "kinds.middle"},
+    }
+
+
+def test_a_table_joins_and_leaves_a_publication_without_those_that_inherit_from_it(
+    postgres_server: Postgres, login: Login
+) -> None:
+    with psycopg.connect(postgres_server.addresses.postgres()) as connection:
+        connection.execute("CREATE SCHEMA heirs")
+        connection.execute("CREATE TABLE heirs.parent (id int PRIMARY KEY)")
+        connection.execute("CREATE TABLE heirs.child () INHERITS (heirs.parent)")
+        connection.execute("CREATE TABLE heirs.other () INHERITS (heirs.parent)")
+    upstream = PostgresUpstream(login, _TIMEOUT_S)
+    upstream.create_publication(CreatePublication("heirs", ("heirs.child",), "s1"))
+    upstream.change_publication(ChangePublication("heirs", ("heirs.parent",)))
+    assert upstream.members("heirs").keys() == {"heirs.child", "heirs.parent"}
+    upstream.complete_publication(CompletePublication("heirs", ("heirs.parent",)))
+    assert upstream.members("heirs").keys() == {"heirs.child", "heirs.parent"}
+    upstream.change_publication(ChangePublication("heirs", (), ("heirs.parent",)))
+    assert upstream.members("heirs").keys() == {"heirs.child"}
+    with pytest.raises(UpstreamRefused, match="refused a change"):
+        upstream.change_publication(ChangePublication("heirs", ("heirs.none",)))

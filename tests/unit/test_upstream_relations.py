@@ -9,9 +9,19 @@ import pytest
 
 from lakehold.definitions import Capture
 from lakehold.errors import UpstreamError, UpstreamRefused
-from lakehold.upstream.found import PLAIN, FoundRelation
+from lakehold.upstream.found import (
+    OF_DOTTED_SCHEMA,
+    PLAIN,
+    TEMPORARY,
+    UNLOGGED,
+    Found,
+    FoundPublication,
+    FoundRelation,
+    FoundTable,
+)
 from lakehold.upstream.plan import plan, plan_anew
 from lakehold.upstream.steps import Steps
+from lakehold.upstream.wanted import Wanted
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, converge, target
 
 _COLUMNS = ("id", "Region", "placed_at")
@@ -138,3 +148,65 @@ def test_a_table_that_the_user_may_not_read_is_refused(capture: Capture, granted
     ) as refusal:
         plan(goal, replace(world.look(goal), relations=denied))
     assert (refusal.value.code, refusal.value.hint) == ("database-refused", granted)
+
+
+@pytest.mark.parametrize(
+    ("kind", "told", "hint"),
+    [
+        (UNLOGGED, "is an unlogged table", 'ALTER TABLE public."A" SET LOGGED'),
+        (TEMPORARY, "is a temporary table", "a table that stays"),
+        (OF_DOTTED_SCHEMA, "is a table in a schema with a dot in its name", "without a dot"),
+    ],
+)
+def test_a_table_that_cannot_be_captured_as_it_is_is_refused_with_the_way_out(kind: str, told: str, hint: str) -> None:
+    world, goal = World(frozenset({"public.A"})), target({"a": "public.A"}, new=["a"])
+    with pytest.raises(UpstreamError, match=told) as refusal:
+        plan(goal, replace(world.look(goal), relations={"public.A": FoundRelation(kind, _COLUMNS)}))
+    assert refusal.value.code == "upstream-table-unfit"
+    assert hint in refusal.value.hint
+
+
+LEAF, ROOT = {"l": "public.leaf"}, {"r": "public.root"}
+
+
+def looked(world: World, goal: Wanted) -> Found:
+    """What is found where `public.leaf` is a partition of `public.root`."""
+    found = world.look(goal)
+    assert found.database is not None
+    tables = dict(found.database.tables)
+    if "public.leaf" in tables:
+        tables["public.leaf"] = FoundTable("f", True, ancestors=("public.middle", "public.root"))
+    return replace(found, database=replace(found.database, tables=tables))
+
+
+@pytest.mark.parametrize(("first", "second", "new"), [(ROOT, LEAF, "l"), (LEAF, ROOT, "r")])
+def test_a_partition_beside_its_table_is_refused(first: dict[str, str], second: dict[str, str], new: str) -> None:
+    world = World(frozenset({"public.leaf", "public.root"}))
+    alone, goal = target(first), target(first | second, new=[new])
+    assert plan(alone, looked(world, alone)).steps
+    assert converge(world, alone)
+    with pytest.raises(UpstreamError, match=r'"public\.leaf" come as those of "public\.root"') as refusal:
+        plan(goal, looked(world, goal))
+    assert refusal.value.code == "upstream-table-unfit"
+    assert "Capture public.root alone" in refusal.value.hint
+
+
+@pytest.mark.parametrize(("members", "is_refused"), [({"public.root": "1"}, True), ({"public.leaf": "1"}, False)])
+def test_a_partition_that_a_publication_of_others_has_by_its_table_is_refused(
+    members: dict[str, str], is_refused: bool
+) -> None:
+    tables = frozenset({"public.root", "public.leaf"})
+    world, goal = World(tables), target(LEAF, new=["l"])
+    world.publication = FoundPublication(False, False, tables, tables, members=members)
+    if not is_refused:
+        assert plan(goal, looked(world, goal)).steps
+        return
+    with pytest.raises(UpstreamError, match="come as those of"):
+        plan(goal, looked(world, goal))
+
+
+def test_a_captured_table_that_became_a_partition_of_another_is_told() -> None:
+    world, goal = World(frozenset({"public.leaf", "public.root"})), target(LEAF | ROOT)
+    assert converge(world, goal)
+    (hint,) = plan(goal, looked(world, goal)).hints
+    assert hint.endswith("come as those of public.root, and none as its own: DROP TABLE shop.l")

@@ -22,6 +22,7 @@ from lakehold.upstream.gaps import is_in_lake
 from lakehold.upstream.hints import coming_told, failing_told, gone_told, unrepaired_told
 from lakehold.upstream.journal import Journal
 from lakehold.upstream.mysql import MysqlUpstream
+from lakehold.upstream.partitions import silent_told
 from lakehold.upstream.perform import Systems, perform
 from lakehold.upstream.places import Places
 from lakehold.upstream.plan import plan, plan_anew
@@ -129,6 +130,7 @@ class Capturing:
         wanted = target.wanted
         told = (
             *gone_told(wanted, found),
+            *silent_told(wanted, found.database),
             *unrepaired_told(wanted, found),
             *failing_told(wanted, found),
             *coming_told(wanted, found),

@@ -74,11 +74,13 @@ class FoundTable:
         replica_identity: What PostgreSQL writes of a row before a change: `d` its key, `f` all, `n` nothing, `i` an index.
         has_key: It has a primary key.
         is_owned: It is the source's user's, as what is put into a publication must be.
+        ancestors: Those that it is a partition of, near or far.
     """
 
     replica_identity: str
     has_key: bool
     is_owned: bool = True
+    ancestors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,9 @@ class FoundSignals:
 
 
 PLAIN = "table"
+UNLOGGED = "unlogged table"
+TEMPORARY = "temporary table"
+OF_DOTTED_SCHEMA = "table in a schema with a dot in its name"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from lakehold.definitions import object_text
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundDatabase
 from lakehold.upstream.gaps import coming, failing, gone, has_no_key, joining, missed, unrepaired
+from lakehold.upstream.partitions import silent_told
 from lakehold.upstream.signal_table import is_settled
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
@@ -15,6 +16,7 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
     """Of the connector, and of the tables that a statement declares; of all tables if none declares or drops any."""
     about = [table for table in wanted.tables if wanted.declared is None or table.object_id in wanted.declared]
     told = [*_of_connector(wanted, found), *gone_told(wanted, found), *_missed_told(wanted, found)]
+    told += silent_told(wanted, found.database)
     told += [*unrepaired_told(wanted, found), *failing_told(wanted, found)]
     told += [hint for table in about for hint in _of_table(table, wanted, found)]
     return tuple(dict.fromkeys(told))

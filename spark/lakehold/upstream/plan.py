@@ -13,6 +13,7 @@ from lakehold.ingest.offsets import Offsets
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector, FoundDatabase
 from lakehold.upstream.gaps import failed, has_no_key, is_made_again, joining, missed, there, unconfirmed, unnoted
 from lakehold.upstream.hints import hints
+from lakehold.upstream.partitions import refuse_partitions
 from lakehold.upstream.publishing import changed_unnoted, is_completed, left_out, narrowed
 from lakehold.upstream.refusals import (
     refuse_denied,
@@ -71,6 +72,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     refuse_restored(wanted, found)
     if found.database is not None:
         refuse_unfit(wanted, found.database)
+        refuse_partitions(wanted, found.database)
         refuse_lost(wanted, found, found.database)
         if not is_completed(wanted, found) and (names := changed_unnoted(wanted, found)):
             publication = wanted.capture.publication or ""

@@ -16,7 +16,10 @@ from lakehold.errors import UpstreamRefused, UpstreamUnavailable
 from lakehold.ingest.transactions.places import WAL, Place
 from lakehold.upstream.connector_config import LOG_PREFIX, SEEN, SIGNAL_SCHEMA, Login
 from lakehold.upstream.found import (
+    OF_DOTTED_SCHEMA,
     PLAIN,
+    TEMPORARY,
+    UNLOGGED,
     FoundDatabase,
     FoundPublication,
     FoundRelation,
@@ -76,20 +79,29 @@ _SLOT = (
 )
 _TABLES = """
     SELECT n.nspname || '.' || c.relname, c.relreplident::text,
-           EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary), pg_has_role(c.relowner, 'USAGE')
+           EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary), pg_has_role(c.relowner, 'USAGE'),
+           CASE WHEN c.relispartition THEN ARRAY(
+                SELECT an.nspname || '.' || a.relname FROM pg_partition_ancestors(c.oid) p
+                JOIN pg_class a ON a.oid = p.relid AND a.oid <> c.oid JOIN pg_namespace an ON an.oid = a.relnamespace
+           ) ELSE '{}' END
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema', %s)
     ORDER BY 1
 """
 _RELATIONS = """
-    SELECT n.nspname || '.' || c.relname, c.relkind::text,
+    SELECT n.nspname || '.' || c.relname,
+           CASE WHEN position('.' IN n.nspname) > 0 THEN '.' WHEN c.relpersistence = 'p' THEN c.relkind::text
+                ELSE c.relpersistence::text END,
            ARRAY(SELECT attname::text FROM pg_attribute
                  WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum),
            has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname || '.' || c.relname = ANY(%s)
 """
-_KINDS = {"r": PLAIN, "p": PLAIN, "v": "view", "m": "materialized view", "f": "foreign table"}
+_KINDS = {
+    **{"r": PLAIN, "p": PLAIN, "v": "view", "m": "materialized view", "f": "foreign table"},
+    **{"u": UNLOGGED, "t": TEMPORARY, ".": OF_DOTTED_SCHEMA},
+}
 _SIGNAL_TABLE = """
     SELECT has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
            AND has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'DELETE'), pg_has_role(c.relowner, 'USAGE'),
@@ -137,7 +149,8 @@ class PostgresUpstream:
             members = _members(connection, names.publication)
             narrowed = {name: what for name, what in connection.execute(_NARROWED, [names.publication]) if what}
             there = {
-                name: FoundTable(*properties) for name, *properties in connection.execute(_TABLES, [SIGNAL_SCHEMA])
+                name: FoundTable(identity, has_key, is_owned, tuple(ancestors))
+                for name, identity, has_key, is_owned, ancestors in connection.execute(_TABLES, [SIGNAL_SCHEMA])
             }
             signal_table = connection.execute(_SIGNAL_TABLE, [names.signal_table]).fetchone()
             (may_make,) = _row(connection.execute(_MAY_MAKE_SIGNAL_TABLE, [SIGNAL_SCHEMA]))
@@ -195,7 +208,7 @@ class PostgresUpstream:
 
     def create_publication(self, step: CreatePublication) -> None:
         """Make a publication, unless somebody just did."""
-        tables = sql.SQL(", ").join(map(_table, step.tables))
+        tables = sql.SQL(", ").join(sql.SQL("ONLY {}").format(_table(table)) for table in step.tables)
         name = sql.Identifier(step.name)
         with self._connected() as connection, suppress(errors.DuplicateObject), connection.transaction():
             # Changes of a partition are those of its table.
@@ -207,12 +220,16 @@ class PostgresUpstream:
     def change_publication(self, step: ChangePublication) -> None:
         """Add what is not in it, remove what is."""
         name = sql.Identifier(step.name)
-        changes = [("ADD", table) for table in step.added] + [("DROP", table) for table in step.removed]
         with self._connected() as connection:
-            for verb, table in changes:
-                change = sql.SQL("ALTER PUBLICATION {} {} TABLE {}").format(name, sql.SQL(verb), _table(table))
-                with suppress(errors.DuplicateObject, errors.UndefinedObject, errors.UndefinedTable):
-                    connection.execute(change)
+            # A table that inherits would come, and go, with the one that it inherits from.
+            for table in step.added:
+                add = sql.SQL("ALTER PUBLICATION {} ADD TABLE ONLY {}").format(name, _table(table))
+                with suppress(errors.DuplicateObject):
+                    connection.execute(add)
+            for table in step.removed:
+                drop = sql.SQL("ALTER PUBLICATION {} DROP TABLE ONLY {}").format(name, _table(table))
+                with suppress(errors.UndefinedObject, errors.UndefinedTable):
+                    connection.execute(drop)
 
     def complete_publication(self, step: CompletePublication) -> None:
         """Have a publication leave nothing out: no operation, and nothing of some tables that it lists."""
@@ -224,7 +241,7 @@ class PostgresUpstream:
             connection.execute(sql.SQL(publish).format(name))
             for table in step.tables:
                 for verb in ("DROP", "ADD"):
-                    change = sql.SQL("ALTER PUBLICATION {} {} TABLE {}").format(name, sql.SQL(verb), _table(table))
+                    change = sql.SQL("ALTER PUBLICATION {} {} TABLE ONLY {}").format(name, sql.SQL(verb), _table(table))
                     connection.execute(change)
 
     def drop_publication(self, name: str) -> None:

@@ -11,10 +11,21 @@ from collections.abc import Mapping
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamError, UpstreamRefused
-from lakehold.upstream.found import PLAIN, FoundRelation
+from lakehold.upstream.found import OF_DOTTED_SCHEMA, PLAIN, TEMPORARY, UNLOGGED, FoundRelation
 from lakehold.upstream.naming import identifier_text, table_text
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
+_WAYS_OUT = {
+    UNLOGGED: "ALTER TABLE {} SET LOGGED.",
+    TEMPORARY: "Capture a table that stays.",
+    OF_DOTTED_SCHEMA: "ALTER SCHEMA … RENAME TO a name without a dot.",
+}
+"""Of tables that cannot be captured as they are."""
+_WHY = {
+    UNLOGGED: "A database logs changes of logged tables only.",
+    TEMPORARY: "Its changes are not logged, and it goes with the session that made it.",
+    OF_DOTTED_SCHEMA: "By the first dot of a name schema and table are told apart.",
+}
 _LONGEST_TOPIC = 249
 """In characters, of a topic's name."""
 
@@ -37,6 +48,14 @@ def refuse_uncapturable(wanted: Wanted, relations: Mapping[str, FoundRelation]) 
                 code="upstream-table-missing",
                 detail=f'User "{wanted.config["database.user"]}" finds none of this name.',
                 hint="Write database and table as the server has them, and let the user read the table: GRANT SELECT.",
+            )
+        if found.kind in _WAYS_OUT:
+            raise UpstreamError(
+                f'"{table.upstream}" in the database of source "{wanted.source}" is a{"n" if found.kind == UNLOGGED else ""} '
+                f"{found.kind}",
+                code="upstream-table-unfit",
+                detail=_WHY[found.kind],
+                hint=_WAYS_OUT[found.kind].format(table_text(table.upstream, wanted.capture.database)),
             )
         if found.kind != PLAIN:
             raise UpstreamError(
