@@ -34,6 +34,8 @@ _LOOK_EVERY_S = 10.0
 _WHILE_BUSY_S = 1.0
 _FIRST_PAUSE_S = 5.0
 _LONGEST_PAUSE_S = 300.0
+_CALM_S = 60.0
+"""How long behind a pause nothing has to fail at least until what failed before is forgotten."""
 
 
 @dataclass
@@ -42,6 +44,7 @@ class _Attention:
 
     next_s: float = 0.0
     failures: int = 0
+    forgotten_s: float = 0.0
     hints: tuple[str, ...] = ()
 
     def new(self, hints: tuple[str, ...]) -> list[str]:
@@ -50,8 +53,10 @@ class _Attention:
         return [hint for hint in hints if hint not in told]
 
     def went_well(self) -> None:
-        self.failures = 0
-        self.next_s = time.monotonic() + _LOOK_EVERY_S
+        now_s = time.monotonic()
+        if now_s >= self.forgotten_s:
+            self.failures = 0
+        self.next_s = now_s + _LOOK_EVERY_S
 
     def found_busy(self) -> None:
         self.next_s = time.monotonic() + _WHILE_BUSY_S
@@ -61,6 +66,8 @@ class _Attention:
         pause_s = min(_FIRST_PAUSE_S * 2.0**self.failures, _LONGEST_PAUSE_S)
         self.failures += 1
         self.next_s = time.monotonic() + pause_s
+        # A task that dies some seconds after each start runs when it is looked after next.
+        self.forgotten_s = self.next_s + max(pause_s, _CALM_S)
         return pause_s
 
 
