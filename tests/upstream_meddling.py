@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from lakehold.upstream.connector_config import signal_table_of
+from lakehold.upstream.connector_config import included_tables, signal_table_of
 from lakehold.upstream.found import OPERATIONS, FoundPublication, FoundSignalTable
 
 SIGNAL_TABLE = signal_table_of("s")
@@ -25,7 +25,7 @@ class Meddled:
 
     def captured(self) -> set[str]:
         """What the connector captures."""
-        return set((self.config or {}).get("table.include.list", "").replace("\\", "").split(",")) - {""}
+        return set(included_tables(self.config or {}))
 
     def unpublish(self, table: str) -> None:
         """Somebody takes a table from the publication, and it changes."""

@@ -18,16 +18,19 @@ from lakehold.upstream.plan import differences, plan, plan_anew
 from lakehold.upstream.steps import (
     AskSnapshot,
     ChangePublication,
+    ConfigureConnector,
     CreateConnector,
     CreatePublication,
     NoteFit,
     NoteMembers,
     RestartConnector,
     ResumeConnector,
+    Steps,
+    StopConnector,
 )
 from lakehold.upstream.wanted import MARK
 from tests.upstream_meddling import SIGNAL_TABLE
-from tests.upstream_world import CAPTURE, World, converge, target
+from tests.upstream_world import CAPTURE, OF_MARIADB, World, converge, target
 
 A, B = {"a1": "public.a"}, {"b1": "public.b"}
 
@@ -357,3 +360,23 @@ def test_a_signal_names_tables_as_debezium_reads_them() -> None:
 
     assert named("public.orders") == ["public.orders"]
     assert named("My Schema.Order,Lines.x") == ['"My Schema"."Order,Lines.x"']
+
+
+def test_a_connector_of_postgresql_captures_tables_in_the_case_that_they_are_written_in() -> None:
+    listed = target({"a": "public.Orders", "b": "my schema.a,b"}).config["table.include.list"]
+    assert listed == r"(?-i:my\ schema\.a\,b),(?-i:public\.Orders)"
+    assert CreateConnector("shop", {"table.include.list": listed}).told.endswith("over my schema.a,b,public.Orders")
+    of_mariadb = target({"a": "shop.orders"}, capture=OF_MARIADB).config["table.include.list"]
+    assert of_mariadb == r"shop\.orders", "what case means there is the server's to say"
+
+
+def test_a_connector_whose_list_was_written_without_case_is_brought_over_without_a_snapshot() -> None:
+    world, goal = World(frozenset({"public.a", "public.b"})), target({"a": "public.a", "b": "public.b"})
+    assert converge(world, goal)
+    assert world.config is not None
+    world.config["table.include.list"] = r"public\.a,public\.b"
+    planned = plan(goal, world.look(goal))
+    assert [type(step) for step in planned.steps] == [StopConnector, ConfigureConnector, ResumeConnector]
+    assert planned.hints == ()
+    assert converge(world, goal)
+    assert plan(goal, world.look(goal)) == Steps()

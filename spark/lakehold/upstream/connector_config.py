@@ -17,6 +17,7 @@ SIGNAL_SCHEMA = "lakehold_signals"
 SEEN = "lakehold looked at "
 """Before the time, in epoch milliseconds, that a signal table keeps: a database restored from a backup has an earlier one."""
 _INCLUDED = "table.include.list"
+_AS_WRITTEN = re.compile(r"\(\?-i:(.*)\)")
 _SIGNAL_TABLE = "signal.data.collection"
 SENDS_TRUNCATES = {"skipped.operations": "none"}
 """Of a connector that sends TRUNCATE, too: Debezium leaves it out by itself."""
@@ -92,8 +93,27 @@ def debezium(topic_prefix: str, tables: Iterable[str]) -> dict[str, str]:
 
 
 def includes(config: Mapping[str, str], table: str) -> bool:
-    """Whether a connector lists `table`, as `debezium` does, among those that it captures."""
-    return _included(table) in re.split(r"(?<!\\),", config.get(_INCLUDED, ""))
+    """Whether a connector lists `table`, as `debezium` does or `postgres`, among those that it captures."""
+    listed = _listed(config)
+    return _included(table) in listed or _as_written(_included(table)) in listed
+
+
+def included_tables(config: Mapping[str, str]) -> tuple[str, ...]:
+    """The tables that a connector lists."""
+    return tuple(re.sub(r"\\(.)", r"\1", _AS_WRITTEN.sub(r"\1", each)) for each in _listed(config))
+
+
+def _listed(config: Mapping[str, str]) -> list[str]:
+    return list(filter(None, re.split(r"(?<!\\),", config.get(_INCLUDED, ""))))
+
+
+def as_written(config: Mapping[str, str]) -> dict[str, str]:
+    """The list of tables for a database that tells upper from lower case: Debezium by itself does not."""
+    return {_INCLUDED: ",".join(map(_as_written, _listed(config)))}
+
+
+def _as_written(expression: str) -> str:
+    return f"(?-i:{expression})"
 
 
 def _included(table: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lakehold.ingest.offsets import Offsets
+from lakehold.upstream.connector_config import included_tables
 from lakehold.upstream.wanted import Topic
 
 
@@ -138,7 +139,7 @@ class CreateConnector:
     @property
     def told(self) -> str:
         """In words."""
-        tables = self.config["table.include.list"].replace("\\", "")
+        tables = ",".join(included_tables(self.config))
         slot, publication = self.config.get("slot.name"), self.config.get("publication.name")
         of_postgres = f", with replication slot {slot} and publication {publication}" if slot else ""
         return f"create connector {self.name} over {tables}{of_postgres}"

@@ -152,12 +152,13 @@ def wanted(  # noqa: PLR0913 - the definitions, what they lead to, and what the 
 
 def _config(source: Entry[Source], capture: Capture, tables: Sequence[Table], places: Places) -> dict[str, str]:
     side = SideTopics(capture.topic_prefix)
-    names = [table.upstream or "" for table in tables]
+    listed = connector_config.debezium(capture.topic_prefix, [table.upstream or "" for table in tables])
     brokers, client = places.kafka.brokers, places.kafka.java
     if capture.database is ConnectionType.POSTGRES:
-        database = connector_config.postgres(
-            places.login, publication=capture.publication or "", slot=capture.slot or ""
-        )
+        database = {
+            **connector_config.postgres(places.login, publication=capture.publication or "", slot=capture.slot or ""),
+            **connector_config.as_written(listed),
+        }
     else:
         database = {
             **connector_config.mysql(
@@ -170,7 +171,7 @@ def _config(source: Entry[Source], capture: Capture, tables: Sequence[Table], pl
     truncates = any(table.options.get("truncate") == "apply" for table in tables)
     return {
         MARK: source.object_id,
-        **connector_config.debezium(capture.topic_prefix, names),
+        **listed,
         **database,
         **connector_config.ad_hoc_snapshots(side, brokers, client),
         **places.converter,
