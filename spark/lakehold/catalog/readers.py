@@ -322,15 +322,16 @@ def joined(readers: Readers, reader: str) -> Readers:
 def split_off(readers: Readers, table: str, error: ReaderError | None) -> Readers:
     """`table` leaves its reader for one of its own at the same position, stopped by `error`.
 
-    Raises:
-        ValueError: The reader it leaves has an open batch.
+    It takes no part in an open batch of that reader, whose timestamp nothing has again: the table may have it already.
     """
     state = _reader_of(readers, table)
+    without_batch = state
+    if state.intent is not None:
+        upper_ms = max(state.intent.mz_timestamp + 1, state.upper_ms or 0)
+        without_batch = replace(state, intent=None, upper_ms=upper_ms)
     if state.reader == table:
-        return {**readers, table: replace(state, error=error)}
-    if state.intent:
-        raise ValueError(f"batch {state.intent.mz_timestamp} of {state.source}/{state.reader} is not committed yet")
-    return {**dropped(readers, table), table: _alone(state, table, error, state.upper_ms)}
+        return {**readers, table: replace(without_batch, error=error)}
+    return {**dropped(readers, table), table: _alone(without_batch, table, error, state.upper_ms)}
 
 
 def dropped(readers: Readers, table: str) -> Readers:

@@ -159,14 +159,14 @@ class Opening:
 
     def _ingesting(self, source: Source, running: Running, planner: Planner, idle_ms: int) -> Ingesting:
         return Ingesting(
-            source.name,
-            running,
-            planner,
-            idle_ms,
-            source.transaction_topic,
-            self.settings.transaction_timeout_ms,
-            lambda: {entry.object_id for entry in self.definitions.definitions().tables_of(source.name)},
-            lambda: self.captured().confirm_standing(source.name),
+            source=source.name,
+            running=running,
+            planner=planner,
+            transaction_topic=source.transaction_topic,
+            object_ids=lambda: {entry.object_id for entry in self.definitions.definitions().tables_of(source.name)},
+            idle_ms=idle_ms,
+            transaction_timeout_ms=self.settings.transaction_timeout_ms,
+            confirm_standing=lambda: self.captured().confirm_standing(source.name),
         )
 
     def _planner(self, source: Source, tables: Sequence[Table], reader: Reader, registry: Registry | None) -> Planner:

@@ -1,0 +1,150 @@
+"""A source over topics in memory that is ingested without Spark: tables are given no rows, but offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from lakehold.catalog.definitions import Entry
+from lakehold.catalog.memory import MemoryBatches
+from lakehold.catalog.readers import MAIN_READER, Intent, Readers, ReaderState, TableProgress, last_timestamp
+from lakehold.definitions import Envelope, Table
+from lakehold.ingest import batch
+from lakehold.ingest.batch import BatchReport, Running
+from lakehold.ingest.effects import BatchIdentity, TableReport
+from lakehold.ingest.offsets import OffsetRange, TopicPartition
+from lakehold.ingest.planning import Planner
+from lakehold.ingest.read.kafka import KafkaReader
+from lakehold.ingest.read.reader import Available, Limits, Watermarks
+from lakehold.ingest.run import Ingesting
+from lakehold.ingest.shared_records import Reading
+from lakehold.ingest.shelf import Shelf
+from lakehold.times import now_ms
+
+OWNER = "me"
+
+
+class Topics(KafkaReader):
+    """Topics of one partition each.
+
+    Attributes:
+        held: By name the offsets that there are.
+        ids: What tells them from others of their name.
+    """
+
+    def __init__(self, **ends: int) -> None:
+        self.held = {name: Watermarks(0, end) for name, end in ends.items()}
+        self.ids: dict[str, str] = {}
+
+    def look(self, topics: Collection[str], ordered: str | None = None) -> Available:  # noqa: ARG002
+        return Available(
+            frozenset(topics),
+            {TopicPartition(name, 0): marks for name, marks in self.held.items() if name in topics},
+            {name: self.ids.get(name, name) for name in self.held if name in topics},
+            tuple(sorted({*topics} - self.held.keys())),
+        )
+
+    def _sampled_record_bytes(self, ranges: Collection[OffsetRange]) -> float:  # noqa: ARG002
+        return 1
+
+
+def table(name: str, topic: str) -> Entry[Table]:
+    """A table of the schema `s`."""
+    return Entry(f"id of {name}", Table("s", name, "shop", topic, Envelope.UPSERT), "", 0)
+
+
+@dataclass
+class MemorySource:
+    """The source `shop`.
+
+    Attributes:
+        topics: What it reads.
+        tables: Its tables, of the schema `s`, by name with their topics.
+        transaction_topic: Says which transactions are whole; its ENDs are not read.
+        batch_records: How many messages a batch has at most.
+        idle_ms: How far empty batches are apart at least.
+        store: Where its readers are.
+    """
+
+    topics: Topics
+    tables: dict[str, str]
+    transaction_topic: str | None = None
+    batch_records: int = 1_000
+    idle_ms: int = 0
+    store: MemoryBatches = field(default_factory=MemoryBatches)
+
+    def ingesting(self) -> Ingesting:
+        """Held by this process."""
+        self.store.acquire("shop", OWNER, now_ms() + 600_000)
+        entries = {f"s.{name}": table(name, topic) for name, topic in self.tables.items()}
+        nobody = Shelf({})
+        nothing: Any = None
+        running = Running(
+            self.store,
+            cast("Any", SimpleNamespace(owner=OWNER)),
+            Reading("shop", self.topics, nothing, nothing, Limits(0, 0), nobody),
+            cast("Any", SimpleNamespace(errors=SimpleNamespace(forget=lambda *_: None), tables=_NoTables())),
+            entries,
+        )
+        return Ingesting(
+            source="shop",
+            running=running,
+            planner=Planner(self.topics, Limits(self.batch_records, self.batch_records, record_bytes=1)),
+            transaction_topic=self.transaction_topic,
+            object_ids=lambda: {table(name, topic).object_id for name, topic in self.tables.items()},
+            idle_ms=self.idle_ms,
+            transaction_timeout_ms=600_000,
+            confirm_standing=lambda: None,
+            pause=lambda _: None,
+        )
+
+    def drain(self) -> list[BatchReport]:
+        """What there is, in batches."""
+        return list(self.ingesting().drain())
+
+    def is_killed_amid(self, reader: str, **ends: int) -> None:
+        """A batch that ends at offsets of topics is begun, and no more."""
+        readers = self.readers()
+        state = readers[reader]
+        end = {**state.position, **{TopicPartition(name, 0): at for name, at in ends.items()}}
+        at_ms = max(now_ms(), (last_timestamp(readers) or 0) + 1)
+        self.store.begin(Intent("shop", reader, at_ms, end, dict.fromkeys(state.tables)), OWNER)
+
+    def taken(self, name: str) -> list[tuple[int, int]]:
+        """The offsets that a table was given, from and to, batch by batch."""
+        tp = TopicPartition(self.tables[name], 0)
+        return [(b.start.get(tp, 0), b.end[tp]) for b in self.store.history("shop") if f"s.{name}" in b.tables]
+
+    def readers(self) -> Readers:
+        """Where they stand."""
+        return self.store.readers("shop")
+
+    def main(self) -> ReaderState:
+        """Where the tables stand that are read together."""
+        return self.readers()[MAIN_READER]
+
+
+class _NoTables:
+    def table_state(self, _: str) -> None:
+        return None
+
+
+def _apply(
+    running: Running,  # noqa: ARG001
+    identity: BatchIdentity,
+    entry: Entry[Table],
+    records: object,  # noqa: ARG001
+    before: TableProgress,
+    settled: bool,  # noqa: ARG001
+) -> tuple[TableReport, TableProgress]:
+    return TableReport(entry.definition.full_name), replace(before, since_ms=before.since_ms or identity.timestamp_ms)
+
+
+@pytest.fixture(autouse=True)
+def tables_without_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches give tables nothing but offsets. For tests that import it."""
+    monkeypatch.setattr(batch, "_apply", _apply)

@@ -1,0 +1,115 @@
+"""A batch that a crash left open, of topics that have lost something meanwhile: only their tables stop, where they stood."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehold.catalog.readers import BACKFILL_READER, MAIN_READER
+from lakehold.errors import UpstreamError
+from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.offsets import TopicPartition
+from lakehold.ingest.read.reader import Watermarks
+from tests.memory_source import MemorySource, Topics, tables_without_rows
+
+__all__ = ["tables_without_rows"]
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def stopped(reports: list[BatchReport]) -> dict[str, str]:
+    return {name: error.code for report in reports for name, error in report.stopped.items()}
+
+
+def killed(**ends: int) -> MemorySource:
+    """A source that stands at 10 of `orders` and `items`, with a batch up to 20 open, or up to `ends`."""
+    source = MemorySource(Topics(orders=10, items=10), {"orders": "orders", "items": "items"})
+    source.drain()
+    source.topics.held |= dict.fromkeys(("orders", "items"), Watermarks(0, 20))
+    source.is_killed_amid(MAIN_READER, **{"orders": 20, "items": 20, **ends})
+    return source
+
+
+def test_a_topic_that_one_look_does_not_find_is_read_when_it_is_there_again() -> None:
+    source = killed()
+    orders = source.topics.held.pop("orders")
+    assert stopped(source.drain()) == {"s.orders": "topic-missing"}
+    assert source.taken("items") == [(0, 10), (10, 20)]
+
+    source.topics.held["orders"] = orders
+    assert stopped(source.drain()) == {}
+    assert source.taken("orders") == [(0, 10), (10, 20)]
+    assert source.main().tables.keys() == {"s.orders", "s.items"}
+
+
+def test_offsets_that_are_lost_stop_their_table_and_the_others_go_on() -> None:
+    source = killed()
+    source.topics.held["orders"] = Watermarks(15, 20)
+    assert stopped(source.drain()) == {"s.orders": "offsets-lost"}
+    source.topics.held["items"] = Watermarks(0, 30)
+    assert stopped(source.drain()) == {"s.orders": "offsets-lost"}
+    assert source.taken("items") == [(0, 10), (10, 20), (20, 30)]
+    assert source.readers()["s.orders"].position[ORDERS] == 10
+
+
+def test_a_topic_of_the_same_name_is_not_read_for_the_batch() -> None:
+    source = killed()
+    source.topics.ids["orders"] = "another"
+    source.topics.held["orders"] = Watermarks(0, 30)
+    assert stopped(source.drain()) == {"s.orders": "topic-recreated"}
+    assert (source.taken("orders"), source.taken("items")) == ([(0, 10)], [(0, 10), (10, 20)])
+
+
+def test_a_table_that_caught_up_does_not_keep_the_others_from_going_on() -> None:
+    source = MemorySource(Topics(orders=10, items=50), {"orders": "orders"})
+    source.drain()
+    source.tables["items"] = "items"
+    source.batch_records = 10
+    filling = source.ingesting().drain()
+    assert next(filling).reader == BACKFILL_READER
+    filling.close()
+    source.is_killed_amid(BACKFILL_READER, items=20)
+    source.topics.held |= {"items": Watermarks(15, 50), "orders": Watermarks(0, 20)}
+    assert stopped(source.drain()) == {"s.items": "offsets-lost"}
+    assert source.taken("orders") == [(0, 10), (10, 20)]
+
+
+def test_a_stop_loses_no_time_that_the_batch_has_taken() -> None:
+    source = killed()
+    begun = source.main().intent
+    assert begun is not None
+    source.topics.held.clear()
+    source.drain()
+    assert {name: state.intent for name, state in source.readers().items()} == {
+        MAIN_READER: None,
+        "s.orders": None,
+        "s.items": None,
+    }
+    for name in ("s.orders", "s.items"):
+        state = source.readers()[name]
+        assert (state.upper_ms or 0) > begun.mz_timestamp
+        assert (state.upper_of(name) or 0) <= begun.mz_timestamp, "what a table has of the batch is not readable"
+
+
+@pytest.mark.parametrize(
+    "fault", [None, Watermarks(15, 20), Watermarks(0, 5)], ids=["missing", "offsets lost", "made again"]
+)
+def test_the_transaction_topic_is_not_needed_for_a_batch_that_was_cut_by_it(fault: Watermarks | None) -> None:
+    """Which its source then ends at, as at any other commit."""
+    source = MemorySource(Topics(orders=10, tx=10), {"orders": "orders"}, transaction_topic="tx")
+    source.drain()
+    source.topics.held |= {"orders": Watermarks(0, 30), "tx": Watermarks(0, 20)}
+    source.is_killed_amid(MAIN_READER, orders=20, tx=20)
+    held = source.topics.held.pop("tx")
+    if fault is not None:
+        source.topics.held["tx"] = fault
+    if fault == Watermarks(15, 20):
+        source.drain()
+        assert source.taken("orders") == [(0, 10), (10, 20), (20, 30)], "its ENDs were all seen"
+        return
+    for _ in range(2):
+        with pytest.raises(UpstreamError):
+            source.drain()
+        assert source.taken("orders") == [(0, 10), (10, 20)]
+    source.topics.held["tx"] = held
+    source.drain()
+    assert source.taken("orders") == [(0, 10), (10, 20), (20, 30)]
