@@ -13,14 +13,23 @@ from lakehold.definitions import Capture, ConnectionType, OptionValue
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.options import INTO_KAFKA, MYSQL_CAPTURE, POSTGRES_CAPTURE, OptionSet, parse_options, spoken
 
-_SLOT = re.compile(r"[a-z0-9_]{1,63}")
-_TOPIC_PREFIX = re.compile(r"[A-Za-z0-9._-]{1,180}")
+_PATTERNS = {
+    "slot": re.compile(r"[a-z0-9_]{1,63}"),
+    # PostgreSQL reads the name that Debezium sends as part of a list, without quotes.
+    "publication": re.compile(r"""[^A-Z\s,'"\\]{1,63}"""),
+    "topic_prefix": re.compile(r"[A-Za-z0-9._-]{1,180}"),
+}
 _NOT_OF_A_NAME = re.compile(r"[^a-z0-9_]")
 _ALLOWED = {
     "slot": "up to 63 lowercase letters, digits and underscores",
+    "publication": "up to 63 characters without uppercase letters, spaces, commas and quotes",
     "topic_prefix": "up to 180 letters, digits, dots, hyphens and underscores",
 }
-_NOT_ALLOWED = {"slot": _NOT_OF_A_NAME, "topic_prefix": re.compile(r"[^A-Za-z0-9._-]")}
+_NOT_ALLOWED = {
+    "slot": _NOT_OF_A_NAME,
+    "publication": re.compile(r"""[\s,'"\\]"""),
+    "topic_prefix": re.compile(r"[^A-Za-z0-9._-]"),
+}
 _OPTIONS = {
     ConnectionType.POSTGRES: POSTGRES_CAPTURE,
     ConnectionType.MYSQL: MYSQL_CAPTURE,
@@ -48,13 +57,13 @@ class Kafka:
 def parse_database(cursor: Cursor, database: ConnectionType) -> Database:
     """`c [(PUBLICATION 'p', SLOT 's')]` or `c [(SERVER ID n)]`."""
     connection = cursor.object_name("a connection name")
-    return Database(database, connection, _checked(cursor, "slot", _SLOT, _OPTIONS[database]))
+    return Database(database, connection, _checked(cursor, _OPTIONS[database]))
 
 
 def parse_into(cursor: Cursor) -> Kafka:
     """`c [(TOPIC PREFIX 'p', PARTITIONS n)]`."""
     connection = cursor.object_name("a connection name")
-    return Kafka(connection, _checked(cursor, "topic_prefix", _TOPIC_PREFIX, INTO_KAFKA))
+    return Kafka(connection, _checked(cursor, INTO_KAFKA))
 
 
 def capture_of(source: str, database: Database, connect: str, kafka: Kafka) -> Capture:
@@ -67,7 +76,7 @@ def capture_of(source: str, database: Database, connect: str, kafka: Kafka) -> C
         connection=database.connection,
         connect=connect,
         topic_prefix=prefix,
-        publication=str(database.options.get("publication", f"lakehold_{plain}")) if is_postgres else None,
+        publication=str(database.options.get("publication", f"lakehold_{plain}"[:63])) if is_postgres else None,
         slot=str(database.options.get("slot", f"lakehold_{plain}"[:63])) if is_postgres else None,
         server_id=None
         if is_postgres
@@ -87,8 +96,8 @@ def parse_upstream_table(cursor: Cursor) -> str:
     return name
 
 
-def _checked(cursor: Cursor, name: str, pattern: re.Pattern[str], options: OptionSet) -> dict[str, OptionValue]:
-    """The options in parentheses, if there are any; the one called `name` must be as the system upstream allows it."""
+def _checked(cursor: Cursor, options: OptionSet) -> dict[str, OptionValue]:
+    """The options in parentheses, if there are any; names must be as the systems upstream allow them."""
     opening: Token = cursor.peek()
     if cursor.source_text(opening) != "(":
         bare = next((option for option in map(spoken, options.known) if cursor.at_words(*option.split())), None)
@@ -96,9 +105,11 @@ def _checked(cursor: Cursor, name: str, pattern: re.Pattern[str], options: Optio
             raise cursor.error('"("', hint=f"options stand in parentheses: write ({bare} …)")
         return {}
     found = parse_options(cursor, options)
-    value = found.get(name)
-    if value is not None and not pattern.fullmatch(str(value)):
-        close = _NOT_ALLOWED[name].sub("_", str(value).lower() if name == "slot" else str(value))
+    for name, value in found.items():
+        pattern = _PATTERNS.get(name)
+        if pattern is None or pattern.fullmatch(str(value)):
+            continue
+        close = _NOT_ALLOWED[name].sub("_", str(value) if name == "topic_prefix" else str(value).lower())
         hint = f"write {spoken(name)} '{close}', or leave it out: it is called after the source then"
         hint = hint if pattern.fullmatch(close) else "leave it out: it is called after the source then"
         message = f"{spoken(name)} takes {_ALLOWED[name]}, found '{value}'"
