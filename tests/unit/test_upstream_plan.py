@@ -21,6 +21,7 @@ from lakehold.upstream.steps import (
     ConfigureConnector,
     CreateConnector,
     CreatePublication,
+    DropPublication,
     NoteFit,
     NoteMembers,
     RestartConnector,
@@ -380,3 +381,24 @@ def test_a_connector_whose_list_was_written_without_case_is_brought_over_without
     assert planned.hints == ()
     assert converge(world, goal)
     assert plan(goal, world.look(goal)) == Steps()
+
+
+def test_what_a_source_that_made_nothing_finds_of_others_is_not_taken_away_with_it() -> None:
+    world = World(frozenset({"public.a"}), slot="s", signal_table=FoundSignalTable())
+    world.topics = {CAPTURE.topic("public.a"), CAPTURE.transaction_topic}
+    declared, dropped = target({"a": "public.a"}), target({}, released=["public.a"])
+    with pytest.raises(UpstreamError, match="is not of source") as refusal:
+        plan(declared, world.look(declared))
+    assert refusal.value.code == "topic-foreign"
+    planned = plan(dropped, world.look(dropped))
+    assert planned.steps == ()
+    (hint,) = planned.hints
+    assert hint == 'replication slot "s" stays, as nothing says that source "shop" made it: drop it if nobody needs it'
+
+
+def test_its_own_publication_goes_with_a_source_of_which_nothing_else_is_left() -> None:
+    world = World(frozenset({"public.a"}))
+    assert converge(world, target({"a": "public.a"}))
+    world.config, world.slot, world.topics = None, None, set()
+    dropped = target({}, released=["public.a"])
+    assert plan(dropped, world.look(dropped)) == Steps((DropPublication("p"),))

@@ -16,6 +16,8 @@ from lakehold.upstream.hints import hints
 from lakehold.upstream.partitions import refuse_partitions
 from lakehold.upstream.publishing import changed_unnoted, is_completed, left_out, narrowed
 from lakehold.upstream.refusals import (
+    is_fresh,
+    left_told,
     refuse_denied,
     refuse_foreign,
     refuse_lost,
@@ -68,7 +70,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     refuse_foreign(wanted, found)
     refuse_uncapturable(wanted, found.relations)
     if not wanted.tables:
-        return Steps(tuple(_removal(wanted, found)))
+        return Steps(tuple(_removal(wanted, found)), tuple(left_told(wanted, found)))
     refuse_restored(wanted, found)
     if found.database is not None:
         refuse_unfit(wanted, found.database)
@@ -297,21 +299,21 @@ def _fits(wanted: Wanted, found: Found) -> Iterator[Step]:
 
 
 def _removal(wanted: Wanted, found: Found) -> Iterator[Step]:
-    """Everything of the source goes; a publication that others made stays."""
+    """Everything of the source goes; what others made stays."""
     if found.connector is not None and found.connector.state != "STOPPED":
         yield StopConnector(wanted.connector)
-    database = found.database
-    if wanted.capture.slot is not None and database is not None and database.slot is not None:
+    database, is_own = found.database, not is_fresh(wanted, found)
+    if is_own and wanted.capture.slot is not None and database is not None and database.slot is not None:
         yield DropSlot(wanted.capture.slot)
     if database is not None and database.publication is not None and database.publication.is_own:
         yield DropPublication(wanted.capture.publication or "")
-    if found.signals.table is not None and found.signals.table.is_owned:
+    if is_own and found.signals.table is not None and found.signals.table.is_owned:
         yield DropSignalTable(wanted.signal_table)
     if found.connector is not None:
         yield DeleteConnector(wanted.connector)
     signals, *others = (topic.name for topic in wanted.topics)
     topics = tuple(name for name in (*wanted.released, *others, signals) if name in found.topics)
-    if topics:
+    if is_own and topics:
         yield DeleteTopics(topics)
 
 

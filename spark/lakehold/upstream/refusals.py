@@ -5,7 +5,7 @@ Each raises `UpstreamError`, which says what to do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
 from lakehold.times import iso
@@ -37,7 +37,7 @@ def refuse_foreign(wanted: Wanted, found: Found) -> None:
             detail="Another source made it, takes tables from it and drops it with its last table.",
             hint="Create the source with another PUBLICATION, or drop the publication if nobody needs it.",
         )
-    if not _is_fresh(wanted, found):
+    if not is_fresh(wanted, found):
         return
     taken = sorted(topic.name for topic in wanted.topics if topic.name in found.topics)
     if taken and wanted.tables:
@@ -53,6 +53,15 @@ def refuse_foreign(wanted: Wanted, found: Found) -> None:
             code="slot-foreign",
             detail="A slot belongs to one connector: another one that reads it takes its changes away.",
             hint="Create the source with another SLOT, or drop the slot if nobody needs it.",
+        )
+
+
+def left_told(wanted: Wanted, found: Found) -> Iterator[str]:
+    """A sentence for what stays behind a source that goes, as it may be somebody else's."""
+    if is_fresh(wanted, found) and found.database is not None and found.database.slot is not None:
+        yield (
+            f'replication slot "{wanted.capture.slot}" stays, as nothing says that source "{wanted.source}" made it: '
+            "drop it if nobody needs it"
         )
 
 
@@ -213,6 +222,6 @@ def _lsn(position: int) -> str:
     return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
 
 
-def _is_fresh(wanted: Wanted, found: Found) -> bool:
+def is_fresh(wanted: Wanted, found: Found) -> bool:
     """Whether nothing of the source was ever made."""
     return found.connector is None and SideTopics(wanted.capture.topic_prefix).signals not in found.topics
