@@ -72,6 +72,17 @@ def test_messages_in_error_and_what_stopped_it_are_gone(shop: NumberedShop) -> N
     assert shop.rows("items") == 2 * BATCH
 
 
+def test_what_another_source_says_of_a_table_of_that_name_stays(shop: NumberedShop) -> None:
+    shop.write("items", 1, value=b"no json")
+    shop.lake.ingest("shop")
+    shop.lake.sql("DROP TABLE s.items")
+    shop.lake.sql(f"CREATE SOURCE other FROM FILES '{shop.directory}' FORMAT JSON")
+    shop.lake.sql("CREATE TABLE s.items (k BIGINT, v STRING) FROM SOURCE other (TOPIC 'items') ENVELOPE UPSERT")
+    shop.lake.ingest("other")
+    shop.lake.ingest("shop")
+    assert shop.lake.sql("SELECT source FROM mz_catalog.mz_source_errors").rows == [("other",)]
+
+
 def test_while_another_table_catches_up(shop: NumberedShop) -> None:
     shop.table("again", "orders")
     shop.table("third", "orders")

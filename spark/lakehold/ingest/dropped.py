@@ -10,15 +10,16 @@ from lakehold.ingest.evolve import OBJECT_ID
 log = logging.getLogger(__name__)
 
 
-def clear(writing: Writing, full_name: str, object_id: str) -> None:
+def clear(writing: Writing, source: str, full_name: str, object_id: str) -> None:
     """Take away a dropped table's messages in error, and its Iceberg table if that is there still, or again.
 
     Args:
         writing: Where they are.
+        source: What fed it.
         full_name: The name, which another table may have by now.
         object_id: Tells it from that one, and from a table that somebody renamed.
     """
-    writing.errors.forget(full_name)
+    writing.errors.forget(source, full_name)
     state = writing.tables.table_state(full_name)
     if state is not None and state.properties.get(OBJECT_ID) == object_id:
         log.info("dropping what was left of table %s", full_name)

@@ -102,15 +102,22 @@ class ErrorRecords:
         )
         self._write(batch, "", self.spark().createDataFrame(rows))
 
-    def forget(self, table_name: str) -> None:
-        """Take the messages of an earlier table of this name away: the new one would heal them, and be told as having them."""
+    def forget(self, source: str, table_name: str) -> None:
+        """Take the messages of an earlier table of this name away: a new one would heal them, and be told as having them.
+
+        Another source may feed that one, and have messages of its own for it.
+        """
         state = self.tables.table_state(TABLE)
         if state is None or state.snapshot_id is None:
             return
-        of_table = EqualTo(term=Reference("table_name"), value=literal(table_name))
+        of_table = And(
+            EqualTo(term=Reference("source"), value=literal(source)),
+            EqualTo(term=Reference("table_name"), value=literal(table_name)),
+        )
         if not state.table.scan(of_table, selected_fields=("offset",), limit=1).to_arrow().num_rows:
             return
-        statement = f"DELETE FROM {self._table} WHERE table_name = '{_escaped(table_name)}'"
+        wanted = f"source = '{_escaped(source)}' AND table_name = '{_escaped(table_name)}'"
+        statement = f"DELETE FROM {self._table} WHERE {wanted}"
         self._retried(lambda: self.spark().sql(statement))
 
     def _write(self, batch: BatchIdentity, table_name: str, found: DataFrame) -> None:

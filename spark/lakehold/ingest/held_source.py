@@ -74,7 +74,7 @@ class HeldSource:
         read = [(name, p.object_id) for state in self.readers().values() for name, p in state.tables.items()]
         gone = [(name, object_id) for name, object_id in read if object_id not in defined]
         for name, object_id in gone:
-            clear(self.running.writing, name, object_id)
+            clear(self.running.writing, self.source, name, object_id)
         if gone:
             self.change(lambda readers: self.with_tables(readers, tables))
         return tables
