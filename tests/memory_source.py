@@ -67,6 +67,7 @@ class MemorySource:
         transaction_topic: Says which transactions are whole; its ENDs are not read.
         batch_records: How many messages a batch has at most.
         idle_ms: How far empty batches are apart at least.
+        catch_up_s: How long tables that are behind are read for.
         store: Where its readers are.
     """
 
@@ -75,6 +76,7 @@ class MemorySource:
     transaction_topic: str | None = None
     batch_records: int = 1_000
     idle_ms: int = 0
+    catch_up_s: float | None = None
     store: MemoryBatches = field(default_factory=MemoryBatches)
 
     def ingesting(self) -> Ingesting:
@@ -97,6 +99,7 @@ class MemorySource:
             transaction_topic=self.transaction_topic,
             object_ids=lambda: {table(name, topic).object_id for name, topic in self.tables.items()},
             idle_ms=self.idle_ms,
+            catch_up_s=self.catch_up_s,
             transaction_timeout_ms=600_000,
             confirm_standing=lambda: None,
             pause=lambda _: None,

@@ -216,12 +216,16 @@ class Lake:
         with self._parts.ingesting.held(source, idle_ms) as ingesting:
             yield from ingesting.drain()
 
-    def batches_together(self, sources: Sequence[str], *, idle_ms: int = 0) -> Generator[Progressed, None, None]:
+    def batches_together(
+        self, sources: Sequence[str], *, idle_ms: int = 0, catch_up_s: float | None = None
+    ) -> Generator[Progressed, None, None]:
         """`batches_of` several sources, which take turns: what they read of the same topics is read and decoded once.
 
         One that fails, or is not there any more, is told of as `SourceFailed`, and the others go on.
+        `catch_up_s` is for who calls again and again as well: tables that are behind have no further batch after so long, and the
+        next call goes on with them.
         """
-        yield from self._parts.ingesting.drain_together(sources, idle_ms)
+        yield from self._parts.ingesting.drain_together(sources, idle_ms, catch_up_s)
 
     def backfill(
         self,

@@ -12,6 +12,7 @@ from lakehold.cli.interrupt import stop_on_signal
 from lakehold.cli.output import Output
 from lakehold.cli.patience import Patience
 from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.pace import CATCH_UP_S
 from lakehold.ingest.together import SourceFailed
 from lakehold.lake import Lake
 from lakehold.overview.words import count
@@ -65,7 +66,8 @@ def run_ingest(lake: Lake, sources: Sequence[str] | None, output: Output, progre
         is_well = True
         with progress.task(f"ingesting {what}", unit="messages") as task:
             due, began_s = [source for source in going if patience.is_due(source)], time.monotonic()
-            batches = lake.batches_together(due, idle_ms=_IDLE_MS if follow else 0)
+            again = {"idle_ms": _IDLE_MS, "catch_up_s": CATCH_UP_S} if follow else {}
+            batches = lake.batches_together(due, **again)
             for report in batches:
                 if isinstance(report, SourceFailed):
                     is_well = False

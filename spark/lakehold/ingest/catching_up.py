@@ -29,14 +29,15 @@ class CatchingUp:
     of: HeldSource
     meanwhile: Callable[[], Iterator[BatchReport]]
 
-    def run(self, names: Collection[str]) -> Iterator[BatchReport]:
+    def run(self, names: Collection[str], budget_s: float | None = None) -> Iterator[BatchReport]:
         """Bring tables that are behind to where `main` stands, which goes on meanwhile, and let them join.
 
         Their readers take turns, a batch each: one with little to read does not wait for one with much.
+        Behind `budget_s` nobody has another turn.
         """
         paces = {name: Pace(self.of.planner.limits) for name in names}
-        going, begins = [*names], True
-        while going:
+        going, begins, began_s = [*names], True, time.monotonic()
+        while going and (begins or budget_s is None or time.monotonic() - began_s < budget_s):
             for name in tuple(going):
                 yield from self.meanwhile()
                 self.of.leave_dropped()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import SparkSession
@@ -83,26 +83,28 @@ class Opening:
     captured: Callable[[], Captured]
     spark: Callable[[], SparkSession]
 
-    def held(self, source: str, idle_ms: int = 0) -> AbstractContextManager[Ingesting]:
-        """One source, held until the context ends; empty batches are at least `idle_ms` apart.
+    def held(self, source: str, idle_ms: int = 0, catch_up_s: float | None = None) -> AbstractContextManager[Ingesting]:
+        """One source, held until the context ends; see `Ingesting` for the rest.
 
         Raises:
             DefinitionError: There is no such source, or it has no tables.
             SourceBusy: Another process has it.
         """
-        return self._holding([source], idle_ms)(source)
+        return self._holding([source], idle_ms, catch_up_s)(source)
 
-    def drain_together(self, sources: Sequence[str], idle_ms: int = 0) -> Generator[Progressed, None, None]:
+    def drain_together(
+        self, sources: Sequence[str], idle_ms: int = 0, catch_up_s: float | None = None
+    ) -> Generator[Progressed, None, None]:
         """Bring all tables of several sources to what their topics hold now: see `lakehold.ingest.together`."""
         names = list(dict.fromkeys(sources))
-        return drain_together(names, self._holding(names, idle_ms))
+        return drain_together(names, self._holding(names, idle_ms, catch_up_s))
 
     def fill(self, source: str, tables: Collection[str]) -> Generator[BatchReport, None, None]:
         """Bring some tables of a source to where the others of it are: see `Ingesting.fill`; raises as `held` does."""
         with self.held(source) as ingesting:
             yield from ingesting.fill(tables)
 
-    def _holding(self, sources: Sequence[str], idle_ms: int) -> Held:
+    def _holding(self, sources: Sequence[str], idle_ms: int, catch_up_s: float | None) -> Held:
         defined = self.definitions.definitions()
         at_place: dict[Hashable, list[Source]] = {}
         for source in (defined.source(name) for name in sources if name in defined.sources):
@@ -127,7 +129,7 @@ class Opening:
                 writing = self._writing(lease)
                 running = Running(self.store, lease, reading, writing, tables, snapshots, seen_upstream_ms)
                 try:
-                    yield self._ingesting(source, running, planner, idle_ms)
+                    yield replace(self._ingesting(source, running, planner), idle_ms=idle_ms, catch_up_s=catch_up_s)
                 finally:
                     own.shelf.stands(name, ())
                     own.shelf.clear()
@@ -157,14 +159,13 @@ class Opening:
             errors=ErrorRecords(self.spark, self.settings.catalog_name, self.tables),
         )
 
-    def _ingesting(self, source: Source, running: Running, planner: Planner, idle_ms: int) -> Ingesting:
+    def _ingesting(self, source: Source, running: Running, planner: Planner) -> Ingesting:
         return Ingesting(
             source=source.name,
             running=running,
             planner=planner,
             transaction_topic=source.transaction_topic,
             object_ids=lambda: {entry.object_id for entry in self.definitions.definitions().tables_of(source.name)},
-            idle_ms=idle_ms,
             transaction_timeout_ms=self.settings.transaction_timeout_ms,
             confirm_standing=lambda: self.captured().confirm_standing(source.name),
         )

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from lakehold.ingest.read.reader import Limits
 
+CATCH_UP_S = 30
+"""How long an ingest that comes again goes on with tables that are behind: other sources and newer tables wait so long."""
 _BATCH_MS = 4_000
 """What a batch may take, more or less. About as long is what it costs whatever it reads, and the others' batch in between."""
 _LEAST_RECORDS = 50_000

@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from lakehold.catalog import readers as decide
 from lakehold.catalog.readers import MAIN_READER, ReaderError, Readers, ReaderState, Waiting
 from lakehold.errors import IngestFailed, TransactionIncomplete, UpstreamError
 from lakehold.ingest.batch import BatchReport
@@ -31,6 +30,9 @@ from lakehold.times import now_ms
 
 log = logging.getLogger(__name__)
 
+_MEANWHILE_IDLE_MS = 10_000
+"""How far empty batches are apart while others catch up: who waits for a quiet table's write frontier does not wait for them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ingesting(HeldSource):
@@ -39,12 +41,15 @@ class Ingesting(HeldSource):
     Args:
         idle_ms: A call that finds nothing to read moves the write frontier at most so often. Above 0 the caller calls again and
             again: nothing is waited for.
+        catch_up_s: How long a call goes on with tables that are behind, a batch of each at least: the next one does. None: until
+            they have caught up.
         transaction_timeout_ms: How long a transaction may keep the source waiting.
         confirm_standing: Raises when the source is gone, or a statement changes what is upstream of it right now.
         pause: Waits for so many seconds.
     """
 
-    idle_ms: int
+    idle_ms: int = 0
+    catch_up_s: float | None = None
     transaction_timeout_ms: int
     confirm_standing: Callable[[], None]
     pause: Callable[[float], None] = time.sleep
@@ -62,7 +67,7 @@ class Ingesting(HeldSource):
         with self._told():
             available = yield from self._begin()
             behind = [name for name in self.readers() if name != MAIN_READER]
-            yield from self._catching_up.run(behind)
+            yield from self._catching_up.run(behind, self.catch_up_s)
             yield from self._drain_main(self.look() if behind else available)
 
     def go_on(self) -> Iterator[BatchReport]:
@@ -126,7 +131,7 @@ class Ingesting(HeldSource):
         yield from self._drain_main(self.look(), meanwhile=True)
 
     def _drain_main(self, available: Available, *, meanwhile: bool = False) -> Iterator[BatchReport]:
-        """Read on with `main`; `meanwhile` only what there is for it: an empty batch, and what to say of its end, come last."""
+        """Read on with `main`; `meanwhile` empty batches are as far apart as in a follow, and its end is not told of."""
         planned = yield from self._read_on(available, meanwhile=meanwhile)
         if meanwhile or planned is None:
             return
@@ -155,7 +160,8 @@ class Ingesting(HeldSource):
                 # It may have come, and long batches may lie before the end of them.
                 self._note_waiting(planned)
                 state = self.readers()[MAIN_READER]
-            if not planned.has_news and (ran or meanwhile or self._moved_lately() or self._is_overdue(planned, state)):
+            may_stand = ran or self._moved_lately(state, meanwhile=meanwhile)
+            if not planned.has_news and (may_stand or self._is_overdue(planned, state)):
                 return planned
             report = self.run(state, planned)
             ran = True
@@ -199,9 +205,10 @@ class Ingesting(HeldSource):
     def _is_late(self, waiting: Waiting) -> bool:
         return now_ms() - waiting.since_ms >= self.transaction_timeout_ms
 
-    def _moved_lately(self) -> bool:
-        last_ms = decide.last_timestamp(self.readers())
-        return last_ms is not None and now_ms() - last_ms < self.idle_ms
+    def _moved_lately(self, main: ReaderState, *, meanwhile: bool) -> bool:
+        """Whether the write frontier of `main` may stand: others that catch up have timestamps, too, and do not move it."""
+        idle_ms = max(self.idle_ms, _MEANWHILE_IDLE_MS) if meanwhile else self.idle_ms
+        return main.upper_ms is not None and now_ms() < main.upper_ms - 1 + idle_ms
 
     def _topics_of_main(self) -> set[str]:
         return self.with_transactions(self.topics(self.readers()[MAIN_READER]))

@@ -50,6 +50,8 @@ def chosen_sources(lake: Lake, wanted: Sequence[str]) -> list[list[str]]:
 def ingest(lake: Lake, sources: Sequence[str], since: datetime | None) -> Ingested:
     """Bring the tables of sources to what their topics hold now; the task's log tells what each batch did.
 
+    Tables that have much to catch up with are left to the next run after a while.
+
     Args:
         lake: The lake.
         sources: Those that share topics: what they read of these they read once.
@@ -59,12 +61,13 @@ def ingest(lake: Lake, sources: Sequence[str], since: datetime | None) -> Ingest
     Raises:
         LakeholdError: What kept a source from it may pass; the others were ingested.
     """
-    from lakehold.ingest.together import SourceFailed  # noqa: PLC0415 - Airflow imports this to read the DAGs
+    from lakehold.ingest.pace import CATCH_UP_S  # noqa: PLC0415 - Airflow imports this to read the DAGs
+    from lakehold.ingest.together import SourceFailed  # noqa: PLC0415 - see above
 
     stopped: dict[str, str] = {}
     touched: set[str] = set()
     failed: list[LakeholdError] = []
-    for report in lake.batches_together(sources):
+    for report in lake.batches_together(sources, catch_up_s=CATCH_UP_S):
         if not isinstance(report, SourceFailed):
             _log_batch(report)
             touched.update(table.table for table in report.tables)

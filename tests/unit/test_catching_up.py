@@ -1,0 +1,49 @@
+"""Tables with much to catch up with: what becomes of the others meanwhile, and of those that come later."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehold.catalog.readers import BACKFILL_READER, MAIN_READER
+from lakehold.ingest import run
+from lakehold.times import now_ms
+from tests.memory_source import MemorySource, Topics, tables_without_rows
+
+__all__ = ["tables_without_rows"]
+
+
+@pytest.fixture
+def source() -> MemorySource:
+    """`s.orders` has what there is; `s.items` has ten batches to read."""
+    source = MemorySource(Topics(orders=10, items=100), {"orders": "orders"}, batch_records=10)
+    source.drain()
+    source.tables["items"] = "items"
+    return source
+
+
+def test_the_write_frontier_of_a_quiet_table_moves(source: MemorySource, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "now_ms", lambda: now_ms() + 20_000)
+    at = [source.main().upper_ms]
+    for report in source.ingesting().drain():
+        if report.reader == BACKFILL_READER:
+            at.append(source.main().upper_ms)
+    assert len(set(at)) == len(at) > 10
+
+
+def test_no_more_often_than_in_a_follow(source: MemorySource) -> None:
+    reports = source.drain()
+    assert [report.reader for report in reports[:10]] == [BACKFILL_READER] * 10
+
+
+def test_a_call_with_little_time_leaves_the_rest_to_the_next_and_takes_in_who_came_meanwhile(
+    source: MemorySource,
+) -> None:
+    source.catch_up_s = 0
+    assert [report.reader for report in source.drain()] == [BACKFILL_READER, MAIN_READER]
+    source.tables["more"] = "orders"
+    source.drain()
+    assert source.main().tables.keys() == {"s.orders", "s.more"}
+    for _ in range(8):
+        source.drain()
+    assert source.readers().keys() == {MAIN_READER}
+    assert source.taken("items") == [(at, at + 10) for at in range(0, 100, 10)]
