@@ -113,14 +113,16 @@ class Opening:
 
         @contextmanager
         def hold(name: str) -> Iterator[Ingesting]:
-            source = defined.source(name)
-            tables = _tables(name, defined)
-            own = shared[place_of(source, defined)]
-            reader = own.reader(name, lambda: self._reader(source, defined))
-            registry = self._registry(source, defined)
-            decoder = TopicDecoder(source.format.type, registry, self.spark, self.settings.max_record_bytes)
-            reading = Reading(name, reader, decoder, self.spark, self._driver_limits, own.shelf)
+            _tables(name, defined)
             with held(self.store, name, self.settings) as lease:
+                # Who had the source until now may have read for tables that were created meanwhile.
+                now = self.definitions.definitions()
+                source, tables = now.source(name), _tables(name, now)
+                own = shared.get(place_of(source, now)) or _Shared([source], now)
+                reader = own.reader(name, lambda: self._reader(source, now))
+                registry = self._registry(source, now)
+                decoder = TopicDecoder(source.format.type, registry, self.spark, self.settings.max_record_bytes)
+                reading = Reading(name, reader, decoder, self.spark, self._driver_limits, own.shelf)
                 seen_upstream_ms, snapshots = None, Snapshots()
                 if source.capture is not None:
                     seen_upstream_ms = self.captured().tend(name)
@@ -239,6 +241,7 @@ class _Shared:
 
 
 def _tables(source: str, defined: Definitions) -> dict[str, Entry[Table]]:
+    defined.source(source)
     tables = {entry.definition.full_name: entry for entry in defined.tables_of(source)}
     if not tables:
         raise DefinitionError(
