@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from lakehold.errors import UpstreamUnavailable
 from lakehold.ingest.offsets import OffsetRange, Offsets, TopicPartition
 from lakehold.ingest.read.read_once import ReadOnce
 from lakehold.ingest.read.reader import RAW_SCHEMA, Available, Limits, Reader, ReadPlan, Watermarks
@@ -23,9 +24,12 @@ class Counting(Reader):
         self.read: list[OffsetRange] = []
         self.ordered: str | None = None
         self.end = 10
+        self.refused: set[str] = set()
 
     def look(self, topics: Collection[str], ordered: str | None = None) -> Available:
         self.looks.append([*topics])
+        if not self.refused.isdisjoint(topics):
+            raise UpstreamUnavailable("Kafka refuses a topic")
         self.ordered = ordered
         return Available(frozenset(topics), {tp: Watermarks(0, self.end) for tp in (A, B) if tp.topic in topics})
 
@@ -62,6 +66,18 @@ def test_a_look_serves_each_source_once(counting: Counting) -> None:
     assert second.look(["b"]).partitions == {B: Watermarks(0, 20)}
     assert first.look(["a"]).partitions == {A: Watermarks(0, 20)}
     assert counting.looks == [["a", "b"], ["a", "b"]]
+
+
+def test_a_topic_that_is_refused_fails_only_those_that_read_it(counting: Counting) -> None:
+    once = ReadOnce(counting, ["a", "b"], "b")
+    first, second, third = (once.reader_for(name) for name in ("first", "second", "third"))
+    counting.refused = {"b"}
+    for _ in range(2):
+        assert first.look(["a"]).partitions == {A: Watermarks(0, 10)}
+        assert third.look(["a"]).partitions == {A: Watermarks(0, 10)}
+        with pytest.raises(UpstreamUnavailable):
+            second.look(["a", "b"], "b")
+    assert counting.looks == [["a", "b"], *[["a"], ["a", "b"]] * 2]
 
 
 def test_a_topic_that_nobody_was_known_to_read_is_looked_at(counting: Counting) -> None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
+from lakehold.errors import LakeholdError
 from lakehold.ingest.offsets import OffsetRange, Offsets, TopicPartition
 from lakehold.ingest.read.reader import Available, Limits, MalformedLine, Reader, ReadPlan
 
@@ -43,11 +44,22 @@ class ReadOnce:
         """The last look, if `source` has not been given it and it was at `topics`, `ordered` as such; a new one otherwise."""
         if self._looked is None or source in self._given or not self._is_at(self._looked, topics, ordered):
             self._ordered = ordered or self._default
-            self._looked = self._reader.look(sorted(self._topics.union(topics)), self._ordered)
+            self._looked = self._look(topics, ordered)
             self._given.clear()
             self._read.clear()
         self._given.add(source)
         return self._looked.without(self._looked.topics.difference(topics))
+
+    def _look(self, topics: Collection[str], ordered: str | None) -> Available:
+        wanted = self._topics.union(topics)
+        try:
+            return self._reader.look(sorted(wanted), self._ordered)
+        except LakeholdError:
+            if wanted == {*topics} and self._ordered == ordered:
+                raise
+        # A topic of the others may be what fails: from now on each is looked at for those alone that read it.
+        self._topics, self._default, self._ordered = frozenset(), None, ordered
+        return self._reader.look(sorted(topics), ordered)
 
     def _is_at(self, looked: Available, topics: Collection[str], ordered: str | None) -> bool:
         return looked.topics.issuperset(topics) and ordered in (None, self._ordered)
