@@ -12,9 +12,11 @@ from lakehold.definitions import ConnectionType
 from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
 from lakehold.upstream.connect import ConnectorStatus
 from lakehold.upstream.connector_config import SENDS_TRUNCATES
+from lakehold.upstream.failure import with_way_out
 from lakehold.upstream.found import OPERATIONS, FoundPublication, FoundSignalTable, FoundSnapshot, FoundTable
 from lakehold.upstream.journal import asked_snapshot
 from lakehold.upstream.plan import differences, plan, plan_anew
+from lakehold.upstream.refusals import publication_lost
 from lakehold.upstream.steps import (
     AskSnapshot,
     ChangePublication,
@@ -402,3 +404,23 @@ def test_its_own_publication_goes_with_a_source_of_which_nothing_else_is_left() 
     world.config, world.slot, world.topics = None, None, set()
     dropped = target({}, released=["public.a"])
     assert plan(dropped, world.look(dropped)) == Steps((DropPublication("p"),))
+
+
+def test_what_is_to_be_run_by_hand_has_its_names_quoted() -> None:
+    goal = replace(target({"a": "public.Orders"}), source="Shop")
+    world = World(frozenset({"public.Orders"}))
+    found = world.look(goal)
+    assert found.database is not None
+    poor = replace(found, database=replace(found.database, tables={"public.Orders": FoundTable("d", True)}))
+    (hint,) = plan(goal, poor).hints
+    assert hint.endswith('ALTER TABLE public."Orders" REPLICA IDENTITY FULL')
+    assert publication_lost("p", "Shop").hint.startswith("ALTER SOURCE `Shop` RESNAPSHOT")
+    assert with_way_out("log was purged", "Shop").endswith("ALTER SOURCE `Shop` RESNAPSHOT")
+    with pytest.raises(UpstreamError) as refusal:
+        plan(replace(goal, passed=world.position + 1), world.look(goal))
+    assert "DROP SOURCE `Shop` CASCADE" in refusal.value.hint
+    assert converge(world, goal)
+    world.tables = frozenset()
+    renamed = replace(goal, tables=tuple(replace(table, full_name="shop.Orders") for table in goal.tables))
+    (gone,) = plan(renamed, world.look(renamed)).hints
+    assert gone.endswith("DROP TABLE shop.`Orders`")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from lakehold.errors import UpstreamRefused
-from lakehold.upstream.connector_config import signal_table_of
+from lakehold.upstream.connector_config import seen_ms, signal_table_of
 from lakehold.upstream.found import FoundPublication, FoundSignalTable
 from lakehold.upstream.mysql import last_gtid, rights
 from lakehold.upstream.plan import plan
@@ -228,3 +228,19 @@ def test_the_last_of_some_transactions_of_mysql_is_that_of_its_server_or_its_gro
 
 def _of_mariadb(declared: dict[str, str], released: Sequence[str] = (), new: Sequence[str] | None = None) -> Wanted:
     return target(declared, released, capture=OF_MARIADB, new=new)
+
+
+def test_slots_that_begin_alike_have_tables_of_their_own() -> None:
+    begin = "lakehold_" + "x" * 51
+    one, other = (signal_table_of(begin + end) for end in ("_eu", "_us"))
+    assert one != other
+    assert {len(name.partition(".")[2]) for name in (one, other)} == {63}
+    assert signal_table_of("x" * 60) == f"lakehold_signals.of_{'x' * 60}"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [("lakehold looked at 17", 17), ("lakehold looked at noon", None), ("lakehold looked at ", None), ("mine", None)],
+)
+def test_a_time_that_somebody_wrote_over_is_none(text: str, kept: int | None) -> None:
+    assert seen_ms(text) == kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -181,7 +182,18 @@ def signal_table_of(reader: str) -> str:
 
     It has a name that needs no quotes, which Debezium writes none of.
     """
-    return f"{SIGNAL_SCHEMA}.{f'of_{reader}'[:_LONGEST_NAME]}"
+    name = f"of_{reader}"
+    if len(name) > _LONGEST_NAME:
+        # Those that begin alike have tables of their own.
+        end = f"_{zlib.crc32(name.encode()):08x}"
+        name = name[: _LONGEST_NAME - len(end)] + end
+    return f"{SIGNAL_SCHEMA}.{name}"
+
+
+def seen_ms(text: str) -> int | None:
+    """The time that a signal table keeps; None: it keeps none, or somebody wrote over it."""
+    kept = text.removeprefix(SEEN)
+    return int(kept) if text.startswith(SEEN) and kept.isdecimal() else None
 
 
 def signal_table(topic_prefix: str, table: str) -> dict[str, str]:

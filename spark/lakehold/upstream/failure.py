@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from lakehold.definitions import object_text
+
 _LOG_IS_GONE = re.compile(r"\bpurged\b|could not find first log file|no longer available on the server", re.IGNORECASE)
 """What servers of MySQL and MariaDB, whose texts for a reader of the log are English always, and Debezium say of a binary log."""
 _HEAD = "Caused by: "
@@ -33,7 +35,7 @@ def with_way_out(reason: str, source: str) -> str:
     """Why the connector of a source failed, with what to do where no restart helps."""
     if _LOG_IS_GONE.search(reason) is None:
         return reason
-    return f"{reason}. Changes that it had not read are in no binary log any more: ALTER SOURCE {source} RESNAPSHOT"
+    return f"{reason}. Changes that it had not read are in no binary log any more: ALTER SOURCE {object_text(source)} RESNAPSHOT"
 
 
 def _causes(trace: str) -> Iterator[str]:

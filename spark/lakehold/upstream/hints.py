@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lakehold.definitions import object_text
+from lakehold.definitions import full_name_text, object_text
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundDatabase
 from lakehold.upstream.gaps import coming, failing, gone, has_no_key, joining, missed, unrepaired
+from lakehold.upstream.naming import table_text
 from lakehold.upstream.partitions import silent_told
 from lakehold.upstream.signal_table import is_settled
 from lakehold.upstream.wanted import CapturedTable, Wanted
@@ -28,7 +29,7 @@ def gone_told(wanted: Wanted, found: Found) -> Iterator[str]:
         for table in gone(wanted, found):
             close = found.database.renamed_from(table.upstream)
             renamed = f" (was it renamed to {close}?)" if close is not None else ""
-            yield f"table {table.upstream} is not in the database any more{renamed}: DROP TABLE {table.full_name}"
+            yield f"table {table.upstream} is not in the database any more{renamed}: DROP TABLE {full_name_text(table.full_name)}"
 
 
 def _of_connector(wanted: Wanted, found: Found) -> Iterator[str]:
@@ -86,7 +87,7 @@ def coming_told(wanted: Wanted, found: Found) -> Iterator[str]:
 
 def _missed_told_of(table: CapturedTable, wanted: Wanted, found: Found) -> str:
     way_out = (
-        f"it has no primary key, so that nothing brings them but ALTER SOURCE {wanted.source} RESNAPSHOT"
+        f"it has no primary key, so that nothing brings them but ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT"
         if has_no_key(table, found)
         else "a snapshot of it brings the rows that are there, and with its end go those that were deleted meanwhile"
     )
@@ -97,7 +98,8 @@ def _of_table(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[st
     if _lacks_snapshot(table, wanted, found):
         yield (
             f"table {table.upstream} has no primary key: no snapshot of it alone can be taken. It has changes from now on, "
-            f"and its rows and a time to read it from with ALTER SOURCE {wanted.source} RESNAPSHOT, which takes all tables"
+            "and its rows and a time to read it from with "
+            f"ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT, which takes all tables"
         )
     if found.database is not None and table.upstream in found.database.tables:
         yield from _of_replica_identity(table, wanted, found.database)
@@ -116,4 +118,5 @@ def _of_replica_identity(table: CapturedTable, wanted: Wanted, database: FoundDa
     name, columns = table.upstream, database.tables[table.upstream]
     needs_before = any(each.needs_before for each in wanted.tables if each.upstream == name)
     if columns.replica_identity != "f" and (needs_before or not columns.has_key):
-        yield f"table {name} lacks what updates need: ALTER TABLE {name} REPLICA IDENTITY FULL"
+        quoted = table_text(name, wanted.capture.database)
+        yield f"table {name} lacks what updates need: ALTER TABLE {quoted} REPLICA IDENTITY FULL"

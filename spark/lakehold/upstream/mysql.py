@@ -14,7 +14,7 @@ import pymysql
 from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamRefused
 from lakehold.ingest.transactions.places import Place, place_of_end
-from lakehold.upstream.connector_config import SEEN, SIGNAL_SCHEMA, Login
+from lakehold.upstream.connector_config import SEEN, SIGNAL_SCHEMA, Login, seen_ms
 from lakehold.upstream.found import PLAIN, FoundRelation, FoundSignals, FoundSignalTable
 from lakehold.upstream.logins import LOST_CONNECTION, not_mysql
 from lakehold.upstream.naming import table_text
@@ -227,7 +227,10 @@ def _may_read(connection: pymysql.Connection[Any], table: str) -> bool:
 
 def _seen_ms(connection: pymysql.Connection[Any], table: str) -> int | None:
     kept = _rows(connection, f"SELECT data FROM {table} WHERE id = %s", _SEEN_ROW[0])
-    return int(json.loads(kept[0][0])["message"].removeprefix(SEEN)) if kept else None
+    try:
+        return seen_ms(json.loads(kept[0][0])["message"]) if kept else None
+    except (ValueError, KeyError, TypeError, AttributeError):  # somebody wrote over it
+        return None
 
 
 def _write(connection: pymysql.Connection[Any], table: str, row_id: str, kind: str, data: str) -> None:

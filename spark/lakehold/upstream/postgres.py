@@ -14,7 +14,7 @@ from psycopg import errors, sql
 
 from lakehold.errors import UpstreamRefused, UpstreamUnavailable
 from lakehold.ingest.transactions.places import WAL, Place
-from lakehold.upstream.connector_config import LOG_PREFIX, SEEN, SIGNAL_SCHEMA, Login
+from lakehold.upstream.connector_config import LOG_PREFIX, SEEN, SIGNAL_SCHEMA, Login, seen_ms
 from lakehold.upstream.found import (
     OF_DOTTED_SCHEMA,
     PLAIN,
@@ -361,8 +361,7 @@ def _table(name: str) -> sql.Identifier:
 
 
 def _signal_table(may_write: bool, is_owned: bool, comment: str) -> FoundSignalTable:
-    seen_ms = int(comment.removeprefix(SEEN)) if comment.startswith(SEEN) else None
-    return FoundSignalTable(may_write, is_owned, seen_ms)
+    return FoundSignalTable(may_write, is_owned, seen_ms(comment))
 
 
 def _members(connection: psycopg.Connection[tuple[Any, ...]], publication: str) -> Mapping[str, str]:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from lakehold.definitions import object_text
 from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
 from lakehold.times import iso
 from lakehold.upstream.connector_config import SIGNAL_SCHEMA, SideTopics
 from lakehold.upstream.found import Found, FoundDatabase
 from lakehold.upstream.gaps import there
+from lakehold.upstream.naming import identifier_text
 from lakehold.upstream.publishing import is_completed, lacking_operations, narrowed
 from lakehold.upstream.signal_table import is_settled
 from lakehold.upstream.wanted import MARK, Wanted
@@ -105,7 +107,7 @@ def _restored(wanted: Wanted, seen: str) -> UpstreamError:
         f'the database of source "{wanted.source}" has gone back',
         code="database-restored",
         detail=f"{seen}: it was restored from a backup, or is another one. New changes would be taken for old ones.",
-        hint=f"Load it anew: DROP SOURCE {wanted.source} CASCADE, then create the source and its tables again.",
+        hint=f"Load it anew: DROP SOURCE {object_text(wanted.source)} CASCADE, then create the source and its tables again.",
     )
 
 
@@ -116,11 +118,12 @@ def refuse_partial(wanted: Wanted, found: Found) -> None:
     name, lacking, of_tables = wanted.capture.publication, lacking_operations(wanted, found), narrowed(wanted, found)
     told = [f"It does not publish {', '.join(lacking)}."] if lacking else []
     told += [f"Of {table} it leaves out {what}." for table, what in of_tables.items()]
+    quoted = identifier_text(name or "", wanted.capture.database)
     raise UpstreamError(
         f'publication "{name}" leaves out changes of source "{wanted.source}"',
         code="publication-partial",
         detail=" ".join(told),
-        hint=f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate', publish_via_partition_root = true), "
+        hint=f"ALTER PUBLICATION {quoted} SET (publish = 'insert, update, delete, truncate', publish_via_partition_root = true), "
         "and list tables without WHERE and without columns. What was missed meanwhile comes then. Or create the source with a "
         "PUBLICATION that does not exist: lakehold makes it.",
     )
@@ -137,7 +140,7 @@ def refuse_lost(wanted: Wanted, found: Found, database: FoundDatabase) -> None:
             code="slot-lost",
             detail="Changes since the connector last ran are not kept any more: the slot was dropped, or the log outgrew "
             "max_slot_wal_keep_size.",
-            hint=_ANEW.format(wanted.source),
+            hint=_ANEW.format(object_text(wanted.source)),
         )
     if database.publication is None and (connector.has_position or database.slot is not None):
         raise publication_lost(wanted.capture.publication or "", wanted.source)
@@ -150,7 +153,7 @@ def publication_lost(publication: str, source: str) -> UpstreamError:
         code="publication-lost",
         detail="It was dropped. PostgreSQL reads what it logged until there is one again without it, which fails: "
         "changes since the connector last read cannot be had.",
-        hint=_ANEW.format(source),
+        hint=_ANEW.format(object_text(source)),
     )
 
 

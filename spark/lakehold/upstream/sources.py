@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from lakehold.catalog.definitions import Definitions
 from lakehold.catalog.readers import Readers
+from lakehold.definitions import object_text
 from lakehold.errors import (
     ConnectorError,
     LakeholdError,
@@ -236,7 +237,7 @@ class CapturedSources:
         if status is None:
             return (self._stuck(target, f"there is no connector {connector}; the next ingest makes it"), *gone)
         coming = self._named(target, self._capturing.snapshots(target).unasked)
-        goes_on = f"the next ingest, or ALTER SOURCE {source} REPAIR, goes on"
+        goes_on = f"the next ingest, or ALTER SOURCE {object_text(source)} REPAIR, goes on"
         reason = goes_on if left.steps else "; ".join(hint for hint in left.hints if hint not in gone)
         return (_uncaptured(coming, reason), *gone) if coming and reason else gone
 
