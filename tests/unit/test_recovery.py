@@ -73,6 +73,16 @@ def test_a_table_that_caught_up_does_not_keep_the_others_from_going_on() -> None
     assert source.taken("orders") == [(0, 10), (10, 20)]
 
 
+def test_a_table_that_stops_is_told_once() -> None:
+    source = MemorySource(Topics(orders=10, items=10), {"orders": "orders", "items": "items"})
+    source.drain()
+    del source.topics.held["orders"]
+    assert [[*report.stopped] for report in source.drain() if report.stopped] == [["s.orders"]]
+    killed_one = killed()
+    del killed_one.topics.held["orders"]
+    assert [[*report.stopped] for report in killed_one.drain() if report.stopped] == [["s.orders"]]
+
+
 def test_a_stop_loses_no_time_that_the_batch_has_taken() -> None:
     source = killed()
     begun = source.main().intent

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from lakehold.catalog.readers import MAIN_READER
 from lakehold.ingest.batch import BatchReport, complete
@@ -15,13 +15,14 @@ from lakehold.times import now_ms
 log = logging.getLogger(__name__)
 
 
-def recover(of: HeldSource, available: Available) -> Iterator[BatchReport]:
+def recover(of: HeldSource, available: Available) -> Generator[BatchReport, None, set[str]]:
     """Bring batches that a crash left open to their commit, with their own offsets and timestamps.
 
     Topics of tables that went meanwhile are left out: they may have gone, too, or be others of the same name. Tables whose topics
     do not have any more what the batch reads stop where they stood before it. The topic that says which transactions are whole is
-    not needed again: the batch ends where it said.
+    not needed again: the batch ends where it said. Returns the tables that stopped so.
     """
+    all_stopped: set[str] = set()
     for name in tuple(of.readers()):
         state = of.readers()[name]
         if state.intent is None:
@@ -35,14 +36,16 @@ def recover(of: HeldSource, available: Available) -> Iterator[BatchReport]:
             raise of_files[0]
         if stopped := {table: found[of.topic(table)] for table in state.tables if of.topic(table) in found}:
             yield of.stop(name, stopped)
+            all_stopped |= stopped.keys()
             state = of.readers().get(name, state)
         if state.intent is not None and not state.tables.keys() <= stopped.keys():
             planned = of.planner.plan_again(state, state.intent.end, state.intent.transactions, own.without(found))
             yield complete(of.running, state, state.intent, planned, now_ms())
+    return all_stopped
 
 
-def stop_faulty(of: HeldSource, available: Available) -> Iterator[BatchReport]:
-    """Stop the tables of topics that contradict what was read of them; the others go on."""
+def stop_faulty(of: HeldSource, available: Available) -> Generator[BatchReport, None, set[str]]:
+    """Stop the tables of topics that contradict what was read of them; the others go on. Returns them."""
     main = of.readers()[MAIN_READER]
     found = faults(available, main.position, main.topic_ids)
     if of.transaction_topic not in main.topic_ids and of.transaction_topic in available.missing:
@@ -54,3 +57,4 @@ def stop_faulty(of: HeldSource, available: Available) -> Iterator[BatchReport]:
     stopped = {name: found[of.topic(name)] for name in main.tables if of.topic(name) in found}
     if stopped:
         yield of.stop(MAIN_READER, stopped)
+    return {*stopped}

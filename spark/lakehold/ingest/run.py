@@ -65,8 +65,8 @@ class Ingesting(HeldSource):
         than `idle_ms` ago.
         """
         with self._told():
-            available = yield from self._begin()
-            behind = [name for name in self.readers() if name != MAIN_READER]
+            available, stopped = yield from self._begin()
+            behind = [name for name in self.readers() if name not in {MAIN_READER, *stopped}]
             yield from self._catching_up.run(behind, self.catch_up_s)
             yield from self._drain_main(self.look() if behind else available)
 
@@ -81,9 +81,9 @@ class Ingesting(HeldSource):
         Other tables that are behind stay so, unless they share a reader.
         """
         with self._told():
-            yield from self._begin()
+            _, stopped = yield from self._begin()
             behind = [name for name, state in self.readers().items() if not state.tables.keys().isdisjoint(tables)]
-            yield from self._catching_up.run([name for name in behind if name != MAIN_READER])
+            yield from self._catching_up.run([name for name in behind if name not in {MAIN_READER, *stopped}])
             in_main = self.readers()[MAIN_READER].tables
             if any(progress.since_ms is None for name, progress in in_main.items() if name in tables):
                 yield from self._drain_main(self.look())
@@ -117,15 +117,15 @@ class Ingesting(HeldSource):
                 hint="It is tried again by the next ingest. The whole error is in the log.",
             ) from error
 
-    def _begin(self) -> Generator[BatchReport, None, Available]:
-        """Bring readers and tables together, and finish what was begun. Returns what there is now."""
+    def _begin(self) -> Generator[BatchReport, None, tuple[Available, set[str]]]:
+        """Bring readers and tables together, and finish what was begun. Returns what there is now, and who stopped by that."""
         available = self.look()
         tables = self.leave_dropped()
         self.change(lambda readers: self._identified(self.with_tables(readers, tables), available))
-        yield from recover(self, available)
+        stopped = yield from recover(self, available)
         self.change(lambda readers: self.with_tables(readers, tables))
-        yield from stop_faulty(self, available)
-        return available
+        stopped |= yield from stop_faulty(self, available)
+        return available, stopped
 
     def _meanwhile(self) -> Iterator[BatchReport]:
         yield from self._drain_main(self.look(), meanwhile=True)

@@ -9,7 +9,7 @@ of the others from it.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 
 from lakehold.errors import LakeholdError
@@ -51,7 +51,9 @@ def drain_together(sources: Sequence[str], held: Held) -> Generator[Progressed, 
                     yield from turn.take()
                 except LakeholdError as error:
                     turns.remove(turn)
-                    turn.close()
+                    # That it could not be let go of says less than why it should be.
+                    with suppress(LakeholdError):
+                        turn.close()
                     yield SourceFailed(turn.source, error)
 
 
@@ -61,11 +63,12 @@ class _Turns:
     def __init__(self, source: str, held: Held) -> None:
         self.source = source
         self.is_done = False
-        self._stack = ExitStack()
-        self._ingesting = self._stack.enter_context(held(source))
-        self._reports = self._ingesting.drain()
-        self._stack.callback(self._reports.close)
-        self._ingesting.stand()
+        with ExitStack() as stack:
+            self._ingesting = stack.enter_context(held(source))
+            self._reports = self._ingesting.drain()
+            stack.callback(self._reports.close)
+            self._ingesting.stand()
+            self._stack = stack.pop_all()
 
     def take(self) -> Generator[BatchReport, None, None]:
         """Its next batch; behind its end what arrived for its tables meanwhile."""
