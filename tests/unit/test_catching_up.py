@@ -6,6 +6,7 @@ import pytest
 
 from lakehold.catalog.readers import BACKFILL_READER, MAIN_READER
 from lakehold.ingest import run
+from lakehold.ingest.read.reader import Watermarks
 from lakehold.times import now_ms
 from tests.memory_source import MemorySource, Topics, tables_without_rows
 
@@ -33,6 +34,26 @@ def test_the_write_frontier_of_a_quiet_table_moves(source: MemorySource, monkeyp
 def test_no_more_often_than_in_a_follow(source: MemorySource) -> None:
     reports = source.drain()
     assert [report.reader for report in reports[:10]] == [BACKFILL_READER] * 10
+
+
+def test_tables_that_come_together_while_others_catch_up_are_read_together(source: MemorySource) -> None:
+    source.catch_up_s = 0
+    source.drain()
+    source.topics.held["rates"] = Watermarks(0, 30)
+    source.tables |= {"one": "rates", "two": "rates"}
+    source.drain()
+    source.tables |= {"three": "rates", "four": "rates"}
+    source.drain()
+    assert {name: {*state.tables} for name, state in source.readers().items()} == {
+        MAIN_READER: {"s.orders"},
+        BACKFILL_READER: {"s.items"},
+        f"{BACKFILL_READER}_2": {"s.one", "s.two"},
+        f"{BACKFILL_READER}_3": {"s.three", "s.four"},
+    }
+    source.catch_up_s = None
+    source.drain()
+    assert source.readers().keys() == {MAIN_READER}
+    assert source.taken("one") == source.taken("four") == [(0, 10), (10, 20), (20, 30)]
 
 
 def test_a_call_with_little_time_leaves_the_rest_to_the_next_and_takes_in_who_came_meanwhile(

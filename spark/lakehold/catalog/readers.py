@@ -1,9 +1,9 @@
 """Where the readers of a source stand, and which changes of that are allowed: values and decisions, without a store.
 
 A *reader* is one position over a source's topics: `main` for the tables that are read together, `backfill` for new ones that
-catch up with it together, or a table's full name while that one catches up alone or is stopped. All readers of a source
-share one lease. Every decision takes the readers of one source and returns what they become, or raises; the store makes
-the result a compare-and-set.
+catch up with it together (`backfill_2` for later ones), or a table's full name while that one catches up alone or is
+stopped. All readers of a source share one lease. Every decision takes the readers of one source and returns what they
+become, or raises; the store makes the result a compare-and-set.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from itertools import count
 
 from lakehold.catalog import readers as decide
 from lakehold.catalog.definitions import Entry
@@ -24,7 +25,7 @@ def with_tables(
 
     Tables of a source that stands nowhere yet join `main` at once. Later ones become the tables of the reader `backfill`,
     which begins at their topics' earliest offsets and stands where `main` stands for everything else; while an earlier
-    `backfill` is on its way, each gets a reader of its own.
+    `backfill` is on its way, they get another one together, or one that comes alone gets one of its own.
     """
     found = dict(readers)
     for state in readers.values():
@@ -39,12 +40,19 @@ def with_tables(
     main = found[MAIN_READER]
     if not main.position and main.intent is None:
         return {**found, MAIN_READER: replace(main, tables={**main.tables, **new})}
-    groups = {BACKFILL_READER: new} if BACKFILL_READER not in found else {name: {name: new[name]} for name in new}
-    for reader, group in groups.items():
-        topics = {tables[name].definition.topic for name in group}
-        position = {tp: at for tp, at in main.position.items() if tp.topic not in topics and file_of(tp) is None}
-        found[reader] = ReaderState(source, reader, tables=group, position=position)
-    return found
+    reader = _free_reader(found, new)
+    topics = {tables[name].definition.topic for name in new}
+    position = {tp: at for tp, at in main.position.items() if tp.topic not in topics and file_of(tp) is None}
+    return {**found, reader: ReaderState(source, reader, tables=new, position=position)}
+
+
+def _free_reader(readers: Readers, new: Mapping[str, TableProgress]) -> str:
+    """What the reader of new tables is called: none of the others, and no table that it does not have alone."""
+    if BACKFILL_READER not in readers:
+        return BACKFILL_READER
+    if len(new) == 1:
+        return next(iter(new))
+    return next(name for n in count(2) if (name := f"{BACKFILL_READER}_{n}") not in readers)
 
 
 def _pruned(main: ReaderState, tables: Mapping[str, Entry[Table]], transaction_topic: str | None) -> ReaderState:
