@@ -12,18 +12,15 @@ from lakehold.definitions import ConnectionType
 from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
 from lakehold.upstream.connect import ConnectorStatus
 from lakehold.upstream.connector_config import SENDS_TRUNCATES
-from lakehold.upstream.failure import with_way_out
 from lakehold.upstream.found import OPERATIONS, FoundPublication, FoundSignalTable, FoundSnapshot, FoundTable
 from lakehold.upstream.journal import asked_snapshot
 from lakehold.upstream.plan import differences, plan, plan_anew
-from lakehold.upstream.refusals import publication_lost
 from lakehold.upstream.steps import (
     AskSnapshot,
     ChangePublication,
     ConfigureConnector,
     CreateConnector,
     CreatePublication,
-    DropPublication,
     NoteFit,
     NoteMembers,
     RestartConnector,
@@ -383,44 +380,3 @@ def test_a_connector_whose_list_was_written_without_case_is_brought_over_without
     assert planned.hints == ()
     assert converge(world, goal)
     assert plan(goal, world.look(goal)) == Steps()
-
-
-def test_what_a_source_that_made_nothing_finds_of_others_is_not_taken_away_with_it() -> None:
-    world = World(frozenset({"public.a"}), slot="s", signal_table=FoundSignalTable())
-    world.topics = {CAPTURE.topic("public.a"), CAPTURE.transaction_topic}
-    declared, dropped = target({"a": "public.a"}), target({}, released=["public.a"])
-    with pytest.raises(UpstreamError, match="is not of source") as refusal:
-        plan(declared, world.look(declared))
-    assert refusal.value.code == "topic-foreign"
-    planned = plan(dropped, world.look(dropped))
-    assert planned.steps == ()
-    (hint,) = planned.hints
-    assert hint == 'replication slot "s" stays, as nothing says that source "shop" made it: drop it if nobody needs it'
-
-
-def test_its_own_publication_goes_with_a_source_of_which_nothing_else_is_left() -> None:
-    world = World(frozenset({"public.a"}))
-    assert converge(world, target({"a": "public.a"}))
-    world.config, world.slot, world.topics = None, None, set()
-    dropped = target({}, released=["public.a"])
-    assert plan(dropped, world.look(dropped)) == Steps((DropPublication("p"),))
-
-
-def test_what_is_to_be_run_by_hand_has_its_names_quoted() -> None:
-    goal = replace(target({"a": "public.Orders"}), source="Shop")
-    world = World(frozenset({"public.Orders"}))
-    found = world.look(goal)
-    assert found.database is not None
-    poor = replace(found, database=replace(found.database, tables={"public.Orders": FoundTable("d", True)}))
-    (hint,) = plan(goal, poor).hints
-    assert hint.endswith('ALTER TABLE public."Orders" REPLICA IDENTITY FULL')
-    assert publication_lost("p", "Shop").hint.startswith("ALTER SOURCE `Shop` RESNAPSHOT")
-    assert with_way_out("log was purged", "Shop").endswith("ALTER SOURCE `Shop` RESNAPSHOT")
-    with pytest.raises(UpstreamError) as refusal:
-        plan(replace(goal, passed=world.position + 1), world.look(goal))
-    assert "DROP SOURCE `Shop` CASCADE" in refusal.value.hint
-    assert converge(world, goal)
-    world.tables = frozenset()
-    renamed = replace(goal, tables=tuple(replace(table, full_name="shop.Orders") for table in goal.tables))
-    (gone,) = plan(renamed, world.look(renamed)).hints
-    assert gone.endswith("DROP TABLE shop.`Orders`")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from lakehold.ingest.offsets import Offsets
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector, FoundDatabase
@@ -72,6 +73,9 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     if not wanted.tables:
         return Steps(tuple(_removal(wanted, found)), tuple(left_told(wanted, found)))
     refuse_restored(wanted, found)
+    forgotten = tuple(_forgotten(wanted, found))
+    if forgotten and found.connector is not None:
+        found = replace(found, connector=replace(found.connector, has_position=False))
     if found.database is not None:
         refuse_unfit(wanted, found.database)
         refuse_partitions(wanted, found.database)
@@ -92,6 +96,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     is_published = found.database is None or found.database.publication is not None
     steps = (
         *_topics(wanted, found),
+        *forgotten,
         *_stopped(wanted, found, is_stopped=is_stopped),
         # What is asked for in the table before it is published is not heard.
         *(signals if is_published else ()),
@@ -136,6 +141,16 @@ def plan_anew(wanted: Wanted, found: Found) -> Steps:
             ResumeConnector(wanted.connector),
         )
     )
+
+
+def _forgotten(wanted: Wanted, found: Found) -> Iterator[Step]:
+    """What Connect remembers of a connector of the same name that is gone, with its slot, or with its schema history."""
+    connector = found.connector
+    if connector is None or connector.state != "STOPPED" or not connector.has_position:
+        return
+    has_slot = found.database is not None and found.database.slot is not None
+    if not has_slot and not any(table.object_id in found.snapshots for table in wanted.tables):
+        yield ForgetPosition(wanted.connector)
 
 
 def _must_wait(wanted: Wanted, found: Found) -> bool:

@@ -1,0 +1,82 @@
+"""What is upstream and may be another's, or be left of an earlier source; and what of it a person is told to run by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lakehold.definitions import Capture
+from lakehold.errors import UpstreamError
+from lakehold.upstream.failure import with_way_out
+from lakehold.upstream.found import FoundSignalTable, FoundTable
+from lakehold.upstream.plan import plan
+from lakehold.upstream.refusals import publication_lost
+from lakehold.upstream.steps import DropPublication, ForgetPosition, Steps
+from tests.upstream_world import CAPTURE, OF_MARIADB, World, converge, target
+
+
+def test_what_a_source_that_made_nothing_finds_of_others_is_not_taken_away_with_it() -> None:
+    world = World(frozenset({"public.a"}), slot="s", signal_table=FoundSignalTable())
+    world.topics = {CAPTURE.topic("public.a"), CAPTURE.transaction_topic}
+    declared, dropped = target({"a": "public.a"}), target({}, released=["public.a"])
+    with pytest.raises(UpstreamError, match="is not of source") as refusal:
+        plan(declared, world.look(declared))
+    assert refusal.value.code == "topic-foreign"
+    planned = plan(dropped, world.look(dropped))
+    assert planned.steps == ()
+    (hint,) = planned.hints
+    assert hint == 'replication slot "s" stays, as nothing says that source "shop" made it: drop it if nobody needs it'
+
+
+def test_its_own_publication_goes_with_a_source_of_which_nothing_else_is_left() -> None:
+    world = World(frozenset({"public.a"}))
+    assert converge(world, target({"a": "public.a"}))
+    world.config, world.slot, world.topics = None, None, set()
+    dropped = target({}, released=["public.a"])
+    assert plan(dropped, world.look(dropped)) == Steps((DropPublication("p"),))
+
+
+def test_what_is_to_be_run_by_hand_has_its_names_quoted() -> None:
+    goal = replace(target({"a": "public.Orders"}), source="Shop")
+    world = World(frozenset({"public.Orders"}))
+    found = world.look(goal)
+    assert found.database is not None
+    poor = replace(found, database=replace(found.database, tables={"public.Orders": FoundTable("d", True)}))
+    (hint,) = plan(goal, poor).hints
+    assert hint.endswith('ALTER TABLE public."Orders" REPLICA IDENTITY FULL')
+    assert publication_lost("p", "Shop").hint.startswith("ALTER SOURCE `Shop` RESNAPSHOT")
+    assert with_way_out("log was purged", "Shop").endswith("ALTER SOURCE `Shop` RESNAPSHOT")
+    with pytest.raises(UpstreamError) as refusal:
+        plan(replace(goal, passed=world.position + 1), world.look(goal))
+    assert "DROP SOURCE `Shop` CASCADE" in refusal.value.hint
+    assert converge(world, goal)
+    world.tables = frozenset()
+    renamed = replace(goal, tables=tuple(replace(table, full_name="shop.Orders") for table in goal.tables))
+    (gone,) = plan(renamed, world.look(renamed)).hints
+    assert gone.endswith("DROP TABLE shop.`Orders`")
+
+
+@pytest.mark.parametrize("capture", [CAPTURE, OF_MARIADB])
+def test_what_connect_remembers_of_an_earlier_connector_of_the_name_is_forgotten(capture: Capture) -> None:
+    world = World(frozenset({"public.a"}), has_position=True, is_mariadb=capture is OF_MARIADB)
+    goal = target({"a": "public.a"}, capture=capture)
+    assert converge(world, goal)
+    assert world.snapshots["a"].is_first, (
+        "with the position of another it would have no snapshot, and no schema history"
+    )
+    assert world.snapshotted == {"public.a"}
+
+
+def test_a_connector_that_was_deleted_by_hand_goes_on_where_it_stood() -> None:
+    world, goal = World(frozenset({"public.a"})), target({"a": "public.a"})
+    assert converge(world, goal)
+    world.config = None
+    for step in plan(goal, world.look(goal)).steps[:1]:
+        world.perform(step)
+    assert world.has_position
+    assert not any(isinstance(step, ForgetPosition) for step in plan(goal, world.look(goal)).steps)
+    assert converge(world, goal)
+    world.config, world.slot = None, None
+    with pytest.raises(UpstreamError, match="is lost"):
+        converge(world, goal)
