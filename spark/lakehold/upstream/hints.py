@@ -34,7 +34,7 @@ def gone_told(wanted: Wanted, found: Found) -> Iterator[str]:
 
 def _of_connector(wanted: Wanted, found: Found) -> Iterator[str]:
     if found.connector is not None and found.connector.state == "PAUSED":
-        yield f"connector {wanted.connector} was paused by hand, and stays so"
+        yield f"connector {wanted.connector} was paused by hand, and stays so until something of it is changed"
     if found.database is not None and _will_wait(wanted, found):
         yield (
             f"user {wanted.config['database.user']} can have no signal table {wanted.signal_table} in the database: while rows"
