@@ -284,8 +284,7 @@ class Upstream:
                 left[ordered(step.place)] -= 1
                 self.topics.append(step.place, step.message)
             elif step.message.record is not None and step.message.record.commits:
-                # No END counts it: that nothing behind it is there without it is all that tells of it.
-                return
+                return  # No END counts it: nothing behind it is there without it.
 
     def _all_partitions(self) -> list[TopicPartition]:
         tables = [TopicPartition(f"shop.{table}", p) for table in self._tables for p in range(self._partitions)]
@@ -355,8 +354,7 @@ class Upstream:
             case "gtid":
                 return f"0e4d5dcd-a33b-11ea-80f1-02010a22a99e:{number + 1}"
             case "gtids":
-                domain = self._domains[number]
-                return f"{domain}-1-{self._domains[: number + 1].count(domain)}"
+                return f"{self._domains[number]}-1-{self._domains[: number + 1].count(self._domains[number])}"
             case _:
                 return f"file=binlog.{number // 5:06},pos={(number % 5) * 100}"
 
