@@ -108,6 +108,7 @@ sources = st.one_of(
     ),
 )
 prefixes = st.from_regex(r"[A-Za-z0-9._-]{1,12}", fullmatch=True)
+publications = st.from_regex(r"""[^A-Z\s,'"\\@]{1,12}""", fullmatch=True).filter(lambda text: "\x00" not in text)
 
 
 @st.composite
@@ -120,7 +121,7 @@ def captured_sources(draw: st.DrawFn) -> Source:
         draw(NAMES),
         draw(NAMES),
         draw(prefixes),
-        draw(LITERALS.filter(lambda text: "@" not in text)) if is_postgres else None,
+        draw(publications) if is_postgres else None,
         draw(st.from_regex(r"[a-z0-9_]{1,8}", fullmatch=True)) if is_postgres else None,
         None if is_postgres else draw(st.integers(1, 2**32 - 1)),
         draw(st.integers(1, 1000)),

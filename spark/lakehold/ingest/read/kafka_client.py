@@ -39,7 +39,13 @@ _MESSAGES_PER_CALL = 10_000
 _LEADER_POLL_S = 0.1
 _UNLED = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._NOENT})
 """Of partitions that are asked for: librdkafka says the second where it finds a leader for none of them."""
-_CHANGING_LEADER = _UNLED | {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
+_CHANGING_LEADER = _UNLED | {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    # A leader that has just begun, and a client that knows of an earlier one.
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+}
 _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION, KafkaError.UNKNOWN_TOPIC_ID})
 _REFUSED = frozenset(
     {
