@@ -130,8 +130,8 @@ class Arrival:
         if rank > self.complete:
             return False
         end = self.ends[rank - 1]
-        counts = ((topic, self._sent_at_once(topic, end)) for topic in end.events if rank > self._reaches.get(topic, 0))
-        return any(wanted - arrived > self._log.lost_lines for _, (arrived, wanted) in counts)
+        counts = (self._sent_at_once(topic, end) for topic in end.events if rank > self._reaches.get(topic, 0))
+        return any(wanted - arrived > self._log.lost_lines for arrived, wanted in counts)
 
     @cached_property
     def _behind_open(self) -> frozenset[int]:
