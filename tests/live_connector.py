@@ -16,6 +16,7 @@ from lakehold.stack import ConnectClient
 from tests.stack_fixtures import SourceDatabase
 
 _STOPS_WITHIN_S = 60.0
+_CONFIRMS_WITHIN_S = 60.0
 
 
 def kill_connect(directory: Path) -> None:
@@ -49,9 +50,23 @@ def forget_since(database: SourceDatabase, place: Place) -> None:
     _copy_slot(database, place.slot, database.name)
     database.drop_slot(place.slot)
     httpx.patch(f"{connector}/offsets", json=place.offsets, timeout=30).raise_for_status()
-    httpx.put(f"{connector}/resume").raise_for_status()
-    with ConnectClient(database.addresses.connect) as connect:
-        connect.wait_until_running(database.name)
+    _resume(database)
+
+
+def restart_connector(database: SourceDatabase) -> None:
+    """Stop the connector, and start it again."""
+    _stopped(database)
+    _resume(database)
+
+
+def wait_until_confirmed(database: SourceDatabase, lsn: str) -> None:
+    """Wait until the connector has told PostgreSQL that all up to a place in the log is in Kafka."""
+    deadline = time.monotonic() + _CONFIRMS_WITHIN_S
+    with psycopg.connect(database.addresses.postgres(database.name), autocommit=True) as connection:
+        while not connection.execute(
+            "SELECT confirmed_flush_lsn >= %s FROM pg_replication_slots WHERE slot_name = %s", [lsn, database.name]
+        ).fetchall()[0][0]:
+            assert time.monotonic() < deadline, f"the connector does not confirm {lsn}"
 
 
 def _copy_slot(database: SourceDatabase, name: str, copy: str) -> None:
@@ -69,6 +84,12 @@ def forget_connector(database: SourceDatabase) -> Any:
 
 def _address(database: SourceDatabase) -> str:
     return f"{database.addresses.connect}/connectors/{database.name}"
+
+
+def _resume(database: SourceDatabase) -> None:
+    httpx.put(f"{_address(database)}/resume").raise_for_status()
+    with ConnectClient(database.addresses.connect) as connect:
+        connect.wait_until_running(database.name)
 
 
 def _stopped(database: SourceDatabase) -> str:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from lakehold import stack as lakehold_stack
@@ -17,7 +18,7 @@ from lakehold.lake import Lake
 from lakehold.stack import StackAddresses
 from tests.bank import TELLERS, Bank, MariaDbBank, PostgresBank, assert_balanced
 from tests.conftest import LakeFactory
-from tests.live_connector import forget_since, kill_connect, place_of
+from tests.live_connector import forget_since, kill_connect, place_of, restart_connector, wait_until_confirmed
 from tests.live_source import LiveSource
 from tests.mariadb_server import PASSWORD, MariaDb
 from tests.mariadb_server import mariadb as mariadb  # noqa: PLC0414 - pytest finds fixtures by name
@@ -97,6 +98,29 @@ def test_transactions_overlap_and_a_killed_connector_repeats_them(
     assert_balanced_at_each_timestamp(source.lake, "live", at_least=5)
     source.assert_equal("accounts", "accounts", ["id"])
     source.assert_equal("entries", "entries", ["id"])
+
+
+def test_a_transaction_is_whole_that_overlaps_the_commit_its_connector_was_restarted_behind(
+    make_lake: LakeFactory, database: SourceDatabase
+) -> None:
+    """Debezium before 3.7 goes on in the middle of it, where the log has an event right behind the commit it had sent last."""
+    database.execute("CREATE TABLE events (id int PRIMARY KEY)", "INSERT INTO events VALUES (0)")
+    source = LiveSource(make_lake(), database, "events", whole_transactions=True)
+    source.table("events", "events", "DEBEZIUM")
+    source.catch_up()
+    uri = database.addresses.postgres(database.name)
+    with psycopg.connect(uri) as later, psycopg.connect(uri, autocommit=True) as earlier:
+        later.execute("INSERT INTO events SELECT generate_series(11, 15)")
+        earlier.execute("INSERT INTO events VALUES (1)")
+        behind = earlier.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
+        later.execute("INSERT INTO events SELECT generate_series(16, 20)")
+        assert behind is not None
+        wait_until_confirmed(database, *behind)
+        restart_connector(database)
+        later.commit()
+    source.catch_up()
+
+    source.assert_equal("events", "events", ["id"])
 
 
 def test_transactions_of_mariadb(
