@@ -165,6 +165,12 @@ def test_a_failed_connector_is_reported_with_the_reason_and_goes_on_when_restart
         connect.wait_until_running(database.name)
 
 
+def test_versions_of_connectors_are_told(stack: StackAddresses) -> None:
+    with ConnectClient(stack.connect) as connect:
+        assert connect.plugin_version("io.debezium.connector.postgresql.PostgresConnector") == "3.7.0.Final"
+        assert connect.plugin_version("no.such.Connector") == ""
+
+
 def test_a_configuration_that_connect_refuses_is_reported_in_its_words(stack: StackAddresses) -> None:
     with ConnectClient(stack.connect) as connect:
         with pytest.raises(ConnectorError) as refusal:

@@ -332,6 +332,15 @@ def test_what_the_database_lacks_is_hinted_at(world: World) -> None:
     assert hint.endswith("ALTER TABLE public.a REPLICA IDENTITY FULL")
 
 
+@pytest.mark.parametrize(
+    ("version", "is_told"), [("3.6.3.Final", True), ("2.7.4.Final", True), ("3.7.0.Final", False), ("", False)]
+)
+def test_a_debezium_that_may_lose_changes_is_told(world: World, version: str, is_told: bool) -> None:
+    goal = target(A)
+    hints = plan(goal, replace(world.look(goal), connector_version=version)).hints
+    assert [f"have Debezium {version} for PostgreSQL" in hint for hint in hints] == [True] * is_told
+
+
 def test_passwords_are_not_shown() -> None:
     found = {"database.password": "old", "tasks.max": "1", "x.sasl.jaas.config": "a", "gone": "1"}
     wanted = {"database.password": "new", "tasks.max": "2", "x.sasl.jaas.config": "b", "new": "2"}

@@ -197,6 +197,7 @@ class Capturing:
             journal.first_snapshot_said is not None,
             database,
             self._has_transactions(target, systems, is_new=connector is None),
+            systems.connect.plugin_version(wanted.config["connector.class"]),
             self._objections(wanted, connector, systems),
             signals,
             systems.database.relations(sorted({table.upstream for table in declared(wanted)})),

@@ -103,6 +103,11 @@ class ConnectClient:
         asked = {"connector.class": connector_class, "tasks.max": "1", setting: "required"}
         return setting not in self._validated("asked", asked)
 
+    def plugin_version(self, connector_class: str) -> str:
+        """The version of a class of connectors, as its makers write it; empty: the worker does not have it."""
+        plugins = self._request("GET", "/connector-plugins").json()
+        return next((str(each.get("version") or "") for each in plugins if each["class"] == connector_class), "")
+
     def objections(self, name: str, config: Mapping[str, str]) -> tuple[str, ...]:
         """Why a worker would refuse the configuration of a connector, in sentences; none: it would take it."""
         return tuple(dict.fromkeys(error for errors in self._validated(name, config).values() for error in errors))

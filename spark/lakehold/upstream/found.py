@@ -278,6 +278,7 @@ class Found:
         first_snapshot_complete: The connector said that its first snapshot is.
         database: None for MySQL and MariaDB, which are not asked for their tables.
         writes_transactions: Connectors write in Kafka transactions; asked before one is made, else True.
+        connector_version: Of the connector's class, as Debezium writes it; empty: unknown.
         objections: Why Kafka Connect would refuse the configuration that is wanted; asked where there is another or none.
         signals: What the database has for the connector's marks.
         relations: What it has under the names of the tables that a statement declares.
@@ -292,6 +293,7 @@ class Found:
     first_snapshot_complete: bool = False
     database: FoundDatabase | None = None
     writes_transactions: bool = True
+    connector_version: str = ""
     objections: tuple[str, ...] = ()
     signals: FoundSignals = FoundSignals()
     relations: Mapping[str, FoundRelation] = field(default_factory=dict)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from lakehold.definitions import full_name_text, object_text
+from lakehold.definitions import ConnectionType, full_name_text, object_text
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundDatabase
 from lakehold.upstream.gaps import coming, failing, gone, has_no_key, joining, missed, unrepaired
 from lakehold.upstream.naming import table_text
 from lakehold.upstream.partitions import silent_told
 from lakehold.upstream.signal_table import is_settled
 from lakehold.upstream.wanted import CapturedTable, Wanted
+
+_VERSION = re.compile(r"([0-9]+)\.([0-9]+)")
+_KEEPS_CHANGES = (3, 7)
+"""The first version of Debezium for PostgreSQL that does."""
 
 
 def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
@@ -45,6 +50,17 @@ def _of_connector(wanted: Wanted, found: Found) -> Iterator[str]:
             "the workers of Kafka Connect do not write in Kafka transactions: with their setting exactly.once.source.support"
             " = enabled what a connector sends arrives whole and once, also when it is killed"
         )
+    if wanted.capture.database is ConnectionType.POSTGRES and _loses_changes(found.connector_version):
+        yield (
+            f"the workers of Kafka Connect have Debezium {found.connector_version} for PostgreSQL: a connector that is started"
+            " again may lose the beginning of a transaction that overlaps another one. Debezium 3.7 does not"
+        )
+
+
+def _loses_changes(version: str) -> bool:
+    """Whether a connector takes an event of another transaction for the commit that it had sent last (docs/operations.md)."""
+    found = _VERSION.match(version)
+    return found is not None and (int(found[1]), int(found[2])) < _KEEPS_CHANGES
 
 
 def _will_wait(wanted: Wanted, found: Found) -> bool:
