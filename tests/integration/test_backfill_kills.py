@@ -19,7 +19,7 @@ LEASE_MS = 2_000
 
 
 @pytest.mark.parametrize("point", ["after-intent", "after-merge"])
-def test_created_again_after_a_kill(make_lake: LakeFactory, tmp_path: Path, point: str) -> None:
+def test_created_again_after_a_kill(make_lake: LakeFactory, spark_connect: str, tmp_path: Path, point: str) -> None:
     warehouse = tmp_path / "lake"
     shop = NumberedShop(make_lake(warehouse, max_batch_records=BATCH, buckets=2), tmp_path / "topics")
     shop.table("first", "orders")
@@ -29,8 +29,15 @@ def test_created_again_after_a_kill(make_lake: LakeFactory, tmp_path: Path, poin
     shop.table("again", "orders")
     shop.table("items", "items")
     shop.table("third", "orders")
-    settings = {"max_batch_records": BATCH, "lease_ms": LEASE_MS, "lease_renew_ms": 500, "buckets": 2}
-    processes = IngestProcesses(warehouse, "shop", {**settings, "catalog_name": shop.lake.settings.catalog_name})
+    settings: dict[str, str | int] = {
+        "max_batch_records": BATCH,
+        "lease_ms": LEASE_MS,
+        "lease_renew_ms": 500,
+        "buckets": 2,
+        "catalog_name": shop.lake.settings.catalog_name,
+        "spark_remote": spark_connect,
+    }
+    processes = IngestProcesses(warehouse, "shop", settings)
     code, said = processes.run(kill_at=point)
     assert code == -signal.SIGKILL, said
     begun = shop.lake.batches.reader("shop", BACKFILL_READER)

@@ -21,7 +21,9 @@ TABLES = {"t0": "DEBEZIUM UPSERT", "t1": "DEBEZIUM"}
 POINTS = ("after-intent", "after-merge", "after-commit")
 
 
-def test_a_batch_that_was_begun_keeps_its_ends_whatever_comes_meanwhile(make_lake: LakeFactory, tmp_path: Path) -> None:
+def test_a_batch_that_was_begun_keeps_its_ends_whatever_comes_meanwhile(
+    make_lake: LakeFactory, spark_connect: str, tmp_path: Path
+) -> None:
     upstream = Upstream(Random(5), tables=2, partitions=2, transactions=16, ids="postgres", snapshots=False)
     upstream.stream(kills=1)
     lake = make_lake(tmp_path / "lake")
@@ -30,6 +32,7 @@ def test_a_batch_that_was_begun_keeps_its_ends_whatever_comes_meanwhile(make_lak
         "lease_ms": LEASE_MS,
         "lease_renew_ms": 500,
         "catalog_name": lake.settings.catalog_name,
+        "spark_remote": spark_connect,
     }
     processes = IngestProcesses(tmp_path / "lake", "shop", settings)
 

@@ -123,7 +123,7 @@ def require_alike(spark: SparkSession, records: list[tuple[Any, Any]], wanted: l
     wanted=st.lists(readers(), min_size=2, max_size=4),
 )
 @settings(
-    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 def test_each_list_of_columns_finds_in_json_what_it_would_find_alone(
     spark: SparkSession, records: list[tuple[Any, Any]], wanted: list[Wanted]
