@@ -11,12 +11,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lakehold.lake import Lake
+from lakehold.session import SHORT_RUN_OPTIONS
 from lakehold.times import now_ms
 from tests import recorded_files
 from tests.lakehold_process import wait_until
@@ -35,6 +37,7 @@ def environment(lake: Lake) -> dict[str, str]:
         "CATALOG_NAME": lake.settings.catalog_name,
         "FOREIGN_LAG_MS": "50",
         "SPARK_DRIVER_MEMORY": "1g",
+        "SPARK_CONF": json.dumps({"spark.driver.extraJavaOptions": SHORT_RUN_OPTIONS}),
     }
     return {**os.environ, "COLUMNS": "80", **{f"LAKEHOLD_{name}": value for name, value in settings.items()}}
 
@@ -222,11 +225,10 @@ WRONG = [
 
 def test_an_error_says_what_to_do_and_is_no_data(feed: Feed) -> None:
     first = feed.ingest((1, "a"))
-    for text, code, said in WRONG:
-        for arguments in ([], ["--follow"]):
-            failed = run(feed.lake, text.format(first=first), *arguments)
-            assert (failed.returncode, failed.stdout) == (1, "")
-            assert failed.stderr.startswith("error: ")
-            assert said in failed.stderr
-            assert f"code: {code}\n" in failed.stderr
-            assert "Traceback" not in failed.stderr
+    for (text, code, said), arguments in zip(WRONG, cycle([[], ["--follow"]]), strict=False):
+        failed = run(feed.lake, text.format(first=first), *arguments)
+        assert (failed.returncode, failed.stdout) == (1, "")
+        assert failed.stderr.startswith("error: ")
+        assert said in failed.stderr
+        assert f"code: {code}\n" in failed.stderr
+        assert "Traceback" not in failed.stderr
