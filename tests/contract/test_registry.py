@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from lakehold.definitions import Envelope, FormatType, Table
 from lakehold.errors import UpstreamError, UpstreamUnavailable
 from lakehold.ingest.decode.registry import Registry
 from lakehold.ingest.decode.schemas import AvroIds, TopicSchemas
+from lakehold.ingest.topic import TopicDecoder, TopicPart
 from tests.registry_server import RegistryServer, registry_server
 
 LONG, STRING = '"long"', '"string"'
@@ -46,6 +48,16 @@ def test_a_topics_subjects(server: RegistryServer) -> None:
     assert registry.subject_ids("shop.t-value") == {1, 7}
     assert registry.subject_ids("nowhere-value") == frozenset()
     assert registry.topic_schemas("shop.t") == TopicSchemas(AvroIds({1: LONG}), AvroIds({1: LONG, 7: STRING}))
+
+
+def test_tables_over_one_topic_ask_for_its_subjects_once(server: RegistryServer) -> None:
+    nothing: Any = None
+    decoder = TopicDecoder(FormatType.AVRO, Registry(server.url), nothing, max_record_bytes=1_000)
+    part = TopicPart(nothing, None, FormatType.AVRO)
+    tables = [Table("s", f"t{n}", "shop", "shop.t", envelope) for n, envelope in enumerate(Envelope)]
+    wanted = [decoder.wanted(table, part, (), look=False)[0].schemas for table in tables]
+    assert wanted == [Registry(server.url).topic_schemas("shop.t")] * len(tables)
+    assert [path for path, _ in server.asked].count("/subjects/shop.t-value/versions") == 2
 
 
 def test_options_reach_the_client(server: RegistryServer) -> None:

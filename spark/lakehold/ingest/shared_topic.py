@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError
@@ -30,7 +32,7 @@ class SharedTopic:
         self._tables = tables
         self._alike: list[tuple[Wanted, Decoded]] = []
         self._together: list[DecodedTogether] = []
-        self._kept: list[DataFrame] = []
+        self._persisted: list[DataFrame] = []
 
     def decoded(self, table: Table, stored_key: tuple[ColumnType, ...], *, look: bool) -> tuple[DecodedTopic, bool]:
         """The records decoded for a table, and whether they were for another one; see `TopicDecoder.wanted`."""
@@ -41,9 +43,9 @@ class SharedTopic:
 
     def release(self) -> None:
         """Let go of what is kept for several tables."""
-        for frame in self._kept:
+        for frame in self._persisted:
             frame.unpersist()
-        for made in (self._kept, self._alike, self._together):
+        for made in (self._persisted, self._alike, self._together):
             made.clear()
 
     def _found(self, wanted: Wanted) -> Decoded | None:
@@ -56,18 +58,17 @@ class SharedTopic:
         others = self._expected(table, look=look)
         if any(other != wanted for other in others):
             try:
-                together = self._decoder.decode_together(self._part, [wanted, *others])
+                together = self._decoder.decode_together(self._part, [wanted, *others], self._kept)
             except LakeholdError:
                 # One of them cannot be decoded: which one is told when its turn comes, and it alone stops.
                 pass
             else:
-                self._keep(together.frame)
                 self._together.append(together)
                 if (found := together.of(wanted)) is not None:
                     return found
         decoded = self._decoder.decode(table, self._part, wanted)
         if wanted in others:
-            self._keep(decoded.frame)
+            decoded = replace(decoded, frame=self._kept(decoded.frame))
             self._alike.append((wanted, decoded))
         return decoded
 
@@ -82,6 +83,9 @@ class SharedTopic:
             # The table stops by this when its turn comes.
             return
 
-    def _keep(self, frame: DataFrame) -> None:
-        frame.persist()
-        self._kept.append(frame)
+    def _kept(self, frame: DataFrame) -> DataFrame:
+        """The same records, in memory once they have been read."""
+        # In one column, because Spark's cache takes twice as long for a dozen.
+        packed = frame.select(F.struct("*").alias("record"))
+        self._persisted.append(packed.persist())
+        return packed.select("record.*")

@@ -52,6 +52,13 @@ class TopicPart:
         self.here = here
         self._written = written
         self._samples: dict[str, tuple[bytes, ...]] = {}
+        self._subjects: TopicSchemas | None = None
+
+    def subjects(self, registry: Registry, topic: str) -> TopicSchemas:
+        """What the topic's subjects in the registry say."""
+        if self._subjects is None:
+            self._subjects = registry.topic_schemas(topic)
+        return self._subjects
 
     @cached_property
     def ids(self) -> SchemaIds:
@@ -122,7 +129,7 @@ class TopicDecoder:
         Raises:
             TableStopped: Nothing says which columns they have.
         """
-        subjects = None if look or part.here is not None else self._subjects(table)
+        subjects = None if look or part.here is not None else self._subjects(table, part)
         shape = Shape.FLAT if table.envelope is Envelope.UPSERT else Shape.DEBEZIUM
         return Wanted(subjects or self._found(table, part, stored_key), shape), subjects is None
 
@@ -139,20 +146,22 @@ class TopicDecoder:
                 conflict.message, table=table.full_name, code="type-changed", detail=conflict.detail, hint=conflict.hint
             ) from conflict
 
-    def decode_together(self, part: TopicPart, wanted: Sequence[Wanted]) -> DecodedTogether:
-        """Decode the records of a topic for tables that want different things.
+    def decode_together(
+        self, part: TopicPart, wanted: Sequence[Wanted], kept: Callable[[DataFrame], DataFrame]
+    ) -> DecodedTogether:
+        """Decode the records of a topic for tables that want different things; `kept` as for `decode_together`.
 
         Raises:
             TypeConflict: The schemas that one of them knows contradict each other.
         """
-        return decode_together(part.raw, wanted, max_record_bytes=self.max_record_bytes)
+        return decode_together(part.raw, wanted, kept, max_record_bytes=self.max_record_bytes)
 
-    def _subjects(self, table: Table) -> TopicSchemas | None:
+    def _subjects(self, table: Table, part: TopicPart) -> TopicSchemas | None:
         """What the topic's subjects say; None when they do not say it, or say too much to try it all on each record."""
         if self.registry is None:
             return None
-        found = self.registry.topic_schemas(table.topic)
-        counts = [len(part.schemas) for part in (found.key, found.value) if isinstance(part, AvroIds)]
+        found = part.subjects(self.registry, table.topic)
+        counts = [len(each.schemas) for each in (found.key, found.value) if isinstance(each, AvroIds)]
         return found if all(0 < count <= _MOST_VERSIONS for count in counts) else None
 
     def _found(self, table: Table, part: TopicPart, stored_key: tuple[ColumnType, ...]) -> TopicSchemas:

@@ -7,7 +7,7 @@ error are decoded again as each reader declares them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -87,13 +87,18 @@ class DecodedTogether:
 
 
 def decode_together(
-    raw: DataFrame, wanted: Sequence[Wanted], *, max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
+    raw: DataFrame,
+    wanted: Sequence[Wanted],
+    kept: Callable[[DataFrame], DataFrame] = lambda decoded: decoded,
+    *,
+    max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
 ) -> DecodedTogether:
     """Decodes the raw records of one topic for several readers.
 
     Args:
         raw: As `decode` takes them.
         wanted: By each of them.
+        kept: Gives decoded records once more, so that reading them for the next of the readers does not decode them again.
         max_record_bytes: As for `decode`.
 
     Raises:
@@ -106,7 +111,7 @@ def decode_together(
     readers = [ReaderSql.of(each, number, max_record_bytes) for number, each in enumerate(done)]
     results = {f"reader{number}": reader.result() for number, reader in enumerate(readers)}
     results["value_bytes"] = f"CASE WHEN {' OR '.join(reader.has_error for reader in readers)} THEN value END"
-    frame = judged(raw, readers).selectExpr(*COMMON, barrier(struct_of(results)))
+    frame = kept(judged(raw, readers).selectExpr(*COMMON, barrier(struct_of(results))))
     of_each = (frame.selectExpr(*_OWN, f"reader{number}.*") for number, _ in enumerate(readers))
     found = tuple(reader.decoded(own) for reader, own in zip(readers, of_each, strict=True))
     return DecodedTogether(frame, tuple(wanted), tuple(done), found, max_record_bytes)

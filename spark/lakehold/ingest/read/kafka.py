@@ -23,6 +23,14 @@ _SAMPLED_RECORDS = 25
 _ASSUMED_RECORD_BYTES = 1_000.0
 """For a plan of no records: all that was sampled are markers of transactions."""
 
+BULK_READ_OPTIONS = {
+    # After each poll Spark asks the broker where the partition begins and ends: of 500 records, if it may not have more.
+    "kafka.max.poll.records": "50000",
+    # It asks behind the client's request for what follows, which a broker that has no more keeps for 500 ms, if it may.
+    "kafka.fetch.max.wait.ms": "10",
+}
+"""Options of Spark's Kafka source for records that are known to be there; with its defaults reading takes three times as long."""
+
 
 class KafkaReader(Reader):
     """The committed records of topics.
@@ -117,6 +125,7 @@ class KafkaReader(Reader):
             "kafka.isolation.level": "read_committed",
             # A topic that is deleted while it is read would be made again, empty, and belong to nobody.
             "kafka.allow.auto.create.topics": "false",
+            **BULK_READ_OPTIONS,
             "kafkaConsumer.pollTimeoutMs": str(int(self._timeout_s * 1_000)),
             "assign": _assignment(wanted),
             "startingOffsets": to_json(starts(wanted)),
