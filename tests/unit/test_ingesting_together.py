@@ -63,6 +63,12 @@ def test_one_that_cannot_be_let_go_of_is_told_with_why_it_should_be() -> None:
     assert sources.let_go == ["first", "second"]
 
 
+def test_one_that_cannot_be_let_go_of_at_its_end_is_told_beside_the_others() -> None:
+    sources = Sources({("first", "close")})
+    assert sources.drained() == ["first", "second", "first: first fails to close"]
+    assert sources.let_go == ["first", "second"]
+
+
 def test_one_that_fails_before_its_first_batch_is_let_go_of_at_once() -> None:
     sources = Sources({("first", "stand")})
     errors: list[LakeholdError] = []

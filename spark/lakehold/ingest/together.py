@@ -55,6 +55,11 @@ def drain_together(sources: Sequence[str], held: Held) -> Generator[Progressed, 
                     with suppress(LakeholdError):
                         turn.close()
                     yield SourceFailed(turn.source, error)
+        for turn in turns:
+            try:
+                turn.close()
+            except LakeholdError as error:
+                yield SourceFailed(turn.source, error)
 
 
 class _Turns:
