@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 from lakehold.definitions import Table
 from lakehold.ingest import shared_records
 from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.lease import held
 from lakehold.ingest.shared_topic import SharedTopic
 from lakehold.ingest.together import Progressed, SourceFailed
-from lakehold.ingest.topic import TopicDecoder
+from lakehold.ingest.topic import DecodedTopic, TopicDecoder
 from lakehold.lake import Lake
 from tests.conftest import LakeFactory
 from tests.counters import decodes
@@ -103,6 +105,38 @@ def test_what_is_decoded_is_kept_only_for_those_that_take_it(
     shop.write(4)
     shop.ingest()
     assert made[3:] == [[first, second]]
+
+
+@pytest.mark.parametrize("third", ["DEBEZIUM", "UPSERT"], ids=["that want the same", "that want different things"])
+def test_what_tables_share_is_read_from_memory_and_let_go_of_behind_their_batch(
+    make_lake: LakeFactory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    third: str,
+) -> None:
+    shop = Shop(make_lake(driver_read_max_records=0), tmp_path / "topics", ["first", "second"])
+    first = shop.sources[0]
+    shop.lake.sql(f"CREATE TABLE {first}.third FROM SOURCE {first} (TOPIC 't') ENVELOPE {third}")
+    plans: list[str] = []
+    persisted: list[DataFrame] = []
+
+    class Seen(SharedTopic):
+        def decoded(self, table: Table, stored_key: tuple[ColumnType, ...], *, look: bool) -> tuple[DecodedTopic, bool]:
+            found = super().decoded(table, stored_key, look=look)
+            if self._part.here is None:
+                capsys.readouterr()
+                found[0].decoded.frame.explain()
+                plans.append(capsys.readouterr().out)
+            persisted.extend(self._persisted)
+            return found
+
+    monkeypatch.setattr(shared_records, "SharedTopic", Seen)
+    shop.write(1, 2)
+    shop.ingest()
+    assert len(plans) == 3
+    assert all("InMemoryTableScan" in plan for plan in plans)
+    assert not any(frame.storageLevel.useMemory for frame in persisted)
 
 
 def test_others_go_on_while_one_catches_up(lake: Lake, tmp_path: Path) -> None:
