@@ -18,8 +18,8 @@ import psycopg
 
 from lakehold.lake import Lake, connect
 from tests.airflow_process import ROOT
-from tests.lakehold_process import wait_until
 from tests.spark_connect import free_port
+from tests.waiting import wait_for
 
 Row = tuple[Any, ...]
 
@@ -53,7 +53,7 @@ class LiveAirflow:
             assert self.process.poll() is None, "it goes on until Ctrl-C"
             return condition()
 
-        wait_until(holds, within_s=ARRIVES_WITHIN_S)
+        wait_for(holds, within_s=ARRIVES_WITHIN_S)
 
     def owner(self) -> int | None:
         """Id of the process that is in a batch now."""
@@ -85,7 +85,7 @@ def live_airflow(directory: Path, stack_directory: str) -> Iterator[LiveAirflow]
             text=True,
         )
     try:
-        wait_until(lambda: "Airflow is at" in said.read_text() or process.poll() is not None, within_s=STARTS_WITHIN_S)
+        wait_for(lambda: "Airflow is at" in said.read_text() or process.poll() is not None, within_s=STARTS_WITHIN_S)
         assert process.poll() is None, said.read_text()[-3_000:]
         (postgres,) = re.findall(r"PostgreSQL has a shop: (\S+)", said.read_text())
         with connect(str(directory / "demo" / "lake")) as lake:

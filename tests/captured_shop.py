@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,7 @@ from tests.conftest import LakeFactory
 from tests.connector_topics import ConnectorTopics
 from tests.live_source import execute
 from tests.stack_fixtures import SourceDatabase
-
-_ARRIVES_WITHIN_S = 60.0
+from tests.waiting import wait_for
 
 
 class Shop:
@@ -211,11 +209,3 @@ def grant_capture(poor: Shop, *tables: str) -> None:
     published = ", ".join(tables)
     statements = [f"GRANT SELECT ON {published} TO {poor.user}", f"ALTER ROLE {poor.user} REPLICATION"]
     execute(poor.database, [*statements, f"CREATE PUBLICATION lake FOR TABLE {published}"])
-
-
-def wait_for(reached: Callable[[], bool], what: str, within_s: float = _ARRIVES_WITHIN_S) -> None:
-    """Until something is so."""
-    deadline = time.monotonic() + within_s
-    while not reached():
-        assert time.monotonic() < deadline, f"not within {within_s} s: {what}"
-        time.sleep(0.1)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from lakehold.stack import StackAddresses, StackPorts
 from lakehold.stack.parts.connect import Connect
-from tests.captured_shop import wait_for
 from tests.spark_connect import free_port
+from tests.waiting import wait_for
 
 _GROUP = "plain"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSp
 from lakehold.servers import processes
 from lakehold.stack.parts.kafka import Kafka
 from tests.stack_fixtures import free_ports
+from tests.waiting import wait_for
 
 _DEADLINE_S = 60.0
 _log = logging.getLogger("lakehold.librdkafka")  # without it the clients write to stderr
@@ -39,13 +39,13 @@ class Broker:
         # Tests' records are of 1970, which a broker deletes when it looks for old ones, every five minutes.
         wanted = {"retention.ms": "-1", **{key.replace("_", "."): value for key, value in config.items()}}
         topic = NewTopic(name, partitions, 1, config=wanted)
-        _wait_for(lambda: _created(self.admin, topic))
-        _wait_for(lambda: len(self.admin.list_topics(name, timeout=5).topics[name].partitions) == partitions)
+        wait_for(lambda: _created(self.admin, topic))
+        wait_for(lambda: len(self.admin.list_topics(name, timeout=5).topics[name].partitions) == partitions)
         return name
 
     def delete_topic(self, name: str) -> None:
         self.admin.delete_topics([name])[name].result(_DEADLINE_S)
-        _wait_for(lambda: name not in self.admin.list_topics(timeout=5).topics)
+        wait_for(lambda: name not in self.admin.list_topics(timeout=5).topics)
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         """Delete what lies below an offset, as retention does."""
@@ -67,7 +67,7 @@ class Broker:
 
     def wait_until_stable(self, topic: str, partition: int = 0) -> None:
         """Wait for the markers of ended transactions, which the broker writes after it has answered."""
-        _wait_for(lambda: len({self._end(topic, partition, level) for level in IsolationLevel}) == 1)
+        wait_for(lambda: len({self._end(topic, partition, level) for level in IsolationLevel}) == 1)
 
     def _end(self, topic: str, partition: int, level: IsolationLevel) -> int:
         asked = KafkaPartition(topic, partition)
@@ -87,12 +87,12 @@ class Broker:
 
     def add_partitions(self, topic: str, total: int) -> None:
         self.admin.create_partitions([NewPartitions(topic, total)])[topic].result(_DEADLINE_S)
-        _wait_for(lambda: len(self.admin.list_topics(topic, timeout=5).topics[topic].partitions) == total)
+        wait_for(lambda: len(self.admin.list_topics(topic, timeout=5).topics[topic].partitions) == total)
 
     def start(self) -> None:
         self._part.prepare()
         processes.start(self._part.command(), self._part.pid_file)
-        _wait_for(self._part.is_healthy)
+        wait_for(self._part.is_healthy)
 
     def stop(self) -> None:
         process = processes.recorded(self._part.pid_file)
@@ -106,13 +106,6 @@ def _created(admin: AdminClient, topic: NewTopic) -> bool:
     except KafkaException:  # a topic of this name is still being deleted
         return False
     return True
-
-
-def _wait_for(condition: Any) -> None:
-    deadline = time.monotonic() + _DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "the broker did not come so far in time"
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="session")

@@ -5,20 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 _ENDS_WITHIN_S = 180
-
-
-def wait_until(condition: Callable[[], bool], *, within_s: float) -> None:
-    """Wait for a condition; one that does not come true in time fails the test."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, f"it did not come so far within {within_s} s"
-        time.sleep(0.05)
 
 
 @dataclass(frozen=True)

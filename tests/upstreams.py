@@ -14,8 +14,8 @@ from lakehold.ingest.read.kafka import KafkaReader
 from lakehold.ingest.read.kafka_options import kafka_options
 from lakehold.ingest.read.reader import Reader
 from tests.kafka_broker import Broker
-from tests.lakehold_process import wait_until
 from tests.recorded_files import append, line
+from tests.waiting import wait_for
 
 _KNOWN_WITHIN_S = 30
 
@@ -97,7 +97,7 @@ class Cluster(Upstream):
     def recreate(self, topic: str) -> None:
         self._broker.delete_topic(topic)
         self._broker.create_topic(name=topic, partitions=2)
-        wait_until(lambda: self._is_known(topic), within_s=_KNOWN_WITHIN_S)
+        wait_for(lambda: self._is_known(topic), within_s=_KNOWN_WITHIN_S)
 
     def unreachable(self) -> Reader:
         return KafkaReader(kafka_options({"BROKER": "127.0.0.1:9"}), timeout_s=1)

@@ -16,8 +16,9 @@ import psycopg
 from lakehold import stack as lakehold_stack
 from lakehold.lake import Lake
 from tests.benchmarks.figures import Figure
-from tests.captured_shop import Shop, wait_for
+from tests.captured_shop import Shop
 from tests.stack_fixtures import SourceDatabase, free_ports, open_directory
+from tests.waiting import wait_for
 
 _CHANGES_PER_S = 800
 _IDS = 1_000

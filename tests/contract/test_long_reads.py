@@ -7,7 +7,7 @@ from pyiceberg.catalog import Catalog
 from lakehold.catalog.long_reads import LongRead, LongReadStore
 from lakehold.subscribe.noting import Noting
 from lakehold.times import now_ms
-from tests.lakehold_process import wait_until
+from tests.waiting import wait_for
 
 
 def test_a_read_is_there_until_it_is_removed_or_was_not_renewed(catalog: Catalog) -> None:
@@ -30,14 +30,14 @@ def test_a_read_is_noted_while_it_needs_what_is_old_and_not_after_it(catalog: Ca
     store = LongReadStore(catalog)
     noting, began_ms = Noting(store, grace_ms=0), now_ms()
     with noting.noted(["s.t"], began_ms - 10_000) as note:
-        wait_until(lambda: len(store.reads()) == 1, within_s=20)
+        wait_for(lambda: len(store.reads()) == 1, within_s=20)
         assert [(read.tables, read.from_ms) for read in store.reads()] == [(("s.t",), began_ms - 10_000)]
         note.move(began_ms - 5_000)
-        wait_until(lambda: [read.from_ms for read in store.reads()] == [began_ms - 5_000], within_s=20)
+        wait_for(lambda: [read.from_ms for read in store.reads()] == [began_ms - 5_000], within_s=20)
         note.move(now_ms() + 60_000)
-        wait_until(lambda: store.reads() == (), within_s=20)
+        wait_for(lambda: store.reads() == (), within_s=20)
         note.move(began_ms)
-        wait_until(lambda: len(store.reads()) == 1, within_s=20)
+        wait_for(lambda: len(store.reads()) == 1, within_s=20)
     assert store.reads() == ()
 
 

@@ -10,8 +10,9 @@ import pytest
 from lakehold.catalog.readers import BACKFILL_READER, MAIN_READER
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
-from tests.lakehold_process import IngestProcesses, wait_until
+from tests.lakehold_process import IngestProcesses
 from tests.numbered_shop import BATCH, NumberedShop
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -46,7 +47,7 @@ def test_created_again_after_a_kill(make_lake: LakeFactory, spark_connect: str, 
     for name, topic in (("again", "orders"), ("items", "items")):
         shop.lake.sql(f"DROP TABLE s.{name}")
         shop.table(name, topic)
-    wait_until(lambda: begun.lease is None or begun.lease.until_ms <= now_ms(), within_s=10)
+    wait_for(lambda: begun.lease is None or begun.lease.until_ms <= now_ms(), within_s=10)
     reports = shop.lake.ingest("shop")
     assert reports[0].timestamp_ms == begun.intent.mz_timestamp
     assert shop.readers() == {MAIN_READER: {"s.first", "s.again", "s.items", "s.third"}}

@@ -23,7 +23,8 @@ from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
 from tests.kafka_broker import Broker
-from tests.lakehold_process import IngestProcesses, wait_until
+from tests.lakehold_process import IngestProcesses
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
@@ -244,7 +245,7 @@ def test_a_load_that_is_killed_is_there_once(spark_connect: str, tmp_path: Path,
     processes = IngestProcesses(tmp_path / "lake", "shop", settings)
     code, said = processes.run(kill_at="before-publish")
     assert code == -signal.SIGKILL, said
-    wait_until(lambda: _is_free(lake), within_s=13)
+    wait_for(lambda: _is_free(lake), within_s=13)
     code, said = processes.run()
     assert code == 0, said
     assert direct(lake) == [True], "what was staged before is on no branch"

@@ -24,7 +24,8 @@ from lakehold.session import SHORT_RUN_OPTIONS
 from lakehold.times import now_ms
 from tests import recorded_files
 from tests.debezium_messages import Topic
-from tests.lakehold_process import IngestProcesses, wait_until
+from tests.lakehold_process import IngestProcesses
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -71,7 +72,7 @@ class Shop:
 
     def wait_for_lease(self) -> None:
         """Wait until nobody has the source: a killed process keeps it until its lease runs out."""
-        wait_until(self._is_free, within_s=LEASE_MS / 1_000 + 10)
+        wait_for(self._is_free, within_s=LEASE_MS / 1_000 + 10)
 
     def _is_free(self) -> bool:
         readers = self.lake.batches.readers("shop").values()
@@ -301,7 +302,7 @@ def test_a_process_that_wakes_up_when_another_has_its_source(
     suspended = shop.processes.start(suspend_at="before-publish")
     try:
         process = psutil.Process(suspended.pid)
-        wait_until(lambda: process.status() == psutil.STATUS_STOPPED, within_s=120)
+        wait_for(lambda: process.status() == psutil.STATUS_STOPPED, within_s=120)
         shop.killed("after-commit")
         process.send_signal(signal.SIGCONT)
         code, said = shop.processes.ended(suspended)

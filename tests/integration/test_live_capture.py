@@ -16,13 +16,14 @@ import pytest
 from lakehold import stack as lakehold_stack
 from lakehold.errors import LakeholdError
 from lakehold.stack import ConnectClient
-from tests.captured_shop import Shop, wait_for
+from tests.captured_shop import Shop
 from tests.captured_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.conftest import LakeFactory
 from tests.connect_worker import worker_without_transactions
 from tests.live_connector import kill_connect
 from tests.live_source import execute
 from tests.stack_fixtures import SourceDatabase
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 

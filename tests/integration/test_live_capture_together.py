@@ -14,9 +14,10 @@ from lakehold.ingest.together import SourceFailed
 from lakehold.lake import Lake
 from lakehold.stack import ConnectClient
 from lakehold.upstream import sources
-from tests.captured_shop import Shop, wait_for
+from tests.captured_shop import Shop
 from tests.captured_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.conftest import LakeFactory
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 

@@ -10,10 +10,11 @@ import pytest
 from lakehold.errors import LakeholdError
 from lakehold.stack import ConnectClient
 from lakehold.status import status_of
-from tests.captured_shop import Shop, wait_for
+from tests.captured_shop import Shop
 from tests.conftest import LakeFactory
 from tests.live_source import execute
 from tests.stack_fixtures import SourceDatabase
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 

@@ -15,12 +15,12 @@ from lakehold.lake import Lake
 from lakehold.stack import ConnectClient, StackAddresses
 from lakehold.status import status_of
 from tests.bank import MariaDbBank
-from tests.captured_shop import wait_for
 from tests.conftest import LakeFactory
 from tests.connector_topics import ConnectorTopics
 from tests.integration.test_live_transactions import assert_balanced_at_each_timestamp, open_for_business
 from tests.mariadb_server import PASSWORD, SIGNAL_RIGHTS, MariaDb
 from tests.mariadb_server import mariadb as mariadb  # noqa: PLC0414 - pytest finds fixtures by name
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 

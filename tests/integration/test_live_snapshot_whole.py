@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.bank import PostgresBank
-from tests.captured_shop import Shop, grant_capture, wait_for
+from tests.captured_shop import Shop, grant_capture
 from tests.captured_shop import poor as poor  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.captured_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.integration.test_live_transactions import assert_balanced_at_each_timestamp, open_for_business
 from tests.live_source import execute
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 

@@ -12,11 +12,12 @@ from lakehold import stack as lakehold_stack
 from lakehold.errors import LakeholdError
 from lakehold.stack import ConnectClient
 from lakehold.status import status_of
-from tests.captured_shop import Shop, wait_for
+from tests.captured_shop import Shop
 from tests.captured_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.conftest import LakeFactory
 from tests.live_source import execute
 from tests.stack_fixtures import SourceDatabase
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.stack
 

@@ -21,11 +21,12 @@ from lakehold.stack import ConnectClient, StackAddresses, publication_sql
 from lakehold.stack.connectors import ValueFormat
 from lakehold.stack.parts.postgres import Postgres
 from lakehold.status import status_of
-from tests.captured_shop import Shop, wait_for
+from tests.captured_shop import Shop
 from tests.conftest import LakeFactory
 from tests.live_connector import forget_connector
 from tests.live_source import LiveSource, execute
 from tests.stack_fixtures import SourceDatabase, free_ports, open_directory
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 

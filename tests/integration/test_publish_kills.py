@@ -14,7 +14,7 @@ import pytest
 
 from lakehold.lake import Lake, connect
 from lakehold.times import now_ms
-from tests.lakehold_process import wait_until
+from tests.waiting import wait_for
 
 COLUMNS = pa.schema([("id", pa.int64())])
 ENDS_WITHIN_S = 60
@@ -36,7 +36,7 @@ class Shop:
         table = self.lake.catalog.load_table("shop.t")
         self.written += 1
         table.append(pa.table({"id": [self.written]}, COLUMNS))
-        wait_until(lambda: now_ms() > table.metadata.last_updated_ms, within_s=10)
+        wait_for(lambda: now_ms() > table.metadata.last_updated_ms, within_s=10)
 
     def start(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
         chosen = {
@@ -71,7 +71,7 @@ class Shop:
         return process.returncode, said, complained
 
     def wait_for_lease(self) -> None:
-        wait_until(self._is_free, within_s=30)
+        wait_for(self._is_free, within_s=30)
 
     def _is_free(self) -> bool:
         subscribers = self.lake.subscriptions.store.subscribers()
@@ -105,7 +105,7 @@ def test_a_suspended_publisher_wakes_up_behind_its_successor(shop: Shop) -> None
     suspended = shop.start(suspend_at="before-publication")
     try:
         subscribers = shop.lake.subscriptions.store.subscribers
-        wait_until(lambda: any(s.lease for s in subscribers()), within_s=ENDS_WITHIN_S)
+        wait_for(lambda: any(s.lease for s in subscribers()), within_s=ENDS_WITHIN_S)
         shop.wait_for_lease()
         code, _, complained = shop.published()
         assert code == 0, complained

@@ -18,7 +18,7 @@ from lakehold.holds.commands import NewHold
 from lakehold.lake import Lake, connect
 from lakehold.session import SHORT_RUN_OPTIONS
 from lakehold.times import now_ms
-from tests.lakehold_process import wait_until
+from tests.waiting import wait_for
 
 COLUMNS = pa.schema([("id", pa.int64())])
 ENDS_WITHIN_S = 400
@@ -66,7 +66,7 @@ class Shop:
         self.written += 1
         self.lake.catalog.load_table("shop.t").append(pa.table({"id": [self.written]}, COLUMNS))
         newest_ms = self.newest_ms
-        wait_until(lambda: now_ms() > newest_ms, within_s=10)
+        wait_for(lambda: now_ms() > newest_ms, within_s=10)
 
     @property
     def received(self) -> Path:
@@ -124,9 +124,7 @@ class Shop:
 
     def wait_for_leases(self) -> None:
         store = self.lake.subscriptions.store
-        wait_until(
-            lambda: all(s.lease is None or s.lease.until_ms <= now_ms() for s in store.subscribers()), within_s=30
-        )
+        wait_for(lambda: all(s.lease is None or s.lease.until_ms <= now_ms() for s in store.subscribers()), within_s=30)
 
     def check_holds(self) -> None:
         """Each hold's table can be read where the hold stands, and the tag that keeps it is there."""

@@ -21,7 +21,7 @@ from lakehold.lake import Lake
 from lakehold.session import SHORT_RUN_OPTIONS
 from lakehold.times import now_ms
 from tests import recorded_files
-from tests.lakehold_process import wait_until
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -64,7 +64,7 @@ class Following:
 
     def lines(self, count: int) -> list[str]:
         """All lines so far, when there are so many."""
-        wait_until(lambda: self._read() >= count, within_s=ENDS_WITHIN_S)
+        wait_for(lambda: self._read() >= count, within_s=ENDS_WITHIN_S)
         return self.text.decode().splitlines()
 
     def _read(self) -> int:

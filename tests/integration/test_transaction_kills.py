@@ -10,9 +10,10 @@ import pytest
 
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
-from tests.lakehold_process import IngestProcesses, wait_until
+from tests.lakehold_process import IngestProcesses
 from tests.transaction_files import define, record, states
 from tests.upstream_log import Upstream
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -46,7 +47,7 @@ def test_a_batch_that_was_begun_keeps_its_ends_whatever_comes_meanwhile(
         until = {tp: end * visit // (len(POINTS) + 1) for tp, end in ends.items()}
         record(tmp_path / "topics", upstream.topics, written, until)
         written = until
-        wait_until(is_free, within_s=LEASE_MS / 1_000 + 10)
+        wait_for(is_free, within_s=LEASE_MS / 1_000 + 10)
         if visit <= len(POINTS):
             code, said = processes.run(kill_at=POINTS[visit - 1])
             assert code == -signal.SIGKILL, said

@@ -21,7 +21,8 @@ from lakehold.lake import Lake
 from lakehold.times import iso, now_ms
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
-from tests.lakehold_process import IngestProcesses, wait_until
+from tests.lakehold_process import IngestProcesses
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -160,7 +161,7 @@ def test_a_killed_owner_is_waited_for_and_then_replaced(first: Lake, second: Lak
         first.ingest("shop")
     assert lease.owner in busy.value.detail
     assert iso(lease.until_ms) in busy.value.detail
-    wait_until(lambda: now_ms() > lease.until_ms, within_s=10)
+    wait_for(lambda: now_ms() > lease.until_ms, within_s=10)
     begun = first.batches.reader("shop", "main").intent
     assert begun is not None
     reports = second.ingest("shop")
@@ -188,7 +189,7 @@ def test_a_writer_that_is_told_of_its_loss_commits_nothing(
 ) -> None:
     def lose_lease() -> None:
         successor.batches.acquire("shop", "successor", now_ms() + 2 * LATER_MS)
-        wait_until(
+        wait_for(
             lambda: all(thread.name != "lease of shop" for thread in threading.enumerate()),
             within_s=30,
         )

@@ -22,7 +22,7 @@ from lakehold.times import now_ms
 from tests import recorded_files
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
-from tests.lakehold_process import wait_until
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -162,7 +162,7 @@ def test_progress_comes_with_every_timestamp_and_while_nothing_changes(feed: Fee
         (first, False, 1, 1, "a"),
         (first + 1, True, None, None, None),
     ]
-    wait_until(lambda: now_ms() > first + 1_500, within_s=10)
+    wait_for(lambda: now_ms() > first + 1_500, within_s=10)
     idle = feed.ingest()
     assert next(follower).rows == [(idle + 1, True, None, None, None)]
     second = feed.ingest("t", (1, None))
@@ -195,7 +195,7 @@ def test_up_to_ends_it(make_lake: LakeFactory) -> None:
     rows = [row for batch in follower for row in batch.rows]
     assert [row[2:] for row in rows if not row[1]] == [(1, 2)]
     assert max(row[0] for row in rows) < up_to_ms
-    wait_until(lambda: now_ms() > up_to_ms + 100, within_s=5)
+    wait_for(lambda: now_ms() > up_to_ms + 100, within_s=5)
     lake.sql("INSERT INTO s.t VALUES (3)")
     again = [row for batch in lake.follow(f"SUBSCRIBE s.t UP TO {up_to_ms} AS OF {up_to_ms - 1}") for row in batch]
     assert [row[2:] for row in again] == [(1,), (2,)]

@@ -19,9 +19,9 @@ from lakehold.cli.output import JsonOutput
 from lakehold.ingest.lease import held
 from lakehold.lake import Lake
 from lakehold.progress import NoProgress
-from tests.lakehold_process import wait_until
 from tests.shop_records import ShopRecords
 from tests.signal_handlers import handlers_restored as handlers_restored  # noqa: PLC0414 - pytest finds fixtures by name
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("handlers_restored")]
 
@@ -65,7 +65,7 @@ def test_one_that_fails_is_named_and_the_others_go_on(lake: Lake) -> None:
 def test_to_follow_outlives_a_busy_source_and_leaves_out_one_that_cannot_be_read(lake: Lake) -> None:
     def watched() -> None:
         """Interrupt as Ctrl-C does when a table has come."""
-        wait_until(lambda: lake.catalog.table_exists("billing.orders"), within_s=60)
+        wait_for(lambda: lake.catalog.table_exists("billing.orders"), within_s=60)
         os.kill(os.getpid(), signal.SIGINT)
 
     watching = Thread(target=watched)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -22,6 +21,7 @@ from lakehold.lake import Lake, connect
 from lakehold.settings import Settings, load_settings
 from lakehold.timeline.timelines import check_readable
 from tests.dated_tables import FED, FOREIGN, START_MS, Shop
+from tests.waiting import wait_for
 
 OTHER = "shop.costs"
 TIMEOUT_S = 30
@@ -279,13 +279,6 @@ def test_the_error_of_a_read_below_names_the_hold_that_begins_later(shop: Shop, 
 # --- many at once -----------------------------------------------------------------------------------------------------
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
 class CountedHolds(MemoryHolds):
     """Counts commits; the first waits until all callers are on their way."""
 
@@ -295,7 +288,7 @@ class CountedHolds(MemoryHolds):
         self.may_commit: Callable[[], bool] = lambda: True
 
     def change(self, apply: Callable[[Holds], Iterable[Hold]]) -> Holds:
-        wait_until(self.may_commit)
+        wait_for(self.may_commit, within_s=TIMEOUT_S)
         self.commits += 1
         return super().change(apply)
 

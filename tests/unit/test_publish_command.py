@@ -20,8 +20,8 @@ from typer.testing import CliRunner, Result
 
 from lakehold.cli.app import app
 from lakehold.lake import Lake, connect
-from tests.lakehold_process import wait_until
 from tests.signal_handlers import handlers_restored as handlers_restored  # noqa: PLC0414 - pytest finds fixtures by name
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("handlers_restored")
 
@@ -120,10 +120,10 @@ def test_several_are_followed_until_they_are_told_to_stop(lake: Lake) -> None:
     def watched() -> None:
         """Write when all have begun, and stop when the last has it."""
         tables = [f"bi.{name}" for name in SUBSCRIPTIONS]
-        wait_until(lambda: all(lake.catalog.table_exists(table) for table in tables), within_s=60)
+        wait_for(lambda: all(lake.catalog.table_exists(table) for table in tables), within_s=60)
         write(lake, "orders", 5)
         orders = [name for name in SUBSCRIPTIONS if "orders" in name]
-        wait_until(lambda: all(published(lake, name) == [5] for name in orders), within_s=60)
+        wait_for(lambda: all(published(lake, name) == [5] for name in orders), within_s=60)
         os.kill(os.getpid(), signal.SIGINT)
 
     watching = Thread(target=watched)

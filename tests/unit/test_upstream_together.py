@@ -21,8 +21,8 @@ from lakehold.upstream.changing import ChangingSources
 from lakehold.upstream.connect import ConnectorStatus
 from lakehold.upstream.plan import plan
 from lakehold.upstream.steps import CreateConnector, Steps
-from tests.lakehold_process import wait_until
 from tests.upstream_world import World
+from tests.waiting import wait_for
 
 _STEPS_MOST = 8
 _ROUNDS = 6
@@ -273,7 +273,7 @@ def test_a_statement_ends_before_its_next_step_when_it_was_taken_for_dead(beside
     def taken_over() -> None:
         beside.tend_never()
         later.acquire("shop", "another", now_ms() + 120_000)
-        wait_until(lambda: is_lost(held), within_s=10)  # its renewal finds out
+        wait_for(lambda: is_lost(held), within_s=10)  # its renewal finds out
 
     with beside.lake.captured.changing(["shop"]) as held:
         beside.capturing.meanwhile = taken_over
