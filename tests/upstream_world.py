@@ -29,6 +29,7 @@ from lakehold.upstream.found import (
     FoundSnapshot,
     FoundTable,
 )
+from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.places import ConnectAddress, Places
 from lakehold.upstream.plan import plan
 from lakehold.upstream.steps import (
@@ -122,6 +123,7 @@ class World(Meddled):
         signal_table: That of the connector.
         may_make_signal_table: The source's user may make it.
         is_mariadb: It is one of MariaDB, which has no publications and slots.
+        columns: Of its tables.
     """
 
     tables: frozenset[str]
@@ -150,6 +152,7 @@ class World(Meddled):
     signal_table: FoundSignalTable | None = None
     may_make_signal_table: bool = True
     is_mariadb: bool = False
+    columns: Mapping[str, tuple[FoundColumn, ...]] = field(default_factory=dict)
 
     @property
     def is_capturing(self) -> bool:
@@ -203,7 +206,8 @@ class World(Meddled):
             self.has_position,
             None if self.is_mariadb else database,
             signals=self._signals(wanted.signal_table),
-            relations={name: FoundRelation(PLAIN, ()) for name in wanted.upstream_tables if name in self.tables},
+            relations={name: FoundRelation(PLAIN) for name in wanted.upstream_tables if name in self.tables},
+            columns={name: self.columns[name] for name in wanted.upstream_tables if name in self.columns},
         )
 
     def _signals(self, name: str) -> FoundSignals:

@@ -12,6 +12,7 @@ from lakehold.ingest.transactions.places import place_of_end
 from lakehold.servers import HOST
 from lakehold.upstream.connector_config import Login
 from lakehold.upstream.found import PLAIN, FoundRelation, FoundSignals, FoundSignalTable
+from lakehold.upstream.found_columns import FoundColumn, FoundType
 from lakehold.upstream.journal import asked_snapshot
 from lakehold.upstream.mysql import MysqlUpstream
 from tests.mariadb_server import PASSWORD, MariaDb
@@ -163,13 +164,42 @@ def test_a_signal_has_the_form_that_debezium_reads(mariadb: MariaDb) -> None:
 def test_what_stands_under_a_name_is_found_with_its_columns(mariadb: MariaDb) -> None:
     mariadb.execute(
         "CREATE DATABASE shop",
-        "CREATE TABLE shop.orders (id INT PRIMARY KEY, Total INT)",
+        "CREATE TABLE shop.orders (id BIGINT UNSIGNED PRIMARY KEY, Total DECIMAL(12, 2) NOT NULL, twice INT AS (2) VIRTUAL, "
+        "kind ENUM('a(1)', 'unsigned'))",
         "CREATE VIEW shop.paid AS SELECT Total, id FROM shop.orders",
     )
-    assert _upstream(mariadb).relations(["shop.orders", "shop.paid", "shop.none"]) == {
-        "shop.orders": FoundRelation(PLAIN, ("id", "Total")),
-        "shop.paid": FoundRelation("view", ("Total", "id")),
+    names = ["shop.orders", "shop.paid", "shop.none"]
+    assert _upstream(mariadb).relations(names) == {
+        "shop.orders": FoundRelation(PLAIN),
+        "shop.paid": FoundRelation("view"),
     }
+    assert _upstream(mariadb).columns(["shop.orders", "shop.none"]) == {
+        "shop.orders": (
+            _column("id", "bigint", "bigint(20) unsigned", is_nullable=False, is_key=True),
+            _column("Total", "decimal", "decimal(12,2)", is_nullable=False),
+            _column("twice", "int", "int(11)", is_generated=True),
+            _column("kind", "enum", "enum('a(1)','unsigned')"),
+        )
+    }
+
+
+def _column(name: str, kind: str, text: str, **told: bool) -> FoundColumn:
+    return FoundColumn(name, text, FoundType(kind, text), **told)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "is_unsigned"),
+    [
+        ("decimal(12,2)", (12, 2), False),
+        ("bigint(20) unsigned zerofill", (20,), True),
+        ("bit(8)", (8,), False),
+        ("double", (), False),
+        ("enum('a(1)',' unsigned ')", (), False),
+    ],
+)
+def test_numbers_are_read_from_a_type(text: str, arguments: tuple[int, ...], is_unsigned: bool) -> None:
+    found = FoundType(text.partition("(")[0], text)
+    assert (found.arguments, found.is_unsigned) == (arguments, is_unsigned)
 
 
 def test_it_knows_whether_the_user_may_read_a_table(mariadb: MariaDb) -> None:

@@ -13,6 +13,7 @@ from lakehold.servers import HOST
 from lakehold.stack.parts.postgres import Postgres
 from lakehold.upstream.connector_config import Login
 from lakehold.upstream.found import OF_DOTTED_SCHEMA, PLAIN, UNLOGGED, FoundRelation
+from lakehold.upstream.found_columns import FoundColumn, FoundType, TypeKind
 from lakehold.upstream.postgres import Names, PostgresUpstream, _table
 from lakehold.upstream.steps import ChangePublication, CompletePublication, CreatePublication
 from tests.catalog_servers import postgres_server as postgres_server  # noqa: PLC0414 - pytest finds fixtures by name
@@ -49,21 +50,56 @@ def test_what_keeps_it_out_is_told_apart(
     assert not set("\t\n") & set(refusal.value.detail)
 
 
-def test_what_stands_under_a_name_is_found_with_its_columns(postgres_server: Postgres, login: Login) -> None:
+def test_what_stands_under_a_name_is_found(postgres_server: Postgres, login: Login) -> None:
     with psycopg.connect(postgres_server.addresses.postgres()) as connection:
         connection.execute("CREATE SCHEMA found")
-        connection.execute('CREATE TABLE found.orders (id int PRIMARY KEY, gone int, "Total" int)')
-        connection.execute("ALTER TABLE found.orders DROP COLUMN gone")
+        connection.execute('CREATE TABLE found.orders (id int PRIMARY KEY, "Total" int)')
         connection.execute('CREATE VIEW found.paid AS SELECT id, "Total" FROM found.orders')
         connection.execute("CREATE MATERIALIZED VIEW found.sums AS SELECT count(*) AS n FROM found.orders")
         connection.execute("CREATE TABLE found.parts (id int) PARTITION BY RANGE (id)")
     names = ["found.orders", "found.paid", "found.sums", "found.parts", "found.orders_pkey", "found.none"]
     assert PostgresUpstream(login, _TIMEOUT_S).relations(names) == {
-        "found.orders": FoundRelation(PLAIN, ("id", "Total")),
-        "found.paid": FoundRelation("view", ("id", "Total")),
-        "found.sums": FoundRelation("materialized view", ("n",)),
-        "found.parts": FoundRelation(PLAIN, ("id",)),
+        "found.orders": FoundRelation(PLAIN),
+        "found.paid": FoundRelation("view"),
+        "found.sums": FoundRelation("materialized view"),
+        "found.parts": FoundRelation(PLAIN),
     }
+
+
+def test_columns_are_found_in_order_with_the_types_below_their_domains(postgres_server: Postgres, login: Login) -> None:
+    with psycopg.connect(postgres_server.addresses.postgres()) as connection:
+        for statement in (
+            "CREATE SCHEMA c",
+            "CREATE TYPE c.mood AS ENUM ('so so')",
+            "CREATE TYPE c.pair AS (a int, b text)",
+            "CREATE DOMAIN c.cents AS numeric(12, 2)",
+            "CREATE DOMAIN c.price AS c.cents CHECK (VALUE > 0)",
+            "CREATE DOMAIN c.scores AS int[]",
+            "CREATE TABLE c.wide (gone int, b numeric(5, -2) NOT NULL, a c.price, moods c.mood[][], pair c.pair, "
+            "scores c.scores, prices c.price[], vector oidvector, spans int4multirange, "
+            "twice int GENERATED ALWAYS AS (1) STORED, PRIMARY KEY (b))",
+            "ALTER TABLE c.wide DROP COLUMN gone",
+            "CREATE TABLE c.other (id int)",
+        ):
+            connection.execute(statement.encode())
+    found = PostgresUpstream(login, _TIMEOUT_S).columns(["c.wide", "c.none", "c.other"])
+    assert found == {
+        "c.other": (FoundColumn("id", "integer", FoundType("int4", "integer")),),
+        "c.wide": (
+            FoundColumn("b", "numeric(5,-2)", FoundType("numeric", "numeric(5,-2)"), is_nullable=False, is_key=True),
+            FoundColumn("a", "c.price", FoundType("numeric", "numeric(12,2)")),
+            FoundColumn("moods", "c.mood[]", FoundType("mood", "c.mood", TypeKind.ENUM), is_array=True, dimensions=2),
+            FoundColumn("pair", "c.pair", FoundType("pair", "c.pair", TypeKind.COMPOSITE)),
+            FoundColumn("scores", "c.scores", FoundType("int4", "integer"), is_array=True, dimensions=1),
+            FoundColumn(
+                "prices", "c.price[]", FoundType("price", "c.price", TypeKind.DOMAIN), is_array=True, dimensions=1
+            ),
+            FoundColumn("vector", "oidvector", FoundType("oidvector", "oidvector")),
+            FoundColumn("spans", "int4multirange", FoundType("int4multirange", "int4multirange", TypeKind.MULTIRANGE)),
+            FoundColumn("twice", "integer", FoundType("int4", "integer"), is_generated=True),
+        ),
+    }
+    assert found["c.wide"][0].type.arguments == (5, -2)
 
 
 def test_it_knows_whether_the_user_may_read_a_table(postgres_server: Postgres, login: Login) -> None:

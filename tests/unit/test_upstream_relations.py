@@ -19,12 +19,13 @@ from lakehold.upstream.found import (
     FoundRelation,
     FoundTable,
 )
+from lakehold.upstream.found_columns import FoundColumn, FoundType
 from lakehold.upstream.plan import plan, plan_anew
 from lakehold.upstream.steps import Steps
 from lakehold.upstream.wanted import Wanted
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, converge, target
 
-_COLUMNS = ("id", "Region", "placed_at")
+_COLUMNS = tuple(FoundColumn(name, "text", FoundType("text", "text")) for name in ("id", "Region", "placed_at"))
 
 
 def planned(
@@ -38,7 +39,7 @@ def planned(
     goal = target({"a": "public.a"}, capture=capture, new=["a"] if declared else None)
     goal = replace(goal, tables=tuple(replace(table, key=key) for table in goal.tables))
     relations = {} if found is None else {"public.a": found}
-    return plan(goal, replace(world.look(goal), relations=relations))
+    return plan(goal, replace(world.look(goal), relations=relations, columns={"public.a": _COLUMNS}))
 
 
 @pytest.mark.parametrize("is_mariadb", [False, True])
@@ -54,7 +55,7 @@ def test_a_key_of_columns_that_are_not_there_is_refused(
     key: tuple[str, ...], missing: str, hint: str, is_mariadb: bool
 ) -> None:
     with pytest.raises(UpstreamError, match=f'has no column "{missing}"') as refusal:
-        planned(key, FoundRelation(PLAIN, _COLUMNS), is_mariadb=is_mariadb)
+        planned(key, FoundRelation(PLAIN), is_mariadb=is_mariadb)
     assert refusal.value.code == "column-missing"
     assert refusal.value.detail == "Its columns: id, Region, placed_at."
     assert hint in refusal.value.hint
@@ -62,11 +63,11 @@ def test_a_key_of_columns_that_are_not_there_is_refused(
 
 @pytest.mark.parametrize("key", [(), ("id",), ("id", "Region")])
 def test_a_key_of_columns_that_are_there_is_taken(key: tuple[str, ...]) -> None:
-    assert planned(key, FoundRelation(PLAIN, _COLUMNS)).steps
+    assert planned(key, FoundRelation(PLAIN)).steps
 
 
 def test_a_column_that_went_since_keeps_nothing_from_running() -> None:
-    assert planned(("nope",), FoundRelation(PLAIN, _COLUMNS), declared=False).steps
+    assert planned(("nope",), FoundRelation(PLAIN), declared=False).steps
 
 
 def test_a_table_that_mysql_does_not_have_or_show_is_refused() -> None:
@@ -80,7 +81,7 @@ def test_a_table_that_mysql_does_not_have_or_show_is_refused() -> None:
 def test_what_is_no_table_is_told_so(kind: str) -> None:
     for is_mariadb in (False, True):
         with pytest.raises(UpstreamError, match=f'"public.a" in the database of source "shop" is a {kind}') as refusal:
-            planned((), FoundRelation(kind, _COLUMNS), is_mariadb=is_mariadb)
+            planned((), FoundRelation(kind), is_mariadb=is_mariadb)
         assert refusal.value.code == "upstream-view"
 
 
@@ -88,7 +89,7 @@ def test_a_new_snapshot_of_all_asks_the_same() -> None:
     world = World(frozenset({"public.a"}))
     goal = target({"a": "public.a"}, new=["a"])
     with pytest.raises(UpstreamError, match="is a view"):
-        plan_anew(goal, replace(world.look(goal), relations={"public.a": FoundRelation("view", ())}))
+        plan_anew(goal, replace(world.look(goal), relations={"public.a": FoundRelation("view")}))
 
 
 @pytest.mark.parametrize("capture", [CAPTURE, OF_MARIADB])
@@ -141,7 +142,7 @@ def test_a_topic_that_kafka_could_not_have_is_refused() -> None:
 )
 def test_a_table_that_the_user_may_not_read_is_refused(capture: Capture, granted: str) -> None:
     world = World(frozenset({"Odd.my table"}), is_mariadb=capture is OF_MARIADB)
-    denied = {"Odd.my table": FoundRelation(PLAIN, _COLUMNS, may_read=False)}
+    denied = {"Odd.my table": FoundRelation(PLAIN, may_read=False)}
     goal = target({"a": "Odd.my table"}, capture=capture, new=["a"])
     with pytest.raises(
         UpstreamRefused, match=r'user "u" of source "shop" may not read table "Odd\.my table"'
@@ -161,7 +162,7 @@ def test_a_table_that_the_user_may_not_read_is_refused(capture: Capture, granted
 def test_a_table_that_cannot_be_captured_as_it_is_is_refused_with_the_way_out(kind: str, told: str, hint: str) -> None:
     world, goal = World(frozenset({"public.A"})), target({"a": "public.A"}, new=["a"])
     with pytest.raises(UpstreamError, match=told) as refusal:
-        plan(goal, replace(world.look(goal), relations={"public.A": FoundRelation(kind, _COLUMNS)}))
+        plan(goal, replace(world.look(goal), relations={"public.A": FoundRelation(kind)}))
     assert refusal.value.code == "upstream-table-unfit"
     assert hint in refusal.value.hint
 

@@ -201,6 +201,7 @@ class Capturing:
             self._objections(wanted, connector, systems),
             signals,
             systems.database.relations(sorted({table.upstream for table in declared(wanted)})),
+            systems.database.columns(wanted.upstream_tables),
             now_ms() if patient else None,
         )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from lakehold.ingest.transactions.places import Place
 from lakehold.upstream.connect import ConnectorStatus
+from lakehold.upstream.found_columns import FoundColumn
 
 OPERATIONS = frozenset({"insert", "update", "delete", "truncate"})
 """What changes a publication of PostgreSQL may have."""
@@ -138,12 +139,10 @@ class FoundRelation:
 
     Attributes:
         kind: What it is, `PLAIN` or another one, in words.
-        columns: Names of its columns, in order.
-        may_read: The source's user may read all of them.
+        may_read: The source's user may read all of its columns.
     """
 
     kind: str
-    columns: tuple[str, ...]
     may_read: bool = True
 
 
@@ -282,6 +281,7 @@ class Found:
         objections: Why Kafka Connect would refuse the configuration that is wanted; asked where there is another or none.
         signals: What the database has for the connector's marks.
         relations: What it has under the names of the tables that a statement declares.
+        columns: The columns of each wanted table that exists, in order, by the table's name upstream.
         now_ms: When it was looked, epoch milliseconds; None: whoever looks does not wait to try again what failed.
     """
 
@@ -297,4 +297,5 @@ class Found:
     objections: tuple[str, ...] = ()
     signals: FoundSignals = FoundSignals()
     relations: Mapping[str, FoundRelation] = field(default_factory=dict)
+    columns: Mapping[str, tuple[FoundColumn, ...]] = field(default_factory=dict)
     now_ms: int | None = None

@@ -16,6 +16,7 @@ from lakehold.errors import UpstreamRefused
 from lakehold.ingest.transactions.places import Place, place_of_end
 from lakehold.upstream.connector_config import SEEN, SIGNAL_SCHEMA, Login, seen_ms
 from lakehold.upstream.found import PLAIN, FoundRelation, FoundSignals, FoundSignalTable
+from lakehold.upstream.found_columns import FoundColumn, FoundType
 from lakehold.upstream.logins import LOST_CONNECTION, not_mysql
 from lakehold.upstream.naming import table_text
 from lakehold.upstream.refusals import signal_rights_told
@@ -24,11 +25,13 @@ _COLUMNS = "(id VARCHAR(255) PRIMARY KEY, type VARCHAR(64) NOT NULL, data TEXT)"
 """Of a signal table, as Debezium writes and reads it: by place."""
 _HAS_DATABASE = "SELECT count(*) FROM information_schema.schemata WHERE schema_name = %s"
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
-_RELATION = """
-    SELECT t.table_type, c.column_name
-    FROM information_schema.tables t JOIN information_schema.columns c USING (table_schema, table_name)
-    WHERE t.table_schema = %s AND t.table_name = %s ORDER BY c.ordinal_position
+_RELATION = "SELECT table_type FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+_COLUMNS_OF = """
+    SELECT %s, ordinal_position, column_name, data_type, column_type, is_nullable = 'YES', column_key = 'PRI',
+           extra LIKE '%%GENERATED%%' AND extra NOT LIKE '%%DEFAULT_GENERATED%%'
+    FROM information_schema.columns WHERE table_schema = %s AND table_name = %s
 """
+"""One for each table: MariaDB opens only the table whose name a query of this schema compares by an equals sign."""
 _MARK = ("log", json.dumps({"message": "A mark, behind which a table that joined fits the others"}))
 
 _SEEN_ROW = ("seen", "log")
@@ -81,10 +84,28 @@ class MysqlUpstream:
             found = {name: _rows(connection, _RELATION, *name.split(".", 1)) for name in names}
             kinds = {name: "view" if "VIEW" in rows[0][0] else PLAIN for name, rows in found.items() if rows}
             denied = {name for name, kind in kinds.items() if kind == PLAIN and not _may_read(connection, name)}
-        return {
-            name: FoundRelation(kind, tuple(column for _, column in found[name]), name not in denied)
-            for name, kind in kinds.items()
-        }
+        return {name: FoundRelation(kind, name not in denied) for name, kind in kinds.items()}
+
+    def columns(self, names: Sequence[str]) -> dict[str, tuple[FoundColumn, ...]]:
+        """Fetch the columns of some tables, `database.name`, that exist and that the user may read."""
+        if not names:
+            return {}
+        query = " UNION ALL ".join([_COLUMNS_OF] * len(names)) + " ORDER BY 1, 2"
+        with self._connected() as connection:
+            found = _rows(connection, query, *(part for name in names for part in (name, *name.split(".", 1))))
+        columns: dict[str, list[FoundColumn]] = {}
+        for table, _, name, kind, text, is_nullable, is_key, is_generated in found:
+            column_type = FoundType(kind.lower(), text)
+            column = FoundColumn(
+                name,
+                text,
+                column_type,
+                is_nullable=bool(is_nullable),
+                is_key=bool(is_key),
+                is_generated=bool(is_generated),
+            )
+            columns.setdefault(table, []).append(column)
+        return {table: tuple(of_table) for table, of_table in columns.items()}
 
     def create_signal_table(self, name: str, _publication: str | None) -> None:
         """Make a signal table, and the database that it is in, unless they exist."""

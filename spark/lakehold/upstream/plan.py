@@ -69,7 +69,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     """
     wanted = settled(wanted, found.signals)
     refuse_foreign(wanted, found)
-    refuse_uncapturable(wanted, found.relations)
+    refuse_uncapturable(wanted, found)
     if not wanted.tables:
         return Steps(tuple(_removal(wanted, found)), tuple(left_told(wanted, found)))
     refuse_restored(wanted, found)
@@ -116,7 +116,7 @@ def plan_anew(wanted: Wanted, found: Found) -> Steps:
     """What has the connector take its first snapshot once more, of all its tables."""
     wanted = settled(wanted, found.signals)
     refuse_foreign(wanted, found)
-    refuse_uncapturable(wanted, found.relations)
+    refuse_uncapturable(wanted, found)
     if found.connector is None or not wanted.tables:
         return plan(wanted, found)
     refuse_restored(wanted, found)

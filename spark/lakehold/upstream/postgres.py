@@ -27,7 +27,9 @@ from lakehold.upstream.found import (
     FoundSignalTable,
     FoundTable,
 )
+from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.logins import not_postgres
+from lakehold.upstream.postgres_columns import columns_of
 from lakehold.upstream.refusals import rights_told
 from lakehold.upstream.steps import ChangePublication, CompletePublication, CreatePublication
 
@@ -92,8 +94,6 @@ _RELATIONS = """
     SELECT n.nspname || '.' || c.relname,
            CASE WHEN position('.' IN n.nspname) > 0 THEN '.' WHEN c.relpersistence = 'p' THEN c.relkind::text
                 ELSE c.relpersistence::text END,
-           ARRAY(SELECT attname::text FROM pg_attribute
-                 WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum),
            has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname || '.' || c.relname = ANY(%s)
@@ -193,7 +193,12 @@ class PostgresUpstream:
             return {}
         with self._connected() as connection:
             found = connection.execute(_RELATIONS, [list(names)]).fetchall()
-        return {name: FoundRelation(_KINDS[kind], tuple(columns), may_read) for name, kind, columns, may_read in found}
+        return {name: FoundRelation(_KINDS[kind], may_read) for name, kind, may_read in found}
+
+    def columns(self, names: Sequence[str]) -> dict[str, tuple[FoundColumn, ...]]:
+        """Fetch the columns of some tables, `schema.name`, that exist."""
+        with self._connected() as connection:
+            return columns_of(connection, names)
 
     def members(self, publication: str) -> Mapping[str, str]:
         """What tells the memberships of tables in a publication from others that they had or may have."""

@@ -7,11 +7,11 @@ all of its tables, by `lakehold.upstream.refusals`.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamError, UpstreamRefused
-from lakehold.upstream.found import OF_DOTTED_SCHEMA, PLAIN, TEMPORARY, UNLOGGED, FoundRelation
+from lakehold.upstream.found import OF_DOTTED_SCHEMA, PLAIN, TEMPORARY, UNLOGGED, Found
 from lakehold.upstream.naming import identifier_text, table_text
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
@@ -35,11 +35,11 @@ def declared(wanted: Wanted) -> tuple[CapturedTable, ...]:
     return tuple(table for table in wanted.tables if table.object_id in (wanted.declared or ()))
 
 
-def refuse_uncapturable(wanted: Wanted, relations: Mapping[str, FoundRelation]) -> None:
-    """Refuse what is no table, or not there, and a key of columns that are not there; `relations` by name upstream."""
+def refuse_uncapturable(wanted: Wanted, upstream: Found) -> None:
+    """Refuse what is no table, or not there, and a key of columns that are not there."""
     for table in declared(wanted):
         _refuse_topic(table, wanted)
-        found = relations.get(table.upstream)
+        found = upstream.relations.get(table.upstream)
         if found is None and wanted.capture.database is ConnectionType.POSTGRES:
             continue
         if found is None:
@@ -66,7 +66,7 @@ def refuse_uncapturable(wanted: Wanted, relations: Mapping[str, FoundRelation]) 
             )
         if not found.may_read:
             raise _unreadable(table.upstream, wanted)
-        _refuse_key(table, found.columns)
+        _refuse_key(table, [column.name for column in upstream.columns.get(table.upstream, ())])
 
 
 def _unreadable(upstream: str, wanted: Wanted) -> UpstreamRefused:
@@ -107,7 +107,7 @@ def _share(one: CapturedTable, other: CapturedTable) -> bool:
     return one.upstream != other.upstream and one.topic.replace(".", "_") == other.topic.replace(".", "_")
 
 
-def _refuse_key(table: CapturedTable, columns: tuple[str, ...]) -> None:
+def _refuse_key(table: CapturedTable, columns: Sequence[str]) -> None:
     missing = next((name for name in table.key if name not in columns), None)
     if missing is None:
         return

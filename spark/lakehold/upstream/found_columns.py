@@ -1,0 +1,73 @@
+"""Columns of a table, as its database describes them. Values only."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+_QUOTED = re.compile(r"'.*'")
+_ARGUMENTS = re.compile(r"[\w ]+?\((-?\d+)(?:,(-?\d+))?\)")
+
+
+class TypeKind(StrEnum):
+    """The kind of a type; MySQL and MariaDB have plain ones only."""
+
+    PLAIN = "b"
+    COMPOSITE = "c"
+    DOMAIN = "d"
+    ENUM = "e"
+    MULTIRANGE = "m"
+    PSEUDO = "p"
+    RANGE = "r"
+
+
+@dataclass(frozen=True)
+class FoundType:
+    """A type of one value.
+
+    Attributes:
+        name: The bare name in the catalogue of the database: `numeric`, `int4`, `bigint`.
+        text: The type as the database writes it: `numeric(12,2)`, `integer`, `bigint(20) unsigned`.
+        kind: Its kind.
+    """
+
+    name: str
+    text: str
+    kind: TypeKind = TypeKind.PLAIN
+
+    @property
+    def arguments(self) -> tuple[int, ...]:
+        """The numbers in parentheses: precision and scale of a decimal, a length, a display width."""
+        found = _ARGUMENTS.match(self.text) if self.kind is TypeKind.PLAIN else None
+        return tuple(int(number) for number in found.groups() if number is not None) if found is not None else ()
+
+    @property
+    def is_unsigned(self) -> bool:
+        """Return whether the type of MySQL and MariaDB has no negative numbers."""
+        return "unsigned" in _QUOTED.sub("", self.text).split()
+
+
+@dataclass(frozen=True)
+class FoundColumn:
+    """A column of a table.
+
+    Attributes:
+        name: Its name.
+        text: The declared type as the database writes it: a domain by its name, `numeric(12,2)[]`.
+        type: The type below all domains; of an array the type of its elements, which may be a domain.
+        is_array: The column, below all domains, is an array.
+        dimensions: The declared number of dimensions of an array, which PostgreSQL does not enforce.
+        is_nullable: The column takes nulls.
+        is_key: The column is part of the primary key.
+        is_generated: The database computes the column's values.
+    """
+
+    name: str
+    text: str
+    type: FoundType
+    is_array: bool = False
+    dimensions: int = 0
+    is_nullable: bool = True
+    is_key: bool = False
+    is_generated: bool = False

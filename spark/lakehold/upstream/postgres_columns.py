@@ -1,0 +1,58 @@
+"""Columns of tables of PostgreSQL, from its catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+
+from lakehold.upstream.found_columns import FoundColumn, FoundType, TypeKind
+
+_COLUMNS = """
+    WITH RECURSIVE attribute AS (
+        SELECT a.attrelid, a.attnum, n.nspname || '.' || c.relname AS "table", a.attname, a.atttypid, a.atttypmod, a.attndims,
+               NOT a.attnotnull AS is_nullable, a.attgenerated <> '' AS is_generated,
+               EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND a.attnum = ANY(i.indkey)) AS is_key
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+        WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname || '.' || c.relname = ANY(%s)
+    ), below AS (
+        SELECT attrelid, attnum, atttypid AS type, atttypmod AS modifier, attndims AS dimensions FROM attribute
+        UNION ALL
+        SELECT attrelid, attnum, t.typbasetype, t.typtypmod, t.typndims
+        FROM below JOIN pg_type t ON t.oid = below.type AND t.typtype = 'd'
+    )
+    SELECT "table", attname, format_type(atttypid, atttypmod), coalesce(e.typname, t.typname),
+           format_type(coalesce(e.oid, t.oid), modifier), coalesce(e.typtype, t.typtype)::text, e.oid IS NOT NULL, dimensions,
+           is_nullable, is_key, is_generated
+    FROM attribute JOIN below USING (attrelid, attnum)
+    JOIN pg_type t ON t.oid = below.type AND t.typtype <> 'd'
+    LEFT JOIN pg_type e ON e.oid = t.typelem AND e.typarray = t.oid
+    ORDER BY "table", attnum
+"""
+"""A domain leads to what it stands for, an array to its elements; `oidvector` and its like are no arrays, as they have a name."""
+
+
+def columns_of(
+    connection: psycopg.Connection[tuple[Any, ...]], tables: Sequence[str]
+) -> dict[str, tuple[FoundColumn, ...]]:
+    """Fetch the columns of some tables, `schema.name`, that exist."""
+    columns: dict[str, list[FoundColumn]] = {}
+    for (
+        table,
+        name,
+        text,
+        type_name,
+        type_text,
+        kind,
+        is_array,
+        dimensions,
+        is_nullable,
+        is_key,
+        is_generated,
+    ) in connection.execute(_COLUMNS, [list(tables)]):
+        column_type = FoundType(type_name, type_text, TypeKind(kind))
+        column = FoundColumn(name, text, column_type, is_array, dimensions, is_nullable, is_key, is_generated)
+        columns.setdefault(table, []).append(column)
+    return {table: tuple(of_table) for table, of_table in columns.items()}
