@@ -21,6 +21,7 @@ from lakehold import artifacts
 from lakehold.catalog.properties import spark_catalog_conf
 from lakehold.errors import DefinitionError, UpstreamUnavailable
 from lakehold.settings import Settings
+from lakehold.spark_sql import PLAIN_TEXT_CONF, quoted
 
 log = logging.getLogger(__name__)
 
@@ -186,6 +187,7 @@ def session_conf(settings: Settings) -> dict[str, str]:
         **spark_catalog_conf(settings),
         **MERGE_CONF,
         **settings.spark_conf,
+        **PLAIN_TEXT_CONF,
         _JAVA_OPTIONS: _java_options(settings.spark_conf.get(_JAVA_OPTIONS, "")),
     }
 
@@ -203,7 +205,7 @@ def prepared(spark: SparkSession, settings: Settings) -> SparkSession:
         DefinitionError: Its catalog of that name is another lake's.
     """
     _refuse_other_lake(spark, settings)
-    needed = {**MERGE_CONF, "spark.sql.session.timeZone": "UTC"}
+    needed = {**MERGE_CONF, **PLAIN_TEXT_CONF, "spark.sql.session.timeZone": "UTC"}
     catalog = f"spark.sql.catalog.{settings.catalog_name}"
     if spark.conf.get(catalog, None) is None:
         needed |= {name: value for name, value in spark_catalog_conf(settings).items() if name.startswith(catalog)}
@@ -268,13 +270,3 @@ def temp_view(frame: DataFrame, name: str) -> Iterator[None]:
             yield
         finally:
             frame.sparkSession.catalog.dropTempView(name)
-
-
-def quoted(name: str) -> str:
-    """`name` as a Spark SQL identifier."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def quoted_table(catalog: str, full_name: str) -> str:
-    """`catalog.namespace.table` as a Spark SQL identifier."""
-    return ".".join(quoted(part) for part in (catalog, *full_name.split(".")))

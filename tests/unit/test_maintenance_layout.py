@@ -69,7 +69,7 @@ def test_exactly_the_snapshots_given_are_expired() -> None:
     assert procedures.expire_snapshots("shop.it's", [7, 8]) == 2
     assert statements == [
         r"CALL `lake`.`system`.`expire_snapshots`(table => '`shop`.`it\'s`', "
-        "snapshot_ids => array(7L, 8L), older_than => TIMESTAMP '1970-01-01 00:00:00.000000')"
+        "snapshot_ids => array(7L, 8L), older_than => TIMESTAMP_LTZ'1970-01-01 00:00:00+00:00')"
     ]
 
 

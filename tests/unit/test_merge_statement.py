@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date
-from decimal import Decimal
 
 import pytest
 from pyiceberg.types import IcebergType, IntegerType, LongType, StringType
 
 from lakehold.ingest.judge.arrivals import Bounds
-from lakehold.ingest.merge import Merge, merge_statement, sql_literal
+from lakehold.ingest.merge import Merge, merge_statement
 
 BASE = Merge(
     "`lake`.`s`.`t`",
@@ -77,18 +75,3 @@ def test_unavailable_values_keep_what_is_stored() -> None:
 
 def test_a_table_of_nothing_but_its_key() -> None:
     assert "UPDATE SET t.`k` = s.`k`" in merge_statement(BASE, ["k"])
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (5, "5"),
-        (-5, "-5"),
-        ("it's", "'it\\'s'"),
-        ("a\\b", "'a\\\\b'"),
-        (date(2026, 2, 1), "DATE'2026-02-01'"),
-        (Decimal("1.50"), "1.50BD"),
-    ],
-)
-def test_literals(value: object, text: str) -> None:
-    assert sql_literal(value) == text

@@ -6,6 +6,7 @@ import pytest
 
 from lakehold.session import session_conf
 from lakehold.settings import load_settings
+from lakehold.spark_sql import PLAIN_TEXT_CONF
 
 OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -23,3 +24,8 @@ def test_a_user_may_choose_the_garbage_collector(own: str, collectors: list[str]
     options = conf[OPTIONS].split()
     assert [option for option in options if option.endswith("GC")] == collectors
     assert set(own.split()) <= set(options)
+
+
+def test_no_setting_of_a_user_makes_spark_read_texts_otherwise() -> None:
+    conf = session_conf(load_settings(warehouse="w", spark_conf={"spark.sql.variable.substitute": "true"}))
+    assert conf.items() >= PLAIN_TEXT_CONF.items()

@@ -29,7 +29,8 @@ from lakehold.ingest.path import path_of
 from lakehold.ingest.publish import Publishing
 from lakehold.ingest.snapshots import settled_marks
 from lakehold.ingest.vectorized import OF_THIS_PROCESS
-from lakehold.session import quoted_table, row_by_row
+from lakehold.session import row_by_row
+from lakehold.spark_sql import quoted_table
 
 log = logging.getLogger(__name__)
 

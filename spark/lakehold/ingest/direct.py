@@ -37,11 +37,10 @@ from lakehold.ingest.judge.arrivals import BOUNDED_TYPES, Arrivals, bounded
 from lakehold.ingest.judge.in_driver import InDriver
 from lakehold.ingest.judge.judging import SNAPSHOT_PHASES, WINS
 from lakehold.ingest.marks import Marks
-from lakehold.ingest.merge import sql_literal
-from lakehold.ingest.position import literal
+from lakehold.ingest.position import position_value
 from lakehold.ingest.publish import Publishing, Staged
 from lakehold.ingest.snapshots import advanced
-from lakehold.session import quoted
+from lakehold.spark_sql import literal, quoted
 
 _PLAIN = "_lh_plain"
 
@@ -171,7 +170,7 @@ def _marked(changes: Changes, edges: Arrivals) -> DataFrame:
     else:
         # Whether a snapshot has ended is in the marks, which are written before all is read.
         phases = SNAPSHOT_PHASES if edges.snapshot_end_position else (Phase.SNAPSHOT.value,)
-        plain = plain & F.col(PHASE).isin(*phases) & (F.col(POSITION) == literal(edges.snapshot_position))
+        plain = plain & F.col(PHASE).isin(*phases) & (F.col(POSITION) == position_value(edges.snapshot_position))
         plain = plain & F.col(PARTITION).isin(*edges.passed)
     keys = {column: F.when(F.col(_PLAIN), F.col(quoted(column))) for column in changes.key}
     judged = {**keys, WINS: F.lit(True), OP: F.lit(Op.UPSERT.value)}
@@ -192,7 +191,7 @@ def _require_new(publishing: Publishing, how: Expected, name: str, key: Sequence
         column = how.guard[0]
         added = publishing.tables.column_bounds(staged.table, [column], added_by=staged.snapshot.snapshot_id)[column]
         if added is not None:
-            among += f" WHERE {quoted(column)} BETWEEN {sql_literal(added.lower)} AND {sql_literal(added.upper)}"
+            among += f" WHERE {quoted(column)} BETWEEN {literal(added.lower)} AND {literal(added.upper)}"
     twice = f"SELECT {quoted_key} FROM {among} GROUP BY {quoted_key} HAVING count(*) > 1 LIMIT 1"
     if publishing.spark.sql(twice).collect():
         raise Unexpected

@@ -37,7 +37,7 @@ from lakehold.ingest.decode.types import ColumnType, from_spark, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
 from lakehold.ingest.keys import Key, is_keyless, key_of, with_left_keys
 from lakehold.ingest.position import POSTGRES, is_ad_hoc, position_of
-from lakehold.session import quoted
+from lakehold.spark_sql import quoted
 
 
 def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] = ()) -> Changes:

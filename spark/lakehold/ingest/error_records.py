@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg.expressions import And, EqualTo, Reference
-from pyiceberg.expressions.literals import literal
+from pyiceberg.expressions.literals import literal as iceberg_literal
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -21,7 +21,8 @@ from lakehold.errors import CommitConflict
 from lakehold.ingest.changes import DETAIL, ERROR, KEY_BYTES, OFFSET, OP, PARTITION, Op
 from lakehold.ingest.judge.judging import COUNTS
 from lakehold.ingest.read.reader import MalformedLine
-from lakehold.session import quoted_table, row_by_row, temp_view
+from lakehold.session import row_by_row, temp_view
+from lakehold.spark_sql import literal, quoted_table
 
 if TYPE_CHECKING:
     from lakehold.definitions import Table
@@ -111,12 +112,12 @@ class ErrorRecords:
         if state is None or state.snapshot_id is None:
             return
         of_table = And(
-            EqualTo(term=Reference("source"), value=literal(source)),
-            EqualTo(term=Reference("table_name"), value=literal(table_name)),
+            EqualTo(term=Reference("source"), value=iceberg_literal(source)),
+            EqualTo(term=Reference("table_name"), value=iceberg_literal(table_name)),
         )
         if not state.table.scan(of_table, selected_fields=("offset",), limit=1).to_arrow().num_rows:
             return
-        wanted = f"source = '{_escaped(source)}' AND table_name = '{_escaped(table_name)}'"
+        wanted = f"source = {literal(source)} AND table_name = {literal(table_name)}"
         statement = f"DELETE FROM {self._table} WHERE {wanted}"
         self._retried(lambda: self.spark().sql(statement))
 
@@ -156,9 +157,9 @@ class ErrorRecords:
         if state is None or state.snapshot_id is None:
             return False, None
         of_batch = And(
-            EqualTo(term=Reference("source"), value=literal(batch.source)),
-            EqualTo(term=Reference("table_name"), value=literal(table_name)),
-            EqualTo(term=Reference("mz_timestamp"), value=literal(batch.timestamp_ms)),
+            EqualTo(term=Reference("source"), value=iceberg_literal(batch.source)),
+            EqualTo(term=Reference("table_name"), value=iceberg_literal(table_name)),
+            EqualTo(term=Reference("mz_timestamp"), value=iceberg_literal(batch.timestamp_ms)),
         )
         found = state.table.scan(of_batch, selected_fields=("offset",), limit=1).to_arrow()
         return found.num_rows > 0, state.snapshot_id
@@ -172,7 +173,7 @@ class ErrorRecords:
         )
         statement = f"""
             MERGE INTO {self._table} e USING {_GOOD} g
-            ON e.source = '{_escaped(batch.source)}' AND e.table_name = '{_escaped(table_name)}' AND e.healed_at IS NULL
+            ON e.source = {literal(batch.source)} AND e.table_name = {literal(table_name)} AND e.healed_at IS NULL
                AND e.key <=> g.key AND (e.mz_timestamp < {batch.timestamp_ms} OR e.offset < g.offset)
             WHEN MATCHED THEN UPDATE SET healed_at = {batch.timestamp_ms}"""
         with temp_view(good, _GOOD), row_by_row(self.spark()):
@@ -200,7 +201,3 @@ class ErrorRecords:
                     ) from error
             else:
                 return
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'")

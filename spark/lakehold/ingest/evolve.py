@@ -29,12 +29,12 @@ from tenacity import Retrying, stop_after_attempt
 
 from lakehold.catalog.data_tables import TableState
 from lakehold.catalog.definitions import Entry
-from lakehold.definitions import Table
+from lakehold.definitions import Table, full_name_text, object_text
 from lakehold.errors import TableStopped
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
 from lakehold.ingest.publish import TABLE_PROPERTIES
-from lakehold.session import quoted
+from lakehold.spark_sql import alter_table, quoted, table_properties
 
 BUCKETED_TYPES = (IntegerType, LongType, StringType, DateType, DecimalType, TimestampType, TimestamptzType, BinaryType)
 """Key types that Iceberg's bucket transform takes (spec, "Partition Transforms")."""
@@ -96,10 +96,10 @@ def creation(
         KEY: ",".join(key),
         OBJECT_ID: entry.object_id,
     }
-    listed = ", ".join(f"'{k}' = '{_escaped(v)}'" for k, v in properties.items())
     return Evolution(
         (
-            f"CREATE TABLE IF NOT EXISTS {name} ({definitions}) USING iceberg{partitioned} TBLPROPERTIES ({listed})",
+            f"CREATE TABLE IF NOT EXISTS {name} ({definitions}) USING iceberg{partitioned} "
+            f"TBLPROPERTIES {table_properties(properties)}",
             ordering(name, key),
         ),
         tuple(columns),
@@ -154,7 +154,7 @@ def evolution(table: Table, name: str, schema: Schema, incoming: Sequence[Column
             )
         if column.name not in present:
             types[column.name] = column.type
-            statements.append(f"ALTER TABLE {name} ADD COLUMN {quoted(column.name)} {spark_text(column.type)}")
+            statements.append(alter_table(name, f"ADD COLUMN {quoted(column.name)} {spark_text(column.type)}"))
             continue
         try:
             types[column.name] = unify(present[column.name], column.type, column.name)
@@ -177,14 +177,14 @@ def _altered(table: str, path: str, old: IcebergType, new: IcebergType) -> list[
                 if field.name in stored:
                     statements += _altered(table, inner, stored[field.name], field.field_type)
                 else:
-                    statements.append(f"ALTER TABLE {table} ADD COLUMN {inner} {spark_text(field.field_type)}")
+                    statements.append(alter_table(table, f"ADD COLUMN {inner} {spark_text(field.field_type)}"))
             return statements
         case ListType(), ListType():
             return _altered(table, f"{path}.element", old.element_type, new.element_type)
         case MapType(), MapType():
             return _altered(table, f"{path}.value", old.value_type, new.value_type)
         case _:
-            return [f"ALTER TABLE {table} ALTER COLUMN {path} TYPE {spark_text(new)}"]
+            return [alter_table(table, f"ALTER COLUMN {path} TYPE {spark_text(new)}")]
 
 
 def _impossible(table: Table, conflict: TypeConflict) -> TableStopped:
@@ -195,9 +195,9 @@ def _impossible(table: Table, conflict: TypeConflict) -> TableStopped:
         code="type-changed",
         detail="Iceberg cannot promote one to the other, so nothing of this batch was written to the table.",
         hint=(
-            f"Rename the stored column (ALTER TABLE {table.full_name} RENAME COLUMN {column} TO …) and ingest again: the new "
-            "one is added beside it, and a row has its value there when it changes. Or load the table anew. To change the type "
-            "back upstream does not help: messages of this one stay in the topic."
+            f"Rename the stored column (ALTER TABLE {full_name_text(table.full_name)} RENAME COLUMN {object_text(column)} TO …) "
+            "and ingest again: the new one is added beside it, and a row has its value there when it changes. Or load the table "
+            "again. To change the type back upstream does not help: messages of this one stay in the topic."
         ),
     )
 
@@ -211,7 +211,3 @@ def run(spark: SparkSession, evolution: Evolution) -> None:
                 spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {evolution.namespace}")
     for statement in evolution.statements:
         spark.sql(statement)
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("'", "\\'")

@@ -16,7 +16,7 @@ from lakehold.ingest.changes import Changes
 from lakehold.ingest.decode.decoded import Decoded
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.judge.arrivals import Arrivals
-from lakehold.session import quoted
+from lakehold.spark_sql import quoted
 
 _OF_TOPIC = (
     "Drop the table and create it again with KEY (…) and columns that tell its rows apart, such as those of a new primary key: "

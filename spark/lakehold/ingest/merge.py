@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
-from decimal import Decimal
 
 from pyiceberg.types import IntegerType, LongType
 from pyspark.sql import Column as SparkColumn
@@ -29,7 +27,8 @@ from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import cast
 from lakehold.ingest.judge.arrivals import Bounds
 from lakehold.ingest.judge.judging import WINS
-from lakehold.session import quoted, snapshot_properties, temp_view
+from lakehold.session import snapshot_properties, temp_view
+from lakehold.spark_sql import literal, quoted
 
 _SOURCE = "lakehold_changes"
 
@@ -141,7 +140,7 @@ def _range_literals(bounds: Bounds) -> str:
         step = 1 << max(0, (highest - lowest).bit_length() - 3)
         lowest = max(lowest - lowest % step, -limit)
         highest = min(highest - highest % step + step - 1, limit - 1)
-    return f"{sql_literal(lowest)} AND {sql_literal(highest)}"
+    return f"{literal(lowest)} AND {literal(highest)}"
 
 
 def _assignments(how: Merge, columns: Sequence[str]) -> str:
@@ -149,7 +148,7 @@ def _assignments(how: Merge, columns: Sequence[str]) -> str:
         column = quoted(name)
         if not how.keeps_values or name in how.key:
             return f"s.{column}"
-        return f"CASE WHEN array_contains(s.{KEPT}, {sql_literal(name)}) THEN t.{column} ELSE s.{column} END"
+        return f"CASE WHEN array_contains(s.{KEPT}, {literal(name)}) THEN t.{column} ELSE s.{column} END"
 
     # A table of nothing but its key still needs an assignment.
     assigned = [name for name in columns if name not in how.key] or list(how.key)
@@ -179,24 +178,6 @@ def _as_stored(changes: Changes, columns: Sequence[ColumnType], *, keeps_values:
         known = cast(quoted(column.name), incoming[column.name], column.type)
         if not keeps_values or column.name in changes.key:
             return known
-        return f"CASE WHEN array_contains({KEPT}, {sql_literal(column.name)}) THEN NULL ELSE {known} END"
+        return f"CASE WHEN array_contains({KEPT}, {literal(column.name)}) THEN NULL ELSE {known} END"
 
     return [f"{value(c)} AS {quoted(c.name)}" for c in columns]
-
-
-def sql_literal(value: object) -> str:
-    """A key's value as a Spark SQL literal of exactly its type."""
-    match value:
-        case bool():
-            return str(value).upper()
-        case int():
-            return str(value)
-        case Decimal():
-            return f"{value:f}BD"
-        case date():
-            return f"DATE'{value.isoformat()}'"
-        case str():
-            escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-            return f"'{escaped}'"
-        case _:
-            raise TypeError(f"no literal for {type(value).__name__}")

@@ -13,7 +13,7 @@ from lakehold.ingest import merge
 from lakehold.ingest.changes import Changes
 from lakehold.ingest.judge.arrivals import Bounds
 from lakehold.ingest.judge.judgement import Judgement
-from lakehold.session import quoted
+from lakehold.spark_sql import quoted
 
 
 def path_of(

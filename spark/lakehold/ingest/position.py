@@ -91,7 +91,7 @@ def written(position: Position, connectors: Collection[str]) -> str:
     return f"{b >> 32:X}/{b & 0xFFFFFFFF:X}"
 
 
-def literal(position: Position) -> Column:
+def position_value(position: Position) -> Column:
     """`position` as a value of `POSITION_TYPE`."""
     parts = [F.lit(part).cast("bigint").alias(name) for part, name in zip(position, "abcd", strict=True)]
     return F.struct(*parts).cast(POSITION_TYPE)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lakehold.maintenance.layout import DELETED_SHARE, SMALL_FILES_MOST, Rewrite
-from lakehold.session import quoted, quoted_table
+from lakehold.spark_sql import alter_table, literal, map_of, quoted, quoted_table, table_properties
 
 CallProcedure = Callable[[str], Sequence[Mapping[str, Any]]]
 """Runs one statement and gives its rows by column; it raises `LakeholdError`."""
 
 ORPHANS_SEARCHED_PROPERTY = "lakehold.orphans-searched-ms"
 """The property of a table that says when its orphans were last searched, epoch milliseconds as text."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _CONFLICT = re.compile(
     r"conflicted with another|CommitFailed|ValidationException|found new (delete|conflicting)"
@@ -58,7 +60,9 @@ class Procedures:
         of a time before all of them. It refuses when a tag or a branch refers to one of them.
         """
         ids = ", ".join(f"{snapshot_id}L" for snapshot_id in snapshot_ids)
-        rows = self._run("expire_snapshots", full_name, f"snapshot_ids => array({ids}), older_than => {_timestamp(0)}")
+        rows = self._run(
+            "expire_snapshots", full_name, f"snapshot_ids => array({ids}), older_than => {literal(_EPOCH)}"
+        )
         return sum(count for row in rows for name, count in row.items() if name.startswith("deleted_") and count)
 
     def rewrite_data_files(self, full_name: str, rewrite: Rewrite, *, in_order: bool) -> int:
@@ -75,12 +79,12 @@ class Procedures:
             "delete-ratio-threshold": DELETED_SHARE,
         }
         strategy = "strategy => 'sort', " if in_order else ""
-        rows = self._run("rewrite_data_files", full_name, f"{strategy}options => {_map(options)}")
+        rows = self._run("rewrite_data_files", full_name, f"{strategy}options => {map_of(options)}")
         return sum(row["rewritten_data_files_count"] for row in rows)
 
     def rewrite_position_delete_files(self, full_name: str) -> int:
         """Gather small files of position deletes, which format version 2 has. Returns how many were rewritten."""
-        options = _map({"min-input-files": SMALL_FILES_MOST})
+        options = map_of({"min-input-files": SMALL_FILES_MOST})
         rows = self._run("rewrite_position_delete_files", full_name, f"options => {options}")
         return sum(row["rewritten_delete_files_count"] for row in rows)
 
@@ -104,30 +108,22 @@ class Procedures:
             before_ms: Files made at or after this time stay, epoch milliseconds: somebody may be about to commit them.
             dry_run: Only count them.
         """
-        arguments = f"older_than => {_timestamp(before_ms)}, dry_run => {str(dry_run).lower()}"
+        arguments = (
+            f"older_than => {literal(_EPOCH + timedelta(milliseconds=before_ms))}, dry_run => {str(dry_run).lower()}"
+        )
         return len(self._run("remove_orphan_files", full_name, arguments))
 
     def note_orphan_search(self, full_name: str, at_ms: int) -> None:
         """Write down on the table that orphans were searched at a time, epoch milliseconds."""
         name = quoted_table(self.catalog_name, full_name)
-        self.call(f"ALTER TABLE {name} SET TBLPROPERTIES ('{ORPHANS_SEARCHED_PROPERTY}' = '{at_ms}')")
+        properties = table_properties({ORPHANS_SEARCHED_PROPERTY: str(at_ms)})
+        self.call(alter_table(name, f"SET TBLPROPERTIES {properties}"))
 
     def delete_rows(self, full_name: str, where: str) -> None:
         """Delete the rows of a table that are `where`."""
         self.call(f"DELETE FROM {quoted_table(self.catalog_name, full_name)} WHERE {where}")
 
     def _run(self, procedure: str, full_name: str, arguments: str = "") -> Sequence[Mapping[str, Any]]:
-        name = ".".join(quoted(part) for part in full_name.split(".")).replace("\\", "\\\\").replace("'", "\\'")
+        name = ".".join(quoted(part) for part in full_name.split("."))
         called = quoted_table(self.catalog_name, f"system.{procedure}")
-        return self.call(f"CALL {called}(table => '{name}'{arguments and ', '}{arguments})")
-
-
-def _timestamp(time_ms: int) -> str:
-    """`time_ms` as a literal; sessions are in UTC."""
-    at = datetime.fromtimestamp(time_ms / 1000, UTC)
-    return f"TIMESTAMP '{at:%Y-%m-%d %H:%M:%S.%f}'"
-
-
-def _map(options: Mapping[str, object]) -> str:
-    entries = (f"'{name}', '{value}'" for name, value in options.items())
-    return f"map({', '.join(entries)})"
+        return self.call(f"CALL {called}(table => {literal(name)}{arguments and ', '}{arguments})")

@@ -21,7 +21,7 @@ from lakehold.quality.page import page_uri, write_page
 from lakehold.quality.run import run_suite
 from lakehold.quality.suites import GENERATED, Suite, read_suite, write_suite
 from lakehold.quality.verdict import Verdict
-from lakehold.session import quoted_table
+from lakehold.spark_sql import quoted_table
 from lakehold.templates import shown_path
 from lakehold.timeline.timelines import Timelines
 from lakehold.times import now_ms

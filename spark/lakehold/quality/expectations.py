@@ -16,7 +16,7 @@ from great_expectations.compatibility import pydantic
 from great_expectations.expectations.core.unexpected_rows_expectation import UnexpectedRowsExpectation
 from great_expectations.expectations.expectation import BatchExpectation
 
-from lakehold.session import quoted
+from lakehold.spark_sql import quoted
 
 EXAMPLES_MOST = 5
 """Rows kept as examples of what is not as expected."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from lakehold.catalog.definitions import Definitions
 from lakehold.holds.retention import RETAIN_HISTORY, RETAIN_HISTORY_PROPERTY
-from lakehold.session import quoted
+from lakehold.spark_sql import alter_table, literal, quoted, table_properties
 from lakehold.sql.effects import ChangeTable, Plan, RunOnSpark
 
 
@@ -24,7 +24,8 @@ def retain_history(name: str, retained_ms: int | None, definitions: Definitions)
 def _property(name: str, retained_ms: int | None) -> RunOnSpark:
     table = ".".join(quoted(part) for part in name.split("."))
     if retained_ms is None:
-        statement = f"ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ('{RETAIN_HISTORY_PROPERTY}')"
+        change = f"UNSET TBLPROPERTIES IF EXISTS ({literal(RETAIN_HISTORY_PROPERTY)})"
     else:
-        statement = f"ALTER TABLE {table} SET TBLPROPERTIES ('{RETAIN_HISTORY_PROPERTY}' = '{retained_ms}')"
+        change = f"SET TBLPROPERTIES {table_properties({RETAIN_HISTORY_PROPERTY: str(retained_ms)})}"
+    statement = alter_table(table, change)
     return RunOnSpark(statement, 0, len(statement))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from lakehold.session import quoted_table
+from lakehold.spark_sql import quoted_table
 from lakehold.sql.result import Result
 from lakehold.subscribe.explain import explained
 from lakehold.subscribe.on_spark import misses_filtered_columns, snapshot_schema, view_name

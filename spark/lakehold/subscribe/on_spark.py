@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType
 
-from lakehold.session import quoted, quoted_table
+from lakehold.spark_sql import quoted, quoted_table
 from lakehold.subscribe.file_rows import DatedPick, FileRows, diff_schema
 from lakehold.subscribe.project import arrow_schema
 from lakehold.subscribe.project_sql import projection

@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from lakehold.ingest.decode.types import spark_text
-from lakehold.session import quoted
+from lakehold.spark_sql import literal, quoted, struct_of
 
 _Reference = Callable[[str], str]
 
@@ -34,8 +34,7 @@ def _fields(written: Iterable[NestedField], wanted: Iterable[NestedField], refer
 
 
 def _absent(field: NestedField) -> str:
-    default = "NULL" if field.initial_default is None else "'" + str(field.initial_default).replace("'", "\\'") + "'"
-    return f"CAST({default} AS {spark_text(field.field_type)})"
+    return f"CAST({literal(field.initial_default)} AS {spark_text(field.field_type)})"
 
 
 def _value(sql: str, written: IcebergType, wanted: IcebergType) -> str:
@@ -44,8 +43,8 @@ def _value(sql: str, written: IcebergType, wanted: IcebergType) -> str:
     match written, wanted:
         case StructType(), StructType():
             values = _fields(written.fields, wanted.fields, lambda name: f"{sql}.{quoted(name)}")
-            named = ", ".join(f"'{_escaped(f.name)}', {value}" for f, value in zip(wanted.fields, values, strict=True))
-            return f"CASE WHEN {sql} IS NOT NULL THEN named_struct({named}) END"
+            named = dict(zip((f.name for f in wanted.fields), values, strict=True))
+            return f"CASE WHEN {sql} IS NOT NULL THEN {struct_of(named)} END"
         case ListType(), ListType():
             return f"transform({sql}, e -> {_value('e', written.element_type, wanted.element_type)})"
         case MapType(), MapType():
@@ -54,7 +53,3 @@ def _value(sql: str, written: IcebergType, wanted: IcebergType) -> str:
             return f"map_from_entries(transform(map_entries({sql}), e -> struct({key} AS key, {value} AS value)))"
         case _:
             return f"CAST({sql} AS {spark_text(wanted)})"
-
-
-def _escaped(name: str) -> str:
-    return name.replace("\\", "\\\\").replace("'", "\\'")

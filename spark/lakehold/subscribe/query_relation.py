@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyspark.sql import DataFrame
 
-from lakehold.session import quoted_table
+from lakehold.spark_sql import quoted_table
 from lakehold.subscribe.consolidate import merged
 from lakehold.subscribe.on_spark import (
     Many,

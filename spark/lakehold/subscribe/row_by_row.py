@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyspark.sql import DataFrame
 
-from lakehold.session import quoted
+from lakehold.spark_sql import quoted
 from lakehold.subscribe.answered_here import AnsweredHere
 from lakehold.subscribe.on_spark import Many, frame_names, frame_of, streamed, summed, view_name
 from lakehold.subscribe.query_relation import typed, with_diff

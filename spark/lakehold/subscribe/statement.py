@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lakehold.session import quoted
+from lakehold.spark_sql import quoted
 from lakehold.subscribe.plain_select import PlainSelect
 
 

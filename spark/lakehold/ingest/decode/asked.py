@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lakehold.ingest.decode.connect_schema import DECLARED_DECIMAL, ConnectSchema, SchemaType
-from lakehold.ingest.decode.sql_text import struct_of
-from lakehold.session import quoted
+from lakehold.spark_sql import quoted, struct_of
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from enum import StrEnum
 from lakehold.ingest.decode.asked import PLAIN_TYPES, has_text_keys, plain
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType, UnsupportedSchema
 from lakehold.ingest.decode.logical import decimal_parameters, logical_type
-from lakehold.ingest.decode.sql_text import struct_of
 from lakehold.ingest.decode.types import iceberg_type, spark_text
-from lakehold.session import quoted
+from lakehold.spark_sql import quoted, struct_of
 
 
 class Encoding(StrEnum):

@@ -14,9 +14,8 @@ from dataclasses import replace
 from lakehold.ingest.decode.connect_schema import DECLARED_DECIMAL, ConnectSchema, SchemaType
 from lakehold.ingest.decode.logical import decimal_parameters
 from lakehold.ingest.decode.parts import Part, Refused
-from lakehold.ingest.decode.sql_text import literal, struct_of
 from lakehold.ingest.decode.structures import Structure, parsed_column
-from lakehold.session import quoted
+from lakehold.spark_sql import literal, quoted, struct_of, struct_type
 
 PLACEHOLDER = "__debezium_unavailable_value"
 
@@ -89,7 +88,7 @@ def block(value: Part, name: str, wanted: dict[str, tuple[str, str]]) -> str:
                 for key, (field, kind) in wanted.items()
             }
             found.append(f"CASE WHEN {place} IS NOT NULL THEN {struct_of(inner)} END")
-    empty = f"CAST(NULL AS struct<{','.join(f'{quoted(n)}:{kind}' for n, (_, kind) in wanted.items())}>)"
+    empty = f"CAST(NULL AS {struct_type((n, kind) for n, (_, kind) in wanted.items())})"
     return f"coalesce({', '.join([*found, empty])})"
 
 

@@ -19,9 +19,9 @@ from lakehold.ingest.decode.parsers import CallForAll, calls_for_all
 from lakehold.ingest.decode.parts import is_small_value, part
 from lakehold.ingest.decode.problems import Decoding, problem
 from lakehold.ingest.decode.schemas import TopicSchemas, declared_envelope
-from lakehold.ingest.decode.sql_text import struct_of
 from lakehold.ingest.decode.structures import parsing, structure
 from lakehold.ingest.decode.types import ColumnType
+from lakehold.spark_sql import struct_of
 
 DEFAULT_MAX_RECORD_BYTES = 64 * 1024 * 1024
 

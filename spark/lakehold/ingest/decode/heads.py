@@ -9,8 +9,8 @@ from lakehold.ingest.decode.connect_schema import ConnectSchema, Field, SchemaTy
 from lakehold.ingest.decode.debezium import SOURCE, block, field_of, only_envelopes
 from lakehold.ingest.decode.parts import Part, is_small_value, part
 from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, declared_envelope
-from lakehold.ingest.decode.sql_text import struct_of
 from lakehold.ingest.decode.structures import parsed_column, parsing
+from lakehold.spark_sql import struct_of
 
 ANY_JSON = JsonDeclared((DeclaredColumn("_", "string"),))
 """Of JSON with a schema or without one; the column is in no row."""

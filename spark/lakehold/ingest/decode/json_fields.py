@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from lakehold.ingest.decode.connect_schema import DECLARED, ConnectSchema, SchemaType
-from lakehold.ingest.decode.sql_text import literal
+from lakehold.spark_sql import literal
 
 _WHOLE = r'["\[{tf]|-?[0-9]+[.eE]'
 _NOT: dict[SchemaType, str] = {

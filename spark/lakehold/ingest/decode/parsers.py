@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from lakehold.ingest.decode.asked import Asked, asked_by_both, taken
-from lakehold.ingest.decode.sql_text import literal, struct_of
+from lakehold.spark_sql import literal, map_of, struct_of
 
 CORRUPT = "_corrupt"
-_JSON_OPTIONS = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{CORRUPT}')"
-_AVRO_OPTIONS = "map('mode', 'PERMISSIVE')"
+_JSON_OPTIONS = map_of({"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT})
+_AVRO_OPTIONS = map_of({"mode": "PERMISSIVE"})
 
 
 @dataclass(frozen=True)

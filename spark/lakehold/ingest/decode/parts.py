@@ -20,8 +20,7 @@ from lakehold.ingest.decode.json_fields import taken_for_text, wrongly_typed
 from lakehold.ingest.decode.logical import logical_type
 from lakehold.ingest.decode.parsers import CORRUPT, AvroParser, JsonParser, Parser
 from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, declared_struct
-from lakehold.ingest.decode.sql_text import literal
-from lakehold.session import quoted
+from lakehold.spark_sql import literal, quoted
 
 
 @dataclass(frozen=True)

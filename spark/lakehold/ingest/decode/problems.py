@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from lakehold.ingest.decode import debezium
 from lakehold.ingest.decode.parts import Part
-from lakehold.ingest.decode.sql_text import literal
 from lakehold.ingest.decode.structures import Structure, parsed_column
+from lakehold.spark_sql import literal, struct_of
 
 UNKNOWN_SCHEMA = "unknown-schema"
 
@@ -49,7 +49,7 @@ def problem(of: Decoding, *, is_debezium: bool) -> str:
 
 
 def _finding(code: str | None, detail: str) -> str:
-    return f"named_struct('code', '{code}', 'detail', {detail})" if code else "NULL"
+    return struct_of({"code": literal(code), "detail": detail}) if code else "NULL"
 
 
 def _corrupt(of: Decoding, code: str) -> Iterator[tuple[str, str, str]]:

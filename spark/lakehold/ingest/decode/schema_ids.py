@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehold.definitions import FormatType
-from lakehold.ingest.decode.sql_text import literal
+from lakehold.spark_sql import literal
 
 HEAD = r'^\s*\{\s*"schema"\s*:\s*\{.*?\}\s*,\s*"payload"\s*:'
 """What Connect's JSON converter writes before a payload, for Java and Python alike; `.` stands for line ends too."""

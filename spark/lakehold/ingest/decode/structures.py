@@ -9,10 +9,9 @@ from lakehold.ingest.decode.connect_schema import ConnectSchema
 from lakehold.ingest.decode.convert import Encoding, converted, missing, undecodable
 from lakehold.ingest.decode.parsers import Call
 from lakehold.ingest.decode.parts import Part
-from lakehold.ingest.decode.sql_text import literal
 from lakehold.ingest.decode.types import ColumnType, column_types, iceberg_type, spark_text
 from lakehold.ingest.decode.unify import cast, unify_versions
-from lakehold.session import quoted
+from lakehold.spark_sql import literal, quoted, struct_type
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Structure:
         """As Spark SQL writes it; `void` without columns."""
         if not self.columns:
             return "void"
-        return f"struct<{','.join(f'{quoted(c.name)}:{c.spark_type}' for c in self.columns)}>"
+        return struct_type((c.name, c.spark_type) for c in self.columns)
 
     def conversions(self) -> list[str]:
         """For each version a column with the converted structure; null for records of other versions."""

@@ -25,8 +25,7 @@ from lakehold.ingest.decode.decoded import (
     judged,
 )
 from lakehold.ingest.decode.schemas import JsonDeclared, PartSchemas
-from lakehold.ingest.decode.sql_text import literal, struct_of
-from lakehold.session import quoted
+from lakehold.spark_sql import quoted, struct_of
 
 _OWN = ("topic", "partition", "offset", "timestamp_ms", "key_bytes")
 _ROWS = ("value", "before", "after")
@@ -151,5 +150,5 @@ def _declared(wanted: Wanted) -> list[str]:
 
 
 def _with_columns(row: str, names: Sequence[str]) -> str:
-    fields = ", ".join(f"{literal(name)}, {row}.{quoted(name)}" for name in names)
-    return f"CASE WHEN {row} IS NOT NULL THEN named_struct({fields}) END AS {row}"
+    fields = struct_of({name: f"{row}.{quoted(name)}" for name in names})
+    return f"CASE WHEN {row} IS NOT NULL THEN {fields} END AS {row}"

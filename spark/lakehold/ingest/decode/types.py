@@ -35,7 +35,7 @@ from pyspark.sql import types as spark
 
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
 from lakehold.ingest.decode.logical import logical_type
-from lakehold.session import quoted
+from lakehold.spark_sql import struct_type
 
 _PLAIN: dict[SchemaType, PrimitiveType] = {
     SchemaType.INT8: IntegerType(),
@@ -136,7 +136,7 @@ def spark_text(of: IcebergType) -> str:
         case MapType():
             return f"map<{spark_text(of.key_type)},{spark_text(of.value_type)}>"
         case StructType():
-            return f"struct<{','.join(f'{quoted(f.name)}:{spark_text(f.field_type)}' for f in of.fields)}>"
+            return struct_type((f.name, spark_text(f.field_type)) for f in of.fields)
         case _:
             return _SPARK_TEXT[type(of)]
 

@@ -26,9 +26,8 @@ from pyiceberg.types import (
 )
 
 from lakehold.errors import UpstreamError
-from lakehold.ingest.decode.sql_text import struct_of
 from lakehold.ingest.decode.types import ColumnType, spark_text
-from lakehold.session import quoted
+from lakehold.spark_sql import quoted, struct_of
 
 _WHOLE_DIGITS: dict[type[IcebergType], int] = {IntegerType: 10, LongType: 19}
 

@@ -14,8 +14,8 @@ from lakehold.ingest.judge.arrivals import Arrivals
 from lakehold.ingest.judge.count_by_spark import arrivals_of
 from lakehold.ingest.judge.judging import COUNTS, WINS, Judging, in_snapshot
 from lakehold.ingest.marks import Marks, Position
-from lakehold.ingest.position import literal
-from lakehold.session import quoted
+from lakehold.ingest.position import position_value
+from lakehold.spark_sql import quoted
 
 _ORDER = (OFFSET, PARTITION)
 """Messages of one key are in one partition, where the offset orders them; should they not be, it is at least one order."""
@@ -63,9 +63,9 @@ class BySpark(Judging):
         of_row = F.coalesce(F.col(OP).isin(Op.UPSERT.value, Op.DELETE.value), F.lit(False))
         candidate = of_row | F.coalesce(F.col(OP) == Op.TRUNCATE.value, F.lit(False))
         if after is not None:
-            candidate = candidate & F.coalesce(F.col(POSITION) > literal(after), F.lit(True))
+            candidate = candidate & F.coalesce(F.col(POSITION) > position_value(after), F.lit(True))
         if not_below is not None:
-            candidate = candidate & F.coalesce(F.col(POSITION) >= literal(not_below), F.lit(True))
+            candidate = candidate & F.coalesce(F.col(POSITION) >= position_value(not_below), F.lit(True))
         of_key = _of_key(self._changes)
         frame, order = _placed(self._changes), _order(self._changes)
         if self._envelope is not Envelope.DEBEZIUM:
@@ -109,10 +109,10 @@ def _unpassed(marks: Marks) -> SparkColumn:
     """Whether a change lies above its partition's mark, and is not of a snapshot older than the one the table shows."""
     mark = F.lit(None).cast(POSITION_TYPE)
     for partition, position in marks.passed.items():
-        mark = F.when(F.col(PARTITION) == partition, literal(position)).otherwise(mark)
+        mark = F.when(F.col(PARTITION) == partition, position_value(position)).otherwise(mark)
     unpassed = _above(mark)
     if marks.snapshot is not None:
-        older = in_snapshot() & (F.col(POSITION) < literal(marks.snapshot.position))
+        older = in_snapshot() & (F.col(POSITION) < position_value(marks.snapshot.position))
         unpassed = unpassed & ~F.coalesce(older, F.lit(False))
     return unpassed
 

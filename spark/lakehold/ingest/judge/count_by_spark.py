@@ -39,8 +39,8 @@ from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.judge.arrivals import Arrivals, Bounds, WentBack, bounded
 from lakehold.ingest.judge.judging import COUNTS, WINS, in_snapshot
 from lakehold.ingest.marks import Marks, Position
-from lakehold.ingest.position import literal
-from lakehold.session import quoted
+from lakehold.ingest.position import position_value
+from lakehold.spark_sql import quoted
 
 _COUNTED = (
     "records",
@@ -198,8 +198,8 @@ def _confirmed(judged: DataFrame, suspects: Mapping[int, tuple[int, Position]], 
     position, newest, highest = F.col(POSITION), F.lit(False), F.lit(False)
     for partition, (latest_ms, passed) in suspects.items():
         of_partition = F.col(PARTITION) == partition
-        newest = newest | (of_partition & (F.col(SOURCE_MS) == latest_ms) & (position < literal(passed)))
-        highest = highest | (of_partition & (position == literal(passed)))
+        newest = newest | (of_partition & (F.col(SOURCE_MS) == latest_ms) & (position < position_value(passed)))
+        highest = highest | (of_partition & (position == position_value(passed)))
     comparable = in_snapshot() | (position.getField("a") != position.getField("b"))
     found = (
         judged.filter(newest | highest)

@@ -1,0 +1,108 @@
+"""Text of Spark SQL: the one place where values become literals and names become identifiers.
+
+Everything that users, messages and other writers' tables bring is text to Spark, whatever stands in it. Spark substitutes
+`${env:HOME}` in statements and expressions before it parses them, so `PLAIN_TEXT_CONF` switches that off in every session,
+and a literal has no `${` even where a session has it on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from uuid import UUID
+
+PLAIN_TEXT_CONF: Mapping[str, str] = {
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+}
+"""Settings under which Spark reads the texts of this module as they are meant: no session of lakehold's has others."""
+
+_FLOATS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+def literal(value: object) -> str:
+    """Write a value as a literal of its type; a text is a string whatever stands in it.
+
+    Raises:
+        TypeError: There is no literal of this type.
+    """
+    match value:
+        case str() | time() | UUID():
+            text = _string(str(value))
+        case None:
+            text = "NULL"
+        case bool():
+            text = str(value).upper()
+        case int():
+            text = str(value)
+        case float():
+            text = _float(value)
+        case Decimal():
+            text = f"{value:f}BD"
+        case datetime():
+            text = _timestamp(value)
+        case date():
+            text = f"DATE'{value.isoformat()}'"
+        case bytes() | bytearray():
+            text = f"X'{value.hex().upper()}'"
+        case _:
+            raise TypeError(f"no literal for {type(value).__name__}")
+    return text
+
+
+def quoted(name: str) -> str:
+    """Write a name as an identifier."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quoted_table(catalog: str, full_name: str) -> str:
+    """Write `catalog.namespace.table` as an identifier."""
+    return ".".join(quoted(part) for part in (catalog, *full_name.split(".")))
+
+
+def struct_of(fields: Mapping[str, str]) -> str:
+    """Write a `named_struct` of expressions, by field name."""
+    return f"named_struct({', '.join(f'{literal(name)}, {sql}' for name, sql in fields.items())})"
+
+
+def struct_type(fields: Iterable[tuple[str, str]]) -> str:
+    """Write the type of a structure, from names and types."""
+    return f"struct<{','.join(f'{quoted(name)}:{type_}' for name, type_ in fields)}>"
+
+
+def map_of(entries: Mapping[str, object]) -> str:
+    """Write a map of texts."""
+    return f"map({', '.join(f'{literal(name)}, {literal(str(value))}' for name, value in entries.items())})"
+
+
+def alter_table(name: str, change: str) -> str:
+    """Write an ALTER TABLE of Spark's own; `name` and `change` are SQL.
+
+    Iceberg takes a statement for one of its own when it begins with `ALTER TABLE` and says `create branch`, `write ordered by`
+    or the like anywhere, be it in a column's name. With a comment between the words Iceberg leaves the statement to Spark.
+    """
+    return f"ALTER /**/ TABLE {name} {change}"
+
+
+def table_properties(properties: Mapping[str, str]) -> str:
+    """Write the list in parentheses that follows TBLPROPERTIES."""
+    return f"({', '.join(f'{literal(name)} = {literal(value)}' for name, value in properties.items())})"
+
+
+def _string(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{")
+    return f"'{escaped}'"
+
+
+def _float(value: float) -> str:
+    text = repr(value)
+    return f"CAST('{_FLOATS[text]}' AS DOUBLE)" if text in _FLOATS else f"{text}D"
+
+
+def _timestamp(value: datetime) -> str:
+    """An instant, or a local time where the value has no zone; the type does not depend on the session's settings."""
+    if value.tzinfo is None:
+        return f"TIMESTAMP_NTZ'{value.isoformat(sep=' ')}'"
+    return f"TIMESTAMP_LTZ'{value.astimezone(UTC).isoformat(sep=' ')}'"
