@@ -1,0 +1,34 @@
+"""From the columns that a database has to those of the lake's table, by the tables of types. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from lakehold.definitions import ConnectionType
+from lakehold.ingest.decode.types import ColumnType, iceberg_type
+from lakehold.upstream import mysql_types, postgres_types
+from lakehold.upstream.found_columns import FoundColumn
+from lakehold.upstream.sent_types import SentType
+
+
+def sent_type(column: FoundColumn, database: ConnectionType) -> SentType:
+    """Return how a column of PostgreSQL, MySQL or MariaDB is sent."""
+    return postgres_types.sent(column) if database is ConnectionType.POSTGRES else mysql_types.sent(column)
+
+
+def columns_of(found: Sequence[FoundColumn], database: ConnectionType) -> tuple[ColumnType, ...]:
+    """Return the columns that messages give a table of these columns, in order."""
+    sent = [(column, sent_type(column, database).schema) for column in found]
+    return tuple(
+        ColumnType(column.name, iceberg_type(schema), not column.is_nullable)
+        for column, schema in sent
+        if schema is not None
+    )
+
+
+def left_out(found: Sequence[FoundColumn], database: ConnectionType) -> Iterator[tuple[FoundColumn, str]]:
+    """Yield the columns of which no value comes, and why."""
+    for column in found:
+        sent = sent_type(column, database)
+        if sent.schema is None:
+            yield column, sent.lost

@@ -1,0 +1,99 @@
+"""Types of values on their way from a database: what Debezium sends of them with lakehold's configuration. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pyiceberg.types import IcebergType
+
+from lakehold.ingest.decode.connect_schema import ConnectSchema, Field, SchemaType
+from lakehold.ingest.decode.logical import DECIMAL, VARIABLE_SCALE_DECIMAL
+from lakehold.ingest.decode.types import iceberg_type
+
+
+@dataclass(frozen=True)
+class SentType:
+    """A type as it is sent.
+
+    Attributes:
+        schema: The schema of Connect that values come in; None: the column is left out.
+        lost: The values that do not come as they are, or why none come: a clause without a full stop.
+        stops: The connector fails at a table that has such a column.
+    """
+
+    schema: ConnectSchema | None
+    lost: str = ""
+    stops: bool = False
+
+    @property
+    def column(self) -> IcebergType | None:
+        """The type of the column that it becomes."""
+        return iceberg_type(self.schema) if self.schema is not None else None
+
+
+def plain(kind: SchemaType, name: str | None = None, lost: str = "", **parameters: str) -> SentType:
+    """A type of Connect, or the logical one of a name over it."""
+    return SentType(ConnectSchema(kind, name=name, parameters=parameters), lost)
+
+
+def left_out(why: str) -> SentType:
+    """A type of which no value comes."""
+    return SentType(None, why)
+
+
+def stops(why: str) -> SentType:
+    """A type at which the connector fails."""
+    return SentType(None, why, stops=True)
+
+
+def decimal(precision: int | None, scale: int, lost: str = "") -> SentType:
+    """A decimal; of an unknown precision if that is None."""
+    known = {} if precision is None else {"connect.decimal.precision": str(precision)}
+    return SentType(ConnectSchema(SchemaType.BYTES, name=DECIMAL, parameters={"scale": str(scale), **known}), lost)
+
+
+def array(items: ConnectSchema, lost: str = "") -> SentType:
+    """An array of values that may be null."""
+    return SentType(ConnectSchema(SchemaType.ARRAY, items=replace(items, optional=True)), lost)
+
+
+def struct(name: str, **fields: ConnectSchema) -> SentType:
+    """A structure with a logical name."""
+    listed = tuple(Field(field, schema) for field, schema in fields.items())
+    return SentType(ConnectSchema(SchemaType.STRUCT, name=name, fields=listed))
+
+
+BOOLEAN = plain(SchemaType.BOOLEAN)
+INT16 = plain(SchemaType.INT16)
+INT32 = plain(SchemaType.INT32)
+INT64 = plain(SchemaType.INT64)
+FLOAT32 = plain(SchemaType.FLOAT32)
+FLOAT64 = plain(SchemaType.FLOAT64)
+TEXT = plain(SchemaType.STRING)
+BYTES = plain(SchemaType.BYTES)
+DATE = plain(SchemaType.INT32, "io.debezium.time.Date")
+MICRO_TIME = plain(SchemaType.INT64, "io.debezium.time.MicroTime")
+MILLI_TIMESTAMP = plain(SchemaType.INT64, "io.debezium.time.Timestamp")
+MICRO_TIMESTAMP = plain(SchemaType.INT64, "io.debezium.time.MicroTimestamp")
+INSTANT = plain(SchemaType.STRING, "io.debezium.time.ZonedTimestamp")
+JSON = plain(SchemaType.STRING, "io.debezium.data.Json")
+UUID = plain(SchemaType.STRING, "io.debezium.data.Uuid")
+
+_BINARY, _SRID = ConnectSchema(SchemaType.BYTES), ConnectSchema(SchemaType.INT32)
+_DOUBLE, _STRING = ConnectSchema(SchemaType.FLOAT64), ConnectSchema(SchemaType.STRING)
+POINT = struct("io.debezium.data.geometry.Point", x=_DOUBLE, y=_DOUBLE, wkb=_BINARY, srid=_SRID)
+GEOMETRY = struct("io.debezium.data.geometry.Geometry", wkb=_BINARY, srid=_SRID)
+EXTENDED_GEOMETRY = struct(
+    "io.debezium.data.geometry.Geometry",
+    wkb=_BINARY,
+    srid=_SRID,
+    extensions=ConnectSchema(SchemaType.MAP, keys=_STRING, values=_STRING),
+)
+LINE = struct("io.debezium.data.geometry.Line", a=_DOUBLE, b=_DOUBLE, c=_DOUBLE)
+CIRCLE = struct("io.debezium.data.geometry.Circle", center=POINT.schema or _BINARY, radius=_DOUBLE)
+VARIABLE_DECIMAL = struct(VARIABLE_SCALE_DECIMAL, scale=ConnectSchema(SchemaType.INT32), value=_BINARY)
+
+
+def bits(length: int | None) -> SentType:
+    """A string of bits; a boolean if there is one."""
+    return BOOLEAN if length == 1 else plain(SchemaType.BYTES, "io.debezium.data.Bits", length=str(length or 0))
