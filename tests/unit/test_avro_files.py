@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import lzma
+import zlib
 from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,3 +97,42 @@ def written(schema: dict[str, Any], records: Sequence[Any], codec: str = "deflat
     file = BytesIO()
     fastavro.writer(file, schema, records, codec=codec, sync_interval=block_bytes)
     return file.getvalue()
+
+
+DATED: dict[str, Any] = {
+    "type": "record",
+    "name": "dated",
+    "fields": [
+        {"name": "day", "type": ["null", {"type": "int", "logicalType": "date"}]},
+        {"name": "path", "type": "string"},
+    ],
+}
+
+
+@pytest.mark.parametrize("codec", ["snappy", "zstandard", "xz"])
+def test_codecs_of_other_writers_and_dates_of_any_year(codec: str) -> None:
+    """Manifests of tables partitioned by days: Python has no date for those before year 1 and after 9999."""
+    days = [6_670_384, -735_160, 19_000, None]
+    records = [{"day": day, "path": "x" * 300} for day in days]
+    schema = {**DATED, "fields": [{"name": "day", "type": ["null", "int"]}, DATED["fields"][1]]}
+    content = written(schema, records, "null", block_bytes=100_000)
+    assert list(avro_files.records(compressed(content, codec, DATED))) == records
+
+
+def compressed(content: bytes, codec: str, schema: dict[str, Any]) -> bytes:
+    """A file of one block as another writer compresses it."""
+    (block,) = avro_files._blocks(content)
+    encoded = block.encoded
+    match codec:
+        case "snappy":
+            data = pa.compress(encoded, "snappy", asbytes=True) + zlib.crc32(encoded).to_bytes(4, "big")
+        case "zstandard":
+            data = pa.compress(encoded, "zstd", asbytes=True)
+        case _:
+            data = lzma.compress(encoded)
+    sink = BytesIO()
+    meta = {"avro.codec": codec.encode(), "avro.schema": json.dumps(schema).encode()}
+    header = {"magic": b"Obj\x01", "meta": meta, "sync": b"s" * 16}
+    fastavro.schemaless_writer(sink, avro_files._HEADER, header)
+    fastavro.schemaless_writer(sink, avro_files._BLOCK, {"count": block.records, "records": data, "sync": b"s" * 16})
+    return sink.getvalue()

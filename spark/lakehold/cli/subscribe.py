@@ -10,7 +10,7 @@ from lakehold.lake import Lake
 from lakehold.progress import Progress
 from lakehold.spark_errors import readable
 from lakehold.subscribe.batches import Row
-from lakehold.subscribe.spark_types import tuples
+from lakehold.subscribe.row_values import tuples
 
 _ROWS_TOGETHER = 1_000
 """Rows that are written together as long as more are there at once."""

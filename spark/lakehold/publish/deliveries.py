@@ -16,7 +16,7 @@ from lakehold.ingest.lease import HeldLease
 from lakehold.publish.following import Complete
 from lakehold.publish.held_input import HeldInput
 from lakehold.subscribe.batches import Piece, Row
-from lakehold.subscribe.spark_types import tuples
+from lakehold.subscribe.row_values import tuples
 
 QUIET_S = 10.0
 """How often it is kept, while following, that nothing came."""

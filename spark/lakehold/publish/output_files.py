@@ -9,12 +9,14 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import write_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
-from pyiceberg.table import Table, WriteTask
+from pyiceberg.table import Table, TableProperties, WriteTask
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import LongType
 
 from lakehold.catalog import expiry
 from lakehold.publish.output_columns import fitted
 from lakehold.subscribe.batches import Piece
+from lakehold.subscribe.row_values import is_beyond_python
 
 FILE_BYTES = 128 * 1024 * 1024
 """Bytes in memory at which rows become a file: however large a snapshot is, no more of it is kept."""
@@ -72,8 +74,15 @@ class OutputFiles:
             record_batches=rows.to_batches(),
             partition_key=self._partition,
         )
-        self._files += write_file(self._table.io, self._table.metadata, iter([task]))
+        self._files += write_file(self._table.io, _without_bounds_beyond_python(self._table, rows), iter([task]))
         self._waiting, self._waiting_bytes = [], 0
+
+
+def _without_bounds_beyond_python(table: Table, rows: pa.Table) -> TableMetadata:
+    """The table's metadata; columns with dates that Python cannot hold are only counted: PyIceberg reads bounds as Python's."""
+    beyond = [name for name in rows.column_names if any(map(is_beyond_python, rows.column(name).chunks))]
+    modes = {f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}.{name}": "counts" for name in beyond}
+    return table.metadata.model_copy(update={"properties": {**table.properties, **modes}})
 
 
 def _together(tables: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:

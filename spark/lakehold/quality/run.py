@@ -15,6 +15,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame
 
 from lakehold.errors import EnvironmentMissing, LakeholdError
+from lakehold.quality.dates_beyond import fetching_dates_beyond
 from lakehold.quality.describe import columns_of, examples_of, expected_text, found_text
 from lakehold.quality.suites import GENERATED, Expectation, Suite, invalid, place_of
 from lakehold.quality.verdict import Outcome
@@ -62,6 +63,7 @@ def run_suite(
     with ExitStack() as quiet:
         quiet.enter_context(_one_at_a_time)
         quiet.enter_context(_silence())
+        quiet.enter_context(fetching_dates_beyond(frame))
         loaded = _load(suite, skipped=outcomes.keys())
         batch = _batch(suite.table, frame)
         results = batch.validate(

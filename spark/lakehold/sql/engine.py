@@ -12,6 +12,7 @@ from lakehold.spark_errors import POSITION, explained, without_pyspark_log
 from lakehold.sql.effects import RunOnSpark
 from lakehold.sql.result import Result
 from lakehold.sql.statements import Drop, ForSpark, ObjectKind, Statement
+from lakehold.subscribe.row_values import fetched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +31,7 @@ def run_on_spark(spark: SparkSession, statement: RunOnSpark) -> Result:
         with without_pyspark_log():
             frame = spark.sql(text)
             columns = tuple(frame.columns)
-            return Result(columns, [tuple(row) for row in frame.collect()] if columns else [])
+            return Result(columns, fetched(frame) if columns else [])
     except Exception as error:  # noqa: BLE001 - classic Spark and Connect have no common class for what the JVM throws
         raise _readable(error, statement) from None
 

@@ -12,7 +12,7 @@ from lakehold.sql.result import Result
 from lakehold.subscribe.explain import explained
 from lakehold.subscribe.on_spark import misses_filtered_columns, snapshot_schema, view_name
 from lakehold.subscribe.opening import Subscribing
-from lakehold.subscribe.spark_types import tuples
+from lakehold.subscribe.row_values import fetched, tuples
 from lakehold.subscribe.statement import Query, Subscribe
 from lakehold.timeline.timelines import check_readable
 
@@ -53,7 +53,7 @@ class LakeReads:
                 tables[name] = f"{quoted_table(reading.catalog_name, name)} VERSION AS OF {version.snapshot_id}"
         frame = reading.select(query.over(tables, views), frames)
         with self.subscribing.noting.noted(tuple(lines), as_of_ms):
-            return Result(tuple(frame.columns), [tuple(row) for row in frame.collect()])
+            return Result(tuple(frame.columns), fetched(frame))
 
     def read_changes(self, subscribe: Subscribe) -> Result:
         """The rows of a SUBSCRIBE up to UP TO, or to the least `upper` of its tables."""

@@ -12,7 +12,7 @@ class Result:
 
     Attributes:
         columns: Names in order; a name may come twice.
-        rows: One tuple a row, values as PySpark gives them.
+        rows: One tuple a row, values as `lakehold.subscribe.row_values` gives them.
         notices: Sentences for the person at the terminal; never needed to understand the rows.
     """
 

@@ -5,6 +5,8 @@ fastavro parses the schema of every file anew, which takes longer than decoding 
 
 from __future__ import annotations
 
+import bz2
+import lzma
 import zlib
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -13,6 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import fastavro
 import orjson
+import pyarrow as pa
 
 Value = TypeVar("Value")
 
@@ -43,11 +46,33 @@ _BLOCK = fastavro.parse_schema(
 )
 """Header and blocks as in the Avro specification, "Object Container Files"."""
 
+_LOGICAL_TYPES_OF_TIME = ("date", "time-", "timestamp-", "local-timestamp-")
+
+
+def _snappy(block: bytes) -> bytes:
+    """Raw Snappy, which begins with its size as a varint, and a checksum behind it (Avro specification, "snappy")."""
+    size_bytes = 0
+    for place, octet in enumerate(block):
+        size_bytes |= (octet & 0x7F) << 7 * place
+        if octet < 0x80:  # noqa: PLR2004 - the highest bit says that more follow
+            break
+    return bytes(pa.decompress(block[:-4], size_bytes, codec="snappy", asbytes=True))
+
+
+def _zstandard(block: bytes) -> bytes:
+    with pa.CompressedInputStream(pa.BufferReader(block), "zstd") as stream:
+        return bytes(stream.read())
+
+
 _DECOMPRESSED: dict[bytes, Callable[[bytes], bytes]] = {
-    b"null": lambda records: records,
-    b"deflate": lambda records: zlib.decompress(records, -zlib.MAX_WBITS),
+    b"null": lambda block: block,
+    b"deflate": lambda block: zlib.decompress(block, -zlib.MAX_WBITS),
+    b"bzip2": bz2.decompress,
+    b"xz": lzma.decompress,
+    b"snappy": _snappy,
+    b"zstandard": _zstandard,
 }
-"""By codec; files with others are left to fastavro."""
+"""By codec: all that the Avro specification has."""
 
 
 class _Block(NamedTuple):
@@ -60,11 +85,7 @@ class _Block(NamedTuple):
 
 def records(content: bytes) -> Iterator[Any]:
     """The records of a file."""
-    blocks = _blocks(content)
-    if blocks is None:
-        yield from fastavro.reader(BytesIO(content))
-        return
-    for block in blocks:
+    for block in _blocks(content):
         stream, schema = BytesIO(block.encoded), _parsed(block.schema)
         for _ in range(block.records):
             yield _next(stream, schema)
@@ -89,10 +110,7 @@ class RepeatedRecords(Generic[Value]):
 
     def of(self, content: bytes) -> list[Value]:
         """The values of a file's records."""
-        blocks = _blocks(content)
-        if blocks is None:
-            return [self._value_of(record) for record in fastavro.reader(BytesIO(content))]
-        return [value for block in blocks for value in self._in_block(block)]
+        return [value for block in _blocks(content) for value in self._in_block(block)]
 
     def _in_block(self, block: _Block) -> Iterator[Value]:
         encoded, behind = block.encoded, self._behind.setdefault(block.schema, {})
@@ -111,25 +129,32 @@ class RepeatedRecords(Generic[Value]):
             yield found[1]
 
 
-def _blocks(content: bytes) -> Iterator[_Block] | None:
-    """The blocks of a file; None: only fastavro can decompress them."""
+def _blocks(content: bytes) -> Iterator[_Block]:
     file = BytesIO(content)
     meta = _next(file, _HEADER)["meta"]
-    decompressed = _DECOMPRESSED.get(meta.get("avro.codec", b"null"))
-    return None if decompressed is None else _decompressed(file, meta["avro.schema"], decompressed, len(content))
-
-
-def _decompressed(
-    file: BytesIO, schema: bytes, decompressed: Callable[[bytes], bytes], size_bytes: int
-) -> Iterator[_Block]:
-    while file.tell() < size_bytes:
+    decompressed = _DECOMPRESSED[meta.get("avro.codec", b"null")]
+    while file.tell() < len(content):
         block = _next(file, _BLOCK)
-        yield _Block(schema, block["count"], decompressed(block["records"]))
+        yield _Block(meta["avro.schema"], block["count"], decompressed(block["records"]))
 
 
 @lru_cache(_SCHEMAS_REMEMBERED)
 def _parsed(schema: bytes) -> Any:
-    return fastavro.parse_schema(orjson.loads(schema))
+    return fastavro.parse_schema(_with_times_as_numbers(orjson.loads(schema)))
+
+
+def _with_times_as_numbers(schema: Any) -> Any:
+    """The schema without logical types that fastavro reads as Python's dates and times, which end at the years 1 and 9999."""
+    match schema:
+        case list():
+            return [_with_times_as_numbers(part) for part in schema]
+        case dict():
+            parts = {name: _with_times_as_numbers(part) for name, part in schema.items()}
+            if str(parts.get("logicalType")).startswith(_LOGICAL_TYPES_OF_TIME):
+                del parts["logicalType"]
+            return parts
+        case _:
+            return schema
 
 
 def _next(stream: BytesIO, schema: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakehold.subscribe.spark_types import tuples
+from lakehold.subscribe.row_values import tuples
 
 Row = tuple[Any, ...]
 
