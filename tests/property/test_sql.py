@@ -20,6 +20,7 @@ from lakehold.definitions import (
     Table,
 )
 from lakehold.errors import StatementError
+from lakehold.ingest.column_names import folded
 from lakehold.sql.dialect import split
 from lakehold.sql.parse import parse_script
 from lakehold.sql.render import create_statement
@@ -35,6 +36,7 @@ SOUP = st.lists(PIECES | st.text(max_size=3), max_size=25).map(" ".join)
 LITERALS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8)
 TEXTS = LITERALS.filter(str.strip)
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"], exclude_characters="."), min_size=1, max_size=6)
+TABLE_NAMES = NAMES.filter(lambda name: name == name.strip() and not {*"/\\"} & {*name})
 STATEMENTS = st.sampled_from(
     ["SELECT ';' -- ;\n, 1", "SHOW TABLES", 'VALUES ("a;\\"b")', "SELECT /* ; /* ; */ */ `;`", "x"]
 )
@@ -141,7 +143,7 @@ types = st.recursive(
     ),
     max_leaves=5,
 )
-columns = st.lists(st.builds(DeclaredColumn, NAMES, types), max_size=3, unique_by=lambda c: c.name.lower())
+columns = st.lists(st.builds(DeclaredColumn, NAMES, types), max_size=3, unique_by=lambda c: folded(c.name))
 
 
 @st.composite
@@ -155,7 +157,7 @@ def tables(draw: st.DrawFn) -> Table:
     of_debezium = [Envelope.DEBEZIUM, Envelope.DEBEZIUM_UPSERT]
     envelope = draw(st.sampled_from(Envelope if upstream is None else of_debezium))
     topic = draw(TEXTS) if upstream is None else ""
-    return Table(draw(NAMES), draw(NAMES), draw(NAMES), topic, envelope, declared, key, options, upstream)
+    return Table(draw(TABLE_NAMES), draw(TABLE_NAMES), draw(NAMES), topic, envelope, declared, key, options, upstream)
 
 
 def _is_qualified(name: str) -> bool:

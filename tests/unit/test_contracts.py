@@ -171,6 +171,13 @@ LIST = {"type": "list", "element-id": 9, "element": "uuid", "element-required": 
             id="required-in-a-struct",
         ),
         pytest.param([field("v", "long"), field("V", "int", number=2)], {}, 'Column "v" is given twice', id="twice"),
+        pytest.param([field("_Pos", "long")], {}, 'Column "_Pos" of the table has a reserved name', id="reserved"),
+        pytest.param(
+            [field("s", {"type": "struct", "fields": [field("x", "int"), field("X", "int", number=2)]})],
+            {},
+            'Columns "s"."x" and "s"."X" of the table differ in case only',
+            id="case-in-a-struct",
+        ),
         pytest.param(
             [field("id", "long")], {"key": ["no"]}, 'Key column "no" is not one of its columns: id.', id="key-unknown"
         ),

@@ -261,7 +261,8 @@ def _evolve(
         buckets = int(str(table.options.get("buckets", writing.buckets)))
         plan = evolve.creation(entry, name, changes.key, changes.columns, buckets)
     else:
-        plan = evolve.evolution(table, name, state.schema, changes.columns)
+        partitions = {field.name for spec in state.table.specs().values() for field in spec.fields}
+        plan = evolve.evolution(table, name, state.schema, partitions, changes.columns)
         if state.current is None and state.table.sort_order().is_unsorted:
             # The process that made the table was killed before it could say so: CREATE TABLE cannot.
             plan = replace(plan, statements=(evolve.ordering(name, changes.key), *plan.statements))

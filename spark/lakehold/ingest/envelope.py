@@ -32,6 +32,7 @@ from lakehold.ingest.changes import (
     Op,
     Phase,
 )
+from lakehold.ingest.column_names import folded, require_names
 from lakehold.ingest.decode.decoded import Decoded
 from lakehold.ingest.decode.types import ColumnType, from_spark, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
@@ -49,11 +50,21 @@ def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] 
         stored_key: The key of the Iceberg table, if there is one, for batches in which no message has a key.
 
     Raises:
-        TableStopped: No key is known: neither the messages nor `KEY (…)` name one.
+        TableStopped: No key is known: neither the messages nor `KEY (…)` name one; or a table cannot have names of columns.
     """
+    require_names(table, _taken(decoded, table))
     if table.envelope is Envelope.UPSERT:
         return _upsert(decoded, table, stored_key)
     return _debezium(decoded, table, stored_key)
+
+
+def _taken(decoded: Decoded, table: Table) -> list[ColumnType]:
+    """The messages' columns that the table would have, and those that Spark does not tell from one of them."""
+    key = [c for c in decoded.key_columns if not table.key or c.name in table.key]
+    names = {folded(name) for name in (*(c.name for c in table.columns), *(c.name for c in key))}
+    row = [c for c in decoded.columns if not table.columns or folded(c.name) in names]
+    in_row = {c.name for c in row}
+    return [*(c for c in key if c.name not in in_row), *row]
 
 
 def _upsert(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) -> Changes:

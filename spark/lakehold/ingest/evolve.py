@@ -6,8 +6,10 @@ NOT NULL, or is dropped, changes nothing here; the key is kept as the table prop
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -31,6 +33,7 @@ from lakehold.catalog.data_tables import TableState
 from lakehold.catalog.definitions import Entry
 from lakehold.definitions import Table, full_name_text, object_text
 from lakehold.errors import TableStopped
+from lakehold.ingest.column_names import require_names
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
 from lakehold.ingest.publish import TABLE_PROPERTIES
@@ -53,7 +56,7 @@ PROPERTIES = {
 }
 
 KEY = "lakehold.key"
-"""Table property: the key's columns, by commas."""
+"""Table property: the key's columns, by commas or as JSON."""
 
 OBJECT_ID = "lakehold.object-id"
 """Table property: which definition the Iceberg table was made for."""
@@ -89,17 +92,20 @@ def creation(
     types = {c.name: c.type for c in columns}
     definitions = ", ".join(f"{quoted(c.name)} {spark_text(c.type)}" for c in columns)
     bucketed = next((k for k in key if isinstance(types[k], BUCKETED_TYPES)), None)
-    partitioned = f" PARTITIONED BY (bucket({buckets}, {quoted(bucketed)}))" if bucketed else ""
+    bucket = f"bucket({buckets}, {quoted(bucketed)})" if bucketed is not None else ""
+    named = _partition_name(bucketed, types) if bucketed is not None else None
+    partitioned = f" PARTITIONED BY ({bucket})" if bucket and named is None else ""
     properties = {
         **PROPERTIES,
         "lakehold.source": entry.definition.source,
-        KEY: ",".join(key),
+        KEY: _key_text(key),
         OBJECT_ID: entry.object_id,
     }
     return Evolution(
         (
             f"CREATE TABLE IF NOT EXISTS {name} ({definitions}) USING iceberg{partitioned} "
             f"TBLPROPERTIES {table_properties(properties)}",
+            *((f"ALTER TABLE {name} ADD PARTITION FIELD {bucket} AS {quoted(named)}",) if named is not None else ()),
             ordering(name, key),
         ),
         tuple(columns),
@@ -112,9 +118,26 @@ def ordering(name: str, key: Sequence[str]) -> str:
     return f"ALTER TABLE {name} WRITE LOCALLY ORDERED BY {', '.join(quoted(k) for k in key)}"
 
 
+def _partition_name(column: str, names: Collection[str]) -> str | None:
+    """The name of a column's buckets where the one that Iceberg gives is a column's; None: it is no column's."""
+    given = f"{column}_bucket"
+    free = (f"{given}_{number}" for number in count(2))
+    return next(name for name in free if name not in names) if given in names else None
+
+
+def _key_text(key: Sequence[str]) -> str:
+    """The columns by commas; as JSON where a name has a comma, or they would be taken for JSON."""
+    by_commas = ",".join(key)
+    return by_commas if by_commas.count(",") == len(key) - 1 and by_commas[:1] != "[" else json.dumps(key)
+
+
+def _key_names(text: str) -> list[str]:
+    return json.loads(text) if text.startswith("[") else text.split(",")
+
+
 def stored_key(state: TableState | None) -> tuple[ColumnType, ...]:
     """The key that the table was made with; nothing of a table that is not there."""
-    names = state.properties.get(KEY, "").split(",") if state is not None else []
+    names = _key_names(state.properties.get(KEY, "")) if state is not None else []
     types = {f.name: f.field_type for f in state.schema.fields} if state is not None else {}
     return tuple(ColumnType(name, types[name]) for name in names if name in types)
 
@@ -133,25 +156,17 @@ def require_own(entry: Entry[Table], properties: Mapping[str, str]) -> None:
     )
 
 
-def evolution(table: Table, name: str, schema: Schema, incoming: Sequence[ColumnType]) -> Evolution:
-    """The statements that let a table with `schema` hold the `incoming` columns.
+def evolution(
+    table: Table, name: str, schema: Schema, partitions: Collection[str], incoming: Sequence[ColumnType]
+) -> Evolution:
+    """The statements that let a table with `schema`, and with partition fields of some names, hold the `incoming` columns.
 
     Raises:
-        TableStopped: A column's type changed to one that Iceberg cannot promote to.
+        TableStopped: A column's type changed to one that Iceberg cannot promote to, or its name meets that of another one.
     """
     present = {f.name: f.field_type for f in schema.fields}
-    by_folded = {name_.lower(): name_ for name_ in present}
     statements, types = [], dict(present)
     for column in incoming:
-        folded = by_folded.setdefault(column.name.lower(), column.name)
-        if folded != column.name:
-            raise TableStopped(
-                f'columns "{folded}" and "{column.name}" of table "{table.full_name}" differ in case only',
-                table=table.full_name,
-                code="column-case",
-                detail="Spark does not tell them apart.",
-                hint="Rename one upstream, or leave it out with Debezium's column.exclude.list.",
-            )
         if column.name not in present:
             types[column.name] = column.type
             statements.append(alter_table(name, f"ADD COLUMN {quoted(column.name)} {spark_text(column.type)}"))
@@ -161,7 +176,9 @@ def evolution(table: Table, name: str, schema: Schema, incoming: Sequence[Column
         except TypeConflict as conflict:
             raise _impossible(table, conflict) from conflict
         statements += _altered(name, quoted(column.name), present[column.name], types[column.name])
-    return Evolution(tuple(statements), tuple(ColumnType(n, t) for n, t in types.items()))
+    columns = tuple(ColumnType(n, t) for n, t in types.items())
+    require_names(table, columns, partitions)
+    return Evolution(tuple(statements), columns)
 
 
 def _altered(table: str, path: str, old: IcebergType, new: IcebergType) -> list[str]:

@@ -7,6 +7,7 @@ import re
 from sqlglot import Token, exp
 from sqlglot.errors import SqlglotError
 
+from lakehold.ingest.column_names import folded
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import LakeholdDialect
 
@@ -93,6 +94,7 @@ def _simple_string(parsed: exp.Expr | None) -> str:
         case exp.DType.MAP if len(children) == 2:  # noqa: PLR2004 - key and value
             return f"map<{_simple_string(children[0])},{_simple_string(children[1])}>"
         case exp.DType.STRUCT if children:
+            _refuse_meeting([child.name for child in children])
             return f"struct<{','.join(_field(c) for c in children)}>"
         case simple if simple in _SIMPLE:
             return _SIMPLE[simple]
@@ -109,6 +111,14 @@ def _decimal(parameters: list[exp.Expr]) -> str:
         hint = f"precision is 1 to {_MAX_PRECISION}, scale 0 to precision"
         raise _NotStorable(f"DECIMAL({precision}, {scale}) is out of range", hint)
     return f"decimal({precision},{scale})"
+
+
+def _refuse_meeting(names: list[str]) -> None:
+    for place, name in enumerate(names):
+        same = next((each for each in names[:place] if folded(each) == folded(name)), None)
+        if same is not None:
+            hint = "fields whose names differ in case only are not told apart"
+            raise _NotStorable(f'a STRUCT cannot have the fields "{same}" and "{name}"', hint)
 
 
 def _field(field: exp.Expr) -> str:

@@ -36,7 +36,8 @@ from pyiceberg.types import (
 from lakehold.catalog.schemas import SYSTEM_NAMESPACE
 from lakehold.definitions import DeclaredColumn, Table
 from lakehold.errors import DefinitionError
-from lakehold.ingest.decode.types import spark_text
+from lakehold.ingest.column_names import name_fault
+from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.sql.column_types import struct_field
 
 _LEAVES = (
@@ -154,6 +155,9 @@ def _with_columns(table: Table, file: _ContractFile) -> Table:
     if not fields:
         raise _Unfit("It names no columns.")
     _refuse_repeated(field.name for field in fields)
+    fault = name_fault([ColumnType(field.name, field.field_type) for field in fields], "the table")
+    if fault is not None:
+        raise _Unfit(f"{fault.message[0].upper()}{fault.message[1:]}. {fault.detail}")
     key = _key(table.key or _key_of(file), fields)
     for field in fields:
         # Iceberg wants the columns of a key to be required, so there it says no more than that they are the key.

@@ -11,6 +11,8 @@ from lakehold.sql.statements import ObjectKind
 CATALOG = "lake"
 """The catalog a table's name may begin with; it is the session's own and is left out of full names."""
 
+_LONGEST_NAME = 255
+"""In bytes, of a folder."""
 _TWO_PARTS = 2
 _THREE_PARTS = 3
 
@@ -37,7 +39,17 @@ def new_table_name(cursor: Cursor) -> tuple[str, str]:
         written = ".".join(parts)
         hint = f"write shop.{written}, for example" if len(parts) == 1 else ""
         raise cursor.error_at(first, f"expected namespace.table, found {written}", last=cursor.last, hint=hint)
+    unfit = next((part for part in parts if _is_unfit(part)), None)
+    if unfit is not None:
+        hint = f"a name has no dot, slash or line break, no space around it, and at most {_LONGEST_NAME} bytes"
+        raise cursor.error_at(first, f'"{unfit}" cannot be a name of a table', last=cursor.last, hint=hint)
     return parts[0], parts[1]
+
+
+def _is_unfit(part: str) -> bool:
+    """Return whether a part would not be told from two parts, or is no name of a folder, in which a table's files are."""
+    is_long = len(part.encode()) > _LONGEST_NAME
+    return is_long or part != part.strip() or any(c < " " or c in "./\\\x7f" for c in part)
 
 
 def namespace_reference(cursor: Cursor) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pyiceberg.types import StringType
 from sqlglot import Token
 
 from lakehold.definitions import (
@@ -14,6 +15,8 @@ from lakehold.definitions import (
     Table,
 )
 from lakehold.errors import StatementError
+from lakehold.ingest.column_names import name_fault
+from lakehold.ingest.decode.types import ColumnType
 from lakehold.sql.column_types import parse_type
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.names import new_table_name
@@ -98,6 +101,7 @@ def _columns(cursor: Cursor) -> tuple[DeclaredColumn, ...]:
         token = cursor.peek()
         name = cursor.column_name()
         _refuse_repeated(cursor, token, name, (c.name for c in columns))
+        _refuse_unfit(cursor, token, name, (c.name for c in columns))
         columns.append(DeclaredColumn(name, parse_type(cursor)))
         more = cursor.more()
     return tuple(columns)
@@ -136,6 +140,7 @@ def _key(cursor: Cursor) -> tuple[tuple[str, Token], ...]:
         token = cursor.peek()
         name = cursor.column_name()
         _refuse_repeated(cursor, token, name, (n for n, _ in found))
+        _refuse_unfit(cursor, token, name, (n for n, _ in found))
         found.append((name, token))
         more = cursor.more()
     return tuple(found)
@@ -144,6 +149,21 @@ def _key(cursor: Cursor) -> tuple[tuple[str, Token], ...]:
 def _refuse_repeated(cursor: Cursor, token: Token, name: str, earlier: Iterable[str]) -> None:
     if name.lower() in {e.lower() for e in earlier}:
         raise cursor.error_at(token, f'column "{name}" is given twice')
+
+
+def _refuse_unfit(cursor: Cursor, token: Token, name: str, earlier: Iterable[str]) -> None:
+    """Refuse a column that no table can have, or not beside the earlier ones; fields of structures are judged by their type."""
+    fault = name_fault([ColumnType(each, StringType()) for each in (*earlier, name)], "the table")
+    if fault is not None:
+        raise StatementError(
+            fault.message,
+            sql=cursor.sql,
+            start=token.start,
+            end_exclusive=token.end + 1,
+            code=fault.code,
+            detail=fault.detail,
+            hint="leave it out, or rename it upstream",
+        )
 
 
 def _within(cursor: Cursor, key: tuple[tuple[str, Token], ...], columns: tuple[DeclaredColumn, ...]) -> tuple[str, ...]:

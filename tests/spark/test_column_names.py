@@ -1,0 +1,127 @@
+"""Columns whose names a table cannot have stop that table alone, with the columns named, before anything of it changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakehold.errors import LakeholdError
+from lakehold.ingest.evolve import stored_key
+from lakehold.lake import Lake
+from tests import recorded_files
+from tests.connect_converters import json_record, struct
+
+pytestmark = pytest.mark.spark
+
+TEXT = {"type": "string", "optional": True}
+NUMBER = {"type": "int32", "optional": True}
+
+
+class Feed:
+    """Topics of a source `feed` of recorded files, each read into a table of its name."""
+
+    def __init__(self, lake: Lake, directory: Path) -> None:
+        self.lake, self.directory = lake, directory
+        self.offsets: dict[str, int] = {}
+        directory.mkdir(parents=True)
+        lake.sql(f"CREATE SOURCE feed FROM FILES '{directory}' FORMAT JSON")
+
+    def table(self, topic: str, columns: str = "", options: str = "") -> None:
+        self.lake.sql(f"CREATE TABLE s.{topic} {columns} FROM SOURCE feed (TOPIC '{topic}') ENVELOPE UPSERT {options}")
+
+    def write(self, topic: str, fields: dict[str, Any], row: dict[str, Any]) -> None:
+        """One message of a row with an `id`, which is its key."""
+        key = json_record(struct("Key", {"id": NUMBER}), {"id": row["id"]})
+        value = json_record(struct("Row", {"id": NUMBER, **fields}), row)
+        offset = self.offsets.get(topic, 0)
+        line = recorded_files.line(topic, 0, offset, value, key)
+        recorded_files.append(self.directory / f"{topic}.jsonl", [line])
+        self.offsets[topic] = offset + 1
+
+    def stopped(self) -> dict[str, LakeholdError]:
+        return {name: error for report in self.lake.ingest("feed") for name, error in report.stopped.items()}
+
+    def rows(self, topic: str) -> list[tuple[Any, ...]]:
+        return self.lake.sql(f"SELECT * FROM {self.lake.settings.catalog_name}.s.{topic} ORDER BY id").rows
+
+
+NAMES: list[tuple[dict[str, Any], str, str]] = [
+    ({"_File": TEXT}, "column-reserved", 'column "_File"'),
+    ({"__row_operation": TEXT}, "column-reserved", 'column "__row_operation"'),
+    ({"ID": TEXT}, "column-case", '"id" and "ID"'),
+    ({"o": struct("O", {"x": TEXT, "X": TEXT})}, "column-case", '"o"."x" and "o"."X"'),
+    ({"a": struct("A", {"b": TEXT}), "a.b": TEXT}, "column-collision", '"a"."b" and "a.b"'),
+    ({"o": struct("O", {"": TEXT})}, "column-unnamed", 'in column "o"'),
+]
+
+
+def test_names_that_a_table_cannot_have_stop_it_and_no_neighbour(lake: Lake, tmp_path: Path) -> None:
+    feed = Feed(lake, tmp_path / "feed")
+    cases = dict(enumerate(NAMES))
+    feed.table("plain")
+    feed.write("plain", {"v": TEXT}, {"id": 1, "v": "a"})
+    for number, (fields, _, _) in cases.items():
+        feed.table(f"new{number}")
+        feed.write(f"new{number}", fields, {"id": 1})
+        feed.table(f"old{number}")
+        feed.write(f"old{number}", {}, {"id": 1})
+    first = feed.stopped()
+    assert set(first) == {f"s.new{number}" for number in cases}
+    for number, (fields, _, _) in cases.items():
+        feed.write(f"old{number}", fields, {"id": 2})
+    feed.write("plain", {"v": TEXT}, {"id": 2, "v": "b"})
+    later = feed.stopped()
+    for number, (fields, code, told) in cases.items():
+        for error in (first[f"s.new{number}"], later[f"s.old{number}"]):
+            assert (error.code, told in error.message) == (code, True), error
+            assert 'of table "s.' in error.message
+            assert ("column list" in error.hint) == ("ID" not in fields)
+        assert feed.rows(f"old{number}") == [(1,)]
+    assert feed.rows("plain") == [(1, "a"), (2, "b")]
+
+
+def test_a_column_list_leaves_such_columns_out(lake: Lake, tmp_path: Path) -> None:
+    feed = Feed(lake, tmp_path / "feed")
+    feed.table("t", "(id INT, v STRING)")
+    feed.table("u", "(id INT, Name STRING)")
+    fields = {"_file": TEXT, "name": TEXT, "Name": TEXT, "v": TEXT, "o": struct("O", {"x": TEXT, "X": TEXT})}
+    for topic in ("t", "u"):
+        feed.write(topic, fields, {"id": 1, "_file": "f", "name": "lower", "Name": "Upper", "v": "v", "o": {"x": "x"}})
+    assert {name: error.code for name, error in feed.stopped().items()} == {"s.u": "column-case"}
+    assert feed.rows("t") == [(1, "v")]
+
+
+def test_a_column_called_as_the_buckets_of_the_key_is_one_like_any_other(lake: Lake, tmp_path: Path) -> None:
+    feed = Feed(lake, tmp_path / "feed")
+    for topic in ("t", "u"):
+        feed.table(topic, options="WITH (BUCKETS = 4)")
+    for number in (1, 2, 1):
+        feed.write("t", {"id_bucket": TEXT, "id_bucket_2": TEXT}, {"id": number, "id_bucket": "b"})
+        feed.write("u", {}, {"id": number})
+        assert feed.stopped() == {}
+    assert feed.rows("t") == [(1, "b", None), (2, "b", None)]
+    (spec,) = [spec for spec in feed.lake.catalog.load_table(("s", "t")).specs().values() if spec.fields]
+    assert [(field.name, str(field.transform)) for field in spec.fields] == [("id_bucket_3", "bucket[4]")]
+
+    feed.write("u", {"id_bucket": TEXT}, {"id": 3})
+    error = feed.stopped()["s.u"]
+    assert (error.code, '"id_bucket"' in error.message) == ("column-collision", True)
+    feed.lake.sql("DROP TABLE s.u")
+    feed.table("u")
+    assert feed.stopped() == {}
+    assert feed.rows("u") == [(1, None), (2, None), (3, None)]
+
+
+@pytest.mark.parametrize("names", [("a,b", "c"), ("[a]",)])
+def test_a_key_of_any_names_is_that_of_the_table(lake: Lake, tmp_path: Path, names: tuple[str, ...]) -> None:
+    feed = Feed(lake, tmp_path / "feed")
+    listed = ", ".join(f"`{name}`" for name in names)
+    feed.table("t", f"(id INT, {', '.join(f'`{name}` STRING' for name in names)})", f"KEY ({listed})")
+    for text in ("x", "y", "x"):
+        feed.write("t", dict.fromkeys(names, TEXT), {"id": 1, **dict.fromkeys(names, text)})
+        assert feed.stopped() == {}
+    state = feed.lake.tables.table_state("s.t")
+    assert tuple(column.name for column in stored_key(state)) == names
+    assert len(feed.rows("t")) == 2
