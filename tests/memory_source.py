@@ -23,6 +23,7 @@ from lakehold.ingest.read.reader import Available, Limits, Watermarks
 from lakehold.ingest.run import Ingesting
 from lakehold.ingest.shared_records import Reading
 from lakehold.ingest.shelf import Shelf
+from lakehold.ingest.snapshots import Reach
 from lakehold.times import now_ms
 
 OWNER = "me"
@@ -142,7 +143,7 @@ def _apply(
     entry: Entry[Table],
     records: object,  # noqa: ARG001
     before: TableProgress,
-    settled: bool,  # noqa: ARG001
+    reach: Reach,  # noqa: ARG001
 ) -> tuple[TableReport, TableProgress]:
     return TableReport(entry.definition.full_name), replace(before, since_ms=before.since_ms or identity.timestamp_ms)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lakehold.ingest.judge.arrivals import Arrivals
 from lakehold.ingest.marks import Marks, SnapshotProgress
-from lakehold.ingest.snapshots import advanced, begins_anew, ending_at, is_passed
+from lakehold.ingest.snapshots import Reach, advanced, begins_anew, completed, ending_at, without_end
 
 positions = st.tuples(*[st.integers(min_value=-1, max_value=2**62)] * 4)
 snapshots = st.builds(
@@ -18,7 +18,7 @@ snapshots = st.builds(
     st.booleans(),
     st.booleans(),
     st.none() | st.integers(min_value=0, max_value=10**9),
-    st.none() | st.dictionaries(st.integers(0, 50), st.integers(0, 2**62), max_size=4),
+    st.dictionaries(st.integers(0, 50), st.integers(0, 2**62), max_size=4),
 )
 marks = st.builds(
     Marks,
@@ -46,7 +46,7 @@ NOTHING = Arrivals(
     connectors=frozenset(),
     passed={},
     snapshot_position=None,
-    snapshot_end_position=None,
+    snapshot_ends={},
     key_bounds={},
 )
 FIRST, SECOND = (100, 100, -1, 1), (200, 200, -1, 1)
@@ -63,55 +63,91 @@ def test_no_text_is_no_marks() -> None:
     assert Marks().is_whole
 
 
-def snapshot_rows(position: tuple[int, int, int, int], *, end: bool = False) -> Arrivals:
+def snapshot_rows(position: tuple[int, int, int, int], *, partition: int = 0, end: bool = False) -> Arrivals:
     return replace(
         NOTHING,
         snapshot_position=position,
         lowest_position=position,
-        snapshot_end_position=position if end else None,
-        passed={0: position},
+        snapshot_ends={partition: position} if end else {},
+        passed={partition: position},
     )
 
 
-def test_a_first_snapshot_is_whole_when_its_end_was_read_everywhere() -> None:
-    begun = advanced(Marks(), snapshot_rows(FIRST), settled=True, sequence_number=None)
+def streamed(*partitions: int) -> Arrivals:
+    return replace(
+        NOTHING, streamed_position=STREAMED, lowest_position=STREAMED, passed=dict.fromkeys(partitions, STREAMED)
+    )
+
+
+def after(before: Marks, arrived: Arrivals, sequence_number: int | None = None, **reached: int) -> Marks:
+    """The marks after a batch that reads partitions `p0`, `p1`, … up to offsets."""
+    reach = Reach({int(name.removeprefix("p")): at for name, at in reached.items()})
+    return advanced(before, arrived, reach=reach, sequence_number=sequence_number)
+
+
+COMPLETE = SnapshotProgress(FIRST, end_seen=True, complete=True)
+
+
+def test_a_snapshot_in_one_partition_is_complete_with_its_last_row_whatever_follows() -> None:
+    begun = after(Marks(), snapshot_rows(FIRST), p0=10)
     assert begun.snapshot == SnapshotProgress(FIRST)
-    ended_elsewhere = advanced(begun, snapshot_rows(FIRST, end=True), settled=False, sequence_number=None)
-    assert not ended_elsewhere.is_whole
-    whole = advanced(ended_elsewhere, NOTHING, settled=True, sequence_number=None)
-    assert whole.is_whole
+    assert after(begun, snapshot_rows(FIRST, end=True), p0=20).snapshot == COMPLETE
 
 
-def test_a_snapshot_is_whole_when_all_was_read_that_was_there_as_its_end_was() -> None:
-    begun = ending_at(advanced(Marks(), snapshot_rows(FIRST), settled=False, sequence_number=None), {0: 4, 1: 4})
-    assert not is_passed(begun, {0: 9, 1: 9}), "its end may come in any partition yet"
-    ended = ending_at(
-        advanced(begun, snapshot_rows(FIRST, end=True), settled=False, sequence_number=None), {0: 8, 1: 9}
-    )
-    later = ending_at(advanced(ended, NOTHING, settled=False, sequence_number=None), {0: 20, 1: 20})
-    assert not is_passed(later, {0: 8})
-    assert not is_passed(later, {0: 20, 1: 8})
-    assert is_passed(later, {0: 8, 1: 9}), "what was written meanwhile is none of it"
-    whole = advanced(later, NOTHING, settled=True, sequence_number=None)
-    assert whole.snapshot == SnapshotProgress(FIRST, end_seen=True, complete=True)
+def test_a_later_change_ends_a_snapshot_without_a_last_row() -> None:
+    begun = after(Marks(), snapshot_rows(FIRST), p0=10)
+    assert after(begun, streamed(0), p0=20).snapshot == COMPLETE
 
 
-def test_a_snapshot_in_files_has_no_ends() -> None:
-    ended = advanced(Marks(), snapshot_rows(FIRST, end=True), settled=False, sequence_number=None)
-    assert ending_at(ended, {}) is ended
-    assert not is_passed(ended, {})
+def test_a_change_from_before_the_snapshot_does_not_end_it() -> None:
+    begun = after(Marks(), snapshot_rows(SECOND), p0=10)
+    assert not after(begun, streamed(0), p0=20).is_whole
 
 
-def test_streamed_changes_end_a_snapshot_without_a_last_row() -> None:
-    begun = advanced(Marks(), snapshot_rows(FIRST), settled=True, sequence_number=None)
-    streamed = replace(NOTHING, streamed_position=STREAMED, lowest_position=STREAMED, passed={0: STREAMED})
-    assert advanced(begun, streamed, settled=True, sequence_number=None).is_whole
+def test_a_snapshot_in_several_partitions_waits_for_each() -> None:
+    begun = after(Marks(), snapshot_rows(FIRST), p0=10, p1=10, p2=0)
+    ended = after(begun, snapshot_rows(FIRST, partition=1, end=True), p0=20, p1=20, p2=0)
+    assert not ended.is_whole
+    assert without_end(ended, Reach({0: 20, 1: 20, 2: 0})) == {0, 2}, "partition 1 has nothing after the last row"
+    later = after(ending_at(ended, {0: 35, 2: 0}), snapshot_rows(FIRST), p0=34, p1=90, p2=0)
+    assert not later.is_whole
+    assert after(later, snapshot_rows(FIRST), p0=35, p1=90, p2=0).snapshot == COMPLETE
+
+
+def test_a_later_change_of_a_partition_tells_that_it_has_no_more_rows() -> None:
+    ended = after(Marks(), snapshot_rows(FIRST, partition=1, end=True), p0=10, p1=10)
+    known = ending_at(ended, {0: 1_000})
+    assert after(known, streamed(1), p0=20, p1=20).snapshot != COMPLETE
+    assert after(known, streamed(0), p0=20, p1=20).snapshot == COMPLETE
+
+
+def test_a_later_change_in_one_partition_does_not_end_the_others() -> None:
+    begun = after(Marks(), snapshot_rows(FIRST), p0=10, p1=10)
+    ended = after(begun, streamed(0), p0=20, p1=20)
+    assert without_end(ended, Reach({0: 20, 1: 20})) == {1}
+    assert completed(ending_at(ended, {1: 20}), Reach({0: 20, 1: 20})).snapshot == COMPLETE
+
+
+def test_nothing_ends_a_snapshot_whose_end_was_not_seen() -> None:
+    begun = after(Marks(), snapshot_rows(FIRST), p0=10)
+    assert without_end(begun, Reach({0: 10})) == frozenset()
+    assert completed(begun, Reach({0: 99}, is_whole=True)) == begun
+
+
+def test_a_batch_with_all_rows_of_a_resnapshot_completes_it() -> None:
+    ended = after(Marks(), snapshot_rows(FIRST, partition=1, end=True), p0=10, p1=10)
+    assert completed(ended, Reach({0: 10, 1: 10}, is_whole=True)).snapshot == COMPLETE
+
+
+def test_the_end_of_a_snapshot_is_not_that_of_a_later_one() -> None:
+    both = replace(snapshot_rows(SECOND), snapshot_ends={0: FIRST}, lowest_position=FIRST)
+    assert after(Marks(), both, p0=10).snapshot == SnapshotProgress(SECOND)
 
 
 def test_a_later_snapshot_replaces_what_the_table_had() -> None:
     whole = Marks({0: STREAMED}, SnapshotProgress(FIRST, end_seen=True, complete=True))
     assert begins_anew(whole, snapshot_rows(SECOND))
-    anew = advanced(whole, snapshot_rows(SECOND), settled=True, sequence_number=7)
+    anew = after(whole, snapshot_rows(SECOND), 7, p0=10)
     assert anew.snapshot == SnapshotProgress(SECOND, replaces_through=7)
     assert anew.passed == {0: SECOND}
 
@@ -119,7 +155,7 @@ def test_a_later_snapshot_replaces_what_the_table_had() -> None:
 def test_a_resent_snapshot_row_begins_nothing() -> None:
     whole = Marks({0: STREAMED}, SnapshotProgress(FIRST, end_seen=True, complete=True))
     assert not begins_anew(whole, snapshot_rows(FIRST))
-    assert advanced(whole, snapshot_rows(FIRST), settled=True, sequence_number=7).snapshot == whole.snapshot
+    assert after(whole, snapshot_rows(FIRST), 7, p0=10).snapshot == whole.snapshot
 
 
 def test_an_abandoned_snapshot_in_the_same_batch_is_replaced() -> None:
@@ -131,4 +167,4 @@ def test_an_abandoned_snapshot_in_the_same_batch_is_replaced() -> None:
 def test_marks_never_go_backward() -> None:
     whole = Marks({0: STREAMED, 1: FIRST})
     earlier = replace(NOTHING, passed={0: FIRST, 2: FIRST})
-    assert advanced(whole, earlier, settled=True, sequence_number=None).passed == {0: STREAMED, 1: FIRST, 2: FIRST}
+    assert after(whole, earlier, p0=10).passed == {0: STREAMED, 1: FIRST, 2: FIRST}

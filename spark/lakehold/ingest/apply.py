@@ -27,7 +27,7 @@ from lakehold.ingest.judge.judgement import Judgement, judgement_of
 from lakehold.ingest.marks import Marks
 from lakehold.ingest.path import path_of
 from lakehold.ingest.publish import Publishing
-from lakehold.ingest.snapshots import settled_marks
+from lakehold.ingest.snapshots import Reach, completed
 from lakehold.ingest.vectorized import OF_THIS_PROCESS
 from lakehold.session import row_by_row
 from lakehold.spark_sql import quoted_table
@@ -77,7 +77,7 @@ class Arriving:
         raw: The same messages as raw records, for those that go to the error table.
         are_few: They were read in the driver: they are judged there, too.
         edges: Gives the changes of the first and the last records, where there is such a thing.
-        settled: See `lakehold.ingest.snapshots.advanced`.
+        reach: How far the batch reads the table's topic.
         knows_all_schemas: See `lakehold.ingest.topic.DecodedTopic`.
     """
 
@@ -85,7 +85,7 @@ class Arriving:
     raw: DataFrame
     are_few: bool
     edges: Callable[[], Changes] | None
-    settled: bool
+    reach: Reach
     knows_all_schemas: bool
 
 
@@ -141,7 +141,7 @@ def _expected(  # noqa: PLR0913
         return None
     if not direct.may_be_new(table.envelope, marks, 0 if state is None else state.row_count):
         return None
-    return direct.expected(arriving.edges(), table.envelope, marks, state, writing.tables, settled=arriving.settled)
+    return direct.expected(arriving.edges(), table.envelope, marks, state, writing.tables, reach=arriving.reach)
 
 
 def _load(  # noqa: PLR0913
@@ -197,7 +197,7 @@ def _judge(  # noqa: PLR0913
         table.envelope,
         Marks.from_json(progress.marks),
         are_few=arriving.are_few,
-        settled=arriving.settled,
+        reach=arriving.reach,
         sequence_number=sequence_number,
     ) as found:
         judgement = found
@@ -221,17 +221,19 @@ def _judge(  # noqa: PLR0913
     return report_of(table, judgement.arrived, written, batch), replace(after, object_id=entry.object_id)
 
 
-def settle(writing: Writing, batch: BatchIdentity, entry: Entry[Table], progress: TableProgress) -> TableProgress:
-    """The progress of a table for which a settled batch has no messages: a snapshot whose end was seen is whole now."""
+def settle(
+    writing: Writing, batch: BatchIdentity, entry: Entry[Table], progress: TableProgress, reach: Reach
+) -> TableProgress:
+    """Return the progress of a table after a batch that changes no more rows of it; its snapshot may be complete now."""
     before = Marks.from_json(progress.marks)
-    marks = settled_marks(before)
+    marks = completed(before, reach)
     if marks != before:
         _drop_stale(writing, batch, entry.definition, marks)
     return _advanced(progress, entry.definition, marks, batch)
 
 
 def _advanced(progress: TableProgress, table: Table, marks: Marks, batch: BatchIdentity) -> TableProgress:
-    """A table is readable from the first batch on after which no snapshot is half read."""
+    """Return the progress after a batch: a table is readable from the first one that leaves no snapshot half read."""
     since_ms = progress.since_ms
     if since_ms is None and marks.is_whole:
         since_ms = batch.timestamp_ms

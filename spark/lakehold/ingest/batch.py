@@ -23,12 +23,12 @@ from lakehold.ingest.envelope import changes_of
 from lakehold.ingest.evolve import stored_key
 from lakehold.ingest.lease import HeldLease
 from lakehold.ingest.marks import Marks
-from lakehold.ingest.offsets import OffsetRange, Offsets, to_json
+from lakehold.ingest.offsets import OffsetRange, Offsets, TopicPartition, to_json
 from lakehold.ingest.planning import Planned
 from lakehold.ingest.read.reader import ReadPlan
 from lakehold.ingest.repeats import Snapshots, remove_gone
 from lakehold.ingest.shared_records import Reading, SharedRecords, shared_records
-from lakehold.ingest.snapshots import emptied_marks, ending_at, is_passed
+from lakehold.ingest.snapshots import Reach, emptied_marks, ending_at, without_end
 from lakehold.ingest.transactions.passed import Passed, Replaced
 from lakehold.spark_errors import is_sparks, said_by_spark
 from lakehold.times import now_ms
@@ -158,17 +158,17 @@ def _apply_all(
     for name, held in state.tables.items():
         entry = running.tables[name]
         done.progress[name] = held
-        is_settled = _is_settled(entry.definition.topic, held, planned)
+        reach = _reach(entry.definition.topic, planned)
         report, after = None, held
         try:
             before = _emptied(running, entry, held, planned.replaced)
             if records.has(entry.definition.topic):
-                report, after = _apply(running, identity, entry, records, before, is_settled)
-            elif is_settled:
-                after = settle(running.writing, identity, entry, before)
+                report, after = _apply(running, identity, entry, records, before, reach)
+            elif _tells_without_messages(entry.definition, before, planned):
+                after = settle(running.writing, identity, entry, before, reach)
+            after = _with_ends(running, identity, entry, after, planned)
             if entry.object_id in running.snapshots.repeated:
                 report, after = _remove_gone(running, identity, entry, planned, report, after)
-            after = _ending(entry.definition, after, planned)
             is_kept_back = held.since_ms is None and running.keeps_back(name, after, planned.transactions)
             if is_kept_back or state.reader != MAIN_READER:
                 # A table that catches up becomes readable as it joins the others.
@@ -187,15 +187,34 @@ def _apply_all(
     return done
 
 
-def _is_settled(topic: str, held: TableProgress, planned: Planned) -> bool:
-    """See `lakehold.ingest.snapshots.advanced`."""
-    return topic in planned.settled or is_passed(Marks.from_json(held.marks), _of(topic, planned.plan.position))
+def _reach(topic: str, planned: Planned) -> Reach:
+    return Reach(_of(topic, planned.past_snapshots), is_whole=planned.replaced is not None)
 
 
-def _ending(table: Table, after: TableProgress, planned: Planned) -> TableProgress:
-    marks = Marks.from_json(after.marks)
-    ended = ending_at(marks, _of(table.topic, planned.ends))
-    return after if ended is marks else replace(after, marks=ended.to_json())
+def _tells_without_messages(table: Table, before: TableProgress, planned: Planned) -> bool:
+    """Return whether a table may become readable by a batch that has no message of it."""
+    return Marks.from_json(before.marks).snapshot is not None or table.topic in planned.settled
+
+
+def _with_ends(
+    running: Running, identity: BatchIdentity, entry: Entry[Table], after: TableProgress, planned: Planned
+) -> TableProgress:
+    """Return the progress with where partitions ended that may have more of a snapshot, when its end was first seen.
+
+    They are fetched now, after the snapshot's end was written: what lies behind them was sent later. A captured table
+    is not readable before its connector has reported that its snapshot is complete, so there the batch's own fetch came later.
+    """
+    topic, marks, reach = entry.definition.topic, Marks.from_json(after.marks), _reach(entry.definition.topic, planned)
+    partitions = without_end(marks, reach)
+    if not partitions:
+        return after
+    ends = planned.ends
+    if not running.snapshots.are_told:
+        of_topic = [TopicPartition(topic, partition) for partition in sorted(partitions)]
+        ends = {**ends, **running.reading.reader.written_ends(of_topic)}
+    found = {partition: at for partition, at in _of(topic, ends).items() if partition in partitions}
+    ended = replace(after, marks=ending_at(marks, found).to_json())
+    return settle(running.writing, identity, entry, ended, reach)
 
 
 def _of(topic: str, offsets: Offsets) -> dict[int, int]:
@@ -219,7 +238,7 @@ def _apply(  # noqa: PLR0913
     entry: Entry[Table],
     records: SharedRecords,
     before: TableProgress,
-    settled: bool,
+    reach: Reach,
 ) -> tuple[TableReport, TableProgress]:
     table = entry.definition
     state = running.writing.tables.table_state(table.full_name)
@@ -244,7 +263,7 @@ def _apply(  # noqa: PLR0913
             topic.raw,
             are_few=records.are_few,
             edges=edges if records.have_edges(table.topic) else None,
-            settled=settled,
+            reach=reach,
             knows_all_schemas=topic.knows_all,
         )
         return apply_changes(running.writing, identity, entry, arriving, before, state)

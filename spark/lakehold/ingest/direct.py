@@ -39,7 +39,7 @@ from lakehold.ingest.judge.judging import SNAPSHOT_PHASES, WINS
 from lakehold.ingest.marks import Marks
 from lakehold.ingest.position import position_value
 from lakehold.ingest.publish import Publishing, Staged
-from lakehold.ingest.snapshots import advanced
+from lakehold.ingest.snapshots import Reach, advanced
 from lakehold.spark_sql import literal, quoted
 
 _PLAIN = "_lh_plain"
@@ -73,7 +73,7 @@ def may_be_new(envelope: Envelope, marks: Marks, row_count: int | None) -> bool:
 
 
 def expected(  # noqa: PLR0913 - what arrives, and what was before it
-    edges: Changes, envelope: Envelope, marks: Marks, state: TableState | None, tables: DataTables, *, settled: bool
+    edges: Changes, envelope: Envelope, marks: Marks, state: TableState | None, tables: DataTables, *, reach: Reach
 ) -> Expected | None:
     """What the first and last records of a batch let expect of it; None when it is not all new rows.
 
@@ -83,7 +83,7 @@ def expected(  # noqa: PLR0913 - what arrives, and what was before it
         marks: Of the table before the batch.
         state: The table; None before the first batch.
         tables: Reads what it holds.
-        settled: See `lakehold.ingest.snapshots.advanced`.
+        reach: How far the batch reads the table's topic.
     """
     found = InDriver(edges, envelope, marks).judge()
     if not (found.records and found.went_back is None and _is_plain(found) and _stands_at_once(found)):
@@ -96,7 +96,7 @@ def expected(  # noqa: PLR0913 - what arrives, and what was before it
         guard = next(((name, b.upper) for name, b in stored.items() if b is not None and b.upper is not None), None)
         if guard is None:
             return None
-    after = advanced(marks, found, settled=settled, sequence_number=None)
+    after = advanced(marks, found, reach=reach, sequence_number=None)
     return Expected(found, after, None if state is None else state.snapshot_id, guard)
 
 
@@ -169,7 +169,7 @@ def _marked(changes: Changes, edges: Arrivals) -> DataFrame:
         plain = plain & F.col(POSITION).isNull()
     else:
         # Whether a snapshot has ended is in the marks, which are written before all is read.
-        phases = SNAPSHOT_PHASES if edges.snapshot_end_position else (Phase.SNAPSHOT.value,)
+        phases = SNAPSHOT_PHASES if edges.snapshot_ends else (Phase.SNAPSHOT.value,)
         plain = plain & F.col(PHASE).isin(*phases) & (F.col(POSITION) == position_value(edges.snapshot_position))
         plain = plain & F.col(PARTITION).isin(*edges.passed)
     keys = {column: F.when(F.col(_PLAIN), F.col(quoted(column))) for column in changes.key}

@@ -27,15 +27,14 @@ class SnapshotProgress:
         complete: All of it was read.
         replaces_through: Rows whose last change has at most this Iceberg sequence number are not of this snapshot: those
             it does not bring are gone once it is complete. None when there were none before it.
-        until: How far (exclusive) the partitions of the topic went when its last row was read: all of its rows lie below. None
-            before that, and where partitions have no such offsets.
+        until: By partition an offset below which all of its rows lie, as far as that is known; of a complete one it is not kept.
     """
 
     position: Position
     end_seen: bool = False
     complete: bool = False
     replaces_through: int | None = None
-    until: Mapping[int, int] | None = None
+    until: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Marks:
                 "complete": snapshot.complete,
                 "replaces_through": snapshot.replaces_through,
             }
-            if snapshot.until is not None:
+            if snapshot.until:
                 content["snapshot"]["until"] = {str(p): at for p, at in sorted(snapshot.until.items())}
         if self.latest_ms is not None:
             content["latest_ms"] = self.latest_ms
@@ -87,7 +86,7 @@ class Marks:
                 kept["end_seen"],
                 kept["complete"],
                 kept["replaces_through"],
-                None if "until" not in kept else {int(p): at for p, at in kept["until"].items()},
+                {int(p): at for p, at in kept.get("until", {}).items()},
             )
         passed = {int(p): _position(at) for p, at in content["passed"].items()}
         return cls(passed, snapshot, content.get("latest_ms"), content.get("repeated"))

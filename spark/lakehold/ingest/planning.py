@@ -22,8 +22,9 @@ class Planned:
 
     Attributes:
         plan: What it reads.
-        settled: Topics of whose snapshots nothing is left behind it, as far as they went when they were looked at.
-        ends: How far (exclusive) the partitions went then; those of files have none.
+        settled: Topics that it reads to the end, as far as they went when the ends were fetched.
+        ends: Where (exclusive) the partitions ended then, of files as far as their lines were found.
+        past_snapshots: Of each partition the offset below which it leaves no row of a snapshot unread.
         transactions: What has been taken of upstream's transactions when it is done (`lakehold.ingest.transactions`).
         has_news: It reads something for tables, and not only what says that nothing happened to them.
         is_last: Of what there was nothing more can be taken now.
@@ -37,6 +38,7 @@ class Planned:
     plan: ReadPlan
     settled: frozenset[str]
     ends: Offsets
+    past_snapshots: Offsets
     transactions: str = ""
     has_news: bool = True
     is_last: bool = False
@@ -44,6 +46,13 @@ class Planned:
     waiting: frozenset[str] = frozenset()
     look_again_ms: int | None = None
     replaced: Replaced | None = None
+
+    @classmethod
+    def of(cls, plan: ReadPlan, available: Available) -> Planned:
+        """Return a plan with what it says about topics and their snapshots."""
+        ends = ends_of(available, plan)
+        unread = {tp.topic for tp, end in ends.items() if plan.position.get(tp, 0) < end}
+        return cls(plan, available.topics - unread, ends, plan.position, has_news=bool(plan.ranges))
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,7 @@ class Planner:
             available: What there is.
         """
         plan = self.reader.plan(available, state.position, self.limits)
-        return Planned(plan, settled(plan.position, available), ends_of(available), has_news=bool(plan.ranges))
+        return Planned.of(plan, available)
 
     def plan_behind(self, state: ReaderState, main: ReaderState, available: Available, limits: Limits) -> Planned:
         """The next batch of tables that catch up: nothing that `main` has not read of the same partitions.
@@ -78,7 +87,7 @@ class Planner:
             limits: How large the batch may be, instead of those of `main`.
         """
         plan, own = self._behind(state, main, available, limits)
-        return Planned(plan, settled(plan.position, own), ends_of(available), has_news=bool(plan.ranges))
+        return replace(Planned.of(plan, own), ends=ends_of(available, plan))
 
     def stretch(self, state: ReaderState, main: ReaderState, available: Available) -> tuple[Offsets, Offsets]:
         """Where the partitions begin that tables catch up with, and where what there is of them now ends.
@@ -99,7 +108,7 @@ class Planner:
     def plan_again(self, state: ReaderState, ends: Offsets, transactions: str, available: Available) -> Planned:
         """A batch that was begun before, with its own ends."""
         plan = self.reader.plan_to(available, state.position, ends)
-        return Planned(plan, settled(ends, available), ends_of(available), transactions)
+        return replace(Planned.of(plan, available), transactions=transactions)
 
     def _behind(
         self, state: ReaderState, main: ReaderState, available: Available, limits: Limits
@@ -112,17 +121,10 @@ class Planner:
         return (self.reader.plan_to(own, state.position, ends) if beyond else plan), own
 
 
-def settled(reached: Offsets, available: Available) -> frozenset[str]:
-    """The topics of which all partitions were read as far as they went when they were looked at."""
-    behind = {tp for tp, marks in available.partitions.items() if reached.get(tp, 0) < marks.end_exclusive}
-    if any(file_of(tp) is not None for tp in behind):
-        return frozenset()
-    return available.topics - {tp.topic for tp in behind}
-
-
-def ends_of(available: Available) -> Offsets:
-    """How far the partitions went that have offsets of their own, which those of files have not."""
-    return {tp: marks.end_exclusive for tp, marks in available.partitions.items() if file_of(tp) is None}
+def ends_of(available: Available, plan: ReadPlan | None = None) -> Offsets:
+    """Return where (exclusive) partitions end, those of files as far as `plan` has found their lines."""
+    ends = {tp: marks.end_exclusive for tp, marks in available.partitions.items() if file_of(tp) is None}
+    return ends if plan is None else {**ends, **plan.ends}
 
 
 def clipped(available: Available, limit: Offsets) -> Available:

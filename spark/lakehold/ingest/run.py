@@ -19,6 +19,7 @@ from lakehold.errors import IngestFailed, TransactionIncomplete, UpstreamError
 from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.catching_up import CatchingUp
 from lakehold.ingest.held_source import HeldSource
+from lakehold.ingest.marks import Marks
 from lakehold.ingest.membership import identified
 from lakehold.ingest.offsets import Offsets
 from lakehold.ingest.planning import Planned
@@ -162,12 +163,20 @@ class Ingesting(HeldSource):
                 state = self.readers()[MAIN_READER]
             may_stand = ran or self._moved_lately(state, meanwhile=meanwhile)
             if not planned.has_news and (may_stand or self._is_overdue(planned, state)):
-                return planned
+                return self._ended(planned, state)
             report = self.run(state, planned)
             ran = True
             yield report
             if planned.is_last and not report.stopped:
-                return planned
+                was_readable = all(progress.since_ms is not None for progress in state.tables.values())
+                return planned if was_readable else self._ended(planned, self.readers()[MAIN_READER])
+
+    def _ended(self, planned: Planned, state: ReaderState) -> Planned:
+        """What was planned last, to be looked at again if a table lacks nothing but the end of some partition to be readable.
+
+        A partition may have got more than the batches were planned for, when the end of a snapshot was seen in another one.
+        """
+        return replace(planned, look_again_ms=planned.look_again_ms or 0) if _lacks_ends(state) else planned
 
     def _wait(self, planned: Planned) -> Iterator[BatchReport]:
         """Keep and tell which transaction keeps the source waiting.
@@ -215,3 +224,10 @@ class Ingesting(HeldSource):
 
     def _identified(self, readers: Readers, available: Available) -> Readers:
         return identified(readers, available, self.with_transactions(self.topics(readers[MAIN_READER])))
+
+
+def _lacks_ends(state: ReaderState) -> bool:
+    """Return whether a table is not readable yet although the end of its first snapshot was seen."""
+    unreadable = (progress for progress in state.tables.values() if progress.since_ms is None)
+    snapshots = (Marks.from_json(progress.marks).snapshot for progress in unreadable)
+    return any(snapshot is not None and snapshot.end_seen and not snapshot.complete for snapshot in snapshots)

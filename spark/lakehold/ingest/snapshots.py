@@ -1,20 +1,37 @@
-"""Which snapshot of the connector a Debezium table shows, and when it is whole (design, "Snapshot rows").
+"""Which snapshot of the connector a Debezium table shows, and when all of it was read.
 
-A snapshot taken anew stands at a later position: its rows win, what the table had from before is replaced, and keys it did not
-bring are gone when it is complete. So an abandoned first snapshot leaves nothing behind.
+A connector sends a snapshot before anything that was committed after it, and a partition keeps the order in which it was sent.
+So a partition has no more rows of a snapshot after the snapshot's last row, nor after the first change that was committed later.
+When either was seen in one partition, all rows have been sent to the others: they lie before the ends that are fetched then.
+
+A re-snapshot has a later position: its rows win, it replaces what the table had, and keys that it does not bring are deleted
+when all of it was read. So an abandoned first snapshot leaves nothing in the table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from lakehold.ingest.judge.arrivals import Arrivals
 from lakehold.ingest.marks import Marks, Position, SnapshotProgress
 
 
+@dataclass(frozen=True)
+class Reach:
+    """How far a batch reads the topic of a table.
+
+    Args:
+        offsets: Of each partition, empty ones too, the offset below which the batch leaves no row of a snapshot unread.
+        is_whole: The batch has all rows of the snapshot that it brings, whatever `offsets` tell.
+    """
+
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    is_whole: bool = False
+
+
 def begins_anew(marks: Marks, arrived: Arrivals) -> bool:
-    """Whether the batch begins a snapshot that replaces what came before it, in the table or in the batch itself."""
+    """Return whether the batch begins a snapshot that replaces what came before it, in the table or in the batch itself."""
     position = arrived.snapshot_position
     if position is None:
         return False
@@ -23,26 +40,25 @@ def begins_anew(marks: Marks, arrived: Arrivals) -> bool:
     return arrived.lowest_position is not None and arrived.lowest_position < position
 
 
-def advanced(marks: Marks, arrived: Arrivals, *, settled: bool, sequence_number: int | None) -> Marks:
-    """The marks after a batch.
+def advanced(marks: Marks, arrived: Arrivals, *, reach: Reach, sequence_number: int | None) -> Marks:
+    """Return the marks after a batch.
 
     Args:
-        marks: Those before it.
+        marks: The marks before the batch.
         arrived: What the batch brought.
-        settled: All partitions of the topic were read as far as they went when the end of the snapshot was seen, or later, so
-            that nothing of it is still to come.
+        reach: How far it reads.
         sequence_number: The table's last Iceberg sequence number before the batch, None when it has no rows.
     """
     passed = {**marks.passed}
     for partition, position in arrived.passed.items():
         passed[partition] = max(position, passed.get(partition, position))
-    snapshot = _snapshot(marks.snapshot, arrived, settled=settled, sequence_number=sequence_number)
+    snapshot = _snapshot(marks.snapshot, arrived, reach, sequence_number)
     latest_ms = max((ms for ms in (marks.latest_ms, arrived.latest_ms) if ms is not None), default=None)
-    return replace(marks, passed=passed, snapshot=snapshot, latest_ms=latest_ms)
+    return completed(replace(marks, passed=passed, snapshot=snapshot, latest_ms=latest_ms), reach)
 
 
 def _snapshot(
-    old: SnapshotProgress | None, arrived: Arrivals, *, settled: bool, sequence_number: int | None
+    old: SnapshotProgress | None, arrived: Arrivals, reach: Reach, sequence_number: int | None
 ) -> SnapshotProgress | None:
     position = arrived.snapshot_position
     if position is not None and (old is None or position > old.position):
@@ -53,46 +69,64 @@ def _snapshot(
         # What it did not bring went when it became complete.
         return replace(old, replaces_through=None)
     streamed = arrived.streamed_position is not None and arrived.streamed_position > old.position
-    end_seen = old.end_seen or streamed or arrived.snapshot_end_position == old.position
-    is_complete = end_seen and settled
-    return replace(old, end_seen=end_seen, complete=is_complete, until=None if is_complete else old.until)
+    ended = {
+        partition: reach.offsets.get(partition, 0)
+        for partition, at in arrived.snapshot_ends.items()
+        if at == old.position
+    }
+    end_seen = old.end_seen or streamed or bool(ended)
+    return replace(old, end_seen=end_seen, until={**ended, **old.until})
+
+
+def without_end(marks: Marks, reach: Reach) -> frozenset[int]:
+    """Return the partitions of which it is unknown how far they may have rows of a snapshot that has been sent whole."""
+    snapshot = marks.snapshot
+    if snapshot is None or snapshot.complete or not snapshot.end_seen:
+        return frozenset()
+    later = {partition for partition, at in marks.passed.items() if at > snapshot.position}
+    return frozenset(reach.offsets.keys() - snapshot.until.keys() - later)
 
 
 def ending_at(marks: Marks, ends: Mapping[int, int]) -> Marks:
-    """The marks after a batch that saw the end of a snapshot, with how far the partitions went: `SnapshotProgress.until`.
+    """Return the marks with where partitions ended after their snapshot had been sent whole.
 
-    What arrives later is none of it, so a table is whole in the end also where it always does, and is never read to its end.
+    What arrives later is none of it. So the snapshot becomes complete also where something always arrives, and where a partition
+    never gets a later change.
 
     Args:
-        marks: Those after the batch.
-        ends: End offsets (exclusive) of all partitions as the batch was planned; empty where there are none.
+        marks: Marks that have seen the end of the snapshot.
+        ends: End offsets (exclusive) of the partitions in `without_end`.
     """
-    snapshot = marks.snapshot
-    if snapshot is None or not snapshot.end_seen or snapshot.complete or snapshot.until is not None or not ends:
+    if marks.snapshot is None or not ends:
         return marks
-    return replace(marks, snapshot=replace(snapshot, until=ends))
+    return replace(marks, snapshot=replace(marks.snapshot, until={**ends, **marks.snapshot.until}))
 
 
-def is_passed(marks: Marks, reached: Mapping[int, int]) -> bool:
-    """Whether all of a snapshot lies below the offsets that a batch reads up to, as far as `until` tells."""
-    until = marks.snapshot.until if marks.snapshot is not None else None
-    return until is not None and all(reached.get(partition, 0) >= at for partition, at in until.items())
+def completed(marks: Marks, reach: Reach) -> Marks:
+    """Return the marks with their snapshot complete, if all of it was read."""
+    snapshot = marks.snapshot
+    if snapshot is None or snapshot.complete or not snapshot.end_seen:
+        return marks
+    read = [_is_past(marks, snapshot, partition, at) for partition, at in reach.offsets.items()]
+    is_whole = reach.is_whole or (bool(read) and all(read))
+    return replace(marks, snapshot=replace(snapshot, complete=True, until={})) if is_whole else marks
+
+
+def _is_past(marks: Marks, snapshot: SnapshotProgress, partition: int, reached: int) -> bool:
+    """Return whether a partition has no row of a snapshot any more."""
+    passed = marks.passed.get(partition)
+    if passed is not None and passed > snapshot.position:
+        return True
+    until = snapshot.until.get(partition)
+    return until is not None and reached >= until
 
 
 def emptied_marks(marks: Marks, position: Position, sequence_number: int | None) -> Marks:
-    """The marks before a batch with a snapshot taken anew that has no row of the table.
+    """Return the marks before a batch with a re-snapshot that has no row of the table.
 
     Args:
-        marks: Those of the batch before.
-        position: Of the snapshot.
+        marks: The marks after the batch before.
+        position: Where the re-snapshot stands.
         sequence_number: See `advanced`.
     """
     return replace(marks, snapshot=SnapshotProgress(position, end_seen=True, replaces_through=sequence_number))
-
-
-def settled_marks(marks: Marks) -> Marks:
-    """The marks after a batch that brought nothing, when nothing more is to come of a snapshot whose end was seen."""
-    snapshot = marks.snapshot
-    if snapshot is None or not snapshot.end_seen:
-        return marks
-    return replace(marks, snapshot=replace(snapshot, complete=True, until=None))

@@ -60,7 +60,8 @@ class Arrivals:
     connectors: frozenset[str]
     passed: Mapping[int, Position]
     snapshot_position: Position | None
-    snapshot_end_position: Position | None
+    snapshot_ends: Mapping[int, Position]
+    """By partition that has the last row of a snapshot, where that snapshot stands."""
     key_bounds: Mapping[str, Bounds]
     latest_ms: int | None = None
     went_back: WentBack | None = None

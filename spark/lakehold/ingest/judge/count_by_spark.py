@@ -149,12 +149,10 @@ def _streamed(judged: DataFrame, groups: Sequence[Row]) -> Sequence[Row]:
 
 def _combined(groups: Sequence[Row], streamed: Sequence[Row], bounds: dict[str, Bounds]) -> Arrivals:
     shared = [(row[PARTITION], row[PHASE], _position(row[_SHARED])) for row in groups if row[_SHARED] is not None]
-    passed: dict[int, Position] = {}
-    for partition, position in [
+    passed = [
         *((partition, position) for partition, _, position in shared),
         *((row[PARTITION], _position(row["passed"])) for row in streamed),
-    ]:
-        passed[partition] = max(position, passed.get(partition, position))
+    ]
     lowest = [position for _, _, position in shared] + [_position(row["lowest"]) for row in streamed]
     return Arrivals(
         **{name: sum(row[name] for row in groups) for name in _COUNTED},
@@ -163,10 +161,10 @@ def _combined(groups: Sequence[Row], streamed: Sequence[Row], bounds: dict[str, 
         lowest_position=min(lowest, default=None),
         before_missing_offset=min(_values(groups, "before_missing_offset"), default=None),
         connectors=frozenset(_values(groups, CONNECTOR)),
-        passed=passed,
+        passed=_highest(passed),
         snapshot_position=max((position for _, _, position in shared), default=None),
-        snapshot_end_position=max(
-            (position for _, phase, position in shared if phase == Phase.SNAPSHOT_END.value), default=None
+        snapshot_ends=_highest(
+            (partition, position) for partition, phase, position in shared if phase == Phase.SNAPSHOT_END.value
         ),
         key_bounds=bounds,
         latest_ms=max(_values(groups, "latest_ms"), default=None),
@@ -217,6 +215,13 @@ def _confirmed(judged: DataFrame, suspects: Mapping[int, tuple[int, Position]], 
         if row["newest"] is not None and (was_before or row["highest_offset"] < row["newest"][OFFSET]):
             return WentBack(partition, row["newest"][OFFSET], _position(row["newest"][POSITION]), passed)
     return None
+
+
+def _highest(found: Iterable[tuple[int, Position]]) -> dict[int, Position]:
+    by_partition: dict[int, Position] = {}
+    for partition, position in found:
+        by_partition[partition] = max(position, by_partition.get(partition, position))
+    return by_partition
 
 
 def _values(rows: Iterable[Row], name: str) -> list[Any]:

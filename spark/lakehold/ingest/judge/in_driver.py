@@ -195,10 +195,6 @@ class InDriver(Judging):
         read = self._read
         counted = [c for c in read if c.counts]
         wins = [c for c in read if c.wins]
-        passed: dict[int, Position] = {}
-        for change in counted:
-            if change.position is not None:
-                passed[change.partition] = max(change.position, passed.get(change.partition, change.position))
         before_missing = self._rows[BEFORE_MISSING].to_pylist()
         missing = [c.offset for c in read if before_missing[c.row]]
         errors = self._rows[ERROR].drop_null().to_pylist()
@@ -219,9 +215,9 @@ class InDriver(Judging):
             before_missing=len(missing),
             before_missing_offset=min(missing, default=None),
             connectors=frozenset(self._rows[CONNECTOR].drop_null().to_pylist()),
-            passed=passed,
+            passed=_highest_by_partition(counted),
             snapshot_position=_highest(c for c in counted if c.in_snapshot),
-            snapshot_end_position=_highest(c for c in counted if c.phase == Phase.SNAPSHOT_END),
+            snapshot_ends=_highest_by_partition(c for c in counted if c.phase == Phase.SNAPSHOT_END),
             key_bounds=self._key_bounds(wins),
             latest_ms=max(
                 (c.source_ms for c in read if c.position is not None and c.source_ms is not None), default=None
@@ -269,6 +265,14 @@ def _by_position(changes: Sequence[_Change]) -> Sequence[_Change]:
 
 def _highest(changes: Iterable[_Change]) -> Position | None:
     return max((c.position for c in changes if c.position is not None), default=None)
+
+
+def _highest_by_partition(changes: Iterable[_Change]) -> dict[int, Position]:
+    found: dict[int, Position] = {}
+    for change in changes:
+        if change.position is not None:
+            found[change.partition] = max(change.position, found.get(change.partition, change.position))
+    return found
 
 
 def _comparable(value: object) -> object:

@@ -15,7 +15,7 @@ from lakehold.ingest.judge.by_spark import BySpark
 from lakehold.ingest.judge.in_driver import InDriver
 from lakehold.ingest.judge.judging import Judging
 from lakehold.ingest.marks import Marks
-from lakehold.ingest.snapshots import advanced, begins_anew
+from lakehold.ingest.snapshots import Reach, advanced, begins_anew
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def judgement_of(  # noqa: PLR0913 - changes, and what was before them
     marks: Marks,
     *,
     are_few: bool,
-    settled: bool,
+    reach: Reach,
     sequence_number: int | None,
 ) -> Iterator[Judgement]:
     """Judge the changes of one batch to one table; they can be read until the context ends.
@@ -52,8 +52,8 @@ def judgement_of(  # noqa: PLR0913 - changes, and what was before them
         envelope: The table's envelope.
         marks: Of the table before the batch.
         are_few: They fit into the driver.
-        settled: See `lakehold.ingest.snapshots.advanced`.
-        sequence_number: See there.
+        reach: How far the batch reads the table's topic.
+        sequence_number: See `lakehold.ingest.snapshots.advanced`.
     """
     judging: Judging = InDriver(changes, envelope, marks) if are_few else BySpark(changes, envelope, marks)
     try:
@@ -63,7 +63,7 @@ def judgement_of(  # noqa: PLR0913 - changes, and what was before them
         new_marks = marks
         if envelope is not Envelope.UPSERT:
             anew = begins_anew(marks, arrived)
-            new_marks = advanced(marks, arrived, settled=settled, sequence_number=sequence_number)
+            new_marks = advanced(marks, arrived, reach=reach, sequence_number=sequence_number)
         if anew or after is not None:
             not_below = arrived.snapshot_position if anew else None
             again = judging.judge(after=after, not_below=not_below)

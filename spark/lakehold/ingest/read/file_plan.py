@@ -53,6 +53,7 @@ def plan_to(index: LineIndex, position: Offsets, ends: Offsets, *, max_rejected:
         remaining=sum(index.count(tp, end) for tp, end in reached.items()),
         skipped=int((before.starts >= index.fresh_from[before.file_ids]).sum()),
         malformed=len(rejected),
+        ends={tp: index.end(tp) for tp in index.partitions},
     )
 
 

@@ -146,6 +146,11 @@ class LineIndex:
         first, last = self._slice(tp, 0, None)
         return int(self._lines.offsets[first]) if first < last else 0
 
+    def end(self, tp: TopicPartition) -> int:
+        """Return the offset after the last one of a partition; 0 if the index has none."""
+        first, last = self._slice(tp, 0, None)
+        return int(self._lines.offsets[last - 1]) + 1 if first < last else 0
+
     def offset_after(self, tp: TopicPartition, start_inclusive: int, records: int) -> int:
         """The offset behind that many records of one partition, which has at least as many from `start_inclusive`."""
         first, _ = self._slice(tp, start_inclusive, None)

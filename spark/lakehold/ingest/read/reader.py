@@ -111,6 +111,7 @@ class ReadPlan:
         skipped: Lines found for the first time whose offset lies below the position of their partition: they are never
             read (FILES only). A reader that is new to a position also counts lines of earlier batches above the files'.
         malformed: Number of lines that `Reader.malformed` gives for these ranges (FILES only).
+        ends: Where the partitions end, as far as their lines were found (FILES only).
     """
 
     ranges: tuple[OffsetRange, ...]
@@ -120,6 +121,7 @@ class ReadPlan:
     remaining: int = 0
     skipped: int = 0
     malformed: int = 0
+    ends: Offsets = field(default_factory=dict)
 
     def fits(self, limits: Limits) -> bool:
         """Whether it reads no more than `limits` allow."""

@@ -10,7 +10,7 @@ from lakehold.catalog.readers import ReaderState
 from lakehold.errors import UpstreamError
 from lakehold.ingest.marks import Marks, Position
 from lakehold.ingest.offsets import OffsetRange, Offsets, TopicPartition, starts
-from lakehold.ingest.planning import Planned, Planner, ends_of, settled
+from lakehold.ingest.planning import Planned, Planner, ends_of
 from lakehold.ingest.read.edges import edges, tails
 from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Available, Limits, ReadPlan
@@ -206,17 +206,21 @@ class WholeTransactions(Planner):
             whole = self.reader.plan_to(available, state.position, ends)
         else:
             whole = plan
-        planned = Planned(
-            whole,
-            # What is left behind it are events of transactions, unless it is said to be rows of a snapshot.
-            settled=available.topics - found.unsettled if plan.remaining == 0 else settled(whole.position, available),
-            ends=ends_of(available),
+        batch = Planned.of(whole, available)
+        if plan.remaining == 0:
+            # What is left after it are events of transactions, unless it is known to be rows of a snapshot.
+            past = {tp: at for tp, at in plan.position.items() if tp.topic not in found.unsettled}
+            batch = replace(
+                batch, settled=available.topics - found.unsettled, past_snapshots={**whole.position, **past}
+            )
+        batch = replace(
+            batch,
             transactions=found.passed.to_json(),
             has_news=whole.malformed > 0 or any(self._is_news(r.topic_partition) for r in whole.ranges),
             blocked=found.blocked,
             waiting=found.waiting,
         )
-        return self._replacing(planned, found.passed)
+        return self._replacing(batch, found.passed)
 
     def _is_news(self, tp: TopicPartition) -> bool:
         return file_of(tp) is None and tp.topic != self.records.transaction_topic
