@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lakehold.catalog.long_reads import LongReadStore
     from lakehold.holds.commands import HoldCommands
     from lakehold.holds.guard import Guard
+    from lakehold.holds.held_history import HeldHistory
     from lakehold.holds.roles import RoleCommands
     from lakehold.holds.tags import TableTags
     from lakehold.ingest.backfill import Backfilling
@@ -184,6 +185,12 @@ class LakeParts:
         return TableTags(self.catalog, self.timelines, self.hold_store)
 
     @cached_property
+    def _held_history(self) -> HeldHistory:
+        from lakehold.holds.held_history import HeldHistory
+
+        return HeldHistory(self.tags, self._own_holds)
+
+    @cached_property
     def long_reads(self) -> LongReadStore:
         """Reads that maintenance must not cut off."""
         from lakehold.catalog.long_reads import LongReadStore
@@ -254,7 +261,7 @@ class LakeParts:
             definitions=self.definitions,
             store=self.batches,
             tables=self.tables,
-            history=self.tags,
+            history=self._held_history,
             captured=lambda: self.captured,
             spark=self._spark,
         )

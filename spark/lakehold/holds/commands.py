@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from uuid import uuid4
@@ -191,6 +191,11 @@ class HoldCommands:
     def drop_kept_by(self, subscriber_id: str) -> None:
         """Drop what a subscriber holds, whether or not it is still declared; nothing when it holds nothing."""
         self._changes.discard(tuple(hold for hold in self._changes.stored() if hold.kept_by == subscriber_id))
+
+    def begin(self, full_names: Collection[str]) -> None:
+        """Give the holds that wait for one of these tables their time, if all of their tables are readable now."""
+        if any(hold.at_ms is None and any(map(hold.is_on, full_names)) for hold in self.all()):
+            self.change(lambda holds: holds)
 
     def enforce_lag(self) -> tuple[Hold, ...]:
         """Move the holds that are behind their MAX LAG to where it ends, and return them."""

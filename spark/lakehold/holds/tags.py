@@ -125,14 +125,19 @@ class TableTags:
         """Whether some hold is on a table."""
         return any(hold.is_on(full_name) for hold in self.store.holds())
 
-    def keep(self, full_name: str) -> None:
-        """`put` for who asks often: a table without holds, or as it was when nothing was missing, costs a look only."""
+    def keep(self, full_name: str) -> Holds:
+        """Do what `put` does, for who asks often: a table without holds, or without anything missing, costs one read.
+
+        Returns:
+            The holds on the table.
+        """
         holds = tuple(hold for hold in self.store.holds() if hold.is_on(full_name))
         if not holds:
-            return
+            return holds
         state = self.timelines.tables.table_state(full_name)
         if state is not None and self._complete.get(full_name) != (state.table.metadata_location, holds):
             self.put((full_name,))
+        return holds
 
     def unneeded(self, full_name: str) -> tuple[str, ...]:
         """The tags of ours on a table that no hold needs; none of a table that cannot be read."""

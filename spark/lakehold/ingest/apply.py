@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -36,13 +36,16 @@ log = logging.getLogger(__name__)
 
 
 class HeldHistory(Protocol):
-    """Keeps the snapshots that holds need from tools that expire what is old."""
+    """What writing owes to holds: the snapshots that they need, and their time."""
 
     def is_held(self, full_name: str) -> bool:
         """Whether some hold is on a table."""
 
     def keep(self, full_name: str) -> None:
         """Tag what holds need of a table as it is now; nothing of one without holds."""
+
+    def begin(self, full_names: Collection[str]) -> None:
+        """Give the holds their time that wait for one of these tables, which are readable now."""
 
 
 @dataclass(frozen=True)

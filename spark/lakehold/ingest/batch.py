@@ -104,6 +104,16 @@ class Running:
         )
         return is_silent or self.snapshots.keeps_back(progress.object_id, transactions)
 
+    def begin_holds(self, before: Mapping[str, TableProgress], after: Mapping[str, TableProgress]) -> None:
+        """Give holds their time that waited for tables which have become readable."""
+        begun = [
+            name
+            for name, progress in after.items()
+            if progress.since_ms is not None and (name not in before or before[name].since_ms is None)
+        ]
+        if begun:
+            self.writing.held.begin(begun)
+
 
 def run_batch(running: Running, state: ReaderState, planned: Planned, timestamp_ms: int) -> BatchReport:
     """Begin a batch and bring it to its commit."""
@@ -138,6 +148,8 @@ def complete(running: Running, state: ReaderState, intent: Intent, planned: Plan
     )
     _commit(running, state, intent, applied.progress, whole, plan, started_ms)
     reach("after-commit")
+    if state.reader == MAIN_READER:
+        running.begin_holds(state.tables, applied.progress)
     return whole
 
 

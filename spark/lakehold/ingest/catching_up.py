@@ -100,8 +100,10 @@ class CatchingUp:
         if report is not None:
             pace.took(sum(r.end_exclusive - r.start_inclusive for r in planned.plan.ranges), _ms_since(began_s))
         if report is None or self._is_level(name, report, planned, main, own, limits):
-            keeps_back = self.of.running.keeps_back
-            self.of.change(lambda readers: joined(readers, name, of_tables, keeps_back, read))
+            running, before = self.of.running, self.of.readers()[name].tables
+            self.of.change(lambda readers: joined(readers, name, of_tables, running.keeps_back, read))
+            in_main = self.of.readers()[MAIN_READER].tables
+            running.begin_holds(before, {table: in_main[table] for table in before if table in in_main})
         return report
 
     def _is_level(  # noqa: PLR0913 - a reader, its batch, and what to look at behind it
