@@ -90,7 +90,14 @@ class MemorySource:
             self.store,
             cast("Any", SimpleNamespace(owner=OWNER)),
             Reading("shop", self.topics, nothing, nothing, Limits(0, 0), nobody),
-            cast("Any", SimpleNamespace(errors=SimpleNamespace(forget=lambda *_: None), tables=_NoTables())),
+            cast(
+                "Any",
+                SimpleNamespace(
+                    errors=SimpleNamespace(forget=lambda *_: None),
+                    held=SimpleNamespace(begin=lambda _: None),
+                    tables=_NoTables(),
+                ),
+            ),
             entries,
         )
         return Ingesting(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,7 +38,9 @@ def opening(tmp_path: Path) -> Opening:
     defined = Definitions(sources={"shop": Entry("id of shop", source, "", 0)}, tables={"s.orders": entry("orders")})
     settings = load_settings(warehouse=str(tmp_path / "lake"), driver_read_max_records="0")
     nothing: Any = None
-    return Opening(settings, MemoryDefinitions(defined), MemoryBatches(), nothing, nothing, nothing, nothing)
+    no_tables: Any = SimpleNamespace(table_state=lambda _: None)
+    no_holds: Any = SimpleNamespace(begin=lambda _: None)
+    return Opening(settings, MemoryDefinitions(defined), MemoryBatches(), no_tables, no_holds, nothing, nothing)
 
 
 def ingest(opening: Opening) -> None:
