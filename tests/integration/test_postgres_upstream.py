@@ -102,6 +102,40 @@ def test_columns_are_found_in_order_with_the_types_below_their_domains(postgres_
     assert found["c.wide"][0].type.arguments == (5, -2)
 
 
+def test_the_key_of_a_table_is_the_primary_key_or_the_unique_index_that_debezium_takes(
+    postgres_server: Postgres, login: Login
+) -> None:
+    keys = {
+        "primary": ("PRIMARY KEY (b, a)", "ab"),
+        "including": ("PRIMARY KEY (a) INCLUDE (b)", "a"),
+        "indexed": ("UNIQUE (a, b)", "ab"),
+        "nullable": ("UNIQUE (a, c)", ""),
+        "of_some": ("", ""),
+        "of_values": ("", ""),
+        "shadowed": ("CONSTRAINT z1 UNIQUE (a), CONSTRAINT y1 UNIQUE (c)", ""),
+        "first": ("CONSTRAINT y2 UNIQUE (a), CONSTRAINT z2 UNIQUE (c)", "a"),
+        "none": ("", ""),
+    }
+    with psycopg.connect(postgres_server.addresses.postgres()) as connection:
+        connection.execute("CREATE SCHEMA k")
+        for name, (key, _) in keys.items():
+            listed = f", {key}" if key else ""
+            create = f"CREATE TABLE k.{name} (gone int, a int NOT NULL, b int NOT NULL, c int{listed})"
+            connection.execute(create.encode())
+        connection.execute("CREATE UNIQUE INDEX ON k.of_some (a) WHERE b > 0")
+        connection.execute("CREATE UNIQUE INDEX ON k.of_values (a, (b + 1))")
+    upstream, names = PostgresUpstream(login, _TIMEOUT_S), [f"k.{name}" for name in keys]
+    found = upstream.columns(names)
+    assert {name: "".join(c.name for c in found[name] if c.is_key) for name in names} == {
+        f"k.{name}": columns for name, (_, columns) in keys.items()
+    }
+    database, _ = upstream.look(Names("p", "s", "lakehold_signals.t"), "id", names)
+    assert {name: database.tables[name].has_key for name in names} == {
+        f"k.{name}": bool(columns) for name, (_, columns) in keys.items()
+    }
+    assert {name for name in names if database.tables[name].replica_identity == "d"} == {"k.primary", "k.including"}
+
+
 def test_it_knows_whether_the_user_may_read_a_table(postgres_server: Postgres, login: Login) -> None:
     with psycopg.connect(postgres_server.addresses.postgres()) as connection:
         connection.execute("CREATE ROLE reads LOGIN PASSWORD 'x'")

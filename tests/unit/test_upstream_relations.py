@@ -25,7 +25,9 @@ from lakehold.upstream.steps import Steps
 from lakehold.upstream.wanted import Wanted
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, converge, target
 
-_COLUMNS = tuple(FoundColumn(name, "text", FoundType("text", "text")) for name in ("id", "Region", "placed_at"))
+_COLUMNS = tuple(
+    FoundColumn(name, "text", FoundType("text", "text"), is_key=name == "id") for name in ("id", "Region", "placed_at")
+)
 
 
 def planned(

@@ -72,8 +72,8 @@ class FoundTable:
     """A table of the database.
 
     Attributes:
-        replica_identity: What PostgreSQL writes of a row before a change: `d` its key, `f` all, `n` nothing, `i` an index.
-        has_key: It has a primary key.
+        replica_identity: Of a row before its change PostgreSQL writes `d` the primary key, `f` all, `n` nothing, `i` an index.
+        has_key: It has a primary key, or a unique index that Debezium takes in its place.
         is_owned: It is the source's user's, as what is put into a publication must be.
         ancestors: Those that it is a partition of, near or far.
     """

@@ -59,7 +59,7 @@ class FoundColumn:
         is_array: The column, below all domains, is an array.
         dimensions: The declared number of dimensions of an array, which PostgreSQL does not enforce.
         is_nullable: The column takes nulls.
-        is_key: The column is part of the primary key.
+        is_key: The column is part of the primary key, or of the unique index that stands for one.
         is_generated: The database computes the column's values.
     """
 

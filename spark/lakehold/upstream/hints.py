@@ -133,6 +133,7 @@ def _lacks_snapshot(table: CapturedTable, wanted: Wanted, found: Found) -> bool:
 def _of_replica_identity(table: CapturedTable, wanted: Wanted, database: FoundDatabase) -> Iterator[str]:
     name, columns = table.upstream, database.tables[table.upstream]
     needs_before = any(each.needs_before for each in wanted.tables if each.upstream == name)
-    if columns.replica_identity != "f" and (needs_before or not columns.has_key):
+    is_unknown = not columns.has_key or columns.replica_identity == "n"
+    if columns.replica_identity != "f" and (needs_before or is_unknown):
         quoted = table_text(name, wanted.capture.database)
         yield f"table {name} lacks what updates need: ALTER TABLE {quoted} REPLICA IDENTITY FULL"

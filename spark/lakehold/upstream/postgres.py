@@ -29,7 +29,7 @@ from lakehold.upstream.found import (
 )
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.logins import not_postgres
-from lakehold.upstream.postgres_columns import columns_of
+from lakehold.upstream.postgres_columns import KEY_INDEX, columns_of
 from lakehold.upstream.refusals import rights_told
 from lakehold.upstream.steps import ChangePublication, CompletePublication, CreatePublication
 
@@ -79,14 +79,15 @@ _NARROWED = """
 _SLOT = (
     "SELECT wal_status, (confirmed_flush_lsn - '0/0'::pg_lsn)::bigint FROM pg_replication_slots WHERE slot_name = %s"
 )
-_TABLES = """
-    SELECT n.nspname || '.' || c.relname, c.relreplident::text,
-           EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary), pg_has_role(c.relowner, 'USAGE'),
+_TABLES = f"""
+    SELECT n.nspname || '.' || c.relname,
+           CASE WHEN c.relreplident = 'd' AND k.indisprimary IS NOT TRUE THEN 'n' ELSE c.relreplident::text END,
+           coalesce(k.tells_rows_apart, false), pg_has_role(c.relowner, 'USAGE'),
            CASE WHEN c.relispartition THEN ARRAY(
                 SELECT an.nspname || '.' || a.relname FROM pg_partition_ancestors(c.oid) p
                 JOIN pg_class a ON a.oid = p.relid AND a.oid <> c.oid JOIN pg_namespace an ON an.oid = a.relnamespace
-           ) ELSE '{}' END
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+           ) ELSE '{{}}' END
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN LATERAL ({KEY_INDEX}) k ON true
     WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema', %s)
     ORDER BY 1
 """

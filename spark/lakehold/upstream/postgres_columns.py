@@ -9,13 +9,28 @@ import psycopg
 
 from lakehold.upstream.found_columns import FoundColumn, FoundType, TypeKind
 
-_COLUMNS = """
+KEY_INDEX = """
+    SELECT (i.indkey::int2[])[0 : i.indnkeyatts - 1] AS columns, i.indisprimary, i.indisprimary OR (
+               i.indpred IS NULL AND i.indisvalid AND i.indnkeyatts = i.indnatts AND NOT EXISTS (
+                   SELECT FROM pg_attribute n WHERE n.attrelid = c.oid AND n.attnum = ANY(i.indkey) AND NOT n.attnotnull)
+           ) AS tells_rows_apart
+    FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+    WHERE i.indrelid = c.oid AND i.indisunique AND i.indexprs IS NULL
+    ORDER BY i.indisprimary DESC, i.indisclustered DESC, x.relname LIMIT 1
+"""
+"""The index of a table `c` whose columns Debezium takes for the message key: that of the primary key, else the first unique one.
+
+Debezium takes it even if it has nulls or leaves rows out, and so does not tell all rows apart.
+"""
+
+_COLUMNS = f"""
     WITH RECURSIVE attribute AS (
         SELECT a.attrelid, a.attnum, n.nspname || '.' || c.relname AS "table", a.attname, a.atttypid, a.atttypmod, a.attndims,
                NOT a.attnotnull AS is_nullable, a.attgenerated <> '' AS is_generated,
-               EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND a.attnum = ANY(i.indkey)) AS is_key
+               coalesce(k.tells_rows_apart AND a.attnum = ANY(k.columns), false) AS is_key
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+        LEFT JOIN LATERAL ({KEY_INDEX}) k ON true
         WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname || '.' || c.relname = ANY(%s)
     ), below AS (
         SELECT attrelid, attnum, atttypid AS type, atttypmod AS modifier, attndims AS dimensions FROM attribute

@@ -6,11 +6,9 @@ all of its tables, by `lakehold.upstream.refusals`.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Sequence
-
 from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamError, UpstreamRefused
+from lakehold.upstream.declared_columns import refuse_columns
 from lakehold.upstream.found import OF_DOTTED_SCHEMA, PLAIN, TEMPORARY, UNLOGGED, Found
 from lakehold.upstream.naming import identifier_text, table_text
 from lakehold.upstream.wanted import CapturedTable, Wanted
@@ -36,7 +34,7 @@ def declared(wanted: Wanted) -> tuple[CapturedTable, ...]:
 
 
 def refuse_uncapturable(wanted: Wanted, upstream: Found) -> None:
-    """Refuse what is no table, or not there, and a key of columns that are not there."""
+    """Refuse what is no table, or not there, or has columns of which no table can be made."""
     for table in declared(wanted):
         _refuse_topic(table, wanted)
         found = upstream.relations.get(table.upstream)
@@ -66,7 +64,7 @@ def refuse_uncapturable(wanted: Wanted, upstream: Found) -> None:
             )
         if not found.may_read:
             raise _unreadable(table.upstream, wanted)
-        _refuse_key(table, [column.name for column in upstream.columns.get(table.upstream, ())])
+        refuse_columns(table, upstream.columns.get(table.upstream, ()), wanted)
 
 
 def _unreadable(upstream: str, wanted: Wanted) -> UpstreamRefused:
@@ -105,19 +103,3 @@ def _refuse_topic(table: CapturedTable, wanted: Wanted) -> None:
 def _share(one: CapturedTable, other: CapturedTable) -> bool:
     """Whether two tables upstream have one topic, or two that a broker does not have side by side."""
     return one.upstream != other.upstream and one.topic.replace(".", "_") == other.topic.replace(".", "_")
-
-
-def _refuse_key(table: CapturedTable, columns: Sequence[str]) -> None:
-    missing = next((name for name in table.key if name not in columns), None)
-    if missing is None:
-        return
-    plain = {name.lower(): name for name in columns}
-    close = difflib.get_close_matches(missing.lower(), plain, n=1)
-    raise UpstreamError(
-        f'table "{table.upstream}" has no column "{missing}", which is in KEY of table "{table.full_name}"',
-        code="column-missing",
-        detail=f"Its columns: {', '.join(columns)}.",
-        hint=f"Did you mean {plain[close[0]]}?"
-        if close
-        else "Name columns as the database has them, in upper or lower case as well.",
-    )

@@ -29,6 +29,7 @@ class CapturedTable:
         topic: Where its changes are.
         needs_before: Its envelope takes the row from before an update.
         key: The columns that KEY names; none: those of the message key.
+        columns: The columns that a column list, or the table's contract, names; none: all.
     """
 
     object_id: str
@@ -37,6 +38,7 @@ class CapturedTable:
     topic: str
     needs_before: bool
     key: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,7 @@ def wanted(  # noqa: PLR0913 - the definitions, what they lead to, and what the 
             entry.definition.topic,
             entry.definition.envelope is Envelope.DEBEZIUM,
             entry.definition.key,
+            tuple(column.name for column in entry.definition.columns),
         )
         for entry in tables
     )

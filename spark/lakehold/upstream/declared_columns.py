@@ -1,0 +1,100 @@
+"""Refuse a table that a statement declares for its columns: their names, the key, or the want of one. Pure.
+
+Names are judged as the connector writes them, because the lake's table has them so.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from pyiceberg.types import StringType
+
+from lakehold.errors import UpstreamError
+from lakehold.ingest.column_names import folded, name_fault
+from lakehold.ingest.decode.types import ColumnType
+from lakehold.upstream.field_names import field_name, meeting
+from lakehold.upstream.found_columns import FoundColumn
+from lakehold.upstream.naming import identifier_text, table_text
+from lakehold.upstream.wanted import CapturedTable, Wanted
+
+
+def refuse_columns(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wanted) -> None:
+    """Refuse the table if it cannot be captured with these columns; none are known of a table that is not there."""
+    if columns:
+        _refuse_meeting(table, columns, wanted)
+        _refuse_names(table, columns, wanted)
+        _refuse_key(table, columns, wanted)
+        _refuse_keyless(table, columns, wanted)
+
+
+def _refuse_meeting(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wanted) -> None:
+    pairs = meeting(columns, wanted.config)
+    if pairs:
+        (one, other), *_ = pairs
+        written = field_name(one.name, wanted.config)
+        raise UpstreamError(
+            f'columns "{one.name}" and "{other.name}" of table "{table.upstream}" have one name in Avro',
+            code="column-collision",
+            detail=f"Debezium writes both as {written}, as Avro allows, and its connector fails then, for all of its tables.",
+            hint=f"{_renaming(table, other.name, wanted)}, or create the source with FORMAT JSON.",
+        )
+
+
+def _refuse_names(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wanted) -> None:
+    """Refuse names that a table of the lake cannot have; a column list leaves columns out."""
+    written = {field_name(column.name, wanted.config): column.name for column in columns}
+    listed = {folded(name) for name in (*table.columns, *table.key)}
+    taken = [name for name in written if not table.columns or folded(name) in listed]
+    # One by one, because the last one is the one at fault.
+    for end in range(1, len(taken) + 1):
+        fault = name_fault([ColumnType(name, StringType()) for name in taken[:end]], f'table "{table.upstream}"')
+        if fault is None:
+            continue
+        name = written[taken[end - 1]]
+        called = f' "{name}" is called {taken[end - 1]} in Avro.' if name != taken[end - 1] else ""
+        listing = (
+            "Name the table's columns without it in the statement: (column TYPE, …). Or "
+            if fault.can_be_left_out
+            else ""
+        )
+        renaming = _renaming(table, name, wanted)
+        raise UpstreamError(
+            fault.message, code=fault.code, detail=f"{fault.detail}{called}", hint=f"{listing}{renaming}."
+        )
+
+
+def _refuse_key(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wanted) -> None:
+    written = {field_name(column.name, wanted.config): column.name for column in columns}
+    missing = next((name for name in table.key if name not in written), None)
+    if missing is None:
+        return
+    known = {name.lower(): name for name in written} | {name.lower(): as_ for as_, name in written.items()}
+    close = difflib.get_close_matches(missing.lower(), known, n=1)
+    raise UpstreamError(
+        f'table "{table.upstream}" has no column "{missing}", which is in KEY of table "{table.full_name}"',
+        code="column-missing",
+        detail=f"Its columns: {', '.join(written)}.",
+        hint=f"Did you mean {known[close[0]]}?"
+        if close
+        else "Name columns as the database has them, in upper or lower case as well.",
+    )
+
+
+def _refuse_keyless(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wanted) -> None:
+    if table.key or any(column.is_key for column in columns):
+        return
+    upstream = table_text(table.upstream, wanted.capture.database)
+    raise UpstreamError(
+        f'table "{table.upstream}" has no primary key',
+        code="key-missing",
+        detail=f'Table "{table.full_name}" has the newest state of each row, so that something has to tell the rows apart. '
+        f"Its columns: {', '.join(field_name(column.name, wanted.config) for column in columns)}.",
+        hint=f"Name columns that tell its rows apart in the statement: KEY (column, …). Or give it a key: ALTER TABLE {upstream} "
+        "ADD PRIMARY KEY (column, …).",
+    )
+
+
+def _renaming(table: CapturedTable, column: str, wanted: Wanted) -> str:
+    database = wanted.capture.database
+    return f"ALTER TABLE {table_text(table.upstream, database)} RENAME COLUMN {identifier_text(column, database)} TO …"
