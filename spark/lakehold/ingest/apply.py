@@ -262,9 +262,11 @@ def _evolve(
 ) -> tuple[ColumnType, ...]:
     table = entry.definition
     name = quoted_table(writing.catalog_name, table.full_name)
+    buckets = int(str(table.options.get("buckets", writing.buckets)))
     if state is None:
-        buckets = int(str(table.options.get("buckets", writing.buckets)))
         plan = evolve.creation(entry, name, changes.key, changes.columns, buckets)
+    elif state.current is None and evolve.is_other(state, changes.key, changes.columns):
+        plan = evolve.creation(entry, name, changes.key, changes.columns, buckets, replaces=True)
     else:
         partitions = {field.name for spec in state.table.specs().values() for field in spec.fields}
         plan = evolve.evolution(table, name, state.schema, partitions, changes.columns)

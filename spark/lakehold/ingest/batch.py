@@ -14,11 +14,12 @@ from lakehold.catalog.batches import Batch, BatchStore, TableChange
 from lakehold.catalog.definitions import Entry
 from lakehold.catalog.readers import MAIN_READER, Intent, ReaderError, ReaderState, TableProgress, Waiting
 from lakehold.definitions import Envelope, Table
-from lakehold.errors import LakeholdError, LeaseLost, TableStopped, UpstreamUnavailable
+from lakehold.errors import LakeholdError, LeaseLost, TableStopped, UpstreamError, UpstreamUnavailable
 from lakehold.failpoints import reach
 from lakehold.ingest.apply import Arriving, SchemasUnknown, Writing, apply_changes, settle
 from lakehold.ingest.changes import Changes
 from lakehold.ingest.effects import BatchIdentity, TableReport
+from lakehold.ingest.empty_tables import UpstreamColumnsOf, make_empty, no_columns
 from lakehold.ingest.envelope import changes_of
 from lakehold.ingest.evolve import stored_key
 from lakehold.ingest.lease import HeldLease
@@ -75,6 +76,7 @@ class Running:
         tables: The source's tables by full name.
         snapshots: What is said of those upstream, as the topics of tables need not tell.
         seen_upstream_ms: See `ReaderState`; None: nothing new.
+        columns_of: Gives the columns of a table in the database.
     """
 
     store: BatchStore
@@ -84,6 +86,7 @@ class Running:
     tables: Mapping[str, Entry[Table]]
     snapshots: Snapshots = field(default_factory=Snapshots)
     seen_upstream_ms: int | None = None
+    columns_of: UpstreamColumnsOf = no_columns
 
     def keeps_back(self, table: str, progress: TableProgress, transactions: str) -> bool:
         """Whether a table is not readable yet, though no snapshot of it is half read.
@@ -103,6 +106,15 @@ class Running:
             and not Passed.from_json(transactions).commits
         )
         return is_silent or self.snapshots.keeps_back(progress.object_id, transactions)
+
+    def has_table(self, name: str) -> bool:
+        """Return whether a table that has no rows may become readable: it exists then, if anything says its columns."""
+        try:
+            make_empty(self.writing, self.tables[name], self.columns_of)
+        except UpstreamError as error:
+            log.info("table %s is not readable yet: %s. %s", name, error.message, error.detail)
+            return False
+        return True
 
     def begin_holds(self, before: Mapping[str, TableProgress], after: Mapping[str, TableProgress]) -> None:
         """Give holds their time that waited for tables which have become readable."""
@@ -185,6 +197,8 @@ def _apply_all(
             if is_kept_back or state.reader != MAIN_READER:
                 # A table that catches up becomes readable as it joins the others.
                 after = replace(after, since_ms=held.since_ms)
+            if held.since_ms is None and after.since_ms is not None and report is None and not running.has_table(name):
+                after = replace(after, since_ms=None)
             done.progress[name] = after
             if report is not None:
                 done.reports.append(report)
@@ -262,10 +276,15 @@ def _apply(  # noqa: PLR0913
         return changes_of(records.decoded_edges(table, key).decoded, table, key)
 
     def applied(*, look: bool) -> tuple[TableReport, TableProgress]:
+        nonlocal key
         try:
             topic = records.decoded(table, key, look=look)
             changes = changes_of(topic.decoded, table, key)
-        except TableStopped:
+        except TableStopped as stop:
+            if key and stop.code == "key-changed" and state is not None and state.current is None:
+                # The database said which key the table has, and it has no rows yet that are told apart by that.
+                key = ()
+                return applied(look=look)
             if look or records.are_few:
                 raise
             # The topic's subjects may know schemas that contradict each other and that no message of the batch has.

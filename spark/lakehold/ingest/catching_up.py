@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
-from lakehold.catalog.readers import MAIN_READER, ReaderError, ReaderState
+from lakehold.catalog.readers import MAIN_READER, ReaderError, ReaderState, TableProgress
 from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
 from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.held_source import HeldSource
@@ -100,11 +100,22 @@ class CatchingUp:
         if report is not None:
             pace.took(sum(r.end_exclusive - r.start_inclusive for r in planned.plan.ranges), _ms_since(began_s))
         if report is None or self._is_level(name, report, planned, main, own, limits):
-            running, before = self.of.running, self.of.readers()[name].tables
-            self.of.change(lambda readers: joined(readers, name, of_tables, running.keeps_back, read))
-            in_main = self.of.readers()[MAIN_READER].tables
-            running.begin_holds(before, {table: in_main[table] for table in before if table in in_main})
+            self._join(name, of_tables, read)
         return report
+
+    def _join(self, name: str, of_tables: Available, read: Collection[str]) -> None:
+        """Let the tables of reader `name` join `main`; holds that waited for them begin."""
+        running, before = self.of.running, self.of.readers()[name].tables
+        without_table = {
+            table for table, progress in before.items() if progress.since_ms is None and not running.has_table(table)
+        }
+
+        def keeps_back(table: str, progress: TableProgress, transactions: str) -> bool:
+            return table in without_table or running.keeps_back(table, progress, transactions)
+
+        self.of.change(lambda readers: joined(readers, name, of_tables, keeps_back, read))
+        in_main = self.of.readers()[MAIN_READER].tables
+        running.begin_holds(before, {table: in_main[table] for table in before if table in in_main})
 
     def _is_level(  # noqa: PLR0913 - a reader, its batch, and what to look at behind it
         self, name: str, report: BatchReport, planned: Planned, main: ReaderState, own: Available, limits: Limits

@@ -77,8 +77,14 @@ class Evolution:
     namespace: str | None = None
 
 
-def creation(
-    entry: Entry[Table], name: str, key: Sequence[str], columns: Sequence[ColumnType], buckets: int
+def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
+    entry: Entry[Table],
+    name: str,
+    key: Sequence[str],
+    columns: Sequence[ColumnType],
+    buckets: int,
+    *,
+    replaces: bool = False,
 ) -> Evolution:
     """The statements that make the table, bucketed and locally ordered by its key.
 
@@ -88,6 +94,7 @@ def creation(
         key: The key's columns.
         columns: All columns in order.
         buckets: How many buckets the first key column that can be bucketed gets.
+        replaces: Whether the table exists, and was never written.
     """
     types = {c.name: c.type for c in columns}
     definitions = ", ".join(f"{quoted(c.name)} {spark_text(c.type)}" for c in columns)
@@ -101,12 +108,12 @@ def creation(
         KEY: _key_text(key),
         OBJECT_ID: entry.object_id,
     }
+    create = "CREATE OR REPLACE TABLE" if replaces else "CREATE TABLE IF NOT EXISTS"
     return Evolution(
         (
-            f"CREATE TABLE IF NOT EXISTS {name} ({definitions}) USING iceberg{partitioned} "
-            f"TBLPROPERTIES {table_properties(properties)}",
+            f"{create} {name} ({definitions}) USING iceberg{partitioned} TBLPROPERTIES {table_properties(properties)}",
             *((f"ALTER TABLE {name} ADD PARTITION FIELD {bucket} AS {quoted(named)}",) if named is not None else ()),
-            ordering(name, key),
+            *((ordering(name, key),) if key else ()),
         ),
         tuple(columns),
         name.rsplit(".", 1)[0],
@@ -140,6 +147,14 @@ def stored_key(state: TableState | None) -> tuple[ColumnType, ...]:
     names = _key_names(state.properties.get(KEY, "")) if state is not None else []
     types = {f.name: f.field_type for f in state.schema.fields} if state is not None else {}
     return tuple(ColumnType(name, types[name]) for name in names if name in types)
+
+
+def is_other(state: TableState, key: Sequence[str], columns: Sequence[ColumnType]) -> bool:
+    """Return whether a table has another key than messages, or a column of theirs with another type."""
+    types = {f.name: f.field_type for f in state.schema.fields}
+    return [c.name for c in stored_key(state)] != [*key] or any(
+        c.name in types and not same(types[c.name], c.type) for c in columns
+    )
 
 
 def require_own(entry: Entry[Table], properties: Mapping[str, str]) -> None:

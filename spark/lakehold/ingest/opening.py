@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import SparkSession
@@ -18,6 +19,7 @@ from lakehold.definitions import Envelope, Source, Table
 from lakehold.errors import DefinitionError
 from lakehold.ingest.apply import HeldHistory, Writing
 from lakehold.ingest.batch import BatchReport, Running
+from lakehold.ingest.empty_tables import UpstreamColumns, UpstreamColumnsOf, no_columns
 from lakehold.ingest.error_records import ErrorRecords
 from lakehold.ingest.lease import HeldLease, held
 from lakehold.ingest.planning import Planner
@@ -59,6 +61,9 @@ class Captured(Protocol):
 
     def snapshots(self, source: str, /) -> Snapshots:
         """What is said upstream of the snapshots of the tables."""
+
+    def columns_of(self, source: str, table: Table, /) -> UpstreamColumns:
+        """Return the columns that the database says a table has."""
 
 
 @dataclass(frozen=True)
@@ -124,12 +129,14 @@ class Opening:
                 decoder = TopicDecoder(source.format.type, registry, self.spark, self.settings.max_record_bytes)
                 reading = Reading(name, reader, decoder, self.spark, self._driver_limits, own.shelf)
                 seen_upstream_ms, snapshots = None, Snapshots()
+                columns_of: UpstreamColumnsOf = no_columns
                 if source.capture is not None:
                     seen_upstream_ms = self.captured().tend(name)
                     tables, snapshots = self._captured(name, tables)
+                    columns_of = partial(self.captured().columns_of, name)
                 planner = self._planner(source, [entry.definition for entry in tables.values()], reader, registry)
                 writing = self._writing(lease)
-                running = Running(self.store, lease, reading, writing, tables, snapshots, seen_upstream_ms)
+                running = Running(self.store, lease, reading, writing, tables, snapshots, seen_upstream_ms, columns_of)
                 try:
                     yield replace(self._ingesting(source, running, planner), idle_ms=idle_ms, catch_up_s=catch_up_s)
                 finally:

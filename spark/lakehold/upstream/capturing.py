@@ -11,10 +11,12 @@ from lakehold.definitions import ConnectionType
 from lakehold.errors import ConnectorError
 from lakehold.failpoints import reach
 from lakehold.ingest.decode.registry import registry_of
+from lakehold.ingest.empty_tables import UpstreamColumns
 from lakehold.ingest.read.kafka_client import KafkaClient, shared_client
 from lakehold.ingest.repeats import RepeatedSnapshot, Snapshots
 from lakehold.ingest.transactions.places import Place
 from lakehold.times import next_timestamp, now_ms
+from lakehold.upstream.captured_columns import columns_of
 from lakehold.upstream.connect import ConnectClient, ConnectorStatus
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector
@@ -166,6 +168,13 @@ class Capturing:
             {object_id: fits_from for object_id, fits_from in joined.items() if fits_from is not None},
             are_told=True,
         )
+
+    def columns_of(self, target: Target, upstream: str) -> UpstreamColumns:
+        """Return the columns that messages of a table will have, by what the database says of it now."""
+        with self._systems(target) as systems:
+            found = systems.database.columns([upstream]).get(upstream, ())
+        columns = columns_of(found, target.wanted.capture.database)
+        return UpstreamColumns(columns, tuple(column.name for column in found if column.is_key))
 
     def _planned(self, target: Target, systems: Systems, *, anew: bool, patient: bool) -> Steps:
         found = self._look(target, systems, patient=patient)

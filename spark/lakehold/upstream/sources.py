@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from lakehold.catalog.definitions import Definitions
 from lakehold.catalog.readers import Readers
-from lakehold.definitions import object_text
+from lakehold.definitions import Table, object_text
 from lakehold.errors import (
     ConnectorError,
     LakeholdError,
@@ -20,6 +20,7 @@ from lakehold.errors import (
     UpstreamRefused,
     UpstreamUnavailable,
 )
+from lakehold.ingest.empty_tables import UpstreamColumns
 from lakehold.ingest.lease import Leases
 from lakehold.ingest.repeats import Snapshots
 from lakehold.settings import Settings
@@ -174,6 +175,16 @@ class CapturedSources:
         """What the connector has said of the snapshots of the tables."""
         target = self._targets.now(source)
         return Snapshots() if target is None else self._capturing.snapshots(target)
+
+    def columns_of(self, source: str, table: Table) -> UpstreamColumns:
+        """Return the columns that the database says a table has; none of one that it does not have.
+
+        Raises:
+            UpstreamUnavailable: The database does not answer.
+            UpstreamRefused: It refuses.
+        """
+        target = self._targets.now(source)
+        return UpstreamColumns() if target is None else self._capturing.columns_of(target, table.upstream or "")
 
     def _repaired(self, source: str) -> Steps:
         """Nothing is held where nothing is to be done: to take a lease and to let go of it are two commits in the lake."""

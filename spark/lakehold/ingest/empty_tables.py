@@ -1,0 +1,76 @@
+"""Tables that are known to have no rows: they exist with their columns before any message says which those are.
+
+A captured table has the columns that its database says. Of other tables the column list of their statement says it; a table with
+neither exists when its first message has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql.types import DataType
+
+from lakehold.catalog.definitions import Entry
+from lakehold.definitions import Table
+from lakehold.ingest import evolve
+from lakehold.ingest.apply import Writing
+from lakehold.ingest.decode.types import ColumnType, from_spark
+from lakehold.spark_sql import quoted_table
+
+
+@dataclass(frozen=True)
+class UpstreamColumns:
+    """The columns of a table in the database that is captured.
+
+    Args:
+        columns: Those that messages have, in order.
+        key: Names of those of the primary key.
+    """
+
+    columns: tuple[ColumnType, ...] = ()
+    key: tuple[str, ...] = ()
+
+
+UpstreamColumnsOf = Callable[[Table], UpstreamColumns]
+
+
+def no_columns(_: Table) -> UpstreamColumns:
+    """Return nothing, as for a table that no database says anything of."""
+    return UpstreamColumns()
+
+
+def make_empty(writing: Writing, entry: Entry[Table], columns_of: UpstreamColumnsOf) -> None:
+    """Make the Iceberg table of a definition without rows, unless it exists or nothing says which columns it has.
+
+    Its first messages may say something else about the columns: a table that was never written then gets theirs.
+
+    Raises:
+        LakeholdError: The database cannot be asked, or its columns cannot be those of a table.
+    """
+    table = entry.definition
+    state = writing.tables.table_state(table.full_name)
+    if state is not None:
+        evolve.require_own(entry, state.properties)
+        return
+    found = columns_of(table)
+    columns = _columns(table, found)
+    if not columns:
+        return
+    names = {column.name for column in columns}
+    key = tuple(name for name in (table.key or found.key) if name in names)
+    name = quoted_table(writing.catalog_name, table.full_name)
+    buckets = int(str(table.options.get("buckets", writing.buckets)))
+    plan = evolve.creation(entry, name, key, columns, buckets)
+    writing.confirm_lease()
+    evolve.run(writing.spark(), plan)
+
+
+def _columns(table: Table, found: UpstreamColumns) -> tuple[ColumnType, ...]:
+    """The declared columns after those of the key that are not declared, as a batch would make them; without a list all."""
+    if not table.columns:
+        return found.columns
+    declared = [ColumnType(c.name, from_spark(DataType.fromDDL(c.type))) for c in table.columns]
+    names = {column.name for column in declared}
+    of_key = [c for c in found.columns if c.name in (table.key or found.key) and c.name not in names]
+    return (*of_key, *declared)
