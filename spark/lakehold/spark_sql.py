@@ -8,7 +8,7 @@ and a literal has no `${` even where a session has it on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from uuid import UUID
 
@@ -18,6 +18,8 @@ PLAIN_TEXT_CONF: Mapping[str, str] = {
     "spark.sql.parser.quotedRegexColumnNames": "false",
 }
 """Settings under which Spark reads the texts of this module as they are meant: no session of lakehold's has others."""
+
+_DAYS_OF_400_YEARS = 146_097
 
 _FLOATS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
@@ -50,6 +52,15 @@ def literal(value: object) -> str:
         case _:
             raise TypeError(f"no literal for {type(value).__name__}")
     return text
+
+
+def date_literal(days: int) -> str:
+    """Write a date of any year, which Python's have not, from days since 1970: the calendar repeats every 400 years."""
+    cycles, rest = divmod(days, _DAYS_OF_400_YEARS)
+    day = date(1970, 1, 1) + timedelta(days=rest)
+    year = day.year + 400 * cycles
+    shown = f"{year:04}" if 0 <= year <= date.max.year else f"{year:+05}"
+    return f"DATE'{shown}-{day:%m-%d}'"
 
 
 def quoted(name: str) -> str:

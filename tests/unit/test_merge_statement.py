@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from pyiceberg.types import IcebergType, IntegerType, LongType, StringType
+from pyiceberg.types import DateType, IcebergType, IntegerType, LongType, StringType
 
 from lakehold.ingest.judge.arrivals import Bounds
 from lakehold.ingest.merge import Merge, merge_statement
@@ -44,6 +44,9 @@ def test_upserts_prune_by_key_range_and_have_no_delete_clause() -> None:
         (IntegerType(), -(2**31), 2**31 - 1, "-2147483648 AND 2147483647"),
         (LongType(), 1 - 2**63, 2**63 - 1, "-9223372036854775808 AND 9223372036854775807"),
         (StringType(), "ab", "b", "'ab' AND 'b'"),
+        (DateType(), 0, 20485, "DATE'1970-01-01' AND DATE'2026-02-01'"),
+        (DateType(), -735160, 6670000, "DATE'-0043-03-15' AND DATE'+20231-11-04'"),
+        (DateType(), -(2**31), 2**31 - 1, "DATE'-5877641-06-23' AND DATE'+5881580-07-11'"),
     ],
 )
 def test_bounds_of_whole_numbers_are_round_so_that_batches_share_generated_code(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -10,23 +10,23 @@ from uuid import UUID
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile
 from pyiceberg.types import (
-    DateType,
     DoubleType,
     FloatType,
     IntegerType,
     LongType,
     NestedField,
     PrimitiveType,
-    TimestampType,
-    TimestamptzType,
     UUIDType,
 )
-from pyiceberg.utils.datetime import days_to_date, micros_to_timestamp, micros_to_timestamptz
 
 
 @dataclass(frozen=True)
 class ColumnBounds:
-    """`[lower, upper]` of the values that are not null, as Spark gives them in Python; both None when there is none."""
+    """`[lower, upper]` of the values that are not null; both None when there is none.
+
+    Values are as Spark gives them in Python, but dates are days and timestamps microseconds since 1970, as Iceberg stores them:
+    Python has no years before 1 or after 9999.
+    """
 
     lower: Any = None
     upper: Any = None
@@ -64,18 +64,10 @@ def file_bounds(file: DataFile, field: NestedField) -> ColumnBounds | None:
 
 def _value(type_: PrimitiveType, data: bytes) -> Any:
     value = from_bytes(_NARROW.get((type(type_), len(data)), type_), data)
-    as_python = _AS_PYTHON.get(type(type_))
-    return as_python(value) if as_python else value
+    return str(value if isinstance(value, UUID) else UUID(bytes=value)) if isinstance(type_, UUIDType) else value
 
 
 _NARROW: dict[tuple[type[PrimitiveType], int], PrimitiveType] = {
     (LongType, 4): IntegerType(),  # written before the column was widened
     (DoubleType, 4): FloatType(),
-}
-
-_AS_PYTHON: dict[type[PrimitiveType], Callable[[Any], Any]] = {
-    DateType: days_to_date,
-    TimestampType: micros_to_timestamp,
-    TimestamptzType: micros_to_timestamptz,
-    UUIDType: lambda value: str(value if isinstance(value, UUID) else UUID(bytes=value)),
 }

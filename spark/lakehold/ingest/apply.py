@@ -245,7 +245,8 @@ def _advanced(progress: TableProgress, table: Table, marks: Marks, batch: BatchI
 
 def _bad_input(table: Table, judgement: Judgement) -> TableStopped:
     """What a table with `ON ERROR = 'fail'` stops with."""
-    first = judgement.frame.filter(F.col(ERROR).isNotNull()).orderBy(OFFSET).first()
+    errors = judgement.frame.filter(F.col(ERROR).isNotNull()).select(PARTITION, OFFSET, ERROR, DETAIL)
+    first = errors.orderBy(OFFSET).first()
     place = f"partition {first[PARTITION]}, offset {first[OFFSET]}: {first[ERROR]}. {first[DETAIL]}" if first else ""
     return TableStopped(
         f'table "{table.full_name}" got {judgement.arrived.errors} messages that cannot be applied',

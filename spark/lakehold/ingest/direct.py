@@ -40,7 +40,7 @@ from lakehold.ingest.marks import Marks
 from lakehold.ingest.position import position_value
 from lakehold.ingest.publish import Publishing, Staged
 from lakehold.ingest.snapshots import Reach, advanced
-from lakehold.spark_sql import literal, quoted
+from lakehold.spark_sql import quoted
 
 _PLAIN = "_lh_plain"
 
@@ -57,13 +57,13 @@ class Expected:
         edges: What the first and last records of the batch amount to.
         marks: Of the table after the batch.
         snapshot_id: What the table was when this was found; None before its first snapshot.
-        guard: A key column and the highest value that the table may have there; None for a table without rows.
+        guard: A key column and the highest value that the table has there, as in `Bounds`; None for a table without rows.
     """
 
     edges: Arrivals
     marks: Marks
     snapshot_id: int | None
-    guard: tuple[str, Any] | None
+    guard: tuple[ColumnType, Any] | None
 
 
 def may_be_new(envelope: Envelope, marks: Marks, row_count: int | None) -> bool:
@@ -92,8 +92,10 @@ def expected(  # noqa: PLR0913 - what arrives, and what was before it
         return None
     guard = None
     if state is not None and state.row_count != 0:
-        stored = tables.column_bounds(state, [c.name for c in bounded(edges)])
-        guard = next(((name, b.upper) for name, b in stored.items() if b is not None and b.upper is not None), None)
+        columns = bounded(edges)
+        stored = tables.column_bounds(state, [c.name for c in columns])
+        uppers = ((c, b.upper) for c in columns if (b := stored[c.name]) is not None)
+        guard = next(((column, upper) for column, upper in uppers if upper is not None), None)
         if guard is None:
             return None
     after = advanced(marks, found, reach=reach, sequence_number=None)
@@ -140,7 +142,10 @@ def load(  # noqa: PLR0913 - a batch, a table, and where to write
     if state.snapshot_id != how.snapshot_id:
         # What somebody else wrote meanwhile may fulfil the guard, and would be overwritten.
         raise Unexpected
-    guard = F.lit(True) if how.guard is None else F.col(quoted(how.guard[0])) > F.lit(how.guard[1])
+    guard = F.lit(True)
+    if how.guard is not None:
+        column, upper = how.guard
+        guard = F.col(quoted(column.name)) > merge.key_value(column.type, upper)
     path = merge.Append(name, state.snapshot_id, guard, keeps_values=False)
     rows = _marked(changes, how.edges)
     staged = publishing.stage(
@@ -188,10 +193,11 @@ def _require_new(publishing: Publishing, how: Expected, name: str, key: Sequence
     quoted_key = ", ".join(quoted(column) for column in key)
     among = f"{name} VERSION AS OF {staged.snapshot.snapshot_id}"
     if how.guard is not None:
-        column = how.guard[0]
-        added = publishing.tables.column_bounds(staged.table, [column], added_by=staged.snapshot.snapshot_id)[column]
+        name_, kind = how.guard[0].name, how.guard[0].type
+        added = publishing.tables.column_bounds(staged.table, [name_], added_by=staged.snapshot.snapshot_id)[name_]
         if added is not None:
-            among += f" WHERE {quoted(column)} BETWEEN {literal(added.lower)} AND {literal(added.upper)}"
+            lower, upper = (merge.key_literal(kind, value) for value in (added.lower, added.upper))
+            among += f" WHERE {quoted(name_)} BETWEEN {lower} AND {upper}"
     twice = f"SELECT {quoted_key} FROM {among} GROUP BY {quoted_key} HAVING count(*) > 1 LIMIT 1"
     if publishing.spark.sql(twice).collect():
         raise Unexpected

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyiceberg.types import IntegerType, LongType
+from pyiceberg.types import DateType, IcebergType, IntegerType, LongType
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -28,7 +28,7 @@ from lakehold.ingest.decode.unify import cast
 from lakehold.ingest.judge.arrivals import Bounds
 from lakehold.ingest.judge.judging import WINS
 from lakehold.session import snapshot_properties, temp_view
-from lakehold.spark_sql import literal, quoted
+from lakehold.spark_sql import date_literal, literal, quoted
 
 _SOURCE = "lakehold_changes"
 
@@ -140,7 +140,7 @@ def _range_literals(bounds: Bounds) -> str:
         step = 1 << max(0, (highest - lowest).bit_length() - 3)
         lowest = max(lowest - lowest % step, -limit)
         highest = min(highest - highest % step + step - 1, limit - 1)
-    return f"{literal(lowest)} AND {literal(highest)}"
+    return f"{key_literal(bounds.type, lowest)} AND {key_literal(bounds.type, highest)}"
 
 
 def _assignments(how: Merge, columns: Sequence[str]) -> str:
@@ -181,3 +181,13 @@ def _as_stored(changes: Changes, columns: Sequence[ColumnType], *, keeps_values:
         return f"CASE WHEN array_contains({KEPT}, {literal(column.name)}) THEN NULL ELSE {known} END"
 
     return [f"{value(c)} AS {quoted(c.name)}" for c in columns]
+
+
+def key_value(kind: IcebergType, value: object) -> SparkColumn:
+    """Return the value of a bounded key column as a column of exactly its type; dates are days since 1970."""
+    return F.expr(key_literal(kind, value)) if isinstance(kind, DateType) else F.lit(value)
+
+
+def key_literal(kind: IcebergType, value: object) -> str:
+    """Return the value of a bounded key column as SQL text; dates are days since 1970."""
+    return date_literal(value) if isinstance(kind, DateType) and isinstance(value, int) else literal(value)

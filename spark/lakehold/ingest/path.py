@@ -46,5 +46,6 @@ def _disjoint(bounds: Mapping[str, Bounds], stored: Mapping[str, ColumnBounds | 
     for name, b in bounds.items():
         held = stored[name]
         if held is not None and held.excludes(b.lowest, b.highest):
-            return F.col(quoted(name)).between(F.lit(b.lowest), F.lit(b.highest))
+            lowest, highest = (merge.key_value(b.type, value) for value in (b.lowest, b.highest))
+            return F.col(quoted(name)).between(lowest, highest)
     return None

@@ -64,8 +64,8 @@ class Fields:
 
 Asked = Plain | Items | Entries | Fields
 
-_NUMBER = Plain("variant")
-"""A number with all of its digits."""
+_TOKEN = Plain("variant")
+"""A number with all of its digits, or a text; which of the two it is can be told."""
 
 _INT, _BIGINT = Plain("int"), Plain("bigint")
 
@@ -98,15 +98,23 @@ def asked(schema: ConnectSchema) -> Asked:
         return Entries(asked(schema.values)) if has_text_keys(schema) else Items(Items(Plain("string")))
     if schema.type is SchemaType.STRUCT:
         return Fields(tuple((f.name, asked(f.schema)) for f in schema.fields))
-    return _NUMBER if schema.name == DECLARED_DECIMAL else Plain(PLAIN_TYPES[schema.type])
+    return _TOKEN if schema.is_declared else Plain(PLAIN_TYPES[schema.type])
 
 
 def plain(raw: str, schema: ConnectSchema) -> str:
     """SQL of a value in the plain type of its schema, from what the parser gave.
 
-    A declared decimal is a text, and asked for as a VARIANT: the text that `from_json` gives of a number has been a double.
+    Declared decimals, dates and timestamps are asked for as a VARIANT: the text that `from_json` gives of a number has been a
+    double, and does not tell a number from the same digits in quotes. A decimal is the text in them, the others have them.
     """
-    return f"trim('\"' FROM nullif(to_json({raw}), 'null'))" if schema.name == DECLARED_DECIMAL else raw
+    if schema.name == DECLARED_DECIMAL:
+        return f"trim('\"' FROM to_json({raw}))"
+    return f"to_json({raw})" if schema.is_declared else raw
+
+
+def is_given(raw: str, schema: ConnectSchema) -> str:
+    """SQL of the condition that the parser gave a value, and no null."""
+    return f"({raw} IS NOT NULL AND NOT is_variant_null({raw}))" if schema.is_declared else f"{raw} IS NOT NULL"
 
 
 def has_text_keys(schema: ConnectSchema) -> bool:

@@ -68,6 +68,11 @@ class ConnectSchema:
     keys: ConnectSchema | None = None
     values: ConnectSchema | None = None
 
+    @property
+    def is_declared(self) -> bool:
+        """Return whether a statement declares the type of values that JSON has as texts or numbers."""
+        return (self.name or "").startswith(DECLARED)
+
     def field_named(self, name: str) -> ConnectSchema | None:
         """The schema of a field, or None."""
         return next((f.schema for f in self.fields if f.name == name), None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 
-from lakehold.ingest.decode.asked import PLAIN_TYPES, has_text_keys, plain
+from lakehold.ingest.decode.asked import PLAIN_TYPES, has_text_keys, is_given, plain
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType, UnsupportedSchema
 from lakehold.ingest.decode.logical import decimal_parameters, logical_type
 from lakehold.ingest.decode.types import iceberg_type, spark_text
@@ -45,7 +45,7 @@ def undecodable(raw: str, value: str, schema: ConnectSchema, encoding: Encoding)
     """A condition: something in `raw` became null in `value`. None where that cannot be."""
     if (rule := logical_type(schema)) is not None:
         harmless = not rule.fallible or _is_parsed_decimal(schema, encoding)
-        return None if harmless else f"({plain(raw, schema)} IS NOT NULL AND {value} IS NULL)"
+        return None if harmless else f"({is_given(raw, schema)} AND {value} IS NULL)"
     if schema.type is SchemaType.ARRAY and schema.items is not None:
         inner = undecodable("r", "c", schema.items, encoding)
         return inner and f"exists(zip_with({raw}, {value}, (r, c) -> {inner}), b -> b)"

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lakehold.ingest.decode.connect_schema import DECLARED_DECIMAL, ConnectSchema, SchemaType
+from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
 from lakehold.ingest.decode.logical import decimal_parameters
 from lakehold.ingest.decode.parts import Part, Refused
 from lakehold.ingest.decode.structures import Structure, parsed_column
@@ -110,7 +110,7 @@ def _unavailable(after: Structure) -> str:
 
 def _placeholder(schema: ConnectSchema) -> str | None:
     match schema.type:
-        case SchemaType.STRING if schema.name != DECLARED_DECIMAL:
+        case SchemaType.STRING if not schema.is_declared:
             return literal(PLACEHOLDER)
         case SchemaType.BYTES if decimal_parameters(schema) is None:
             return f"CAST({literal(PLACEHOLDER)} AS BINARY)"
@@ -126,7 +126,7 @@ def _placeholder_array(items: ConnectSchema) -> str | None:
         case SchemaType.STRING if items.name == "io.debezium.data.Uuid":
             digest = hashlib.md5(codes, usedforsecurity=False).digest()
             return f"array('{uuid.UUID(bytes=digest, version=3)}')"
-        case SchemaType.STRING if items.name != DECLARED_DECIMAL:
+        case SchemaType.STRING if not items.is_declared:
             return f"array({literal(PLACEHOLDER)})"
         case SchemaType.INT16 | SchemaType.INT32:
             return f"array({', '.join(str(c) for c in codes)})"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from lakehold.ingest.decode.connect_schema import DECLARED, ConnectSchema, SchemaType
+from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
 from lakehold.spark_sql import literal
 
 _WHOLE = r'["\[{tf]|-?[0-9]+[.eE]'
@@ -56,7 +56,7 @@ def _patterns(schema: ConnectSchema) -> dict[str, str]:
     for name, field in schema.walk():
         if field.type is SchemaType.MAP:
             return {}
-        kinds.setdefault(name, set()).add(None if (field.name or "").startswith(DECLARED) else _NOT.get(field.type))
+        kinds.setdefault(name, set()).add(None if field.is_declared else _NOT.get(field.type))
     single = {name: next(iter(patterns)) for name, patterns in kinds.items() if len(patterns) == 1}
     return {name: p for name, p in single.items() if p is not None and re.fullmatch(r"[\w .$#@-]+", name)}
 

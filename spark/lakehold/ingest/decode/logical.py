@@ -25,7 +25,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from lakehold.ingest.decode import decimals, temporal
+from lakehold.ingest.decode import decimals, iso_text, temporal
 from lakehold.ingest.decode.connect_schema import AVRO, DECLARED, DECLARED_DECIMAL, ConnectSchema, SchemaType
 
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
@@ -100,14 +100,11 @@ def _uuid_from_bytes(raw: str) -> str:
 def _rules() -> dict[str, LogicalType]:
     i32, i64, text = SchemaType.INT32, SchemaType.INT64, SchemaType.STRING
     date, local, instant, string = DateType(), TimestampType(), TimestamptzType(), StringType()
-    time_ms = LogicalType(i32, string, partial(temporal.time_from_units, units_per_second=1_000), fallible=True)
-    time_us = LogicalType(i64, string, partial(temporal.time_from_units, units_per_second=1_000_000), fallible=True)
-    time_ns = LogicalType(i64, string, partial(temporal.time_from_units, units_per_second=1_000_000_000), fallible=True)
+    time_ms = LogicalType(i32, string, partial(temporal.time_from_units, units_per_second=1_000))
+    time_us = LogicalType(i64, string, partial(temporal.time_from_units, units_per_second=1_000_000))
+    time_ns = LogicalType(i64, string, partial(temporal.time_from_units, units_per_second=1_000_000_000))
     days = LogicalType(i32, date, temporal.date_from_days)
-    local_ms = LogicalType(i64, local, temporal.timestamp_from_ms)
-    local_us = LogicalType(i64, local, temporal.timestamp_from_us)
-    local_ns = LogicalType(i64, local, temporal.timestamp_from_ns)
-    either = temporal.timestamp_from_either
+    local_ms = LogicalType(i64, local, temporal.timestamp_from_ms, fallible=True)
     return {
         "org.apache.kafka.connect.data.Date": days,
         "org.apache.kafka.connect.data.Time": time_ms,
@@ -117,26 +114,26 @@ def _rules() -> dict[str, LogicalType]:
         "io.debezium.time.MicroTime": time_us,
         "io.debezium.time.NanoTime": time_ns,
         "io.debezium.time.Timestamp": local_ms,
-        "io.debezium.time.MicroTimestamp": local_us,
-        "io.debezium.time.NanoTimestamp": local_ns,
-        "io.debezium.time.ZonedTimestamp": LogicalType(text, instant, temporal.instant_from_text, fallible=True),
-        "io.debezium.time.IsoDate": LogicalType(text, date, temporal.date_from_text, fallible=True),
-        "io.debezium.time.IsoTime": LogicalType(text, string, temporal.time_from_text),
-        "io.debezium.time.IsoTimestamp": LogicalType(text, local, temporal.timestamp_from_text, fallible=True),
+        "io.debezium.time.MicroTimestamp": LogicalType(i64, local, temporal.timestamp_from_us, fallible=True),
+        "io.debezium.time.NanoTimestamp": LogicalType(i64, local, temporal.timestamp_from_ns),
+        "io.debezium.time.ZonedTimestamp": LogicalType(text, instant, iso_text.instant_from_text, fallible=True),
+        "io.debezium.time.IsoDate": LogicalType(text, date, iso_text.date_from_text, fallible=True),
+        "io.debezium.time.IsoTime": LogicalType(text, string, iso_text.time_from_text),
+        "io.debezium.time.IsoTimestamp": LogicalType(text, local, iso_text.timestamp_from_text, fallible=True),
         VARIABLE_SCALE_DECIMAL: LogicalType(SchemaType.STRUCT, string, _variable_scale, fallible=True),
-        f"{AVRO}date": days,
+        f"{AVRO}date": LogicalType(i32, date, temporal.exact_date),
         f"{AVRO}time-millis": time_ms,
         f"{AVRO}time-micros": time_us,
-        f"{AVRO}timestamp-millis": LogicalType(i64, instant, temporal.instant_from_ms),
-        f"{AVRO}timestamp-micros": LogicalType(i64, instant, temporal.instant_from_us),
-        f"{AVRO}timestamp-nanos": LogicalType(i64, instant, temporal.instant_from_ns),
-        f"{AVRO}local-timestamp-millis": local_ms,
-        f"{AVRO}local-timestamp-micros": local_us,
-        f"{AVRO}local-timestamp-nanos": local_ns,
+        f"{AVRO}timestamp-millis": LogicalType(i64, instant, temporal.exact_instant_from_ms, fallible=True),
+        f"{AVRO}timestamp-micros": LogicalType(i64, instant, temporal.exact_instant_from_us),
+        f"{AVRO}timestamp-nanos": LogicalType(i64, instant, temporal.exact_instant_from_ns),
+        f"{AVRO}local-timestamp-millis": LogicalType(i64, local, temporal.exact_timestamp_from_ms, fallible=True),
+        f"{AVRO}local-timestamp-micros": LogicalType(i64, local, temporal.exact_timestamp_from_us),
+        f"{AVRO}local-timestamp-nanos": LogicalType(i64, local, temporal.exact_timestamp_from_ns),
         f"{AVRO}uuid": LogicalType(SchemaType.BYTES, string, _uuid_from_bytes),
-        f"{DECLARED}date": LogicalType(text, date, temporal.date_from_either, fallible=True),
-        f"{DECLARED}timestamp": LogicalType(text, instant, partial(either, zoned=True), fallible=True),
-        f"{DECLARED}timestamp_ntz": LogicalType(text, local, partial(either, zoned=False), fallible=True),
+        f"{DECLARED}date": LogicalType(text, date, iso_text.date_from_token, fallible=True),
+        f"{DECLARED}timestamp": LogicalType(text, instant, iso_text.instant_from_token, fallible=True),
+        f"{DECLARED}timestamp_ntz": LogicalType(text, local, iso_text.timestamp_from_token, fallible=True),
     }
 
 

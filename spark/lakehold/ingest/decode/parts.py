@@ -14,7 +14,14 @@ from typing import Any
 
 from lakehold.ingest.decode.asked import asked
 from lakehold.ingest.decode.avro_schema import from_avro_json
-from lakehold.ingest.decode.connect_schema import ConnectSchema, Field, SchemaType, UnsupportedSchema, from_connect_json
+from lakehold.ingest.decode.connect_schema import (
+    DECLARED_DECIMAL,
+    ConnectSchema,
+    Field,
+    SchemaType,
+    UnsupportedSchema,
+    from_connect_json,
+)
 from lakehold.ingest.decode.convert import Encoding
 from lakehold.ingest.decode.json_fields import taken_for_text, wrongly_typed
 from lakehold.ingest.decode.logical import logical_type
@@ -173,7 +180,10 @@ def _bare_key(row: ConnectSchema, text: str, is_object: str) -> Version:
     in_quotes = f"to_json(named_struct({literal(only.name)}, {text}))"
     opening = literal(json.dumps({only.name: None})[: -len("null}")])
     is_text = only.schema.type is SchemaType.STRING
-    unquoted = f"NOT ({text} RLIKE '^\\\\s*(\"|null\\\\s*$)')" if is_text else "false"
+    # A number of days or of microseconds is one; the digits of a text or a decimal are as good in quotes.
+    is_moment = only.schema.is_declared and only.schema.name != DECLARED_DECIMAL
+    numbers = r"|-?[0-9]+\\s*$" if is_moment else ""
+    unquoted = f"NOT ({text} RLIKE '^\\\\s*(\"|null\\\\s*${numbers})')" if is_text else "false"
     as_json = f"concat({opening}, {text}, '}}')"
     body = f"concat('{{\"v\":', CASE WHEN {unquoted} THEN {in_quotes} ELSE {as_json} END, '}}')"
     return Version(

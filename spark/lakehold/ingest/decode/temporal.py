@@ -1,147 +1,161 @@
-"""Dates, times and timestamps: SQL expressions from the numbers and texts that Debezium and Connect send.
+"""Dates, times and timestamps: SQL expressions from the numbers that Debezium, Connect and Avro send.
 
 PostgreSQL's `infinity` and `-infinity` become 9999-12-31 23:59:59.999999 and 0001-01-01, as Debezium's own sinks do;
-Debezium sends them as numbers beyond any timestamp of PostgreSQL, or as these words. Every expression is null for null
-and for what it cannot read, and never fails a query.
+Debezium sends them as the numbers below. Every other number becomes exactly the date or time it stands for, or null if the
+column cannot hold that. Every expression is null for null, and never fails a query. None depends on the session's time zone.
 """
 
 from __future__ import annotations
 
-_LAST = "9999-12-31 23:59:59.999999"
-_FIRST = "0001-01-01 00:00:00"
+LAST = 253_402_300_799_999_999
+FIRST = -62_135_596_800_000_000
+"""9999-12-31 23:59:59.999999 and 0001-01-01 in microseconds since 1970."""
+
 _EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
+_GREATEST, _LEAST = 2**63 - 1, -(2**63)
 _INFINITE = 9_223_372_036_825_200_000
 _MINUS_INFINITE = -9_223_372_036_832_400_000
-"""Debezium's timestamps at infinity are these numbers, or those of int64 beyond them, in micro- and nanoseconds ..."""
+"""Debezium's timestamps at infinity are these numbers of micro- or milliseconds, or the ends of int64."""
 
 _INFINITE_MS = 9_223_372_036_825_200
 _MINUS_INFINITE_MS = -9_223_372_036_832_400
-"""... and these in milliseconds, as `timestamp(3)` has them; microseconds of all that lies between fit int64."""
+"""Milliseconds at infinity, as `timestamp(3)` has them."""
+
+_MOST_MS = 9_223_372_036_854_775
+"""The most milliseconds whose microseconds fit int64."""
+
+_WRAPPED = f"BETWEEN {_LEAST + 1}L AND {_LEAST + 999_999}L"
+"""Microseconds that Debezium makes of PostgreSQL's timestamps in the years 294247 to 294276, which do not fit int64."""
 
 _MAX_DATE_DAYS = 2_145_042_905
 _MIN_DATE_DAYS = -2_440_588
 """The dates of PostgreSQL, 4714-11-24 BC to 5874897-12-31, as days since 1970."""
 
 _STREAMED_INFINITE_DAYS = -2_147_472_692
+_CUT_MINUS_INFINITE_DAYS = (622_191_231, 622_191_234)
+_CUT_INFINITE_DAYS = (-622_191_235, -622_191_232)
 
 
 def date_from_days(days: str) -> str:
     """A date from days since 1970 (int).
 
-    Debezium's infinity does not fit: a snapshot has its 106,751,991,166 days cut to 32 bits, the two ranges below, of which
+    Debezium's infinity does not fit: a snapshot has its 106,751,991,166 days cut to 32 bits, the two ranges above, of which
     no date of PostgreSQL meets the first and the second would be in the year 1,705,490. Streaming has PostgreSQL's own
     infinity, the greatest int of days since 2000, which becomes negative. What else is no date of PostgreSQL is -infinity.
     """
+    first_cut, last_cut = _CUT_MINUS_INFINITE_DAYS
     return (
-        f"CASE WHEN {days} > {_MAX_DATE_DAYS} OR {days} = {_STREAMED_INFINITE_DAYS} "
-        f"OR {days} BETWEEN -622191235 AND -622191232 THEN DATE'9999-12-31' "
-        f"WHEN {days} < {_MIN_DATE_DAYS} OR {days} BETWEEN 622191231 AND 622191234 THEN DATE'0001-01-01' "
+        f"CASE WHEN {days} BETWEEN {_MIN_DATE_DAYS} AND {first_cut - 1} THEN date_from_unix_date({days}) "
+        f"WHEN {days} > {_MAX_DATE_DAYS} OR {days} = {_STREAMED_INFINITE_DAYS} "
+        f"OR {days} BETWEEN {_CUT_INFINITE_DAYS[0]} AND {_CUT_INFINITE_DAYS[1]} THEN DATE'9999-12-31' "
+        f"WHEN {days} <= {last_cut} THEN DATE'0001-01-01' "
         f"ELSE date_from_unix_date({days}) END"
     )
 
 
-def date_from_text(text: str) -> str:
-    """A date from ISO text, with or without a zone (`2026-11-21`, `2026-11-21Z`)."""
-    words = f"CASE {text} WHEN 'infinity' THEN DATE'9999-12-31' WHEN '-infinity' THEN DATE'0001-01-01'"
-    return f"{words} ELSE try_cast(regexp_replace({text}, '(Z|[+-][0-9]{{2}}:[0-9]{{2}})$', '') AS DATE) END"
+def exact_date(days: str) -> str:
+    """A date from days since 1970 (int), all of which are dates."""
+    return f"date_from_unix_date({days})"
 
 
 def timestamp_from_ms(n: str) -> str:
-    """A timestamp without zone from epoch milliseconds."""
-    return _bounded(
-        n,
-        _INFINITE_MS - 1,
-        _MINUS_INFINITE_MS + 1,
-        f"timestampadd(MICROSECOND, {n} * 1000L, {_EPOCH})",
-        "TIMESTAMP_NTZ",
-    )
+    """A timestamp without zone from epoch milliseconds, as Debezium and Connect send them."""
+    return local(_micros_of_ms(n))
 
 
 def timestamp_from_us(n: str) -> str:
-    """A timestamp without zone from epoch microseconds."""
-    return _bounded(n, _INFINITE - 1, _MINUS_INFINITE + 1, f"timestampadd(MICROSECOND, {n}, {_EPOCH})", "TIMESTAMP_NTZ")
+    """A timestamp without zone from epoch microseconds, as Debezium sends them."""
+    return local(_with_infinity(n))
 
 
 def timestamp_from_ns(n: str) -> str:
-    """A timestamp without zone from epoch nanoseconds, rounded down to microseconds."""
-    micros = f"({n} - pmod({n}, 1000L)) div 1000L"
-    return _bounded(
-        n, _INFINITE - 1, _MINUS_INFINITE + 1, f"timestampadd(MICROSECOND, {micros}, {_EPOCH})", "TIMESTAMP_NTZ"
+    """A timestamp without zone from epoch nanoseconds, as Debezium sends them, rounded down to microseconds."""
+    return local(f"CASE {n} WHEN {_GREATEST}L THEN {LAST}L WHEN {_LEAST}L THEN {FIRST}L ELSE {_micros_of_ns(n)} END")
+
+
+def exact_timestamp_from_ms(n: str) -> str:
+    """A timestamp without zone from epoch milliseconds of any producer."""
+    return local(_exact_micros_of_ms(n))
+
+
+def exact_timestamp_from_us(n: str) -> str:
+    """A timestamp without zone from epoch microseconds of any producer."""
+    return local(n)
+
+
+def exact_timestamp_from_ns(n: str) -> str:
+    """A timestamp without zone from epoch nanoseconds of any producer, rounded down to microseconds."""
+    return local(_micros_of_ns(n))
+
+
+def exact_instant_from_ms(n: str) -> str:
+    """A timestamp with zone from epoch milliseconds of any producer."""
+    return instant(_exact_micros_of_ms(n))
+
+
+def exact_instant_from_us(n: str) -> str:
+    """A timestamp with zone from epoch microseconds of any producer."""
+    return instant(n)
+
+
+def exact_instant_from_ns(n: str) -> str:
+    """A timestamp with zone from epoch nanoseconds of any producer, rounded down to microseconds."""
+    return instant(_micros_of_ns(n))
+
+
+def _with_infinity(micros: str) -> str:
+    """Epoch microseconds as Debezium sends them, with `infinity` as documented."""
+    return (
+        f"CASE WHEN {micros} BETWEEN {_MINUS_INFINITE + 1}L AND {_INFINITE - 1}L THEN {micros} "
+        f"WHEN {micros} IN ({_INFINITE}L, {_GREATEST}L) THEN {LAST}L "
+        f"WHEN {micros} IN ({_MINUS_INFINITE}L, {_LEAST}L) THEN {FIRST}L "
+        f"WHEN {micros} {_WRAPPED} THEN NULL ELSE {micros} END"
     )
 
 
-def instant_from_ms(n: str) -> str:
-    """A timestamp with zone from epoch milliseconds."""
-    return _bounded(n, _INFINITE_MS - 1, _MINUS_INFINITE_MS + 1, f"timestamp_millis({n})", "TIMESTAMP")
+def local(micros: str) -> str:
+    """A timestamp without zone from epoch microseconds."""
+    return f"timestampadd(MICROSECOND, {micros}, {_EPOCH})"
 
 
-def instant_from_us(n: str) -> str:
+def instant(micros: str) -> str:
     """A timestamp with zone from epoch microseconds."""
-    return _bounded(n, _INFINITE - 1, _MINUS_INFINITE + 1, f"timestamp_micros({n})", "TIMESTAMP")
+    return f"timestamp_micros({micros})"
 
 
-def instant_from_ns(n: str) -> str:
-    """A timestamp with zone from epoch nanoseconds, rounded down to microseconds."""
-    micros = f"({n} - pmod({n}, 1000L)) div 1000L"
-    return _bounded(n, _INFINITE - 1, _MINUS_INFINITE + 1, f"timestamp_micros({micros})", "TIMESTAMP")
-
-
-def instant_from_text(text: str) -> str:
-    """A timestamp with zone from ISO text that names its zone; text without one is not understood."""
-    zoned = f"(endswith({text}, 'Z') OR {text} RLIKE '[+-][0-9]{{2}}:?[0-9]{{2}}$')"
-    parsed = f"CASE WHEN {zoned} THEN try_cast({text} AS TIMESTAMP) END"
-    return _worded(text, parsed, "TIMESTAMP")
-
-
-def timestamp_from_text(text: str) -> str:
-    """A timestamp without zone from ISO text; a trailing `Z`, which Debezium's ISO mode adds, means nothing."""
-    return _worded(text, f"try_cast({text} AS TIMESTAMP_NTZ)", "TIMESTAMP_NTZ")
+def day(micros: str) -> str:
+    """A date from epoch microseconds."""
+    return f"CAST({local(micros)} AS DATE)"
 
 
 def time_from_units(n: str, units_per_second: int) -> str:
-    """PostgreSQL's text of a time of day (`12:34:56.789`, no trailing zeros) from a number since midnight."""
+    """PostgreSQL's and MySQL's text of a time (`12:34:56.789`, `-838:59:59`; no trailing zeros) from a number since midnight."""
     digits = len(str(units_per_second)) - 1
-    second = f"({n} div {units_per_second}L)"
-    fraction = f"({n} % {units_per_second}L)"
+    # Quotients are small enough to have a positive counterpart; the least int64 itself has none.
+    second, fraction = f"abs({n} div {units_per_second}L)", f"abs({n} % {units_per_second}L)"
     two = "lpad(CAST({} AS STRING), 2, '0')".format
+    hours = f"CAST({second} div 3600L AS STRING)"
     shown = f"concat('.', rtrim('0', lpad(CAST({fraction} AS STRING), {digits}, '0')))"
-    clock = (
-        f"concat({two(f'{second} div 3600L')}, ':', {two(f'({second} div 60L) % 60L')}, ':', {two(f'{second} % 60L')}, "
+    return (
+        f"concat(CASE WHEN {n} < 0 THEN '-' ELSE '' END, CASE WHEN {second} < 36000L THEN '0' ELSE '' END, {hours}, ':', "
+        f"{two(f'({second} div 60L) % 60L')}, ':', {two(f'{second} % 60L')}, "
         f"CASE WHEN {fraction} = 0 THEN '' ELSE {shown} END)"
     )
-    return f"CASE WHEN {n} >= 0 THEN {clock} END"
 
 
-def time_from_text(text: str) -> str:
-    """The text of a time of day without the `Z` that Debezium's ISO mode adds."""
-    return f"regexp_replace({text}, 'Z$', '')"
-
-
-def date_from_either(text: str) -> str:
-    """A date from ISO text or from a number of days, both as text: for JSON without a schema."""
-    number = f"CAST(try_cast({text} AS BIGINT) AS BIGINT)"
-    days = f"try_cast({number} AS INT)"
-    return f"CASE WHEN {text} RLIKE '^-?[0-9]+$' THEN {date_from_days(days)} ELSE {date_from_text(text)} END"
-
-
-def timestamp_from_either(text: str, *, zoned: bool) -> str:
-    """A timestamp from ISO text or from epoch numbers, both as text: for JSON without a schema.
-
-    A number below 1e14 is milliseconds (1e14 ms is the year 5138), one from there on microseconds (1e14 us is 1973).
-    """
-    n = f"try_cast({text} AS BIGINT)"
-    from_ms, from_us = (instant_from_ms, instant_from_us) if zoned else (timestamp_from_ms, timestamp_from_us)
-    number = f"CASE WHEN abs({n}) < 100000000000000L THEN {from_ms(n)} ELSE {from_us(n)} END"
-    iso = instant_from_text(text) if zoned else timestamp_from_text(text)
-    return f"CASE WHEN {text} RLIKE '^-?[0-9]+$' THEN {number} ELSE {iso} END"
-
-
-def _bounded(n: str, greatest: int, least: int, inside: str, kind: str) -> str:
+def _micros_of_ms(n: str) -> str:
     return (
-        f"CASE WHEN {n} > {greatest}L THEN {kind}'{_LAST}' WHEN {n} < {least}L THEN {kind}'{_FIRST}' ELSE {inside} END"
+        f"CASE WHEN {n} BETWEEN {_MINUS_INFINITE_MS + 1}L AND {_INFINITE_MS - 1}L THEN {n} * 1000L "
+        f"WHEN {n} IN ({_INFINITE_MS}L, {_INFINITE}L, {_GREATEST}L) THEN {LAST}L "
+        f"WHEN {n} IN ({_MINUS_INFINITE_MS}L, {_MINUS_INFINITE}L, {_LEAST}L) THEN {FIRST}L "
+        f"ELSE {_exact_micros_of_ms(n)} END"
     )
 
 
-def _worded(text: str, parsed: str, kind: str) -> str:
-    return f"CASE {text} WHEN 'infinity' THEN {kind}'{_LAST}' WHEN '-infinity' THEN {kind}'{_FIRST}' ELSE {parsed} END"
+def _exact_micros_of_ms(n: str) -> str:
+    return f"CASE WHEN {n} BETWEEN -{_MOST_MS}L AND {_MOST_MS}L THEN {n} * 1000L END"
+
+
+def _micros_of_ns(n: str) -> str:
+    return f"({n} div 1000L - CASE WHEN {n} % 1000L < 0 THEN 1L ELSE 0L END)"

@@ -18,7 +18,7 @@ BOUNDED_TYPES = (IntegerType, LongType, StringType, DateType, DecimalType)
 
 @dataclass(frozen=True)
 class Bounds:
-    """The smallest and largest value of a key column among the deciding changes, both inclusive."""
+    """The smallest and largest value of a key column among the deciding changes, both inclusive; dates as days since 1970."""
 
     type: IcebergType
     lowest: Any

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-from pyiceberg.types import StringType
+from pyiceberg.types import DateType, StringType
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -109,7 +109,9 @@ def _aggregates(changes: Changes) -> list[SparkColumn]:
 def _bounds(columns: Iterable[ColumnType]) -> list[SparkColumn]:
     found = []
     for index, column in enumerate(columns):
-        value = F.when(F.col(WINS), F.col(quoted(column.name)))
+        stored = F.col(quoted(column.name))
+        # Python has no dates before year 1 or after 9999.
+        value = F.when(F.col(WINS), F.unix_date(stored) if isinstance(column.type, DateType) else stored)
         found += [F.min(value).alias(f"low_{index}"), F.max(value).alias(f"high_{index}")]
     return found
 

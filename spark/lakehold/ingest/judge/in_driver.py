@@ -145,7 +145,7 @@ class InDriver(Judging):
         def column(name: str) -> list[Any]:
             return list(self._rows[name].to_pylist())
 
-        keys = zip(*(map(_comparable, column(name)) for name in self._changes.key), strict=True)
+        keys = zip(*(map(_comparable, _values(self._rows[name])) for name in self._changes.key), strict=True)
         internal = zip(*(column(n) for n in (PARTITION, OFFSET, OP, POSITION, PHASE, SOURCE_MS)), strict=True)
         found = [
             _Change(
@@ -273,6 +273,26 @@ def _highest_by_partition(changes: Iterable[_Change]) -> dict[int, Position]:
         if change.position is not None:
             found[change.partition] = max(change.position, found.get(change.partition, change.position))
     return found
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """Return a column's values in Python, dates and timestamps as whole numbers: Python has no years before 1 or after 9999."""
+    return list(column.cast(_with_numbers(column.type)).to_pylist())
+
+
+def _with_numbers(kind: pa.DataType) -> pa.DataType:
+    """Return a type with whole numbers instead of dates and timestamps, however deep they are nested."""
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_with_numbers(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_with_numbers(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_with_numbers(kind.key_type), _with_numbers(kind.item_type))
+    return kind
 
 
 def _comparable(value: object) -> object:
