@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +58,8 @@ KEYS: dict[str, tuple[dict[str, Any], list[Any], list[str]]] = {
             "name": f"{_CONNECT}Decimal",
             "parameters": {"scale": "2", "connect.decimal.precision": "38"},
         },
-        ["BBo=", "/w==", "AA==", "S0UDfMmSItlbup03xKroOw=="],
-        ["10.50", "-0.01", "0.00", "1000504389010117110117110117110117110.35"],
+        ["BBo=", "/w==", "AA==", "tMSzV6V5O4X2dd3AAAAAAQ=="],
+        ["10.50", "-0.01", "0.00", "-999999999999999999999999999999999999.99"],
     ),
 }
 """For each table its key's schema, keys as Connect's JSON has them, and as Spark shows them."""

@@ -63,7 +63,7 @@ def file_bounds(file: DataFile, field: NestedField) -> ColumnBounds | None:
 
 
 def _value(type_: PrimitiveType, data: bytes) -> Any:
-    value = from_bytes(_NARROW.get((type(type_), len(data)), type_), data)
+    value: Any = from_bytes(_NARROW.get((type(type_), len(data)), type_), data)
     return str(value if isinstance(value, UUID) else UUID(bytes=value)) if isinstance(type_, UUIDType) else value
 
 
