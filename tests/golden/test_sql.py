@@ -21,18 +21,11 @@ from lakehold.sql.dialect import split
 from lakehold.sql.parse import parse_script
 from lakehold.sql.queries import parse_query
 from lakehold.subscribe.statement import TableReference
+from tests.golden_cases import SEPARATOR, cases
 
 FILES = sorted(Path(__file__).parent.glob("sql/*.txt"))
 QUERIES = sorted(Path(__file__).parent.glob("queries/*.txt"))
 PLAIN = sorted(Path(__file__).parent.glob("plain/*.txt"))
-SEPARATOR = "\n----"
-
-
-def cases(text: str) -> list[tuple[str, str]]:
-    """Input and expectation of each case."""
-    blocks = [block for block in text.split("\n\n") if block.strip()]
-    pairs = [block.strip("\n").partition(SEPARATOR) for block in blocks]
-    return [(sql, expected.strip("\n")) for sql, _, expected in pairs]
 
 
 def outcome(sql: str) -> str:

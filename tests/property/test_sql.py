@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,11 +25,32 @@ from lakehold.definitions import (
 )
 from lakehold.errors import StatementError
 from lakehold.ingest.column_names import folded
-from lakehold.sql.dialect import split
+from lakehold.sql.dialect import split, tokenize
 from lakehold.sql.parse import parse_script
 from lakehold.sql.render import create_statement
 from lakehold.sql.statements import CreateConnection, CreateSource, CreateTable
+from tests.golden_cases import cases
 
+GOLDEN = Path(__file__).parents[1] / "golden"
+ODD = [
+    "USAGE",
+    "'",
+    '"',
+    "`",
+    "\\",
+    "/*",
+    "*/",
+    "--",
+    "1e400",
+    "9" * 400,
+    "\0",
+    "é",
+    "😀",
+    "${env:HOME}",
+    "{",
+    "=>",
+    "r'a'",
+]
 VOCABULARY = """
 CREATE DROP SHOW CONNECTION SOURCE SOURCES TABLE TABLES IF NOT EXISTS TO FROM KAFKA FILES SCHEMA REGISTRY FORMAT AVRO
 JSON USING TOPIC TOPICS KEY ENVELOPE UPSERT DEBEZIUM WITH SECRET PASSWORD BROKER URL BUCKETS TRUE = ( ) , ; . < > - 1
@@ -36,7 +61,7 @@ SOUP = st.lists(PIECES | st.text(max_size=3), max_size=25).map(" ".join)
 LITERALS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8)
 TEXTS = LITERALS.filter(str.strip)
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"], exclude_characters="."), min_size=1, max_size=6)
-TABLE_NAMES = NAMES.filter(lambda name: name == name.strip() and not {*"/\\"} & {*name})
+TABLE_NAMES = NAMES.filter(lambda name: name == name.strip() and not {*"/\\?#`"} & {*name})
 STATEMENTS = st.sampled_from(
     ["SELECT ';' -- ;\n, 1", "SHOW TABLES", 'VALUES ("a;\\"b")', "SELECT /* ; /* ; */ */ `;`", "x"]
 )
@@ -72,6 +97,90 @@ def test_any_text_is_understood_or_refused_with_its_place(sql: str) -> None:
     assert refused.message
     assert 0 <= refused.place.start <= len(sql)
     assert "^" in refused.place.excerpt()
+
+
+def statements_written_down() -> list[str]:
+    """Those of the golden files; queries inside a SUBSCRIBE."""
+    folders = {"sql": "{}", "queries": "SUBSCRIBE ({})", "plain": "SUBSCRIBE ({})"}
+    return [
+        frame.format(sql)
+        for folder, frame in folders.items()
+        for path in sorted((GOLDEN / folder).glob("*.txt"))
+        for sql, _ in cases(path.read_text())
+    ]
+
+
+def tokens_of(sql: str) -> list[tuple[int, int]]:
+    try:
+        return [(token.start, token.end + 1) for token in tokenize(sql)]
+    except StatementError:
+        return []
+
+
+def mistyped(sql: str, vocabulary: list[str], chance: random.Random) -> str:
+    """The text with a part cut off, left out, exchanged or put in where it does not belong."""
+    tokens = tokens_of(sql)
+    if not tokens:
+        return sql + chance.choice(vocabulary)
+    start, end = chance.choice(tokens)
+    other = chance.choice(vocabulary)
+    mistakes = [
+        sql[:start],
+        sql[: end - 1],
+        sql[:start] + sql[end:],
+        f"{sql[:start]} {other} {sql[end:]}",
+        f"{sql[:end]} {other} {sql[end:]}",
+        f"{sql} {other}",
+    ]
+    return chance.choice(mistakes)
+
+
+def refusal(sql: str) -> StatementError | None:
+    try:
+        parse_script(sql)
+    except StatementError as error:
+        return error
+    return None
+
+
+def check_refusal(sql: str) -> None:
+    """Any other error fails the test."""
+    refused = refusal(sql)
+    if refused is not None:
+        assert refused.message, sql
+        assert 0 <= refused.place.start <= len(sql), sql
+        assert "^" in refused.place.excerpt(), sql
+
+
+def test_a_mistyped_statement_is_refused_with_its_place() -> None:
+    chance = random.Random(0)
+    written = statements_written_down()
+    vocabulary = sorted({sql[start:end] for sql in written for start, end in tokens_of(sql)} | set(ODD))
+    for sql in written:
+        check_refusal(f"{sql} USAGE")
+        for _ in range(8):
+            check_refusal(mistyped(sql, vocabulary, chance))
+            check_refusal(mistyped(mistyped(sql, vocabulary, chance), vocabulary, chance))
+
+
+@pytest.mark.parametrize("depth", [40, 300, 10_000])
+@pytest.mark.parametrize(
+    ("before", "opened", "inside", "closed"),
+    [
+        ("SUBSCRIBE ", "(", "SELECT a FROM s.t", ")"),
+        ("SUBSCRIBE (SELECT ", "abs(", "a", ")"),
+        ("SUBSCRIBE (SELECT a FROM s.t WHERE ", "NOT (", "a", ")"),
+        ("SELECT ", "CASE WHEN a THEN ", "1", " END"),
+        ("CREATE TABLE s.t (c ", "ARRAY<STRUCT<a: ", "INT", ">>"),
+        ("SUBSCRIBE s.t WITHIN TIMESTAMP ORDER BY ", "(", "a", ")"),
+        ("", "/* ", "SHOW TABLES", " */"),
+    ],
+)
+def test_what_is_nested_deeply_is_understood_or_refused(
+    before: str, opened: str, inside: str, closed: str, depth: int
+) -> None:
+    check_refusal(before + opened * depth + inside + closed * depth)
+    check_refusal(before + opened * depth)
 
 
 connections = st.one_of(

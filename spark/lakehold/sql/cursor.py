@@ -103,6 +103,8 @@ class Cursor:
         while not self.at_end:
             if again := next((p for p in phrases if p not in left and self.at_words(*p.split())), None):
                 raise self.error(*left, message=f"{again} is given twice")
+            if not left:
+                self.expect_end()
             phrase = self.choose(*left)
             left.remove(phrase)
             yield phrase

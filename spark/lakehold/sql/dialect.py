@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,6 +12,9 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 
 from lakehold.errors import Place, StatementError
+
+# It warns of a text that it reads as a command; lakehold refuses such a text, and says where.
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 
 class LakeholdDialect(Spark):

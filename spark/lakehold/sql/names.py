@@ -5,6 +5,8 @@ Spark matches names whatever their case, Iceberg's catalogs do not: one spelling
 
 from __future__ import annotations
 
+from sqlglot import Token
+
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.statements import ObjectKind
 
@@ -13,6 +15,8 @@ CATALOG = "lake"
 
 _LONGEST_NAME = 255
 """In bytes, of a folder."""
+
+_UNFIT = "./\\?#`\x7f"
 _TWO_PARTS = 2
 _THREE_PARTS = 3
 
@@ -39,17 +43,22 @@ def new_table_name(cursor: Cursor) -> tuple[str, str]:
         written = ".".join(parts)
         hint = f"write shop.{written}, for example" if len(parts) == 1 else ""
         raise cursor.error_at(first, f"expected namespace.table, found {written}", last=cursor.last, hint=hint)
-    unfit = next((part for part in parts if _is_unfit(part)), None)
-    if unfit is not None:
-        hint = f"a name has no dot, slash or line break, no space around it, and at most {_LONGEST_NAME} bytes"
-        raise cursor.error_at(first, f'"{unfit}" cannot be a name of a table', last=cursor.last, hint=hint)
+    for part in parts:
+        check_stored_name(cursor, part, first, cursor.last)
     return parts[0], parts[1]
 
 
-def _is_unfit(part: str) -> bool:
-    """Return whether a part would not be told from two parts, or is no name of a folder, in which a table's files are."""
-    is_long = len(part.encode()) > _LONGEST_NAME
-    return is_long or part != part.strip() or any(c < " " or c in "./\\\x7f" for c in part)
+def check_stored_name(cursor: Cursor, name: str, first: Token, last: Token) -> None:
+    """Refuse a name that no namespace or table of lakehold's can have; the tokens from `first` to `last` say it.
+
+    A name with a dot would not be told from two names. Catalogs make a path of a table's names: `a/b`.`c` and `a`.`b/c` would
+    share a folder, and readers take what follows a `?` or `#` in a path for something else. Spark cannot read a table whose
+    namespace has a backquote in its name.
+    """
+    is_long = len(name.encode()) > _LONGEST_NAME
+    if is_long or name != name.strip() or any(c < " " or c in _UNFIT for c in name):
+        hint = rf"a name has none of . / \ ? # ` and no line break in it, no space around it, and at most {_LONGEST_NAME} bytes"
+        raise cursor.error_at(first, f'"{name}" cannot be a name of a table', last=last, hint=hint)
 
 
 def namespace_reference(cursor: Cursor) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lakehold.definitions import OnLapse, OptionValue, Subscription
 from lakehold.errors import StatementError
 from lakehold.sql.cursor import Cursor
-from lakehold.sql.names import new_table_name
+from lakehold.sql.names import check_stored_name, new_table_name
 from lakehold.sql.options import SUBSCRIPTION, parse_options
 from lakehold.sql.parse_subscribe import parse_subscribe
 from lakehold.sql.statements import CreateSubscription
@@ -15,6 +15,7 @@ from lakehold.subscribe.statement import Subscribe
 def parse_create_subscription(cursor: Cursor) -> CreateSubscription:
     """`[IF NOT EXISTS] name`, then INTO and WITH in any order, then `AS SUBSCRIBE …`."""
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    first = cursor.peek()
     name = cursor.object_name("a subscription name")
     into: tuple[str, str] | None = None
     options: dict[str, OptionValue] = {}
@@ -31,6 +32,8 @@ def parse_create_subscription(cursor: Cursor) -> CreateSubscription:
         raise cursor.error("AS SUBSCRIBE")
     text, subscribe = written
     namespace = subscribe.tables[0].rpartition(".")[0]
+    if into is None:
+        check_stored_name(cursor, name, first, first)
     subscription = Subscription(
         name=name,
         into=".".join(into) if into is not None else f"{namespace}.{name}",

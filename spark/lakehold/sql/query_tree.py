@@ -11,6 +11,8 @@ from sqlglot.errors import ParseError
 from lakehold.errors import StatementError
 from lakehold.sql.dialect import LakeholdDialect, StatementText
 
+_UNREADABLE = "the query cannot be read"
+
 
 @dataclass(frozen=True)
 class QueryTree:
@@ -38,8 +40,12 @@ def read_tree(written: StatementText) -> QueryTree:
         tree = LakeholdDialect().parse(written.text)[0]
     except ParseError as error:
         raise _unreadable(written, error) from None
-    except (RecursionError, ValueError):  # brackets without end, words where sqlglot counts on a number
-        raise _error(written, written.start, written.end_exclusive, "the query cannot be read") from None
+    except RecursionError:
+        hint = "use fewer brackets inside each other"
+        message = "the query is nested too deeply to be read"
+        raise _error(written, written.start, written.end_exclusive, message, hint) from None
+    except ValueError:  # words where sqlglot counts on a number
+        raise _error(written, written.start, written.end_exclusive, _UNREADABLE) from None
     if not isinstance(tree, exp.Query | exp.Values):
         first = written.tokens[0]
         text = written.sql[first.start : first.end + 1]
@@ -55,7 +61,9 @@ def read_tree(written: StatementText) -> QueryTree:
 
 
 def _unreadable(written: StatementText, error: ParseError) -> StatementError:
-    """The place of the error: sqlglot names its line, the column behind a token and the token itself."""
+    """The place of the error: sqlglot names its line, the column behind a token and the token itself, or nothing."""
+    if not error.errors:
+        return _error(written, written.start, written.end_exclusive, _UNREADABLE)
     place = error.errors[0]
     token = place["highlight"] or ""
     lines = written.text.splitlines(keepends=True)
