@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lakehold.catalog.readers import Waiting
+from lakehold.errors import DefinitionError
 from lakehold.lake import Lake
 from lakehold.overview.standing import Standing, standings
 from lakehold.sql.result import Result
@@ -42,20 +43,32 @@ def _row(lake: Lake, standing: Standing) -> tuple[Any, ...]:
     name, source, reader, progress = standing.full_name, standing.source, standing.reader, standing.progress
     if reader is None or progress is None:
         return (name, source, standing.state.value, None, None, None, 0, None, None, None, None)
-    table, upper_ms = lake.tables.table_state(name), reader.upper_of(name)
+    rows, stopped_by = _rows(lake, name)
+    if reader.error is not None:
+        stopped_by = f"{reader.error.code}: {reader.error.message}"
+    upper_ms = reader.upper_of(name)
     return (
         name,
         source,
         standing.state.value,
         iso(progress.since_ms) if progress.since_ms is not None else None,
         iso(upper_ms) if upper_ms is not None else None,
-        table.row_count if table is not None else 0,
+        rows,
         progress.open_errors,
-        f"{reader.error.code}: {reader.error.message}" if reader.error is not None else None,
+        stopped_by,
         _waiting_text(standing.waiting) if standing.waiting is not None else None,
         standing.backlog.read if standing.backlog is not None else None,
         standing.backlog.behind if standing.backlog is not None else None,
     )
+
+
+def _rows(lake: Lake, name: str) -> tuple[int | None, str | None]:
+    """How many rows a table has, and why nobody can say."""
+    try:
+        table = lake.tables.table_state(name)
+    except DefinitionError as error:
+        return None, f"{error.code}: {error.message}"
+    return table.row_count if table is not None else 0, None
 
 
 def _waiting_text(waiting: Waiting) -> str:

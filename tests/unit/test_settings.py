@@ -162,7 +162,11 @@ def test_secrets_come_from_the_environment_when_they_are_needed(monkeypatch: pyt
         ),
         pytest.param(
             {"warehouse": "s3://b/lake", "catalog_uri": "https://catalog:8181"},
-            {"type": "rest", "uri": "https://catalog:8181", "warehouse": "s3://b/lake"},
+            {
+                "py-catalog-impl": "lakehold.catalog.rest_catalog.AnyTypeRestCatalog",
+                "uri": "https://catalog:8181",
+                "warehouse": "s3://b/lake",
+            },
             {".type": "rest", ".uri": "https://catalog:8181", ".warehouse": "s3://b/lake"},
             id="rest",
         ),

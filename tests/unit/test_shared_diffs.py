@@ -14,6 +14,7 @@ from prometheus_client import REGISTRY
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
+from lakehold.errors import DefinitionError
 from lakehold.lake import Lake, connect
 
 NAME = "shop.orders"
@@ -123,7 +124,7 @@ def test_what_was_read_is_there_without_its_files(open_lake: OpenLake, orders: O
     found = changes(lake, orders)
     orders.delete_files()
     assert changes(lake, orders) == found
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(DefinitionError, match="cannot be read"):
         changes(open_lake(), orders)
 
 

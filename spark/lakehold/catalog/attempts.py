@@ -7,15 +7,16 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from gzip import BadGzipFile
 from typing import Generic, TypeVar
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, RESTError
+from pyiceberg.exceptions import CommitFailedException, RESTError, ValidationError
 from pyiceberg.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
 from lakehold.catalog import expiry
-from lakehold.errors import CommitConflict, UpstreamUnavailable
+from lakehold.errors import CommitConflict, DefinitionError, UpstreamUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +35,9 @@ READ_ATTEMPTS = 5
 
 UNANSWERED = (SQLAlchemyError, RESTError, OSError)
 """What catalogs and warehouses raise that do not answer: a database, a REST server that says so, and the network to either."""
+
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, EOFError, BadGzipFile, ValidationError)
+"""What reading metadata raises that is damaged or of an unknown version."""
 
 T = TypeVar("T")
 
@@ -101,17 +105,38 @@ def read(catalog: Catalog, table_name: str, of: Callable[[Table], T]) -> T:
     """`of(table)` for the newest table, once more when the files it reads were expired meanwhile.
 
     Raises:
+        DefinitionError: Its metadata is gone or makes no sense.
         UpstreamUnavailable: The catalog does not answer.
     """
     try:
         for _ in range(READ_ATTEMPTS - 1):
             try:
-                return of(catalog.load_table(table_name))
+                return of(_loaded(catalog, table_name))
             except FileNotFoundError:
                 logger.info("%s changed while it was read: reading it again", table_name)
-        return of(catalog.load_table(table_name))
+        return of(_loaded(catalog, table_name))
+    except FileNotFoundError as error:
+        raise unreadable(table_name, error) from error
     except UNANSWERED as error:
         raise _unavailable(table_name, error) from error
+
+
+def _loaded(catalog: Catalog, table_name: str) -> Table:
+    try:
+        return catalog.load_table(table_name)
+    except _MALFORMED as error:
+        raise unreadable(table_name, error) from error
+
+
+def unreadable(table_name: str, cause: Exception) -> DefinitionError:
+    """The error of a table of which a file cannot be read, by whomever and whenever."""
+    reason = str(cause).strip().splitlines() or [type(cause).__name__]
+    return DefinitionError(
+        f'table "{table_name}" cannot be read',
+        code="table-unreadable",
+        detail=f"A file of it is gone or damaged, or of an Iceberg that is newer than this lakehold: {reason[0].rstrip('.')}.",
+        hint="Restore the file, or drop the table from the catalog.",
+    )
 
 
 def _settled(table: Table, unsettled: list[Attempt[T]]) -> Attempt[T] | None:

@@ -147,6 +147,7 @@ class DataTables:
         """The table `full_name` now; None when there is none.
 
         Raises:
+            DefinitionError: Its metadata cannot be read.
             UpstreamUnavailable: The catalog does not answer.
         """
         try:

@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from pydantic import ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.serializers import Compressor, GzipCompressor
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.snapshots import SnapshotLogEntry
+
+from lakehold.catalog.other_types import with_other_types
 
 MetadataJson = Mapping[str, Any]
 """Table metadata as in its file (Iceberg spec, "Table Metadata and Snapshots"), without the snapshots."""
@@ -92,7 +95,7 @@ def _modelled(location: str, fields: MetadataJson, snapshots: bytes, before: Met
     log = [tuple(entry.items()) for entry in fields.get("snapshot-log") or ()]
     known_refs = before.refs if before is not None else {}
     known_log = before.log if before is not None else {}
-    metadata = TableMetadataUtil.parse_obj(
+    metadata = _model(
         {
             **fields,
             "snapshots": [*(before.metadata.snapshots if before is not None else ()), *(fields.get("snapshots") or ())],
@@ -108,6 +111,13 @@ def _modelled(location: str, fields: MetadataJson, snapshots: bytes, before: Met
         {key: metadata.refs[name] for name, key in refs.items()},
         dict(zip(log, metadata.snapshot_log, strict=True)),
     )
+
+
+def _model(fields: dict[str, Any]) -> TableMetadata:
+    try:
+        return TableMetadataUtil.parse_obj(fields)
+    except ValidationError:
+        return TableMetadataUtil.parse_obj(with_other_types(fields))
 
 
 def _next_location(fields: MetadataJson, location: str) -> str:

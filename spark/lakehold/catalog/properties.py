@@ -14,6 +14,8 @@ from lakehold.settings import Settings
 BUSY_TIMEOUT_MS = 30_000
 """How long a commit waits for another's write to the SQLite file before it fails."""
 
+_REST_CATALOG = "lakehold.catalog.rest_catalog.AnyTypeRestCatalog"
+
 
 def is_rest(catalog_uri: str) -> bool:
     """Whether `catalog_uri` is an Iceberg REST endpoint rather than a database."""
@@ -28,7 +30,9 @@ def is_sqlite(catalog_uri: str) -> bool:
 def pyiceberg_properties(settings: Settings) -> dict[str, str]:
     """The properties of PyIceberg's catalog."""
     uri = settings.catalog_uri
-    of_kind = {"type": "rest", "uri": uri} if is_rest(uri) else _sqlalchemy(make_url(uri))
+    of_kind = {"py-catalog-impl": _REST_CATALOG, "uri": uri} if is_rest(uri) else _sqlalchemy(make_url(uri))
+    if "type" in settings.catalog_properties:
+        of_kind.pop("py-catalog-impl")
     return {"warehouse": settings.warehouse, **of_kind, **settings.catalog_properties}
 
 

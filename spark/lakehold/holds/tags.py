@@ -58,7 +58,7 @@ def unneeded_tags(timeline: Timeline, holds: Holds) -> tuple[str, ...]:
         version = _VERSION.fullmatch(name)
         return version is not None and first_ms is not None and int(version[1]) > first_ms
 
-    return tuple(sorted(name for name in _ours(timeline.table) if name not in wanted and not is_later(name)))
+    return tuple(sorted(name for name in own_tags(timeline.table) if name not in wanted and not is_later(name)))
 
 
 def _at_ms(at_ms: int | None, timeline: Timeline) -> int:
@@ -69,7 +69,7 @@ def _first_ms(timeline: Timeline, holds: Holds) -> int:
     return min(_at_ms(hold.at_ms, timeline) for hold in holds)
 
 
-def _ours(table: Table) -> list[str]:
+def own_tags(table: Table) -> list[str]:
     """The tags that were put here: people may call theirs alike, and mostly let them age."""
     return [
         name
@@ -109,6 +109,8 @@ class TableTags:
     def put(self, full_names: Sequence[str]) -> None:
         """Make the tags that are missing, and take away `hold_*` that are not needed: one commit a table, or none.
 
+        Once no hold is left, all tags of ours go: nobody might look after the table any more.
+
         A table that is not there, or cannot be read yet, has nothing to be tagged.
 
         Raises:
@@ -116,7 +118,7 @@ class TableTags:
             UpstreamUnavailable: The catalog does not answer.
         """
         for tagging in self._taggings(full_names):
-            changed, followed = self._follow(tagging, _stale_holds)
+            changed, followed = self._follow(tagging, _stale)
             timeline, holds = followed.timeline, followed.holds
             if not changed and all(hold.at_ms is not None for hold in holds):
                 self._complete[timeline.full_name] = timeline.table.metadata_location, holds
@@ -199,5 +201,5 @@ class _Tagging:
         return RefChanges(tags=missing, removed=frozenset(removed).intersection(refs))
 
 
-def _stale_holds(tagging: _Tagging) -> list[str]:
-    return [tag for tag in tagging.unneeded if tag.startswith(_HOLD)]
+def _stale(tagging: _Tagging) -> list[str]:
+    return [tag for tag in tagging.unneeded if tag.startswith(_HOLD) or not tagging.holds]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeVar
 
+from lakehold.catalog.attempts import read, unreadable
 from lakehold.catalog.holds import Hold
 from lakehold.errors import CommitConflict, DefinitionError, LakeholdError
 from lakehold.failpoints import reach
@@ -109,6 +110,8 @@ class Maintaining:
             report = replace(report, error=error) if is_named else replace(report, skipped=error)
         except LakeholdError as error:
             report = replace(report, error=error)
+        except (OSError, ValueError) as error:
+            report = replace(report, error=unreadable(care.full_name, error))
         return report
 
     def _foreseen(self, care: Care) -> Iterator[MaintenanceReport]:
@@ -119,7 +122,8 @@ class Maintaining:
 
     def _maintained(self, care: Care) -> Iterator[MaintenanceReport]:
         """What was done so far, after each step."""
-        self.survey.tags.put([care.full_name])
+        if self.survey.tags.is_held(care.full_name):
+            self.survey.tags.put([care.full_name])
         reach("after-tags")
         plan = self.survey.plan(care)
         yield (report := self._without_old(MaintenanceReport(care.full_name, plan.kept_from_ms), dry_run=False))
@@ -145,7 +149,7 @@ class Maintaining:
         return plan, self.procedures.expire_snapshots(plan.full_name, plan.expired) if plan.expired else 0
 
     def _rewritten(self, plan: TablePlan) -> int:
-        table = self.survey.catalog.load_table(plan.full_name)
+        table = read(self.survey.catalog, plan.full_name, lambda table: table)
         rewrite, rewritten = plan.rewrite, 0
         if rewrite.data_files:
             in_order = not table.sort_order().is_unsorted

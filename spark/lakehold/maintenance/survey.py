@@ -14,9 +14,10 @@ from lakehold.catalog.definitions import Definitions
 from lakehold.catalog.holds import Holds, HoldStore
 from lakehold.catalog.long_reads import LongRead, LongReadStore
 from lakehold.catalog.schemas import SYSTEM_NAMESPACE
+from lakehold.errors import DefinitionError
 from lakehold.holds.retention import own_retention_ms, retention_ms
 from lakehold.holds.rules import protecting
-from lakehold.holds.tags import TableTags
+from lakehold.holds.tags import TableTags, own_tags
 from lakehold.maintenance.history import Needs, kept_from_ms
 from lakehold.maintenance.layout import Rewrite, rewrite_of
 from lakehold.maintenance.plan import TablePlan, plan_table
@@ -78,23 +79,26 @@ class Survey:
     def cares(self, names: Sequence[str] | None, *, orphans: bool = False) -> list[Care]:
         """The tables to look after.
 
-        Without names all that are lakehold's own, those of others that say how much history they keep, and those that are held:
-        they get their tags, and nothing else is done to them. Orphans are searched once in `ORPHANS_EVERY_MS`, of tables that are
-        named or with `orphans` always.
+        Without names all that are lakehold's own, those of others that say how much history they keep, those that are or were
+        held, whose tags come and go and nothing else, and those that cannot be read, to be reported. Orphans are searched once
+        in `ORPHANS_EVERY_MS`, of tables that are named or with `orphans` always; of none while some table cannot be read: its
+        files might lie among another's.
         """
         definitions = self.timelines.definitions.definitions()
-        everything = {name: self.catalog.load_table(name) for name in self._all_names()}
-        locations = {name: table.location().rstrip("/") + "/" for name, table in everything.items()}
+        everything = {name: self._table(name) for name in self._all_names()}
+        unreadable = {name for name, table in everything.items() if table is None}
+        locations = {name: table.location().rstrip("/") + "/" for name, table in everything.items() if table}
         held = {t.full_name for hold in protecting(self.holds.holds(), definitions) for t in hold.tables}
         found = []
         for name in dict.fromkeys(names) if names is not None else everything:
-            is_alone = not any(
+            is_alone = not unreadable and not any(
                 other.startswith(locations.get(name, "/")) for n, other in locations.items() if n != name
             )
             table = everything.get(name)
             searches = is_alone and (orphans or names is not None or self._is_search_due(table))
             care = self._care(name, table, definitions, named=names is not None, searches=searches)
-            if care.retention_ms is not None or _is_system(name) or name in held:
+            is_tagged = table is not None and bool(own_tags(table))
+            if care.retention_ms is not None or _is_system(name) or name in held or is_tagged or name in unreadable:
                 found.append(care)
         return found
 
@@ -124,6 +128,13 @@ class Survey:
             _rewrite(timeline.table) if care.rewrites else Rewrite(),
             clock_ms - self.settings.orphan_age_ms if care.orphans else None,
         )
+
+    def _table(self, full_name: str) -> Table | None:
+        try:
+            state = self.timelines.tables.table_state(full_name)
+        except DefinitionError:
+            return None
+        return state.table if state is not None else None
 
     def _all_names(self) -> list[str]:
         return sorted(

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from lakehold.catalog.data_tables import state_of
+from lakehold.catalog.data_tables import TableState, state_of
 from lakehold.catalog.definitions import Definitions
 from lakehold.catalog.hold_checks import HoldCheck
 from lakehold.catalog.holds import Hold
-from lakehold.catalog.readers import MAIN_READER, ReaderState
+from lakehold.catalog.readers import MAIN_READER, ReaderError, ReaderState
 from lakehold.catalog.subscribers import Subscriber, SubscriberKind
 from lakehold.definitions import OnLapse
+from lakehold.errors import DefinitionError
 from lakehold.lake import Lake
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
 from lakehold.overview.standing import Standing, State, standings
@@ -92,7 +93,7 @@ def _uncollected() -> Iterator[None]:
 
 def _table(lake: Lake, standing: Standing, line: Timeline | None, taken_at_ms: int) -> TableFacts:
     name, reader, progress, waiting = standing.full_name, standing.reader, standing.progress, standing.waiting
-    state = lake.tables.table_state(name) if line is None else state_of(name, line.table)
+    state, error = (state_of(name, line.table), None) if line is not None else _metadata(lake, name)
     known = line.versions if line is not None else versions(state.table, standing.source) if state is not None else ()
     return TableFacts(
         name=name,
@@ -100,13 +101,20 @@ def _table(lake: Lake, standing: Standing, line: Timeline | None, taken_at_ms: i
         state=standing.state,
         since_ms=line.since_ms if line is not None else None,
         upper_ms=line.upper_ms if line is not None else reader.upper_ms if reader is not None else None,
-        rows=state.row_count if state is not None else 0,
+        rows=state.row_count if state is not None else None if error is not None else 0,
         open_errors=progress.open_errors if progress is not None else 0,
-        error=reader.error if reader is not None else None,
+        error=reader.error if reader is not None and reader.error is not None else error,
         waiting=waiting if waiting is not None and taken_at_ms - waiting.since_ms >= _WAITING_MS else None,
         backlog=standing.backlog,
         snapshots_ms=tuple(version.mz_timestamp for version in known),
     )
+
+
+def _metadata(lake: Lake, name: str) -> tuple[TableState | None, ReaderError | None]:
+    try:
+        return lake.tables.table_state(name), None
+    except DefinitionError as error:
+        return None, ReaderError(error.code, error.message, error.detail, error.hint)
 
 
 def _hold(hold: Hold, uppers: Mapping[str, int]) -> HoldFacts:

@@ -82,7 +82,9 @@ def urgent_first(overview: Overview) -> list[tuple[TableFacts, tuple[Problem, ..
 
 
 def _found(table: TableFacts) -> Iterator[Problem]:
-    if table.error is not None:
+    if table.error is not None and table.source is None:
+        yield Problem(Level.WRONG, table.error.message, table.error.detail, table.error.hint)
+    elif table.error is not None:
         error, source = table.error, table.source or ""
         hint = error.hint or "Remove the cause and ingest again."
         yield Problem(Level.WRONG, f"stopped: {error.message}", error.detail, hint, Action.INGEST, source)

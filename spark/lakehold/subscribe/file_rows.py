@@ -6,7 +6,8 @@ their place: a table may have a column of the same name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO, InputStream
-from pyiceberg.io.pyarrow import pyarrow_to_schema
+from pyiceberg.io.pyarrow import PYARROW_PARQUET_FIELD_ID_KEY, UnsupportedPyArrowTypeException, pyarrow_to_schema
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -28,6 +29,7 @@ from lakehold.subscribe.deleted_positions import FilesUnreadable
 from lakehold.subscribe.fetching import opened
 from lakehold.subscribe.live_files import LiveFile
 from lakehold.subscribe.project import arrow_schema, project
+from lakehold.subscribe.stored_types import reads_alike
 
 TIMESTAMP, DIFF = 0, 1
 """Places of the first two columns of a table of diffs."""
@@ -87,10 +89,10 @@ class FileRows:
         """The rows of `picks`, which are all of `file`.
 
         Raises:
-            FilesUnreadable: It has no field ids, and the table has no names to do without.
+            FilesUnreadable: Arrow cannot read it, or it has no field ids and the table has no names to do without.
         """
         is_whole = any(dated.pick.is_whole_file for dated in picks)
-        with self._opened(file, whole=is_whole) as stream, pq.ParquetFile(stream) as parquet:
+        with _read_by_arrow(), self._opened(file, whole=is_whole) as stream, _parquet(stream) as parquet:
             written = self._written(parquet.schema_arrow)
             columns = [field.name for field in written.fields]
             if is_whole:
@@ -99,6 +101,11 @@ class FileRows:
                 rows, counts = _at_positions(parquet, columns, picks)
         dated = [(of.mz_timestamp, of.pick.diff, count) for of, count in zip(picks, counts, strict=True)]
         return FoundRows(written, self._constants(file), rows, dated)
+
+    def check(self, file: LiveFile) -> None:
+        """Look at the columns of a file only; raises as `read` does."""
+        with _read_by_arrow(), self._opened(file, whole=False) as stream, _parquet(stream) as parquet:
+            self._written(parquet.schema_arrow)
 
     def shaped(self, found: Iterable[FoundRows]) -> pa.Table:
         """What was read of files as diffs in the columns wanted; files that were written alike are brought there together."""
@@ -111,7 +118,8 @@ class FileRows:
             else:
                 alike.append([rows])
         schema = diff_schema(self.schema)
-        return pa.concat_tables([schema.empty_table(), *(self._shaped(rows, schema) for rows in alike)])
+        with _read_by_arrow():
+            return pa.concat_tables([schema.empty_table(), *(self._shaped(rows, schema) for rows in alike)])
 
     def _shaped(self, alike: Sequence[FoundRows], schema: pa.Schema) -> pa.Table:
         rows = pa.concat_tables(found.rows for found in alike).combine_chunks()
@@ -130,19 +138,23 @@ class FileRows:
         """
         key = columns.remove_metadata().serialize().to_pybytes()
         if key not in self.known:
-            try:
-                in_file = pyarrow_to_schema(
-                    columns,
-                    self.names,
-                    downcast_ns_timestamp_to_us=True,
-                    format_version=self.format_version,  # type: ignore[arg-type]
-                )
-            except ValueError as error:
-                raise FilesUnreadable(str(error)) from error
             wanted = {field.field_id for field in self.schema.fields}
-            # Without any of the columns a file still tells how many rows it has.
+            ids = [_field_id(field) for field in columns]
+            # Of other columns nothing need be known; without any of the wanted ones a file still tells how many rows it has.
+            read = [field for field, id_ in zip(columns, ids, strict=True) if id_ is None or id_ in wanted]
+            in_file = pyarrow_to_schema(
+                pa.schema(read or list(columns)[:1]),
+                self.names if not any(ids) else None,
+                downcast_ns_timestamp_to_us=True,
+                format_version=self.format_version,  # type: ignore[arg-type]
+            )
             fields = [field for field in in_file.fields if field.field_id in wanted] or in_file.fields[:1]
-            self.known[key] = Schema(*fields)
+            written = Schema(*fields)
+            if not reads_alike(
+                pa.struct([columns.field(f.name) for f in fields]), written.as_struct(), self.schema.as_struct()
+            ):
+                raise FilesUnreadable("columns stored in other types than Iceberg's")
+            self.known[key] = written
         return self.known[key]
 
     def _constants(self, file: LiveFile) -> dict[int, Any]:
@@ -151,6 +163,31 @@ class FileRows:
             return {}
         values = zip(spec.fields, file.partition, strict=False)
         return {field.source_id: value for field, value in values if isinstance(field.transform, IdentityTransform)}
+
+
+@contextmanager
+def _read_by_arrow() -> Iterator[None]:
+    """Leave to Spark what Arrow and PyIceberg cannot read: encodings, types, values that do not fit."""
+    try:
+        yield
+    except (
+        pa.ArrowInvalid,
+        pa.ArrowNotImplementedError,
+        UnsupportedPyArrowTypeException,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise FilesUnreadable(str(error)) from error
+
+
+def _parquet(stream: InputStream | pa.BufferReader) -> pq.ParquetFile:
+    # As nanoseconds, INT96 would end in the year 2262 and begin again in 1677.
+    return pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
+
+
+def _field_id(field: pa.Field) -> int | None:
+    written = (field.metadata or {}).get(PYARROW_PARQUET_FIELD_ID_KEY)
+    return int(written) if written is not None else None
 
 
 def file_rows(table: Table, schema: Schema) -> FileRows:

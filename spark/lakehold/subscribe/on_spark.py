@@ -12,15 +12,18 @@ from uuid import uuid4
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, ListType
+from pyiceberg.types import MapType as IcebergMap
+from pyiceberg.types import StructType as IcebergStruct
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructField, StructType, VariantType
 
 from lakehold.spark_sql import quoted, quoted_table
 from lakehold.subscribe.file_rows import DatedPick, FileRows, diff_schema
-from lakehold.subscribe.project import arrow_schema
+from lakehold.subscribe.project import arrow_type, is_readable
 from lakehold.subscribe.project_sql import projection
-from lakehold.subscribe.spark_types import spark_schema
+from lakehold.subscribe.spark_types import spark_schema, spark_type
 from lakehold.timeline.timelines import Timeline
 
 _TIMESTAMP, _DIFF = "t", "d"
@@ -86,8 +89,8 @@ class OnSpark:
         return self.session().sql(escaped, None, **views)
 
     def empty(self, columns: Schema) -> DataFrame:
-        """No rows of these columns."""
-        return self.session().createDataFrame([], spark_schema(arrow_schema(columns)))
+        """No rows of these columns; what SUBSCRIBE cannot read counts as a variant."""
+        return self.session().createDataFrame([], _struct_type(columns.as_struct()))
 
     def picked(self, reader: FileRows, picks: Sequence[DatedPick]) -> Many:
         """The rows of `picks` as diffs, read by the workers, which need the interpreter and the packages of this process."""
@@ -246,6 +249,29 @@ def _has(kinds: tuple[type[DataType], ...], data_type: DataType) -> bool:
             return any(_has(kinds, field.dataType) for field in data_type.fields)
         case _:
             return isinstance(data_type, kinds)
+
+
+def _struct_type(struct: IcebergStruct) -> StructType:
+    return StructType([StructField(field.name, _spark_type(field.field_type)) for field in struct.fields])
+
+
+def _spark_type(of: IcebergType) -> DataType:
+    match of:
+        case IcebergStruct():
+            return _struct_type(of)
+        case ListType():
+            return ArrayType(_spark_type(of.element_type))
+        case IcebergMap():
+            return MapType(_spark_type(of.key_type), _spark_type(of.value_type))
+        case _:
+            return spark_type(arrow_type(of)) if is_readable(of) else VariantType()
+
+
+def has_variant(data_type: DataType) -> bool:
+    """Return whether a value of `data_type` is or has a variant."""
+    return _has((VariantType,), data_type) or (
+        isinstance(data_type, MapType) and (has_variant(data_type.keyType) or has_variant(data_type.valueType))
+    )
 
 
 def _sortable(column: Column, data_type: DataType) -> Column:

@@ -8,6 +8,7 @@ from threading import Event
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
+from pyspark.errors import PySparkException
 
 from lakehold.errors import LakeholdError
 from lakehold.settings import Settings
@@ -15,9 +16,9 @@ from lakehold.subscribe import metrics
 from lakehold.subscribe.answered_here import answered_here
 from lakehold.subscribe.batches import Piece
 from lakehold.subscribe.noting import Note, Noting
-from lakehold.subscribe.on_spark import view_name
+from lakehold.subscribe.on_spark import has_variant, view_name
 from lakehold.subscribe.output import Output
-from lakehold.subscribe.project import arrow_schema
+from lakehold.subscribe.project import arrow_schema, readable_columns, unsupported_type
 from lakehold.subscribe.query_relation import QueryRelation
 from lakehold.subscribe.relation import Lines, Relation, TableRelation
 from lakehold.subscribe.row_by_row import RowByRow
@@ -149,21 +150,39 @@ class Subscribing:
     def _relation(self, statement: Subscribe, lines: Lines) -> Relation:
         if isinstance(statement.relation, str):
             return TableRelation(statement.relation, lines[statement.relation].table.schema(), self.reading)
-        query = statement.relation
-        schemas = {name: line.table.schema() for name, line in lines.items()}
+        return self._of_query(statement.relation, {name: line.table.schema() for name, line in lines.items()})
+
+    def _of_query(self, query: Query, schemas: Mapping[str, Schema]) -> Relation:
+        readable = {name: readable_columns(schema) for name, schema in schemas.items()}
+        if readable != schemas:
+            # Asked for as they are, columns that cannot be read are refused; inside of expressions Spark reads them.
+            whole = self._result(query, schemas)
+            try:
+                self._result(query, readable)
+            except PySparkException:
+                return QueryRelation(query, schemas, self.reading, whole)
         if query.columns_at is None:
-            return QueryRelation(query, schemas, self.reading, self._result(query, schemas))
-        ((name, schema),) = schemas.items()
-        here = answered_here(query.plain, arrow_schema(schema)) if query.plain is not None else None
-        result = here.result if here is not None else self._result(query, schemas)
+            return QueryRelation(query, readable, self.reading, self._result(query, readable))
+        ((name, schema),) = readable.items()
+        is_plain = query.plain is not None and readable == schemas
+        here = answered_here(query.plain, arrow_schema(schema)) if query.plain is not None and is_plain else None
+        result = here.result if here is not None else self._result(query, readable)
         return RowByRow(query, name, schema, self.reading, result, here)
 
     def _result(self, query: Query, schemas: Mapping[str, Schema]) -> pa.Schema:
-        """The columns of a query's result, from its tables without their rows."""
+        """The columns of a query's result, from its tables without their rows.
+
+        Raises:
+            DefinitionError: A column of it cannot be read.
+        """
         spark = self.reading.spark
         views = {name: view_name() for name in schemas}
         frames = {views[name]: spark.empty(schema) for name, schema in schemas.items()}
-        return spark.select(query.over({}, views), frames).limit(0).toArrow().schema
+        result = spark.select(query.over({}, views), frames).limit(0)
+        for column in result.schema.fields:
+            if has_variant(column.dataType):
+                raise unsupported_type(column.name, column.dataType.simpleString())
+        return result.toArrow().schema
 
 
 def _before(time_ms: int | None) -> int | None:

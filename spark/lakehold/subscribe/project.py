@@ -82,8 +82,40 @@ def arrow_type(iceberg: IcebergType) -> pa.DataType:
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
-    """The Arrow schema of a table's rows, in the order of its columns."""
+    """The Arrow schema of a table's rows, in the order of its columns.
+
+    Raises:
+        DefinitionError: Some column has a type that cannot be read.
+    """
+    for field in schema.fields:
+        if not is_readable(field.field_type):
+            raise unsupported_type(field.name, field.field_type)
     return pa.schema(_arrow_fields(schema.as_struct()))
+
+
+def readable_columns(schema: Schema) -> Schema:
+    """Leave out the columns that cannot be read."""
+    readable = [field for field in schema.fields if is_readable(field.field_type)]
+    return schema if len(readable) == len(schema.fields) else Schema(*readable, schema_id=schema.schema_id)
+
+
+def unsupported_type(column: str, of: object) -> DefinitionError:
+    """The error that says that a column cannot be read."""
+    return DefinitionError(
+        f'column "{column}" cannot be read',
+        code="unsupported-type",
+        detail=f"SUBSCRIBE has no values of type {of}.",
+        hint="Leave the column out or CAST it: SUBSCRIBE (SELECT …).",
+    )
+
+
+def is_readable(of: IcebergType) -> bool:
+    """Return whether `arrow_type` has one for `of`."""
+    try:
+        arrow_type(of)
+    except DefinitionError:
+        return False
+    return True
 
 
 def _arrow_fields(struct: StructType) -> list[pa.Field]:
@@ -186,7 +218,7 @@ def _flat(array: pa.Array, target: IcebergType) -> pa.Array:
         and array.type.unit == "ns"
         and isinstance(target, TimestampType | TimestamptzType)
     ):
-        # Timestamps of Parquet's INT96; rounded down, as Spark does, also before 1970.
+        # Rounded down, as Spark does, also before 1970.
         array = pc.floor_temporal(array, unit="microsecond")
     return array.cast(wanted)
 

@@ -26,18 +26,23 @@ _FLAT: dict[pa.DataType, spark.DataType] = {
 
 def spark_schema(columns: pa.Schema) -> spark.StructType:
     """Spark's schema for `columns`."""
-    return spark.StructType([spark.StructField(field.name, _spark_type(field.type)) for field in columns])
+    return spark.StructType([spark.StructField(field.name, spark_type(field.type)) for field in columns])
 
 
-def _spark_type(of: pa.DataType) -> spark.DataType:
+def spark_type(of: pa.DataType) -> spark.DataType:
+    """Spark's type for an Arrow type.
+
+    Raises:
+        DefinitionError: It has none.
+    """
     if pa.types.is_decimal(of):
         return spark.DecimalType(of.precision, of.scale)
     if pa.types.is_timestamp(of):
         return spark.TimestampNTZType() if of.tz is None else spark.TimestampType()
     if pa.types.is_map(of):
-        return spark.MapType(_spark_type(of.key_type), _spark_type(of.item_type))
+        return spark.MapType(spark_type(of.key_type), spark_type(of.item_type))
     if pa.types.is_list(of):
-        return spark.ArrayType(_spark_type(of.value_type))
+        return spark.ArrayType(spark_type(of.value_type))
     if pa.types.is_struct(of):
         return spark_schema(pa.schema(list(of)))
     if of not in _FLAT:

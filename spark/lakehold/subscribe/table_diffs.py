@@ -17,6 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyspark.sql import DataFrame
 
+from lakehold.catalog.attempts import unreadable
 from lakehold.subscribe import metrics
 from lakehold.subscribe.changed_rows import ChangedRows
 from lakehold.subscribe.consolidate import consolidated
@@ -89,11 +90,17 @@ class TableDiffs:
 
         Returns:
             Consolidated tables of all rows of some timestamps; `Many`, not summed, for one timestamp that is too large.
+
+        Raises:
+            DefinitionError: A file of the table is gone.
         """
         rest = tuple((self._key(step), step) for step in steps)
         reader = file_rows(self.timeline.table, self.columns)
         while rest:
-            found, count = self._kept(rest, first) or self._kept_or_read(rest, reader, first)
+            try:
+                found, count = self._kept(rest, first) or self._kept_or_read(rest, reader, first)
+            except FileNotFoundError as error:
+                raise unreadable(self.timeline.full_name, error) from error
             yield from (diffs for diffs in found if isinstance(diffs, Many) or diffs.num_rows)
             rest = rest[count:]
 
@@ -157,7 +164,21 @@ class TableDiffs:
 
     def _large(self, step: Step, picks: Sequence[DatedPick] | None, reader: FileRows) -> Many:
         metrics.DIFFS.labels(read="by_spark").inc()
-        return self._from_states(step) if picks is None else self.reading.spark.picked(reader, picks)
+        if picks is None or not self._is_readable(picks, reader):
+            return self._from_states(step)
+        return self.reading.spark.picked(reader, picks)
+
+    def _is_readable(self, picks: Sequence[DatedPick], reader: FileRows) -> bool:
+        """Return whether workers can read the files of `picks`; what sources write is always readable."""
+        if self.timeline.source is not None:
+            return True
+        files = {dated.pick.file.path: dated.pick.file for dated in picks}
+        try:
+            for _ in self.reading.workers.map(reader.check, files.values()):
+                pass
+        except FilesUnreadable:
+            return False
+        return True
 
     def _read_here(
         self, small: _SmallSteps, reader: FileRows, keys: Sequence[DiffKey], first: tuple[int, ...]

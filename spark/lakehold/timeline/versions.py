@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
+from lakehold.catalog import metadata_files
 from lakehold.catalog.data_tables import SOURCE_PROPERTY, TIMESTAMP_PROPERTY
 
 BATCHES_REMEMBERED = 100_000
@@ -61,7 +61,7 @@ def earlier_versions(table: Table, source: str | None) -> tuple[Version, ...]:
         file = table.io.new_input(entry.metadata_file)
         if not file.exists():
             break
-        before = FromInputFile.table_metadata(file)
+        before = metadata_files.read(table.io, entry.metadata_file).metadata
         log = _with_earlier(before.snapshot_log, log)
         # As they were before others were expired: PyIceberg takes the parent away from the children.
         snapshots |= {s.snapshot_id: s for s in before.snapshots}

@@ -1,0 +1,93 @@
+"""Types in which data files store Iceberg's: what Arrow reads of those is what Spark reads.
+
+Files that were imported may have others, such as milliseconds or unsigned numbers, which Spark reads in its own way or refuses.
+A table's rows may come from both readers, so such files are left to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+_IsKind = Callable[[pa.DataType], bool]
+
+_INTEGERS: tuple[_IsKind, ...] = (pa.types.is_int8, pa.types.is_int16, pa.types.is_int32)
+
+_STORED: Mapping[type[IcebergType], tuple[_IsKind, ...]] = {
+    BooleanType: (pa.types.is_boolean,),
+    IntegerType: _INTEGERS,
+    LongType: (*_INTEGERS, pa.types.is_int64),
+    FloatType: (pa.types.is_float32,),
+    DoubleType: (pa.types.is_float32, pa.types.is_float64),
+    DecimalType: (pa.types.is_decimal128,),
+    DateType: (pa.types.is_date,),
+    TimeType: (lambda stored: stored == pa.time64("us"),),
+    StringType: (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    UUIDType: (pa.types.is_fixed_size_binary, lambda stored: isinstance(stored, pa.UuidType)),
+    BinaryType: (
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+        pa.types.is_binary_view,
+        pa.types.is_fixed_size_binary,
+    ),
+    FixedType: (pa.types.is_fixed_size_binary,),
+}
+
+_UNITS: Mapping[type[IcebergType], str] = {
+    TimestampType: "us",
+    TimestamptzType: "us",
+    TimestampNanoType: "ns",
+    TimestamptzNanoType: "ns",
+}
+
+
+def reads_alike(stored: pa.DataType, source: IcebergType, target: IcebergType) -> bool:
+    """Return whether Arrow gives of a stored column what Spark does.
+
+    Args:
+        stored: Arrow's type of the column.
+        source: The same as Iceberg's, with field ids; its structs have the fields of `stored` by position.
+        target: The table's type of the column.
+    """
+    match source, target:
+        case StructType(), StructType():
+            wanted = {field.field_id: field.field_type for field in target.fields}
+            pairs = zip(stored, source.fields, strict=True)
+            return all(reads_alike(s.type, f.field_type, wanted[f.field_id]) for s, f in pairs if f.field_id in wanted)
+        case ListType(), ListType():
+            return reads_alike(stored.value_type, source.element_type, target.element_type)
+        case MapType(), MapType():
+            keys = reads_alike(stored.key_type, source.key_type, target.key_type)
+            return keys and reads_alike(stored.item_type, source.value_type, target.value_type)
+        case _:
+            return _is_stored_as(stored.value_type if pa.types.is_dictionary(stored) else stored, target)
+
+
+def _is_stored_as(stored: pa.DataType, target: IcebergType) -> bool:
+    if type(target) in _UNITS:
+        # A date becomes a timestamp by schema evolution (Iceberg spec, format 3).
+        return bool(pa.types.is_date(stored) or (pa.types.is_timestamp(stored) and stored.unit == _UNITS[type(target)]))
+    return any(is_kind(stored) for is_kind in _STORED.get(type(target), ()))
