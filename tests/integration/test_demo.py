@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,11 @@ TABLES = {"shop.customers", "shop.orders", "shop.order_items"}
 EXAMPLE = Path(__file__).parents[2] / "iceberg_schemas" / "example"
 
 
+README = (EXAMPLE.parents[1] / "README.md").read_text()
+ENDS_LIKE = re.compile(r"It ends like this .*?\n```text\n(?P<shown>.*?)```", re.DOTALL)
+TIMESTAMP = re.compile(r"\b\d{13}\b")
+
+
 def lakehold(*arguments: str) -> str:
     """What the command writes; it must end well."""
     done = subprocess.run([COMMAND, *arguments], capture_output=True, text=True, timeout=240, check=False)
@@ -31,6 +37,7 @@ def test_the_recorded_shop_is_equal_to_postgresql_and_readable(tmp_path: Path) -
     shown = lakehold("demo", "--directory", str(tmp_path))
     assert "equal to PostgreSQL: customers 98 rows, orders 198 rows, order_items 537 rows" in shown
     assert "orders whose total is not the sum of their items: 0" in shown
+    assert_shows(shown, README)
     status = lakehold("status", "--warehouse", str(tmp_path / "lake"), "--format", "json")
     tables = {row["table"]: row for row in map(json.loads, status.splitlines())}
     assert tables.keys() == TABLES
@@ -47,3 +54,15 @@ def test_the_recorded_shop_is_equal_to_postgresql_and_readable(tmp_path: Path) -
             assert {f.name: declared_type(f.field_type, f.name) for f in state.schema.fields} == {
                 column.name: column.type for column in contract.columns
             }, "the example files say what the shop's tables are"
+
+
+def assert_shows(shown: str, readme: str) -> None:
+    """The parts of the README's example, between its `…`, are what the demo shows, in this order."""
+    example = ENDS_LIKE.search(readme)
+    assert example is not None
+    lines = [TIMESTAMP.sub("<time>", line.rstrip()) for line in shown.splitlines()]
+    for line in example["shown"].splitlines():
+        if line != "…":
+            masked = TIMESTAMP.sub("<time>", line)
+            assert masked in lines
+            lines = lines[lines.index(masked) + 1 :]

@@ -7,7 +7,7 @@ from pathlib import Path
 from lakehold.demo.recording import expected_rows, unpack
 from lakehold.demo.rows import SHOP_TABLES
 from lakehold.demo.screen import Screen
-from lakehold.demo.steps import compare, define, finish, look
+from lakehold.demo.steps import compare, define, finish, look, subscribe
 from lakehold.lake import connect
 from lakehold.session import SHORT_RUN_OPTIONS
 
@@ -38,4 +38,5 @@ def run_recorded(screen: Screen, place: Path) -> None:
                 raise error
         look(screen, lake)
         compare(screen, lake, {table: expected_rows(table) for table in SHOP_TABLES})
+        subscribe(screen, lake)
         finish(screen, lake)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -14,6 +15,7 @@ from lakehold.lake import Lake
 from lakehold.status import status_of
 
 _SHOWN_DIFFERENCES = 10
+_BUSIEST = 2
 
 _LOOK = """SELECT o.id, c.name AS customer, o.status, o.total, count(i.line) AS items, o.deliver_on, o.placed_at
 FROM shop.orders o JOIN shop.customers c ON c.id = o.customer_id LEFT JOIN shop.order_items i ON i.order_id = o.id
@@ -23,6 +25,15 @@ _WRONG_TOTALS = """SELECT count(*) FROM shop.orders o
 LEFT JOIN (SELECT order_id, sum(quantity * price) AS total FROM shop.order_items GROUP BY order_id) i
 ON i.order_id = o.id
 WHERE o.total <> coalesce(i.total, 0)"""
+
+_CHANGES = """SUBSCRIBE (SELECT id, status, total FROM shop.orders{busiest})
+ENVELOPE DEBEZIUM (KEY (id)) AS OF {since_ms}"""
+
+_HOLD = "CREATE HOLD IF NOT EXISTS opening_day ON shop.orders AT {since_ms};"
+
+_THEN_AND_NOW = """SELECT 'opening day' AS at, count(*) AS orders, sum(total) AS total
+FROM shop.orders VERSION AS OF 'hold_opening_day'
+UNION ALL SELECT 'now', count(*), sum(total) FROM shop.orders"""
 
 _ANALYSIS = "SELECT status, count(*) AS orders, sum(total) AS total FROM shop.orders GROUP BY status"
 
@@ -76,6 +87,23 @@ def compare(screen: Screen, lake: Lake, expected: Mapping[ShopTable, list[Row]])
     screen.heading(f"equal to PostgreSQL: {counts}")
 
 
+def subscribe(screen: Screen, lake: Lake) -> None:
+    """Show how the orders changed that changed most, and hold the table as it was when it opened."""
+    since_ms = lake.timelines.readable(["shop.orders"])["shop.orders"].since_ms
+    screen.heading("what changed: lakehold sql")
+    everything = lake.sql(_CHANGES.format(busiest="", since_ms=since_ms))
+    changes = Counter(row[everything.columns.index("id")] for row in everything.rows)
+    ids = sorted(changes, key=lambda order: (-changes[order], order))[:_BUSIEST]
+    statement = _CHANGES.format(busiest=f" WHERE id IN ({', '.join(map(str, sorted(ids)))})", since_ms=since_ms)
+    screen.sql(statement)
+    screen.table(lake.sql(statement))
+    screen.heading("kept for whoever comes later: lakehold sql")
+    hold = _HOLD.format(since_ms=since_ms)
+    screen.sql(f"{hold}\n{_THEN_AND_NOW}")
+    lake.sql(hold)
+    screen.table(lake.sql(_THEN_AND_NOW))
+
+
 def finish(screen: Screen, lake: Lake) -> None:
     """Show the status, and what can be done with the lake."""
     warehouse = lake.settings.warehouse_path
@@ -83,5 +111,6 @@ def finish(screen: Screen, lake: Lake) -> None:
     screen.table(status_of(lake))
     screen.heading("go on with")
     screen.line(f'lakehold sql --warehouse {warehouse} "{_ANALYSIS}"')
+    screen.line(f"lakehold subscribe shop.orders --warehouse {warehouse}")
     screen.line(f"lakehold ingest shop --warehouse {warehouse}")
     screen.line(f"lakehold status --warehouse {warehouse}")
