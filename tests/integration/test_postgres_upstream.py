@@ -76,7 +76,7 @@ def test_columns_are_found_in_order_with_the_types_below_their_domains(postgres_
             "CREATE DOMAIN c.price AS c.cents CHECK (VALUE > 0)",
             "CREATE DOMAIN c.scores AS int[]",
             "CREATE TABLE c.wide (gone int, b numeric(5, -2) NOT NULL, a c.price, moods c.mood[][], pair c.pair, "
-            "scores c.scores, prices c.price[], vector oidvector, spans int4multirange, "
+            "scores c.scores, prices c.price[], vector oidvector, spans int4multirange DEFAULT '{}', "
             "twice int GENERATED ALWAYS AS (1) STORED, PRIMARY KEY (b))",
             "ALTER TABLE c.wide DROP COLUMN gone",
             "CREATE TABLE c.other (id int)",
@@ -87,15 +87,22 @@ def test_columns_are_found_in_order_with_the_types_below_their_domains(postgres_
         "c.other": (FoundColumn("id", "integer", FoundType("int4", "integer")),),
         "c.wide": (
             FoundColumn("b", "numeric(5,-2)", FoundType("numeric", "numeric(5,-2)"), is_nullable=False, is_key=True),
-            FoundColumn("a", "c.price", FoundType("numeric", "numeric(12,2)")),
+            FoundColumn("a", "c.price", FoundType("numeric", "numeric(12,2)"), domain="price"),
             FoundColumn("moods", "c.mood[]", FoundType("mood", "c.mood", TypeKind.ENUM), is_array=True, dimensions=2),
             FoundColumn("pair", "c.pair", FoundType("pair", "c.pair", TypeKind.COMPOSITE)),
-            FoundColumn("scores", "c.scores", FoundType("int4", "integer"), is_array=True, dimensions=1),
+            FoundColumn(
+                "scores", "c.scores", FoundType("int4", "integer"), is_array=True, dimensions=1, domain="scores"
+            ),
             FoundColumn(
                 "prices", "c.price[]", FoundType("price", "c.price", TypeKind.DOMAIN), is_array=True, dimensions=1
             ),
             FoundColumn("vector", "oidvector", FoundType("oidvector", "oidvector")),
-            FoundColumn("spans", "int4multirange", FoundType("int4multirange", "int4multirange", TypeKind.MULTIRANGE)),
+            FoundColumn(
+                "spans",
+                "int4multirange",
+                FoundType("int4multirange", "int4multirange", TypeKind.MULTIRANGE),
+                has_default=True,
+            ),
             FoundColumn("twice", "integer", FoundType("int4", "integer"), is_generated=True),
         ),
     }

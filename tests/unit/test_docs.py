@@ -33,6 +33,8 @@ from lakehold.sql.statements import ForSpark
 from lakehold.stack.addresses import StackPorts
 from lakehold.stack.cli import app as stack_app
 from lakehold.status import COLUMNS as STATUS_COLUMNS
+from lakehold.upstream import value_options
+from tests import type_tables
 from tests.doc_pages import OPERATIONS, ROOT, inline_code, section, table_rows
 
 GROUPS = {"spark": spark_app, "stack": stack_app}
@@ -217,6 +219,36 @@ def test_every_logical_type_with_a_rule_is_written_down() -> None:
     with_rule = {name for name in tested for t in SchemaType if logical_type(ConnectSchema(t, name=name)) is not None}
     assert len(with_rule) > 10
     assert with_rule <= set(inline_code(TYPES))
+
+
+# --- types of databases -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", type_tables.TABLES)
+def test_types_of_databases_become_what_is_written(name: str) -> None:
+    assert type_tables.written(name) == type_tables.TABLES[name](), "python -m tests.type_tables writes it"
+
+
+def test_options_that_map_values_are_written_down_with_their_values() -> None:
+    written = {
+        (inline_code(c[0])[0], v)
+        for c in table_rows(section(TYPES, "## Options of the connector"))
+        for v in inline_code(c[1])
+    }
+    options = [*value_options.COMMON.items(), *value_options.POSTGRES.items(), *value_options.MYSQL.items()]
+    assert written == {(name, value) for name, value in options if name != value_options.TYPED}
+    assert {value_options.TYPED, value_options.EXCLUDED} <= set(inline_code(TYPES))
+
+
+def test_plain_types_become_what_is_written() -> None:
+    rows = [[inline_code(cell) for cell in cells] for cells in table_rows(section(TYPES, "## Plain types"))]
+    named = [(connect, avro, iceberg[0]) for connect, avro, iceberg in rows if connect and avro and iceberg]
+    for connect, avro, iceberg in named:
+        assert {str(iceberg_type(ConnectSchema(SchemaType(name)))) for name in connect} == {iceberg}
+        simple = [name for name in avro if name not in ("enum", "fixed")]
+        assert {str(iceberg_type(from_avro_json(f'"{name}"').schema)) for name in simple} == {iceberg}
+    plain = set(SchemaType) - {SchemaType.ARRAY, SchemaType.MAP, SchemaType.STRUCT}
+    assert {name for connect, _, _ in named for name in connect} == plain
 
 
 # --- links, settings, columns -----------------------------------------------------------------------------------------

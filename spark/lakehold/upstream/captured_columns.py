@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lakehold.definitions import ConnectionType
 from lakehold.ingest.decode.types import ColumnType, iceberg_type
 from lakehold.upstream import mysql_types, postgres_types
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.sent_types import SentType
+
+Columns = Mapping[str, Sequence[FoundColumn]]
+"""By the name of the table upstream."""
 
 
 def sent_type(column: FoundColumn, database: ConnectionType) -> SentType:
@@ -32,3 +35,22 @@ def left_out(found: Sequence[FoundColumn], database: ConnectionType) -> Iterator
         sent = sent_type(column, database)
         if sent.schema is None:
             yield column, sent.lost
+
+
+def left_out_told(tables: Iterable[str], found: Columns, database: ConnectionType) -> Iterator[str]:
+    """Yield a sentence for each column of some tables of which no value comes."""
+    for table in tables:
+        for column, why in left_out(found.get(table, ()), database):
+            yield f"column {table}.{column.name} ({column.text}) is left out: {why}"
+
+
+def lost_told(tables: Iterable[str], found: Columns, database: ConnectionType) -> Iterator[str]:
+    """Yield a sentence for each kind of values of a table that do not come as they are."""
+    for table in tables:
+        columns: dict[str, list[str]] = {}
+        for column in found.get(table, ()):
+            sent = sent_type(column, database)
+            if sent.schema is not None and sent.is_told:
+                columns.setdefault(sent.lost, []).append(f"{table}.{column.name} ({column.text})")
+        for lost, names in columns.items():
+            yield f"column{'' if len(names) == 1 else 's'} {', '.join(names)}: {lost}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import ConnectorError
@@ -16,9 +16,11 @@ from lakehold.ingest.read.kafka_client import KafkaClient, shared_client
 from lakehold.ingest.repeats import RepeatedSnapshot, Snapshots
 from lakehold.ingest.transactions.places import Place
 from lakehold.times import next_timestamp, now_ms
-from lakehold.upstream.captured_columns import columns_of
+from lakehold.upstream.captured_columns import columns_of, left_out_told
 from lakehold.upstream.connect import ConnectClient, ConnectorStatus
 from lakehold.upstream.connector_config import SideTopics
+from lakehold.upstream.field_names import field_name
+from lakehold.upstream.fitting import fitted, imprecise_told
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector
 from lakehold.upstream.gaps import is_in_lake
 from lakehold.upstream.hints import coming_told, failing_told, gone_told, unrepaired_told
@@ -30,7 +32,6 @@ from lakehold.upstream.places import Places
 from lakehold.upstream.plan import plan, plan_anew
 from lakehold.upstream.postgres import Names, PostgresUpstream
 from lakehold.upstream.relations import declared
-from lakehold.upstream.signal_table import settled
 from lakehold.upstream.steps import CreateConnector, RestartConnector, Step, Steps
 from lakehold.upstream.wanted import Wanted
 
@@ -136,6 +137,8 @@ class Capturing:
             *unrepaired_told(wanted, found),
             *failing_told(wanted, found),
             *coming_told(wanted, found),
+            *left_out_told(wanted.upstream_tables, found.columns, wanted.capture.database),
+            *imprecise_told(wanted, found),
         )
         return plan(target.wanted, found), told
 
@@ -172,7 +175,8 @@ class Capturing:
     def columns_of(self, target: Target, upstream: str) -> UpstreamColumns:
         """Return the columns that messages of a table will have, by what the database says of it now."""
         with self._systems(target) as systems:
-            found = systems.database.columns([upstream]).get(upstream, ())
+            there = systems.database.columns([upstream]).get(upstream, ())
+        found = [replace(column, name=field_name(column.name, target.wanted.config)) for column in there]
         columns = columns_of(found, target.wanted.capture.database)
         return UpstreamColumns(columns, tuple(column.name for column in found if column.is_key))
 
@@ -195,9 +199,8 @@ class Capturing:
             )
         else:
             signals = systems.database.look(wanted.signal_table)
-        wanted = settled(wanted, signals)
         connector = _connector(systems.connect, wanted.connector)
-        return Found(
+        found = Found(
             connector,
             frozenset(systems.kafka.describe([*names, *wanted.released])),
             journal.snapshots,
@@ -207,12 +210,12 @@ class Capturing:
             database,
             self._has_transactions(target, systems, is_new=connector is None),
             systems.connect.plugin_version(wanted.config["connector.class"]),
-            self._objections(wanted, connector, systems),
-            signals,
-            systems.database.relations(sorted({table.upstream for table in declared(wanted)})),
-            systems.database.columns(wanted.upstream_tables),
-            now_ms() if patient else None,
+            signals=signals,
+            relations=systems.database.relations(sorted({table.upstream for table in declared(wanted)})),
+            columns=systems.database.columns(wanted.upstream_tables),
+            now_ms=now_ms() if patient else None,
         )
+        return replace(found, objections=self._objections(fitted(wanted, found), connector, systems))
 
     def _objections(self, wanted: Wanted, connector: FoundConnector | None, systems: Systems) -> tuple[str, ...]:
         if not wanted.tables or (connector is not None and connector.config == wanted.config):

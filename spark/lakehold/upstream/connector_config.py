@@ -7,6 +7,8 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from lakehold.upstream import value_options
+
 _POSTGRES = "io.debezium.connector.postgresql.PostgresConnector"
 _MYSQL = "io.debezium.connector.mysql.MySqlConnector"
 _MARIADB = "io.debezium.connector.mariadb.MariaDbConnector"
@@ -88,8 +90,7 @@ def debezium(topic_prefix: str, tables: Iterable[str]) -> dict[str, str]:
         _INCLUDED: ",".join(_included(table) for table in sorted(set(tables))),
         "provide.transaction.metadata": "true",
         "tombstones.on.delete": "true",
-        "decimal.handling.mode": "precise",
-        "schema.name.adjustment.mode": "avro",
+        **value_options.COMMON,
     }
 
 
@@ -132,6 +133,7 @@ def postgres(login: Login, *, publication: str, slot: str) -> dict[str, str]:
         "slot.name": slot,
         "publication.name": publication,
         "publication.autocreate.mode": "disabled",
+        **value_options.POSTGRES,
         # Its transaction is told, which is what they are for; no topic is made for them.
         "message.prefix.exclude.list": LOG_PREFIX,
     }
@@ -147,6 +149,7 @@ def mysql(login: Login, *, server_id: int, is_mariadb: bool) -> dict[str, str]:
         "schema.history.internal.store.only.captured.databases.ddl": "false",
         "include.schema.changes": "false",
         "connect.keep.alive.interval.ms": str(_CONNECTED_AGAIN_MS),
+        **value_options.MYSQL,
     }
 
 
@@ -266,6 +269,8 @@ def confluent_avro(url: str, username: str | None = None, password: str | None =
         {
             "": "io.confluent.connect.avro.AvroConverter",
             ".schema.registry.url": url,
+            # Otherwise an explicit NULL in a column with a default arrives as the default.
+            ".ignore.default.for.nullables": "true",
             **(login if username is not None else {}),
         }
     )

@@ -61,6 +61,8 @@ class FoundColumn:
         is_nullable: The column takes nulls.
         is_key: The column is part of the primary key, or of the unique index that stands for one.
         is_generated: The database computes the column's values.
+        domain: The bare name of the declared type, if that is a domain.
+        has_default: A row that names no value for the column gets one that is not null.
     """
 
     name: str
@@ -71,3 +73,5 @@ class FoundColumn:
     is_nullable: bool = True
     is_key: bool = False
     is_generated: bool = False
+    domain: str = ""
+    has_default: bool = False

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 
 from lakehold.definitions import ConnectionType, full_name_text, object_text
+from lakehold.upstream.captured_columns import left_out_told, lost_told
+from lakehold.upstream.fitting import defaults_told, imprecise_told
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundDatabase
 from lakehold.upstream.gaps import coming, failing, gone, has_no_key, joining, missed, unrepaired
 from lakehold.upstream.naming import table_text
@@ -25,6 +27,11 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
     told += silent_told(wanted, found.database)
     told += [*unrepaired_told(wanted, found), *failing_told(wanted, found)]
     told += [hint for table in about for hint in _of_table(table, wanted, found)]
+    upstream, database = [table.upstream for table in about], wanted.capture.database
+    told += left_out_told(upstream, found.columns, database)
+    told += imprecise_told(wanted, found)
+    if wanted.declared is not None:
+        told += [*lost_told(upstream, found.columns, database), *defaults_told(upstream, wanted, found)]
     return tuple(dict.fromkeys(told))
 
 

@@ -28,7 +28,7 @@ _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema =
 _RELATION = "SELECT table_type FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
 _COLUMNS_OF = """
     SELECT %s, ordinal_position, column_name, data_type, column_type, is_nullable = 'YES', column_key = 'PRI',
-           extra LIKE '%%GENERATED%%' AND extra NOT LIKE '%%DEFAULT_GENERATED%%'
+           extra LIKE '%%GENERATED%%' AND extra NOT LIKE '%%DEFAULT_GENERATED%%', coalesce(column_default, 'NULL') <> 'NULL'
     FROM information_schema.columns WHERE table_schema = %s AND table_name = %s
 """
 """One for each table: MariaDB opens only the table whose name a query of this schema compares by an equals sign."""
@@ -94,7 +94,7 @@ class MysqlUpstream:
         with self._connected() as connection:
             found = _rows(connection, query, *(part for name in names for part in (name, *name.split(".", 1))))
         columns: dict[str, list[FoundColumn]] = {}
-        for table, _, name, kind, text, is_nullable, is_key, is_generated in found:
+        for table, _, name, kind, text, is_nullable, is_key, is_generated, has_default in found:
             column_type = FoundType(kind.lower(), text)
             column = FoundColumn(
                 name,
@@ -103,6 +103,7 @@ class MysqlUpstream:
                 is_nullable=bool(is_nullable),
                 is_key=bool(is_key),
                 is_generated=bool(is_generated),
+                has_default=bool(has_default),
             )
             columns.setdefault(table, []).append(column)
         return {table: tuple(of_table) for table, of_table in columns.items()}

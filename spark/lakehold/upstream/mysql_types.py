@@ -23,6 +23,7 @@ from lakehold.upstream.sent_types import (
     MILLI_TIMESTAMP,
     POINT,
     TEXT,
+    UUID,
     SentType,
     array,
     bits,
@@ -33,6 +34,7 @@ from lakehold.upstream.sent_types import (
 
 _MILLIS = 3
 _NO_DAY = "a date that has a zero for its month or day comes as null, or as 1970-01-01 where the column is NOT NULL"
+_SHIFTED = "a UUID whose last bytes are zero comes with them in front, unless it comes in a snapshot"
 _NOT_READ = "Debezium does not read the definition of such a column"
 
 
@@ -83,11 +85,7 @@ TYPES: Final[Mapping[str, SentType | Callable[[FoundType], SentType]]] = {
         GEOMETRY,
     ),
     "vector": array(ConnectSchema(SchemaType.FLOAT32)),
-    "uuid": plain(
-        SchemaType.STRING,
-        "io.debezium.data.Uuid",
-        "Debezium shifts one whose last bytes are zero, outside of snapshots",
-    ),
+    "uuid": SentType(UUID.schema, _SHIFTED, is_told=True),
     **dict.fromkeys(("inet4", "inet6"), stops(_NOT_READ)),
 }
 """By `DATA_TYPE` of the information schema."""

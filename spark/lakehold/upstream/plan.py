@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from lakehold.ingest.offsets import Offsets
+from lakehold.upstream.fitting import fitted
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector, FoundDatabase
 from lakehold.upstream.gaps import failed, has_no_key, is_made_again, joining, missed, there, unconfirmed, unnoted
 from lakehold.upstream.hints import hints
@@ -28,7 +29,7 @@ from lakehold.upstream.refusals import (
     refuse_unmarked,
 )
 from lakehold.upstream.relations import refuse_uncapturable
-from lakehold.upstream.signal_table import is_settled, lacks_signals, settled
+from lakehold.upstream.signal_table import is_settled, lacks_signals
 from lakehold.upstream.steps import (
     AskSnapshot,
     ChangePublication,
@@ -67,7 +68,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     Raises:
         UpstreamError: Something upstream is another's, is missing, or has lost changes: the error says what to do.
     """
-    wanted = settled(wanted, found.signals)
+    wanted = fitted(wanted, found)
     refuse_foreign(wanted, found)
     refuse_uncapturable(wanted, found)
     if not wanted.tables:
@@ -114,7 +115,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
 
 def plan_anew(wanted: Wanted, found: Found) -> Steps:
     """What has the connector take its first snapshot once more, of all its tables."""
-    wanted = settled(wanted, found.signals)
+    wanted = fitted(wanted, found)
     refuse_foreign(wanted, found)
     refuse_uncapturable(wanted, found)
     if found.connector is None or not wanted.tables:

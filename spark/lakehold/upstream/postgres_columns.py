@@ -27,6 +27,7 @@ _COLUMNS = f"""
     WITH RECURSIVE attribute AS (
         SELECT a.attrelid, a.attnum, n.nspname || '.' || c.relname AS "table", a.attname, a.atttypid, a.atttypmod, a.attndims,
                NOT a.attnotnull AS is_nullable, a.attgenerated <> '' AS is_generated,
+               a.atthasdef AND a.attgenerated = '' AS has_default,
                coalesce(k.tells_rows_apart AND a.attnum = ANY(k.columns), false) AS is_key
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -40,9 +41,11 @@ _COLUMNS = f"""
     )
     SELECT "table", attname, format_type(atttypid, atttypmod), coalesce(e.typname, t.typname),
            format_type(coalesce(e.oid, t.oid), modifier), coalesce(e.typtype, t.typtype)::text, e.oid IS NOT NULL, dimensions,
-           is_nullable, is_key, is_generated
+           is_nullable, is_key, is_generated, CASE WHEN d.typtype = 'd' THEN d.typname ELSE '' END,
+           has_default
     FROM attribute JOIN below USING (attrelid, attnum)
     JOIN pg_type t ON t.oid = below.type AND t.typtype <> 'd'
+    JOIN pg_type d ON d.oid = atttypid
     LEFT JOIN pg_type e ON e.oid = t.typelem AND e.typarray = t.oid
     ORDER BY "table", attnum
 """
@@ -54,20 +57,7 @@ def columns_of(
 ) -> dict[str, tuple[FoundColumn, ...]]:
     """Fetch the columns of some tables, `schema.name`, that exist."""
     columns: dict[str, list[FoundColumn]] = {}
-    for (
-        table,
-        name,
-        text,
-        type_name,
-        type_text,
-        kind,
-        is_array,
-        dimensions,
-        is_nullable,
-        is_key,
-        is_generated,
-    ) in connection.execute(_COLUMNS, [list(tables)]):
-        column_type = FoundType(type_name, type_text, TypeKind(kind))
-        column = FoundColumn(name, text, column_type, is_array, dimensions, is_nullable, is_key, is_generated)
+    for table, name, text, type_name, type_text, kind, *told in connection.execute(_COLUMNS, [list(tables)]):
+        column = FoundColumn(name, text, FoundType(type_name, type_text, TypeKind(kind)), *told)
         columns.setdefault(table, []).append(column)
     return {table: tuple(of_table) for table, of_table in columns.items()}

@@ -42,15 +42,18 @@ _MONEY_DIGITS: Final = 2
 """Of `money.fraction.digits`."""
 _NO_NULLS = "an array that holds a null comes as null"
 _NOT_A_NUMBER = "NaN and Infinity come as null, and where the column is NOT NULL the connector fails"
+_NOT_A_NUMBER_OF_DIGITS = _NOT_A_NUMBER.replace("NaN and Infinity come", "NaN comes")
+_SCALES: Final = 2048
+"""Debezium takes the eleven bits of a scale for a positive number."""
 
 
 def _numeric(of: FoundType) -> SentType:
     if not of.arguments:
-        return SentType(VARIABLE_DECIMAL.schema, _NOT_A_NUMBER)
+        return SentType(VARIABLE_DECIMAL.schema, _NOT_A_NUMBER, is_told=True)
     precision, scale = of.arguments
     if scale < 0:
-        return decimal(precision, scale + 2048, f"{_NOT_A_NUMBER}; digits are followed by zeros behind a point")
-    return decimal(precision, scale, _NOT_A_NUMBER.replace("NaN and Infinity come", "NaN comes"))
+        return decimal(precision, scale + _SCALES, _NOT_A_NUMBER_OF_DIGITS)
+    return decimal(precision, scale, _NOT_A_NUMBER_OF_DIGITS)
 
 
 def _time(of: FoundType) -> SentType:
@@ -71,7 +74,9 @@ def _bits(of: FoundType) -> SentType:
 
 def _varying_bits(of: FoundType) -> SentType:
     sent = _bits(of)
-    return sent if sent is BOOLEAN else SentType(sent.schema, "leading zeros are lost, and so is the length")
+    return (
+        sent if sent is BOOLEAN else SentType(sent.schema, "leading zeros are lost, and so is the length", is_told=True)
+    )
 
 
 _SPARSE = struct(

@@ -6,10 +6,14 @@ all of its tables, by `lakehold.upstream.refusals`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamError, UpstreamRefused
+from lakehold.upstream.captured_columns import sent_type
 from lakehold.upstream.declared_columns import refuse_columns
 from lakehold.upstream.found import OF_DOTTED_SCHEMA, PLAIN, TEMPORARY, UNLOGGED, Found
+from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.naming import identifier_text, table_text
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
@@ -64,7 +68,22 @@ def refuse_uncapturable(wanted: Wanted, upstream: Found) -> None:
             )
         if not found.may_read:
             raise _unreadable(table.upstream, wanted)
+        _refuse_types(table, upstream.columns.get(table.upstream, ()), wanted)
         refuse_columns(table, upstream.columns.get(table.upstream, ()), wanted)
+
+
+def _refuse_types(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wanted) -> None:
+    """Refuse a table at which the connector would fail, with all others."""
+    database = wanted.capture.database
+    unfit = next((column for column in columns if sent_type(column, database).stops), None)
+    if unfit is not None:
+        name = f"{table_text(table.upstream, database)} … {identifier_text(unfit.name, database)}"
+        raise UpstreamError(
+            f'column "{unfit.name}" of "{table.upstream}" in the database of source "{wanted.source}" is of type {unfit.text}',
+            code="upstream-table-unfit",
+            detail=f"{sent_type(unfit, database).lost}: the connector would fail, with all of its tables.",
+            hint=f"ALTER TABLE {name} to another type, or leave the table out.",
+        )
 
 
 def _unreadable(upstream: str, wanted: Wanted) -> UpstreamRefused:

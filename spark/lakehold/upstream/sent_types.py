@@ -18,11 +18,13 @@ class SentType:
     Attributes:
         schema: The schema of Connect that values come in; None: the column is left out.
         lost: The values that do not come as they are, or why none come: a clause without a full stop.
+        is_told: A statement reports what is lost: values of such a kind are to be expected.
         stops: The connector fails at a table that has such a column.
     """
 
     schema: ConnectSchema | None
     lost: str = ""
+    is_told: bool = False
     stops: bool = False
 
     @property
@@ -49,12 +51,13 @@ def stops(why: str) -> SentType:
 def decimal(precision: int | None, scale: int, lost: str = "") -> SentType:
     """A decimal; of an unknown precision if that is None."""
     known = {} if precision is None else {"connect.decimal.precision": str(precision)}
-    return SentType(ConnectSchema(SchemaType.BYTES, name=DECIMAL, parameters={"scale": str(scale), **known}), lost)
+    schema = ConnectSchema(SchemaType.BYTES, name=DECIMAL, parameters={"scale": str(scale), **known})
+    return SentType(schema, lost, is_told=bool(lost))
 
 
 def array(items: ConnectSchema, lost: str = "") -> SentType:
     """An array of values that may be null."""
-    return SentType(ConnectSchema(SchemaType.ARRAY, items=replace(items, optional=True)), lost)
+    return SentType(ConnectSchema(SchemaType.ARRAY, items=replace(items, optional=True)), lost, is_told=bool(lost))
 
 
 def struct(name: str, **fields: ConnectSchema) -> SentType:

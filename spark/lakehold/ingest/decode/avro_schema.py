@@ -10,7 +10,15 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lakehold.ingest.decode.connect_schema import AVRO, UNION, ConnectSchema, Field, SchemaType, UnsupportedSchema
+from lakehold.ingest.decode.connect_schema import (
+    AVRO,
+    UNION,
+    ConnectSchema,
+    Field,
+    SchemaType,
+    UnsupportedSchema,
+    with_text_bytes,
+)
 from lakehold.ingest.decode.logical import decimal_parameters
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
@@ -159,13 +167,14 @@ def _annotated(schema: ConnectSchema, node: dict[str, Any]) -> ConnectSchema:
         parameters = {"scale": str(node.get("scale", 0)), "connect.decimal.precision": str(node.get("precision", 0))}
     elif name == DECIMAL:
         parameters.setdefault("scale", str(node.get("scale", 0)))
-    return replace(
+    annotated = replace(
         schema,
         name=name,
         version=node.get("connect.version"),
         parameters=parameters,
         default=node.get("connect.default"),
     )
+    return with_text_bytes(annotated)
 
 
 def _with_decimal(schema: ConnectSchema, bare: dict[str, Any]) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -19,6 +19,12 @@ DECLARED = "declared:"
 """Prefix of the logical types of columns that a statement declares for JSON without a schema; all are texts."""
 
 DECLARED_DECIMAL = f"{DECLARED}decimal"
+
+TEXT_BYTES = "postgres:text"
+"""Name of bytes that are a text: how Debezium sends values of a type of PostgreSQL that it does not know."""
+
+_SOURCE_TYPE = "__debezium.source.column.type"
+_BINARY_TYPES = frozenset({"BYTEA", "_BYTEA"})
 
 UNION = f"{AVRO}union"
 """Name of the structure that stands for a union of several types: one optional field per branch, `member0` and on."""
@@ -87,6 +93,22 @@ class ConnectSchema:
             yield from f.schema.walk(f.name)
 
 
+def with_text_bytes(schema: ConnectSchema) -> ConnectSchema:
+    """Return the schema of a column with its bytes named as texts, if it says that its type is one Debezium does not know."""
+    source_type = schema.parameters.get(_SOURCE_TYPE)
+    if source_type is None or source_type.upper() in _BINARY_TYPES:
+        return schema
+    if _is_plain_bytes(schema):
+        return replace(schema, name=TEXT_BYTES)
+    if schema.items is not None and _is_plain_bytes(schema.items):
+        return replace(schema, items=replace(schema.items, name=TEXT_BYTES))
+    return schema
+
+
+def _is_plain_bytes(schema: ConnectSchema) -> bool:
+    return schema.type is SchemaType.BYTES and schema.name is None
+
+
 _JSON_NAMES = {"float": SchemaType.FLOAT32, "double": SchemaType.FLOAT64}
 """Connect's JSON converter has names of its own for these (`JsonSchema.FLOAT_TYPE_NAME`, `DOUBLE_TYPE_NAME`)."""
 
@@ -111,7 +133,7 @@ def from_connect_json(node: Any) -> ConnectSchema:
         kind = _JSON_NAMES.get(node["type"]) or SchemaType(node["type"])
     except ValueError as e:
         raise UnsupportedSchema(f"Connect has no type {node['type']!r}.") from e
-    return ConnectSchema(
+    schema = ConnectSchema(
         type=kind,
         optional=bool(node.get("optional", False)),
         name=node.get("name"),
@@ -123,6 +145,7 @@ def from_connect_json(node: Any) -> ConnectSchema:
         keys=_child(node, "keys") if kind is SchemaType.MAP else None,
         values=_child(node, "values") if kind is SchemaType.MAP else None,
     )
+    return with_text_bytes(schema)
 
 
 def _child(node: dict[str, Any], attribute: str) -> ConnectSchema:

@@ -26,10 +26,22 @@ from pyiceberg.types import (
 )
 
 from lakehold.ingest.decode import decimals, iso_text, temporal
-from lakehold.ingest.decode.connect_schema import AVRO, DECLARED, DECLARED_DECIMAL, ConnectSchema, SchemaType
+from lakehold.ingest.decode.connect_schema import (
+    AVRO,
+    DECLARED,
+    DECLARED_DECIMAL,
+    TEXT_BYTES,
+    ConnectSchema,
+    SchemaType,
+)
+from lakehold.spark_sql import literal
 
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 VARIABLE_SCALE_DECIMAL: Final = "io.debezium.data.VariableScaleDecimal"
+_LARGEST_SCALE = 1_000
+"""Of PostgreSQL. Debezium takes a negative scale, which stands in eleven bits, for one above it, and sends as many zeros."""
+_ENUM = "io.debezium.data.Enum"
+_ESCAPED_COMMA = "\\,"
 _PRECISION = "connect.decimal.precision"
 _CONVERTER_PRECISION = 64
 """The precision that Connect's Avro converters write when they know none."""
@@ -62,21 +74,26 @@ def logical_type(schema: ConnectSchema) -> LogicalType | None:
     """The rule for a schema; None where it is read as its plain type."""
     if schema.name is None:
         return None
-    if (fitting := decimal_parameters(schema)) is not None:
-        precision, scale = fitting
-        read = partial(decimals.decimal_from_bytes, precision=precision, scale=scale)
-        return LogicalType(SchemaType.BYTES, DecimalType(precision, scale), read, fallible=True)
     if schema.name in (DECIMAL, f"{AVRO}decimal") and schema.type is SchemaType.BYTES:
-        scale_text = str(_whole(schema.parameters.get("scale")))
-        return LogicalType(
-            SchemaType.BYTES, StringType(), partial(decimals.text_from_bytes, scale=scale_text), fallible=True
-        )
+        return _decimal(schema)
+    if schema.name == _ENUM and _ESCAPED_COMMA in schema.parameters.get("allowed", ""):
+        return LogicalType(SchemaType.STRING, StringType(), _without_escapes)
     if schema.name == DECLARED_DECIMAL:
         precision, scale = _whole(schema.parameters[_PRECISION]), _whole(schema.parameters["scale"])
         read = partial(decimals.decimal_from_text, precision=precision, scale=scale)
         return LogicalType(SchemaType.STRING, DecimalType(precision, scale), read, fallible=True)
     rule = _RULES.get(schema.name)
     return rule if rule is not None and rule.over is schema.type else None
+
+
+def _decimal(schema: ConnectSchema) -> LogicalType:
+    if (fitting := decimal_parameters(schema)) is not None:
+        precision, scale = fitting
+        exact = partial(decimals.decimal_from_bytes, precision=precision, scale=scale)
+        return LogicalType(SchemaType.BYTES, DecimalType(precision, scale), exact, fallible=True)
+    scale = _whole(schema.parameters.get("scale"))
+    read = _whole_from_bytes if scale > _LARGEST_SCALE else decimals.text_from_bytes
+    return LogicalType(SchemaType.BYTES, StringType(), partial(read, scale=str(scale)), fallible=True)
 
 
 def declared_decimal(precision: int, scale: int) -> ConnectSchema:
@@ -91,6 +108,19 @@ def _whole(text: str | None) -> int:
 
 def _variable_scale(raw: str) -> str:
     return decimals.text_from_bytes(f"{raw}.`value`", f"{raw}.`scale`")
+
+
+def _whole_from_bytes(raw: str, scale: str) -> str:
+    return f"regexp_replace({decimals.text_from_bytes(raw, scale)}, '[.]0+$', '')"
+
+
+def _without_escapes(raw: str) -> str:
+    """Return the value of an ENUM of MySQL or MariaDB: in changes, not in snapshots, Debezium escapes its commas."""
+    return f"replace({raw}, {literal(_ESCAPED_COMMA)}, ',')"
+
+
+def _text_from_bytes(raw: str) -> str:
+    return f"CAST({raw} AS STRING)"
 
 
 def _uuid_from_bytes(raw: str) -> str:
@@ -120,6 +150,7 @@ def _rules() -> dict[str, LogicalType]:
         "io.debezium.time.IsoDate": LogicalType(text, date, iso_text.date_from_text, fallible=True),
         "io.debezium.time.IsoTime": LogicalType(text, string, iso_text.time_from_text),
         "io.debezium.time.IsoTimestamp": LogicalType(text, local, iso_text.timestamp_from_text, fallible=True),
+        TEXT_BYTES: LogicalType(SchemaType.BYTES, string, _text_from_bytes),
         VARIABLE_SCALE_DECIMAL: LogicalType(SchemaType.STRUCT, string, _variable_scale, fallible=True),
         f"{AVRO}date": LogicalType(i32, date, temporal.exact_date),
         f"{AVRO}time-millis": time_ms,

@@ -1,0 +1,73 @@
+"""The connector's configuration as it fits what there is upstream: a signal table, the columns of the tables, itself. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from lakehold.definitions import ConnectionType
+from lakehold.upstream import value_options
+from lakehold.upstream.captured_columns import Columns, left_out, sent_type
+from lakehold.upstream.found import Found, FoundConnector
+from lakehold.upstream.sent_types import BYTES
+from lakehold.upstream.signal_table import settled
+from lakehold.upstream.value_options import UNSIGNED
+from lakehold.upstream.wanted import Wanted
+
+_APICURIO = "io.apicurio."
+
+
+def fitted(wanted: Wanted, found: Found) -> Wanted:
+    """Return what is wanted with the options that depend on what there is."""
+    if not wanted.tables:
+        return wanted
+    wanted = settled(wanted, found.signals)
+    config = {**wanted.config, **_of_columns(found.columns, wanted.capture.database)}
+    if is_imprecise(found.connector):
+        config.pop(UNSIGNED, None)
+    return replace(wanted, config=config)
+
+
+def is_imprecise(connector: FoundConnector | None) -> bool:
+    """Return whether a connector was made before lakehold had unsigned numbers sent exactly.
+
+    It goes on as it is: exact numbers are of another type, which the columns of its tables could not hold.
+    """
+    return connector is not None and UNSIGNED not in connector.config
+
+
+def imprecise_told(wanted: Wanted, found: Found) -> Iterator[str]:
+    """Yield a sentence for each column of large unsigned numbers that a connector does not send exactly."""
+    if wanted.capture.database is not ConnectionType.POSTGRES and is_imprecise(found.connector):
+        for table in wanted.upstream_tables:
+            for column in found.columns.get(table, ()):
+                if column.type.name == "bigint" and column.type.is_unsigned:
+                    yield (
+                        f"column {table}.{column.name} ({column.text}): numbers from 9223372036854775808 on come as negative "
+                        f"ones, as connector {wanted.connector} was made by an earlier lakehold. Drop the source, and create "
+                        "it and its tables again, if there are such numbers"
+                    )
+
+
+def defaults_told(tables: Iterable[str], wanted: Wanted, found: Found) -> Iterator[str]:
+    """Yield a sentence for each table with columns for whose nulls Apicurio's converter writes the default."""
+    if wanted.config.get("value.converter", "").startswith(_APICURIO):
+        for table in tables:
+            names = [f"{table}.{c.name}" for c in found.columns.get(table, ()) if c.has_default and c.is_nullable]
+            if names:
+                yield (
+                    f"column{'' if len(names) == 1 else 's'} {', '.join(names)}: a null comes as the column's default, which "
+                    "Apicurio's Avro converter writes for it. DROP DEFAULT, or create the source with FORMAT JSON"
+                )
+
+
+def _of_columns(found: Columns, database: ConnectionType) -> dict[str, str]:
+    """Return the options for columns of which no value comes as it is, unless they are in a key, and for binary domains."""
+    out = [
+        f"{table}.{column.name}"
+        for table, columns in found.items()
+        for column, _ in left_out(columns, database)
+        if not column.is_key
+    ]
+    domains = {c.domain for columns in found.values() for c in columns if c.domain and sent_type(c, database) == BYTES}
+    return value_options.without_columns(out) | (value_options.typed_unless(domains) if domains else {})

@@ -1,0 +1,63 @@
+"""Options of Debezium's connectors that say how values are sent; docs/types.md says why each is as it is. Pure.
+
+An option that has Debezium's default is written as well: a later version may have another one, and would change tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from lakehold.ingest.decode.debezium import PLACEHOLDER
+from lakehold.upstream.postgres_types import TYPES
+
+TYPED: Final = "datatype.propagate.source.type"
+UNSIGNED: Final = "bigint.unsigned.handling.mode"
+EXCLUDED: Final = "column.exclude.list"
+_NOT_OF_A_WORD = re.compile(r"[^\w]")
+
+
+def typed_unless(names: Iterable[str] = ()) -> dict[str, str]:
+    """Have PostgreSQL's columns carry the name of their type, unless Debezium knows it or `names` are the names of it.
+
+    Values of a type that Debezium does not know come as bytes. Only by the type's name are they told from binary values.
+    """
+    known = "|".join(re.escape(name) for name in sorted({*TYPES, *names}))
+    return {TYPED: rf'.*\.(?!"?_?(?:{known})"?$)[^.]*'}
+
+
+def without_columns(columns: Iterable[str]) -> dict[str, str]:
+    """Leave some columns out, `schema.table.column`."""
+    listed = [f"(?-i:{_NOT_OF_A_WORD.sub(_escaped, column)})" for column in sorted(columns)]
+    return {EXCLUDED: ",".join(listed)} if listed else {}
+
+
+def _escaped(character: re.Match[str]) -> str:
+    return f"\\{character[0]}"
+
+
+COMMON: Final = {
+    "decimal.handling.mode": "precise",
+    "binary.handling.mode": "bytes",
+    "schema.name.adjustment.mode": "avro",
+    "unavailable.value.placeholder": PLACEHOLDER,
+    "event.processing.failure.handling.mode": "fail",
+    "event.converting.failure.handling.mode": "warn",
+}
+POSTGRES: Final = {
+    "time.precision.mode": "adaptive",
+    "interval.handling.mode": "numeric",
+    "hstore.handling.mode": "json",
+    "money.fraction.digits": "2",
+    "include.unknown.datatypes": "true",
+    **typed_unless(),
+}
+MYSQL: Final = {
+    "time.precision.mode": "adaptive_time_microseconds",
+    UNSIGNED: "precise",
+    "enable.time.adjuster": "false",
+    "driver.yearIsDateType": "false",
+    "inconsistent.schema.handling.mode": "fail",
+    "event.deserialization.failure.handling.mode": "fail",
+}

@@ -1,0 +1,158 @@
+"""Columns of a captured table are what the tables of types say, with the values that the database has, or are reported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from lakehold.definitions import ConnectionType
+from lakehold.errors import UpstreamError
+from lakehold.lake import Lake
+from lakehold.servers import HOST
+from lakehold.stack import StackAddresses
+from lakehold.status import status_of
+from lakehold.upstream.captured_columns import columns_of
+from lakehold.upstream.connector_config import Login
+from lakehold.upstream.found_columns import FoundColumn
+from lakehold.upstream.mysql import MysqlUpstream
+from lakehold.upstream.postgres import PostgresUpstream
+from tests.captured_shop import Shop
+from tests.captured_types import IN_POSTGRES, MARIADB, POSTGRES, CapturedColumn
+from tests.conftest import LakeFactory
+from tests.live_source import execute
+from tests.mariadb_server import PASSWORD, MariaDb
+from tests.mariadb_server import mariadb as mariadb  # noqa: PLC0414 - pytest finds fixtures by name
+from tests.stack_fixtures import SourceDatabase
+from tests.waiting import wait_for
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+_TIMEOUT_S = 5.0
+_OUT = [column for column in POSTGRES if column.lake_type is None]
+
+
+def _created(table: str, columns: Sequence[CapturedColumn]) -> str:
+    return f"CREATE TABLE {table} (id int PRIMARY KEY, {', '.join(f'{c.name} {c.type}' for c in columns)})"
+
+
+def _inserted(table: str, columns: Sequence[CapturedColumn], row: int) -> str:
+    given = [c for c in columns if c.value]
+    return f"INSERT INTO {table} (id, {', '.join(c.name for c in given)}) VALUES ({row}, {', '.join(c.value for c in given)})"
+
+
+def _rows(lake: Lake, columns: Sequence[CapturedColumn]) -> list[tuple[str, ...]]:
+    shown = ", ".join(f"CAST({c.in_lake.format(c.name)} AS STRING)" for c in columns if c.lake_type)
+    return [
+        tuple(row) for row in lake.sql(f"SELECT {shown} FROM {lake.settings.catalog_name}.shop.wide ORDER BY id").rows
+    ]
+
+
+def _follow(lake: Lake, wanted: int) -> None:
+    """Ingest until the table has so many rows, none of them an error."""
+
+    def is_there() -> bool:
+        for report in lake.ingest("shop"):
+            for error in report.stopped.values():
+                raise error
+        table = lake.tables.table_state("shop.wide")
+        return (
+            table is not None and len(lake.sql(f"SELECT id FROM {lake.settings.catalog_name}.shop.wide").rows) == wanted
+        )
+
+    wait_for(is_there, f"{wanted} rows")
+
+
+def _untold(names: Sequence[str], told: Sequence[str]) -> list[str]:
+    return [name for name in names if not any(name in line for line in told)]
+
+
+def _assert_as_declared(lake: Lake, found: Sequence[FoundColumn], database: ConnectionType) -> None:
+    """Compare the table with what is known of its columns before a message came."""
+    table = dict(lake.spark.table(f"{lake.settings.catalog_name}.shop.wide").dtypes)
+    assert table == {c.name: c.spark_type.replace("`", "") for c in columns_of(found, database)}
+
+
+def _assert_equal(names: Sequence[str], found: Sequence[Sequence[str]], wanted: Sequence[str | None]) -> None:
+    for row in found:
+        assert {n: v for n, v in zip(names, row, strict=True) if v != dict(zip(names, wanted, strict=True))[n]} == {}
+
+
+@pytest.mark.parametrize("value_format", ["FORMAT JSON", "FORMAT AVRO USING SCHEMA REGISTRY CONNECTION registry"])
+def test_columns_of_postgres_are_as_declared_and_what_is_left_out_is_reported(
+    make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch, value_format: str
+) -> None:
+    monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
+    shop = Shop(make_lake, database, value_format)
+    generated = CapturedColumn("twice", "int GENERATED ALWAYS AS (id * 2) STORED", "", None)
+    columns = (*POSTGRES, generated)
+    execute(database, [*IN_POSTGRES, _created("wide", columns), _inserted("wide", columns, 1)])
+    out = [f"column public.wide.{c.name} (" for c in (*_OUT, generated)]
+
+    told = shop.lake.sql(f"EXPLAIN {shop.creating('wide')}").notices
+    assert _untold(out, told) == []
+    notices = shop.lake.sql(shop.creating("wide")).notices
+    assert _untold(out, notices) == []
+    assert any("public.wide.bare (numeric): NaN and Infinity come as null" in line for line in notices)
+    _follow(shop.lake, 1)
+    execute(database, [_inserted("wide", columns, 2)])
+    _follow(shop.lake, 2)
+
+    address = database.addresses
+    login = Login(address.postgres_host, address.postgres_port, shop.user, address.postgres_password, database.name)
+    found = PostgresUpstream(login, _TIMEOUT_S).columns(["public.wide"])["public.wide"]
+    _assert_as_declared(shop.lake, found, ConnectionType.POSTGRES)
+    types = dict(shop.lake.spark.table(f"{shop.lake.settings.catalog_name}.shop.wide").dtypes)
+    assert {c.name: c.lake_type for c in POSTGRES if c.lake_type} == {n: t for n, t in types.items() if n != "id"}
+    is_avro = "AVRO" in value_format
+    assert any("public.wide.defaulted: a null comes as the column's default" in line for line in notices) == is_avro
+    shown = [c for c in POSTGRES if c.lake_type and not (is_avro and c.name == "defaulted")]
+    (wanted,) = shop.query(f"SELECT {', '.join(c.in_database.format(c.name) for c in shown)} FROM wide WHERE id = 1")
+    _assert_equal([c.name for c in shown], _rows(shop.lake, shown), wanted)
+    kept = status_of(shop.lake).notices
+    assert (_untold(out, kept), len(kept)) == ([], len(out))
+    shop.close()
+
+
+def test_columns_of_mariadb_are_as_declared(
+    make_lake: LakeFactory, stack: StackAddresses, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKEHOLD_SECRET_MARIA", PASSWORD)
+    lake = make_lake()
+    lenient = "SET sql_mode = '', time_zone = '+00:00', NAMES utf8mb4"
+    mariadb.execute(
+        "CREATE DATABASE shop",
+        lenient,
+        _created("shop.wide", MARIADB),
+        _inserted("shop.wide", MARIADB, 1),
+        "CREATE TABLE shop.networks (id INT PRIMARY KEY, address INET6)",
+    )
+    lake.sql(
+        f"CREATE CONNECTION kafka TO KAFKA (BROKER '{stack.kafka}');"
+        f"CREATE CONNECTION maria TO MARIADB (HOST '{HOST}', PORT {mariadb.port}, USER 'lakehold', PASSWORD SECRET 'maria');"
+        f"CREATE CONNECTION connect TO CONNECT (URL '{stack.connect}');"
+        "CREATE SOURCE shop FROM MARIADB CONNECTION maria VIA CONNECT CONNECTION connect "
+        "INTO KAFKA CONNECTION kafka (TOPIC PREFIX 'columns') FORMAT JSON"
+    )
+    with pytest.raises(UpstreamError, match=r'column "address" of "shop\.networks"') as refusal:
+        lake.sql("CREATE TABLE shop.networks FROM SOURCE shop (TABLE 'shop.networks') ENVELOPE DEBEZIUM")
+    assert refusal.value.code == "upstream-table-unfit"
+    mariadb.execute("DROP TABLE shop.networks")
+    notices = lake.sql("CREATE TABLE shop.wide FROM SOURCE shop (TABLE 'shop.wide') ENVELOPE DEBEZIUM").notices
+    assert any(notice.startswith("column shop.wide.token (uuid): ") for notice in notices)
+    _follow(lake, 1)
+    mariadb.execute(lenient, _inserted("shop.wide", MARIADB, 2))
+    _follow(lake, 2)
+
+    found = MysqlUpstream(Login(HOST, mariadb.port, "lakehold", PASSWORD), _TIMEOUT_S).columns(["shop.wide"])
+    _assert_as_declared(lake, found["shop.wide"], ConnectionType.MARIADB)
+    types = dict(lake.spark.table(f"{lake.settings.catalog_name}.shop.wide").dtypes)
+    assert {c.name: c.lake_type for c in MARIADB} == {n: t for n, t in types.items() if n != "id"}
+    shown = ", ".join(c.in_database.format(c.name) for c in MARIADB)
+    for row in (1, 2):
+        (wanted,) = mariadb.rows(
+            f"SET time_zone = '+00:00', NAMES utf8mb4; SELECT {shown} FROM shop.wide WHERE id = {row}"
+        )
+        texts = [None if value == "NULL" else value for value in wanted]
+        _assert_equal([c.name for c in MARIADB], [_rows(lake, MARIADB)[row - 1]], texts)
+    lake.sql("DROP SOURCE shop CASCADE")

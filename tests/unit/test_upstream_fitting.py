@@ -1,0 +1,61 @@
+"""A connector's configuration follows the columns of its tables, and does not change the types of tables that exist."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from lakehold.upstream.found_columns import FoundColumn, FoundType
+from lakehold.upstream.plan import plan
+from lakehold.upstream.steps import ConfigureConnector, CreateConnector
+from tests.upstream_world import OF_MARIADB, World, converge, target
+
+_UNSIGNED = "bigint.unsigned.handling.mode"
+_OUT = FoundColumn("to.day", "interval[]", FoundType("interval", "interval"), is_array=True, dimensions=1)
+_DOMAIN = FoundColumn("body", "raw", FoundType("bytea", "bytea"), domain="raw")
+_LARGE = FoundColumn("n", "bigint(20) unsigned", FoundType("bigint", "bigint(20) unsigned"))
+
+
+def test_a_column_of_which_nothing_comes_is_left_out_when_it_is_added_upstream() -> None:
+    world = World(frozenset({"public.a"}))
+    goal = target({"a": "public.a"})
+    assert converge(world, goal)
+    assert world.config is not None
+    assert "column.exclude.list" not in world.config
+    world.columns = {"public.a": (_OUT, _DOMAIN)}
+    planned = plan(goal, world.look(goal))
+    assert any(isinstance(step, ConfigureConnector) for step in planned.steps)
+    assert "column public.a.to.day (interval[]) is left out: Debezium sends no arrays of this type" in planned.hints
+    assert converge(world, goal)
+    assert world.config["column.exclude.list"] == r"(?-i:public\.a\.to\.day)"
+
+
+@pytest.mark.parametrize(
+    ("type_name", "is_typed"),
+    [("PAIR", True), ('"pair"', True), ("int4range_own", True), ("BYTEA", False), ("_bytea", False), ("INT4", False)],
+)
+def test_columns_carry_the_name_of_a_type_that_debezium_does_not_know(type_name: str, is_typed: bool) -> None:
+    for columns in ((), (_DOMAIN,)):
+        world = World(frozenset({"public.a"}), columns={"public.a": columns})
+        goal = target({"a": "public.a"})
+        (made,) = [step for step in plan(goal, world.look(goal)).steps if isinstance(step, CreateConnector)]
+        typed = re.compile(made.config["datatype.propagate.source.type"], re.IGNORECASE)
+        assert (typed.fullmatch(f"public.a.{type_name}") is not None) == is_typed
+        assert (typed.fullmatch('public.a."public"."raw"') is None) == bool(columns)
+
+
+def test_unsigned_numbers_are_exact_but_for_a_connector_that_was_made_before() -> None:
+    world = World(frozenset({"shop.a"}), is_mariadb=True, columns={"shop.a": (_LARGE,)})
+    goal = target({"a": "shop.a"}, capture=OF_MARIADB)
+    assert converge(world, goal)
+    assert world.config is not None
+    assert world.config[_UNSIGNED] == "precise"
+    assert not any("negative" in hint for hint in plan(goal, world.look(goal)).hints)
+
+    del world.config[_UNSIGNED]
+    planned = plan(goal, replace(world.look(goal)))
+    assert planned.steps == ()
+    (told,) = [hint for hint in planned.hints if "negative" in hint]
+    assert told.startswith("column shop.a.n (bigint(20) unsigned): numbers from 9223372036854775808 on")
