@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from lakehold.errors import LakeholdError
+from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.orchestration.lakes import text_of
 from lakehold.times import iso
 
@@ -32,7 +32,11 @@ def check_tables(lake: Lake, tables: Sequence[str]) -> dict[str, str]:
     checked = {(c.table, c.snapshot_id) for c in lake.checks.kept.checks() if not c.hold_id}
     failures: dict[str, str] = {}
     for name in names:
-        state = lake.tables.table_state(name)
+        try:
+            state = lake.tables.table_state(name)
+        except DefinitionError as error:
+            failures[name] = str(error)
+            continue
         if state is not None and (name, state.snapshot_id) in checked:
             log.info("%s: what it shows has been checked", name)
             continue

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lakehold.catalog.sharing import together
-from lakehold.errors import LakeholdError, TransactionIncomplete
+from lakehold.errors import DefinitionError, LakeholdError, TransactionIncomplete
 from lakehold.orchestration.assets import Changed
 from lakehold.orchestration.lakes import text_of
 from lakehold.times import iso
@@ -90,7 +90,11 @@ def changed(lake: Lake, tables: Sequence[str], touched: set[str], since: datetim
     """Those of `tables` that are `touched`, or have a snapshot that is not older than `since`."""
     found = []
     for name in tables:
-        state = lake.tables.table_state(name)
+        try:
+            state = lake.tables.table_state(name)
+        except DefinitionError as error:
+            log.warning("%s: %s", name, error.message)
+            continue
         newest = state.table.current_snapshot() if state is not None else None
         if newest is None:
             continue

@@ -58,10 +58,11 @@ def earlier_versions(table: Table, source: str | None) -> tuple[Version, ...]:
     for entry in reversed(table.metadata.metadata_log):
         if not _is_cut(log, snapshots):
             break
-        file = table.io.new_input(entry.metadata_file)
-        if not file.exists():
+        try:
+            before = metadata_files.read(table.io, entry.metadata_file).metadata
+        except (FileNotFoundError, ValueError):
+            # Gone, as its writer may have deleted it, or damaged: what is before it is not known.
             break
-        before = metadata_files.read(table.io, entry.metadata_file).metadata
         log = _with_earlier(before.snapshot_log, log)
         # As they were before others were expired: PyIceberg takes the parent away from the children.
         snapshots |= {s.snapshot_id: s for s in before.snapshots}
