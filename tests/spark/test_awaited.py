@@ -79,6 +79,22 @@ def test_a_table_that_joined_is_readable_when_the_others_are_as_far_as_its_rows(
         assert (since(lake, "shop.t") is not None) == is_readable
 
 
+def test_a_snapshot_whose_last_row_cannot_be_read_is_complete_when_that_is_said(lake: Lake, tmp_path: Path) -> None:
+    topic = Topic("t", {"id": {"type": "int64"}, "name": {"type": "string"}})
+    directory = tmp_path / "topics"
+    lake.sql(f"CREATE SOURCE shop FROM FILES '{directory}' FORMAT JSON")
+    lake.sql("CREATE TABLE s.t FROM SOURCE shop (TOPIC 't') ENVELOPE DEBEZIUM")
+    topic.snapshot([{"id": 1, "name": "a"}], ended=False)
+    topic.snapshot([{"id": 2, "name": "b"}], ended=False, partition=1)
+    topic.raw(None, b"no JSON")
+    topic.write(directory)
+    lake.ingest("shop")
+    assert since(lake) is None
+    with lake._parts.ingesting.held("shop") as ingesting:
+        (report,) = saying(ingesting, Snapshots(are_told=True)).drain()
+    assert since(lake) == report.timestamp_ms
+
+
 def saying(ingesting: Ingesting, snapshots: Snapshots) -> Ingesting:
     """The same, where that is said upstream of its tables."""
     return replace(ingesting, running=replace(ingesting.running, snapshots=snapshots))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lakehold.ingest.judge.arrivals import Arrivals
 from lakehold.ingest.marks import Marks, SnapshotProgress
-from lakehold.ingest.snapshots import Reach, advanced, begins_anew, completed, ending_at, without_end
+from lakehold.ingest.snapshots import Reach, advanced, begins_anew, completed, ending_at, with_end_seen, without_end
 
 positions = st.tuples(*[st.integers(min_value=-1, max_value=2**62)] * 4)
 snapshots = st.builds(
@@ -168,3 +168,10 @@ def test_marks_never_go_backward() -> None:
     whole = Marks({0: STREAMED, 1: FIRST})
     earlier = replace(NOTHING, passed={0: FIRST, 2: FIRST})
     assert after(whole, earlier, p0=10).passed == {0: STREAMED, 1: FIRST, 2: FIRST}
+
+
+def test_the_last_row_tells_more_than_an_end_that_was_fetched_before() -> None:
+    begun = after(Marks(), snapshot_rows(FIRST), p0=10)
+    told = ending_at(with_end_seen(begun), {0: 1_000})
+    assert not after(told, snapshot_rows(FIRST), p0=20).is_whole
+    assert after(told, snapshot_rows(FIRST, end=True), p0=30).snapshot == COMPLETE

@@ -29,7 +29,7 @@ from lakehold.ingest.planning import Planned
 from lakehold.ingest.read.reader import ReadPlan
 from lakehold.ingest.repeats import Snapshots, remove_gone
 from lakehold.ingest.shared_records import Reading, SharedRecords, shared_records
-from lakehold.ingest.snapshots import Reach, emptied_marks, ending_at, without_end
+from lakehold.ingest.snapshots import Reach, emptied_marks, ending_at, with_end_seen, without_end
 from lakehold.ingest.transactions.passed import Passed, Replaced
 from lakehold.spark_errors import is_sparks, said_by_spark
 from lakehold.times import now_ms
@@ -227,17 +227,17 @@ def _with_ends(
 ) -> TableProgress:
     """Return the progress with where partitions ended that may have more of a snapshot, when its end was first seen.
 
-    They are fetched now, after the snapshot's end was written: what lies behind them was sent later. A captured table
-    is not readable before its connector has reported that its snapshot is complete, so there the batch's own fetch came later.
+    They are fetched now, with what is not committed in Kafka yet: what lies behind them was sent after the snapshot's end.
     """
     topic, marks, reach = entry.definition.topic, Marks.from_json(after.marks), _reach(entry.definition.topic, planned)
+    if after.since_ms is None and running.snapshots.tells_complete(entry.object_id):
+        # The last row may be a message that cannot be read.
+        marks = with_end_seen(marks)
     partitions = without_end(marks, reach)
     if not partitions:
         return after
-    ends = planned.ends
-    if not running.snapshots.are_told:
-        of_topic = [TopicPartition(topic, partition) for partition in sorted(partitions)]
-        ends = {**ends, **running.reading.reader.written_ends(of_topic)}
+    of_topic = [TopicPartition(topic, partition) for partition in sorted(partitions)]
+    ends = {**planned.ends, **running.reading.reader.written_ends(of_topic)}
     found = {partition: at for partition, at in _of(topic, ends).items() if partition in partitions}
     ended = replace(after, marks=ending_at(marks, found).to_json())
     return settle(running.writing, identity, entry, ended, reach)

@@ -15,6 +15,7 @@ from lakehold.catalog.definitions import Entry
 from lakehold.definitions import Table
 from lakehold.ingest import evolve
 from lakehold.ingest.apply import Writing
+from lakehold.ingest.column_names import require_names
 from lakehold.ingest.decode.types import ColumnType, from_spark
 from lakehold.spark_sql import quoted_table
 
@@ -57,6 +58,7 @@ def make_empty(writing: Writing, entry: Entry[Table], columns_of: UpstreamColumn
     columns = _columns(table, found)
     if not columns:
         return
+    require_names(table, columns)
     names = {column.name for column in columns}
     key = tuple(name for name in (table.key or found.key) if name in names)
     name = quoted_table(writing.catalog_name, table.full_name)

@@ -58,6 +58,10 @@ class Snapshots:
     fits_from: Mapping[str, Place] = field(default_factory=dict)
     are_told: bool = False
 
+    def tells_complete(self, object_id: str) -> bool:
+        """Return whether upstream says that the first snapshot of a table has been sent whole."""
+        return self.are_told and object_id not in self.awaited
+
     def keeps_back(self, object_id: str, transactions: str) -> bool:
         """Whether a table is not readable yet by what is said, whatever its topic holds.
 

@@ -75,7 +75,13 @@ def _snapshot(
         if at == old.position
     }
     end_seen = old.end_seen or streamed or bool(ended)
-    return replace(old, end_seen=end_seen, until={**ended, **old.until})
+    return replace(old, end_seen=end_seen, until={**old.until, **ended})
+
+
+def with_end_seen(marks: Marks) -> Marks:
+    """Return the marks where something else than a message says that the snapshot has been sent whole."""
+    snapshot = marks.snapshot
+    return marks if snapshot is None or snapshot.complete else replace(marks, snapshot=replace(snapshot, end_seen=True))
 
 
 def without_end(marks: Marks, reach: Reach) -> frozenset[int]:

@@ -7,7 +7,7 @@ import numpy as np
 from lakehold.ingest.offsets import OffsetRange, Offsets, TopicPartition
 from lakehold.ingest.read.bounding import fair_shares, record_budget
 from lakehold.ingest.read.line_index import Integers, LineIndex, Lines
-from lakehold.ingest.read.lines import file_partition
+from lakehold.ingest.read.lines import file_of, file_partition
 from lakehold.ingest.read.reader import Limits, ReadPlan
 
 _PAYLOAD_SHARE = 0.75
@@ -53,8 +53,12 @@ def plan_to(index: LineIndex, position: Offsets, ends: Offsets, *, max_rejected:
         remaining=sum(index.count(tp, end) for tp, end in reached.items()),
         skipped=int((before.starts >= index.fresh_from[before.file_ids]).sum()),
         malformed=len(rejected),
-        ends={tp: index.end(tp) for tp in index.partitions},
+        ends={tp: max(index.end(tp), position.get(tp, 0)) for tp in {*starts, *_of_topics(position)}},
     )
+
+
+def _of_topics(position: Offsets) -> list[TopicPartition]:
+    return [tp for tp in position if file_of(tp) is None]
 
 
 def _starts(index: LineIndex, position: Offsets) -> dict[TopicPartition, int]:
