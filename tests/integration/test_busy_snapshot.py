@@ -1,4 +1,4 @@
-"""A snapshot in a topic in which more arrives than is read: its table is whole when the rows were read that were there."""
+"""A snapshot in several partitions of Kafka: its table is readable when the rows were read that were there, whatever follows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import pytest
 from confluent_kafka import Producer
 
+from lakehold.ingest.offsets import TopicPartition
 from lakehold.lake import Lake
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
@@ -65,3 +66,27 @@ def test_a_table_is_readable_though_its_topic_is_never_read_to_its_end(make_lake
     assert [row[0] for row in lake.sql(f"SELECT id FROM {name} ORDER BY id").rows] == [*KEYS]
     list(lake.batches_of("shop"))
     assert {row[0] > 0 for row in lake.sql(f"SELECT v FROM {name}").rows} == {True}
+
+
+def test_a_backlog_after_a_snapshot_in_several_partitions_is_history(make_lake: LakeFactory, broker: Broker) -> None:
+    lake = make_lake(max_batch_records=6)
+    topic = Topic(broker.create_topic(partitions=4), {"id": {"type": "int64"}, "v": {"type": "int64"}})
+    topic.snapshot([{"id": key, "v": 0} for key in range(6)], ended=False)
+    topic.snapshot([{"id": 10, "v": 0}], partition=1)
+    topic.snapshot([{"id": 20, "v": 0}], partition=2, ended=False)
+    for _ in range(8):
+        topic.update(None, {"id": 10, "v": topic.lsn}, partition=1)
+        topic.update(None, {"id": 20, "v": topic.lsn}, partition=2)
+    send(broker, topic)
+    lake.sql(
+        f"CREATE CONNECTION kafka TO KAFKA (BROKER '{broker.address}');"
+        f"CREATE SOURCE shop FROM KAFKA CONNECTION kafka (TOPICS ('{topic.name}')) FORMAT JSON;"
+        f"CREATE TABLE shop.orders FROM SOURCE shop (TOPIC '{topic.name}') ENVELOPE DEBEZIUM UPSERT"
+    )
+    lake.ingest("shop")
+    batches = lake.batches.history("shop")
+    read = [batch.end.get(TopicPartition(topic.name, 0), 0) for batch in batches]
+    whole = next(number for number, end in enumerate(read) if end >= 6)
+    assert since_ms(lake) == batches[whole].mz_timestamp
+    assert 0 < whole < len(batches) - 1
+    assert lake.sql(f"SELECT count(*) FROM shop.orders AS OF {since_ms(lake)}").rows == [(8,)]
