@@ -30,12 +30,15 @@ def status_of(lake: Lake) -> Result:
     """One row a table that a source feeds: readable on `[since, upper)`, live rows, open errors, what stopped it.
 
     Of one that is behind also how much its reader has read and has still to read, and which transaction upstream a table waits
-    for. Notices tell of connectors that do not run.
+    for. Notices report connectors that do not run, and parts of messages that no table can hold.
     """
     defined = lake.definitions.definitions()
     found = standings(defined, lake.batches.all_readers())
     captures = any(entry.definition.capture is not None for entry in defined.sources.values())
-    notices = lake.captured.problems() if captures else ()
+    notices = [*(lake.captured.problems() if captures else ())]
+    for standing in found:
+        left_out = standing.progress.left_out if standing.progress is not None else ()
+        notices += [f"{standing.full_name}: {sentence}" for sentence in left_out]
     return Result(COLUMNS, [_row(lake, standing) for standing in found], tuple(notices))
 
 

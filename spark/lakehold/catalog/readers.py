@@ -38,7 +38,8 @@ class TableProgress:
     counts the messages in error that no later one has healed. `marks` is what a Debezium table has passed, as
     `lakehold.ingest.marks.Marks` writes it; empty for other tables. `object_id` tells the table from an earlier one of
     its name. `stopped_ms` is the first time at which it is behind the others because it stopped, None while it is level with
-    them or not readable yet; `stops` are the times at which it was so before, oldest first.
+    them or not readable yet; `stops` are the times at which it was so before, oldest first. `left_out` says, in sentences, what
+    the last messages had that no table can hold.
     """
 
     since_ms: int | None = None
@@ -47,6 +48,7 @@ class TableProgress:
     object_id: str = ""
     stopped_ms: int | None = None
     stops: tuple[Stop, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     def stopped(self, at_ms: int | None) -> TableProgress:
         """The same, behind the others from `at_ms` on, unless it is already or was never level with them."""

@@ -131,8 +131,10 @@ def _show(report: BatchReport, output: Output, said: _Said, *, follow: bool) -> 
         output.result(Result(COLUMNS, rows))
     if report.malformed:
         output.notice(f"{report.malformed} malformed lines are in mz_catalog.mz_source_errors")
-    for name in (t.table for t in report.tables):
-        said.stopped.pop(name, None)
+    for table in report.tables:
+        said.stopped.pop(table.table, None)
+        for sentence in table.left_out:
+            output.notice(f"{table.table}: {sentence}")
     for name, error in report.stopped.items():
         if said.stopped.get(name) != error.message:
             output.error(error)

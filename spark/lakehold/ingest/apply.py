@@ -140,7 +140,7 @@ def _expected(  # noqa: PLR0913
 ) -> direct.Expected | None:
     marks = Marks.from_json(progress.marks)
     is_done = state is not None and effect_of(state, batch, 1) is not None
-    if arriving.edges is None or is_done or progress.open_errors:
+    if arriving.edges is None or is_done or progress.open_errors or not arriving.changes.knows_rows:
         return None
     if not direct.may_be_new(table.envelope, marks, 0 if state is None else state.row_count):
         return None
@@ -178,7 +178,7 @@ def _load(  # noqa: PLR0913
     reach("after-merge")
     written = _drop_stale(writing, batch, table, how.marks) or written
     after = _advanced(progress, table, how.marks, batch)
-    return report_of(table, arrived, written, batch), replace(after, object_id=entry.object_id)
+    return _done(entry, arriving.changes, report_of(table, arrived, written, batch), after)
 
 
 def _judge(  # noqa: PLR0913
@@ -212,16 +212,34 @@ def _judge(  # noqa: PLR0913
         requirements.check(table, arriving.changes, judgement.arrived)
         if judgement.arrived.errors and table.options.get("on_error") == "fail":
             raise _bad_input(table, judgement)
-        columns = _evolve(writing, entry, arriving.changes, state)
+        is_silent = state is None and _says_nothing(arriving.changes, judgement)
+        columns = () if is_silent else _evolve(writing, entry, arriving.changes, state)
         reach("after-evolution")
         writing.confirm_lease()
         open_errors = writing.errors.record(
             batch, table, judgement.frame, arriving.raw, judgement.arrived, progress.open_errors
         )
         reach("after-errors")
-        written = _write(writing, batch, table, arriving.changes, columns, judgement)
-    after = _advanced(replace(progress, open_errors=open_errors), table, judgement.marks, batch)
-    return report_of(table, judgement.arrived, written, batch), replace(after, object_id=entry.object_id)
+        written = None if is_silent else _write(writing, batch, table, arriving.changes, columns, judgement)
+    after = replace(progress, open_errors=open_errors)
+    if not is_silent:
+        after = _advanced(after, table, judgement.marks, batch)
+    return _done(entry, arriving.changes, report_of(table, judgement.arrived, written, batch), after)
+
+
+def _done(
+    entry: Entry[Table], changes: Changes, report: TableReport, progress: TableProgress
+) -> tuple[TableReport, TableProgress]:
+    """Return the report and the progress, with what the messages have and the table leaves out; reported once, kept on."""
+    left_out = changes.left_out if changes.knows_rows else progress.left_out
+    new = tuple(sentence for sentence in left_out if sentence not in progress.left_out)
+    return replace(report, left_out=new), replace(progress, object_id=entry.object_id, left_out=left_out)
+
+
+def _says_nothing(changes: Changes, judgement: Judgement) -> bool:
+    """Return whether a batch does not say what a table is like: its messages are errors, or no schema of a row is known."""
+    arrived = judgement.arrived
+    return not changes.knows_rows or arrived.errors == arrived.records
 
 
 def settle(

@@ -39,6 +39,9 @@ DETAIL = "_lh_detail"
 KEYLESS = "keyless"
 """The error of a change without a message key, where the table takes its key from there: the table stops, none is recorded."""
 
+KEY_TYPE = "key-type"
+"""The error of a message key with a value that the type of the row's column cannot hold."""
+
 POSITION_TYPE = "struct<a:bigint,b:bigint,c:bigint,d:bigint>"
 
 
@@ -66,10 +69,13 @@ class Changes:
 
     Args:
         frame: The DataFrame the module describes.
-        key: The key's columns, in order; each is among `columns`.
+        key: The key's columns, in order; each is among `columns`. None where no message that can be decoded has a key.
         columns: The user's columns in the order the table should have them.
         by_position: A key's changes may be in several partitions, where only their positions order them.
         needs_before: The key is taken from the rows, so that only the row before an update tells whether it changed the key.
+        knows_rows: Some schema or column list says which columns rows have; without one every message with a row is an error.
+        lacks_before: A schema of the messages has no `before`.
+        left_out: What messages have and no table can hold, in sentences.
     """
 
     frame: DataFrame
@@ -77,3 +83,6 @@ class Changes:
     columns: tuple[ColumnType, ...]
     needs_before: bool = False
     by_position: bool = False
+    knows_rows: bool = True
+    lacks_before: bool = False
+    left_out: tuple[str, ...] = ()

@@ -36,7 +36,10 @@ class BatchIdentity:
 
 @dataclass(frozen=True)
 class TableReport:
-    """What a batch did to one table. Counts of rows are Iceberg's own, from the snapshot's summary."""
+    """What a batch did to one table. Counts of rows are Iceberg's own, from the snapshot's summary.
+
+    `left_out` says, in sentences, what its messages had that no table can hold, if the batch before did not have it.
+    """
 
     table: str
     records: int = 0
@@ -46,6 +49,7 @@ class TableReport:
     repeated: int = 0
     errors: int = 0
     snapshot_id: int | None = None
+    left_out: tuple[str, ...] = ()
 
 
 def effect_of(state: TableState, batch: BatchIdentity, step: int) -> Mapping[str, str] | None:

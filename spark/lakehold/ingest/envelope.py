@@ -20,6 +20,7 @@ from lakehold.ingest.changes import (
     ERROR,
     KEPT,
     KEY_BYTES,
+    KEY_TYPE,
     KEYLESS,
     OFFSET,
     OP,
@@ -50,7 +51,7 @@ def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] 
         stored_key: The key of the Iceberg table, if there is one, for batches in which no message has a key.
 
     Raises:
-        TableStopped: No key is known: neither the messages nor `KEY (…)` name one; or a table cannot have names of columns.
+        TableStopped: See `key_of`; or a table cannot have names of columns.
     """
     require_names(table, _taken(decoded, table))
     if table.envelope is Envelope.UPSERT:
@@ -70,14 +71,16 @@ def _taken(decoded: Decoded, table: Table) -> list[ColumnType]:
 def _upsert(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) -> Changes:
     key = key_of(decoded, table, stored_key, row="value")
     # An undecodable value stands for its key all the same, so the key's absence is said only of messages without one.
-    null_key = f"(error IS NULL AND key_bytes IS NULL AND {key.all_null})"
+    null_key = f"(error IS NULL AND {key.all_null})"
+    without_key = "null-key" if key.columns else KEYLESS
+    is_error = f"(error IS NOT NULL OR {key.is_unequal})"
     return _assembled(
         decoded,
         table,
         key=key,
         row="value",
         change={
-            OP: f"CASE WHEN {null_key} AND value IS NULL THEN '{Op.NOTHING}' WHEN {null_key} OR error IS NOT NULL THEN NULL"
+            OP: f"CASE WHEN {null_key} AND value IS NULL THEN '{Op.NOTHING}' WHEN {null_key} OR {is_error} THEN NULL"
             f" WHEN value IS NULL THEN '{Op.DELETE}' ELSE '{Op.UPSERT}' END",
             POSITION: f"CAST(NULL AS {POSITION_TYPE})",
             SOURCE_MS: "CAST(NULL AS bigint)",
@@ -86,9 +89,10 @@ def _upsert(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) ->
             KEY_BYTES: "key_bytes",
             CONNECTOR: "CAST(NULL AS string)",
             BEFORE_MISSING: "false",
-            ERROR: f"CASE WHEN {null_key} AND value IS NOT NULL THEN 'null-key' ELSE error END",
-            DETAIL: f"CASE WHEN {null_key} AND value IS NOT NULL THEN 'the message has a value but no key'"
-            " ELSE error_detail END",
+            ERROR: f"CASE WHEN error IS NULL AND {key.is_unequal} THEN '{KEY_TYPE}'"
+            f" WHEN {null_key} AND value IS NOT NULL THEN '{without_key}' ELSE error END",
+            DETAIL: f"CASE WHEN error IS NULL AND {key.is_unequal} THEN {key.unequal_detail}"
+            f" WHEN {null_key} AND value IS NOT NULL THEN 'the message has a value but no key' ELSE error_detail END",
         },
     )
 
@@ -100,7 +104,8 @@ def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) 
     tombstone_op = Op.DELETE if table.envelope is Envelope.DEBEZIUM_UPSERT else Op.NOTHING
     truncate_op = Op.TRUNCATE if table.options.get("truncate") == "apply" else Op.NOTHING
     error = (
-        f"CASE WHEN error IS NOT NULL THEN error WHEN {is_keyless(table)} THEN '{KEYLESS}' WHEN {null_key} THEN 'null-key'"
+        f"CASE WHEN error IS NOT NULL THEN error WHEN {is_keyless(table, key)} THEN '{KEYLESS}'"
+        f" WHEN {key.is_unequal} THEN '{KEY_TYPE}' WHEN {null_key} THEN 'null-key'"
         f" WHEN {writes} AND after IS NULL THEN 'after-missing'"
         " WHEN op NOT IN ('c', 'r', 'u', 'd', 't', 'm') THEN 'unknown-op' END"
     )
@@ -123,7 +128,7 @@ def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) 
             CONNECTOR: "source.connector",
             BEFORE_MISSING: "coalesce(op = 'u' AND before IS NULL, false)",
             ERROR: error,
-            DETAIL: "CASE WHEN error IS NOT NULL THEN error_detail"
+            DETAIL: f"CASE WHEN error IS NOT NULL THEN error_detail WHEN {key.is_unequal} THEN {key.unequal_detail}"
             f" WHEN {null_key} THEN 'neither the message key nor the row holds the key\\'s columns'"
             f" WHEN ({error}) IS NOT NULL THEN concat('op is ', op) END",
         },
@@ -198,4 +203,12 @@ def _assembled(decoded: Decoded, table: Table, *, key: Key, row: str, change: Ma
         *(f"{found[name][0]} AS {quoted(name)}" for name in order),
     )
     needs_before = table.envelope is Envelope.DEBEZIUM or (row == "after" and not key.only_in_messages)
-    return Changes(frame, tuple(key.columns), tuple(found[name][1] for name in order), needs_before)
+    return Changes(
+        frame,
+        tuple(key.columns),
+        tuple(found[name][1] for name in order),
+        needs_before,
+        knows_rows=bool(key.columns and decoded.columns),
+        lacks_before=decoded.lacks_before,
+        left_out=tuple(part.text for part in decoded.left_out),
+    )

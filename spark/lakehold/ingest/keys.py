@@ -8,15 +8,18 @@ batch is written.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.changes import Changes
+from lakehold.ingest.decode.agreeing import equal_value
 from lakehold.ingest.decode.decoded import Decoded
 from lakehold.ingest.decode.types import ColumnType, spark_text
+from lakehold.ingest.decode.unify import TypeConflict, cast, same, unify
 from lakehold.ingest.judge.arrivals import Arrivals
-from lakehold.spark_sql import quoted
+from lakehold.spark_sql import literal, quoted
 
 _OF_TOPIC = (
     "Drop the table and create it again with KEY (…) and columns that tell its rows apart, such as those of a new primary key: "
@@ -38,11 +41,13 @@ class Key:
         columns: By name, in order, the value in SQL and the column.
         in_messages: Names of the columns that message keys have, by which those of a tombstone can be found.
         only_in_messages: Whether every message that has a key has all of it there, so that rows need not be asked.
+        unequal: Conditions in SQL, by column, that the message key has a value which the type of the row's column cannot hold.
     """
 
     columns: Mapping[str, tuple[str, ColumnType]]
     in_messages: frozenset[str]
     only_in_messages: bool
+    unequal: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def all_null(self) -> str:
@@ -50,6 +55,21 @@ class Key:
         return (
             f"({' AND '.join(f'{value} IS NULL' for value in ('key', *(value for value, _ in self.columns.values())))})"
         )
+
+    @property
+    def is_unequal(self) -> str:
+        """Whether the message key has a value that no row's column can hold."""
+        return f"({' OR '.join(self.unequal.values())})" if self.unequal else "false"
+
+    @property
+    def unequal_detail(self) -> str:
+        """SQL of the sentence about it."""
+        cases = []
+        for name, condition in self.unequal.items():
+            held = _as(self.columns[name][1])
+            sentence = f'The message key has a value of column "{name}" that {held}, its type in rows, cannot hold.'
+            cases.append(f"WHEN {condition} THEN {literal(sentence)}")
+        return f"CASE {' '.join(cases)} END" if cases else "NULL"
 
     @property
     def is_in_tombstone(self) -> str:
@@ -79,21 +99,20 @@ def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, 
         stored_key: The key of the Iceberg table, if there is one.
         row: Where a message has its row, in SQL.
 
+    Returns:
+        The key; one without columns where nothing that can be decoded names any.
+
     Raises:
-        TableStopped: No key is known, a column of it is in no message, or the messages have another key than the table.
+        TableStopped: A column of the key is in no message, or holds values that cannot be a key, or the messages have another key
+            than the table.
     """
     in_key = {c.name: c for c in decoded.key_columns}
     in_row = {c.name: c for c in decoded.columns}
     stored = {c.name: c for c in stored_key}
     names = table.key or tuple(in_key) or tuple(stored)
-    if not names:
-        raise TableStopped(
-            f'table "{table.full_name}" has no key',
-            table=table.full_name,
-            code="key-missing",
-            detail=f"The messages of topic {table.topic} carry no key, and the table names none.",
-            hint="Create the table with KEY (column, …), or give the upstream table a primary key.",
-        )
+    if not names or (not in_row and any(name not in in_key and name not in stored for name in names)):
+        # Each message is an error, or has no key: `require_keys`. Only the messages tell.
+        return Key({}, frozenset(in_key), only_in_messages=True)
     if not table.key:
         _require_one(decoded.keys, table, stored)
     if len(names) == 1 and len(in_key) == 1 and names[0] not in in_key and names[0] not in in_row:
@@ -101,10 +120,16 @@ def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, 
         renamed = {names[0]: (f"key.{quoted(only.name)}", ColumnType(names[0], only.type))}
         return Key(renamed, frozenset(in_key), only_in_messages=True)
     found: dict[str, tuple[str, ColumnType]] = {}
+    unequal: dict[str, str] = {}
     for name in names:
         if name in in_key and name in in_row:
-            column = in_row[name] if in_row[name].type != in_key[name].type else in_key[name]
-            found[name] = (f"coalesce(key.{quoted(name)}, {row}.{quoted(name)})", column)
+            value, column = _of_both(table, in_key[name], in_row[name])
+            found[name] = (
+                f"coalesce({value}, {cast(f'{row}.{quoted(name)}', in_row[name].type, column.type)})",
+                column,
+            )
+            if value != f"key.{quoted(name)}":
+                unequal[name] = f"(key.{quoted(name)} IS NOT NULL AND {value} IS NULL)"
         elif name in in_key:
             found[name] = (f"key.{quoted(name)}", in_key[name])
         elif name in in_row:
@@ -116,11 +141,57 @@ def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, 
                 f'key column "{name}" of table "{table.full_name}" is in no message',
                 table=table.full_name,
                 code="key-missing",
-                detail=f"Message keys hold {sorted(in_key) or 'nothing'}, rows hold {sorted(in_row) or 'nothing'}.",
+                detail=f"Message keys hold {sorted(in_key) or 'nothing'}, rows hold {sorted(in_row) or 'nothing'}."
+                + "".join(f" {part.text}" for part in decoded.left_out if part.path == name),
                 hint="Name columns of the message key or of the row in KEY (…).",
             )
     only_in_messages = not table.key or (bool(decoded.keys) and all(keys.issuperset(names) for keys in decoded.keys))
-    return Key(found, frozenset(in_key), only_in_messages)
+    _require_single(table, [column for _, column in found.values()])
+    return Key(found, frozenset(in_key), only_in_messages, unequal)
+
+
+def _of_both(table: Table, in_key: ColumnType, in_row: ColumnType) -> tuple[str, ColumnType]:
+    """The value of a message key in SQL, and the column, where the row has one of that name too.
+
+    Raises:
+        TableStopped: The column's values in rows and in message keys are never equal.
+    """
+    value = f"key.{quoted(in_key.name)}"
+    if same(in_key.type, in_row.type):
+        return value, in_key
+    for one, other in ((in_row.type, in_key.type), (in_key.type, in_row.type)):
+        with suppress(TypeConflict):
+            column = replace(in_row, type=unify(one, other))
+            return cast(value, in_key.type, column.type), column
+    equal = equal_value(value, in_key.type, in_row.type)
+    if equal is None:
+        raise TableStopped(
+            f'key column "{in_key.name}" of table "{table.full_name}" is {_as(in_key)} in message keys and '
+            f"{_as(in_row)} in rows",
+            table=table.full_name,
+            code="key-type",
+            detail="No value of one type equals one of the other, so message keys do not say which row they are of.",
+            hint="Give the column one type upstream, in keys and values; or name columns in KEY (…) that tell rows apart.",
+        )
+    return equal, in_row
+
+
+def _require_single(table: Table, key: Iterable[ColumnType]) -> None:
+    """Refuse a key that is a structure, an array or a map: no table is ordered, bucketed or looked up by one."""
+    for column in key:
+        if not column.type.is_primitive:
+            raise TableStopped(
+                f'key column "{column.name}" of table "{table.full_name}" is {_as(column)}',
+                table=table.full_name,
+                code="unsupported-key",
+                detail="Rows are told apart by columns with single values: numbers, texts, dates, times and bytes.",
+                hint="Create the table with KEY (…) and columns of the row that have such values.",
+            )
+
+
+def _as(column: ColumnType) -> str:
+    text = spark_text(column.type)
+    return f"{'an' if text[0] in 'aeiou' else 'a'} {text}"
 
 
 def with_left_keys(decoded: Decoded, table: Table) -> Decoded:
@@ -144,20 +215,31 @@ def with_left_keys(decoded: Decoded, table: Table) -> Decoded:
     return replace(decoded, frame=doubled.selectExpr(*shown))
 
 
-def is_keyless(table: Table) -> str:
+def is_keyless(table: Table, key: Key) -> str:
     """Whether a message changes a row and has no key, though the table takes its key from there; in SQL, of Debezium's events."""
-    return "false" if table.key else "(key_bytes IS NULL AND coalesce(op IN ('c', 'r', 'u', 'd'), false))"
+    return (
+        "false" if table.key and key.columns else "(key_bytes IS NULL AND coalesce(op IN ('c', 'r', 'u', 'd'), false))"
+    )
 
 
 def require_keys(table: Table, changes: Changes, arrived: Arrivals) -> None:
     """Raise `TableStopped` when messages have no key any more, though the table takes its key from there."""
-    if arrived.keyless:
-        raise _changed_key(
-            table,
-            f"Its rows are told apart by ({', '.join(changes.key)}), the key that messages of topic {table.topic} had, and "
-            f"{arrived.keyless} of {arrived.records} have none: upstream's primary key was dropped or added, and rows may have "
-            "been there that it does not tell apart.",
+    if not arrived.keyless:
+        return
+    if not changes.key:
+        raise TableStopped(
+            f'table "{table.full_name}" has no key',
+            table=table.full_name,
+            code="key-missing",
+            detail=f"The messages of topic {table.topic} carry no key, and the table names none.",
+            hint="Create the table with KEY (column, …), or give the upstream table a primary key.",
         )
+    raise _changed_key(
+        table,
+        f"Its rows are told apart by ({', '.join(changes.key)}), the key that messages of topic {table.topic} had, and "
+        f"{arrived.keyless} of {arrived.records} have none: upstream's primary key was dropped or added, and rows may have "
+        "been there that it does not tell apart.",
+    )
 
 
 def _changed(names: Iterable[str]) -> str:

@@ -23,7 +23,7 @@ def check(table: Table, changes: Changes, arrived: Arrivals) -> None:
         _check_connectors(table, arrived)
     require_keys(table, changes, arrived)
     if changes.needs_before and arrived.before_missing:
-        raise _before_missing(table, arrived)
+        raise _before_missing(table, arrived, lacks_before=changes.lacks_before)
     if arrived.went_back is not None:
         raise _restored(table, arrived.went_back, arrived.connectors)
 
@@ -41,8 +41,13 @@ def _check_connectors(table: Table, arrived: Arrivals) -> None:
         )
 
 
-def _before_missing(table: Table, arrived: Arrivals) -> TableStopped:
-    upstream = "PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL. MySQL: binlog_row_image = FULL."
+def _before_missing(table: Table, arrived: Arrivals, *, lacks_before: bool) -> TableStopped:
+    if lacks_before:
+        upstream = "Let the producer send before: something between the database and the topic takes the field away."
+        schema = " The schema of the values has no such field."
+    else:
+        upstream = "PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL. MySQL: binlog_row_image = FULL."
+        schema = ""
     if table.envelope is Envelope.DEBEZIUM:
         asked = "ENVELOPE DEBEZIUM needs"
         instead = "Or use ENVELOPE DEBEZIUM UPSERT, which does not read it."
@@ -55,7 +60,7 @@ def _before_missing(table: Table, arrived: Arrivals) -> TableStopped:
         code="before-missing",
         detail=(
             f"{arrived.before_missing} of {arrived.records} messages, the first at offset {arrived.before_missing_offset} "
-            f"of topic {table.topic}. {asked} the whole row before each change."
+            f"of topic {table.topic}.{schema} {asked} the whole row before each change."
         ),
         hint=f"{upstream} {instead}",
     )

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from lakehold.definitions import DeclaredColumn, Envelope, FormatType, Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.decode.decoded import Decoded, Shape, Wanted, decode
-from lakehold.ingest.decode.schema_ids import SchemaIds, schema_ids, schema_ids_of
+from lakehold.ingest.decode.schema_ids import SchemaIds, begin_with_schemas, schema_ids, schema_ids_of
 from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, TopicSchemas
 from lakehold.ingest.decode.together import DecodedTogether, decode_together
 from lakehold.ingest.decode.types import ColumnType
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     # Its client of the registry is a second of imports, which a source without one does not need.
     from lakehold.ingest.decode.registry import Registry
 
-_SAMPLED = {"key": 100, "value": 1}
-"""Keys looked at to find out what a key is, where the first ones may be broken; and values, to see that there are any."""
+_SAMPLED = 100
+"""Keys and values looked at to find out what they are, where the first ones may be broken."""
 
 _MOST_VERSIONS = 8
 """Versions of a subject that are tried on each record, rather than looked up in the records first."""
@@ -63,12 +63,14 @@ class TopicPart:
     @cached_property
     def ids(self) -> SchemaIds:
         """How the records were written; when they are many, one pass over them."""
-        return schema_ids(self.raw, self._written) if self.here is None else schema_ids_of(self.here, self._written)
+        if self.here is None or (self._written is FormatType.JSON and not begin_with_schemas(self.here)):
+            return schema_ids(self.raw, self._written)
+        return schema_ids_of(self.here, self._written)
 
     def sample(self, part: str) -> tuple[bytes, ...]:
         """Some of the keys or values that are there."""
         if part not in self._samples:
-            self._samples[part] = self._sampled(part, _SAMPLED[part])
+            self._samples[part] = self._sampled(part, _SAMPLED)
         return self._samples[part]
 
     def _sampled(self, part: str, at_most: int) -> tuple[bytes, ...]:
@@ -172,9 +174,10 @@ class TopicDecoder:
         key: PartSchemas = _heads(ids.keys)
         value: PartSchemas = _heads(ids.values)
         if not ids.values:
-            if not table.columns and part.sample("value"):
+            if table.columns:
+                value = JsonDeclared(table.columns)
+            elif not stored_key and any(_is_bare_record(value) for value in part.sample("value")):
                 raise _columns_unknown(table)
-            value = JsonDeclared(table.columns)
         if not ids.keys:
             key = JsonDeclared(_declared_key(table, stored_key, part.sample("key")))
         return TopicSchemas(key, value)
@@ -185,7 +188,10 @@ def _known(registry: Registry, ids: frozenset[int] | frozenset[str]) -> AvroIds:
 
 
 def _heads(found: frozenset[int] | frozenset[str]) -> JsonHeads:
-    return JsonHeads(tuple(sorted(str(head) for head in found)))
+    texts = sorted(str(text) for text in found)
+    return JsonHeads(
+        tuple(text for text in texts if text.endswith(":")), tuple(text for text in texts if not text.endswith(":"))
+    )
 
 
 def _declared_key(
@@ -213,6 +219,12 @@ def _declared_key(
             hint="Add it to the table's column list, or name other key columns in KEY (…).",
         )
     return tuple(declared[name] for name in content)
+
+
+def _is_bare_record(value: bytes) -> bool:
+    """Return whether a value is a JSON object without a schema, whose columns a statement may declare."""
+    content = _record(value)
+    return content is not None and not ({"schema", "payload"} >= content.keys())
 
 
 def _record(key: bytes) -> dict[str, Any] | None:

@@ -1,7 +1,8 @@
 """Avro schemas: what they mean as Connect schemas, and the bare schema that reads the same bytes.
 
 `from_avro` gets the bare schema: no names of people's making, no defaults, no logical types but decimals. So names that
-Avro's own parser would refuse and logical types that Spark reads in its own way cannot matter.
+Avro's own parser would refuse and logical types that Spark reads in its own way cannot matter. It keeps every union, also one of
+a single branch: the number of the branch stands before each value.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from lakehold.ingest.decode.connect_schema import (
     AVRO,
+    NULL,
     UNION,
     ConnectSchema,
     Field,
@@ -19,7 +21,7 @@ from lakehold.ingest.decode.connect_schema import (
     UnsupportedSchema,
     with_text_bytes,
 )
-from lakehold.ingest.decode.logical import decimal_parameters
+from lakehold.ingest.decode.logical import decimal_parameters, logical_type
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
@@ -33,6 +35,7 @@ _PRIMITIVES = {
     "bytes": SchemaType.BYTES,
 }
 
+_PAIR = 2
 _WIDENED = ({"int", "long"}, {"float", "double"})
 """Unions of these Spark reads as their wider member."""
 
@@ -43,6 +46,9 @@ class AvroSchema:
 
     schema: ConnectSchema
     bare: Any
+
+
+_NULL = AvroSchema(ConnectSchema(SchemaType.STRUCT, optional=True, name=NULL), "null")
 
 
 def from_avro_json(text: str) -> AvroSchema:
@@ -69,6 +75,8 @@ class _Reader:
     def read(self, node: Any, namespace: str) -> AvroSchema:  # noqa: PLR0911 - one for each form of a schema
         if isinstance(node, list):
             return self._union(node, namespace)
+        if node == "null":
+            return _NULL
         if isinstance(node, str):
             return self._primitive(node, {}) if node in _PRIMITIVES else self._reference(node, namespace)
         if not isinstance(node, dict) or "type" not in node:
@@ -76,6 +84,8 @@ class _Reader:
         kind = node["type"]
         if not isinstance(kind, str):
             return self.read(kind, namespace)
+        if kind == "null":
+            return _NULL
         if kind in _PRIMITIVES:
             return self._primitive(kind, node)
         match kind:
@@ -112,7 +122,7 @@ class _Reader:
             return AvroSchema(
                 _annotated(ConnectSchema(SchemaType.STRING), node), bare | {"symbols": node.get("symbols")}
             )
-        schema = _annotated(ConnectSchema(SchemaType.BYTES), node)
+        schema = _annotated(ConnectSchema(SchemaType.BYTES), node if _fits(node) else node | {"logicalType": None})
         return AvroSchema(schema, _with_decimal(schema, bare | {"size": node.get("size")}))
 
     def _record(self, node: dict[str, Any], namespace: str) -> AvroSchema:
@@ -139,23 +149,34 @@ class _Reader:
         return self.read(self._named[full], "")
 
     def _union(self, branches: list[Any], namespace: str) -> AvroSchema:
-        read = [None if b == "null" else self.read(b, namespace) for b in branches]
-        members = [m for m in read if m is not None]
-        bare = ["null" if m is None else m.bare for m in read]
+        read = [self.read(branch, namespace) for branch in branches]
+        members = [m for m in read if m is not _NULL]
+        bare = [m.bare for m in read]
         optional = len(members) < len(read)
         if not members:
-            raise UnsupportedSchema("A field whose only type is null can hold nothing.")
+            return AvroSchema(_NULL.schema, bare)
         if len(members) == 1:
-            return AvroSchema(replace(members[0].schema, optional=optional), bare if optional else members[0].bare)
-        if {m.bare for m in members if isinstance(m.bare, str)} in _WIDENED and len(members) == len(_WIDENED):
-            wider = next(m.schema for m in members if m.bare in ("long", "double"))
-            return AvroSchema(replace(wider, optional=optional), bare)
+            return AvroSchema(replace(members[0].schema, optional=optional), bare)
+        if len(members) == _PAIR and {m.bare for m in members if isinstance(m.bare, str)} in _WIDENED:
+            if all(logical_type(m.schema) is None for m in members):
+                wider = next(m.schema for m in members if m.bare in ("long", "double"))
+                return AvroSchema(replace(wider, optional=optional), bare)
+            # A date and a timestamp are no two widths of one number: a branch that no value has keeps Spark from merging them.
+            bare.append({"type": "enum", "name": self._fresh_name(), "symbols": []})
         fields = tuple(Field(f"member{i}", replace(m.schema, optional=True)) for i, m in enumerate(members))
         return AvroSchema(ConnectSchema(SchemaType.STRUCT, optional=optional, name=UNION, fields=fields), bare)
 
     def _fresh_name(self) -> str:
         self._count += 1
         return f"n{self._count}"
+
+
+def _fits(node: dict[str, Any]) -> bool:
+    """Return whether a fixed type is as long as its decimals need; Avro ignores the logical type of a shorter one."""
+    if node.get("logicalType") != "decimal":
+        return True
+    size, precision = node.get("size"), node.get("precision", 0)
+    return isinstance(size, int) and isinstance(precision, int) and 10**precision <= 1 << max(0, 8 * size - 1)
 
 
 def _annotated(schema: ConnectSchema, node: dict[str, Any]) -> ConnectSchema:

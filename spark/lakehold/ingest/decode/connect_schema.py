@@ -29,6 +29,9 @@ _BINARY_TYPES = frozenset({"BYTEA", "_BYTEA"})
 UNION = f"{AVRO}union"
 """Name of the structure that stands for a union of several types: one optional field per branch, `member0` and on."""
 
+NULL = f"{AVRO}null"
+"""Name of the structure without fields that stands for Avro's type null."""
+
 
 class SchemaType(StrEnum):
     """The types of Connect."""
@@ -60,8 +63,28 @@ class Field:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """A part of a schema that no table can hold: its path, and why."""
+
+    path: str
+    why: str
+
+    @property
+    def text(self) -> str:
+        """Say that it is left out, and why, in a sentence."""
+        return f'"{self.path}" is left out: {self.why}.'
+
+    def inside(self, path: str) -> LeftOut:
+        """Return this part seen from the structure around `path`."""
+        return LeftOut(f"{path}.{self.path}" if self.path else path, self.why)
+
+
+@dataclass(frozen=True)
 class ConnectSchema:
-    """One schema. `name` is the logical one; arrays have `items`, maps `keys` and `values`, structures `fields`."""
+    """One schema. `name` is the logical one; arrays have `items`, maps `keys` and `values`, structures `fields`.
+
+    `left_out` names the fields of a structure that its messages have and that `fields` lacks (`storable.py`).
+    """
 
     type: SchemaType
     optional: bool = False
@@ -73,6 +96,7 @@ class ConnectSchema:
     items: ConnectSchema | None = None
     keys: ConnectSchema | None = None
     values: ConnectSchema | None = None
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def is_declared(self) -> bool:

@@ -11,8 +11,9 @@ from enum import StrEnum
 from lakehold.ingest.decode.asked import PLAIN_TYPES, has_text_keys, is_given, plain
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType, UnsupportedSchema
 from lakehold.ingest.decode.logical import decimal_parameters, logical_type
-from lakehold.ingest.decode.types import iceberg_type, spark_text
 from lakehold.spark_sql import quoted, struct_of
+
+_LOST_IN_PAIR = "c.key IS NULL OR (get(r, 1) IS NOT NULL AND c.value IS NULL)"
 
 
 class Encoding(StrEnum):
@@ -37,7 +38,8 @@ def converted(raw: str, schema: ConnectSchema, encoding: Encoding) -> str:
     if schema.type is SchemaType.STRUCT:
         places = {f.name: f"{raw}.{quoted(f.name)}" for f in schema.fields}
         fields = {f.name: converted(places[f.name], f.schema, encoding) for f in schema.fields}
-        return raw if fields == places else f"CASE WHEN {raw} IS NOT NULL THEN {struct_of(fields)} END"
+        is_whole = fields == places and not schema.left_out
+        return raw if is_whole else f"CASE WHEN {raw} IS NOT NULL THEN {struct_of(fields)} END"
     return raw
 
 
@@ -51,7 +53,7 @@ def undecodable(raw: str, value: str, schema: ConnectSchema, encoding: Encoding)
         return inner and f"exists(zip_with({raw}, {value}, (r, c) -> {inner}), b -> b)"
     if schema.type is SchemaType.MAP and schema.values is not None:
         if not has_text_keys(schema):
-            return f"exists({value}, e -> e.key IS NULL)"
+            return f"exists(zip_with({raw}, {value}, (r, c) -> {_LOST_IN_PAIR}), b -> b)"
         inner = undecodable(f"{raw}[k]", f"{value}[k]", schema.values, encoding)
         return inner and f"exists(map_keys({raw}), k -> {inner})"
     if schema.type is SchemaType.STRUCT:
@@ -83,13 +85,17 @@ def _missing_inside(raw: str, schema: ConnectSchema) -> str | None:
 
 def _pairs(raw: str, schema: ConnectSchema) -> str:
     keys, values = schema.keys, schema.values
-    if keys is None or values is None or keys.type not in PLAIN_TYPES or values.type not in PLAIN_TYPES:
-        raise UnsupportedSchema("A map with keys that are no strings is decoded only where keys and values are plain.")
-    pair = {
-        "key": f"try_cast(get(e, 0) AS {spark_text(iceberg_type(keys))})",
-        "value": f"try_cast(get(e, 1) AS {spark_text(iceberg_type(values))})",
-    }
+    if keys is None or values is None:
+        raise UnsupportedSchema("A map must have keys and values.")
+    pair = {"key": _single("get(e, 0)", keys), "value": _single("get(e, 1)", values)}
     return f"transform({raw}, e -> {struct_of(pair)})"
+
+
+def _single(text: str, schema: ConnectSchema) -> str:
+    """The value that stands in a pair of a map; the parser gives the pair's parts as texts."""
+    of_bytes = schema.type is SchemaType.BYTES
+    raw = f"try_to_binary({text}, 'base64')" if of_bytes else f"try_cast({text} AS {PLAIN_TYPES[schema.type]})"
+    return converted(raw, schema, Encoding.JSON)
 
 
 def _is_parsed_decimal(schema: ConnectSchema, encoding: Encoding) -> bool:

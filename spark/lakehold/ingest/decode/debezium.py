@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
-from lakehold.ingest.decode.logical import decimal_parameters
-from lakehold.ingest.decode.parts import Part, Refused
+from lakehold.ingest.decode.logical import decimal_parameters, logical_type
+from lakehold.ingest.decode.parts import Part, Refused, Version
 from lakehold.ingest.decode.structures import Structure, parsed_column
 from lakehold.spark_sql import literal, quoted, struct_of, struct_type
 
@@ -34,17 +34,40 @@ SOURCE = {
 _TRANSACTION = {"id": ("id", "string"), "total_order": ("total_order", "bigint")}
 
 
+NOT_DEBEZIUM = "not-debezium"
+
+_DOCUMENT = (
+    'The field "after" of the change event is a text with a document in it, as the MongoDB connector writes it, which does not '
+    "say what columns it has. Let the connector write documents as records (ExtractNewDocumentState), and use ENVELOPE UPSERT."
+)
+
+
 def only_envelopes(value: Part) -> Part:
     """The part without the versions whose schema is no envelope; their records are refused."""
-    envelopes = tuple(v for v in value.versions if _is_envelope(v.schema))
-    others = tuple(
-        Refused(
-            v.matches, "not-debezium", "The value has no before, after and op: it is not a change event of Debezium."
+    judged = [(version, _refused(version)) for version in value.versions]
+    envelopes = tuple(version for version, why in judged if why is None)
+    return replace(value, versions=envelopes, refused=(*value.refused, *(why for _, why in judged if why is not None)))
+
+
+def _refused(version: Version) -> Refused | None:
+    """Why no row can be taken from records of a schema; None: it is an envelope. `before` need not be there."""
+    after = version.schema.field_named("after")
+    lacking = [name for name in ("after", "op") if version.schema.field_named(name) is None]
+    left_out = next((part for part in version.schema.left_out if part.path == "after"), None)
+    if left_out is not None:
+        return Refused(version.matches, "unsupported-schema", f'The row in "after" has no columns: {left_out.why}.')
+    if lacking or after is None:
+        detail = f"The value has no {' and no '.join(lacking)}: it is not a change event of Debezium."
+        return Refused(version.matches, NOT_DEBEZIUM, detail)
+    if after.type is SchemaType.STRING:
+        return Refused(version.matches, "unsupported-schema", _DOCUMENT)
+    if after.type is not SchemaType.STRUCT or logical_type(after) is not None:
+        return Refused(
+            version.matches,
+            NOT_DEBEZIUM,
+            f'The field "after" of the value is of type {after.type}, and not a row: it is not a change event of Debezium.',
         )
-        for v in value.versions
-        if not _is_envelope(v.schema)
-    )
-    return replace(value, versions=envelopes, refused=value.refused + others)
+    return None
 
 
 def fields(value: Part, after: Structure) -> dict[str, str]:
@@ -62,11 +85,6 @@ def problems(value: Part) -> Iterator[tuple[str, str]]:
     for i, version in enumerate(value.versions):
         row = version.row(parsed_column(value, i))
         yield f"({row} IS NOT NULL AND {row}.op IS NULL)", "The envelope has no op."
-
-
-def _is_envelope(schema: ConnectSchema) -> bool:
-    parts = [schema.field_named(n) for n in ("before", "after")]
-    return schema.field_named("op") is not None and all(p is not None and p.type is SchemaType.STRUCT for p in parts)
 
 
 def field_of(value: Part, name: str, kind: str = "string") -> str:

@@ -15,6 +15,7 @@ from enum import StrEnum
 from pyspark.sql import DataFrame
 
 from lakehold.ingest.decode import debezium
+from lakehold.ingest.decode.connect_schema import LeftOut
 from lakehold.ingest.decode.parsers import CallForAll, calls_for_all
 from lakehold.ingest.decode.parts import is_small_value, part
 from lakehold.ingest.decode.problems import Decoding, problem
@@ -55,13 +56,16 @@ class Decoded:
     Reading `frame` needs the JVM options of `lakehold.session`: without them Avro believes a corrupt record that says
     it is 2 GiB long, and takes the JVM down.
 
-    `keys` has the names of the key's columns, once for each way that keys were written.
+    `keys` has the names of the key's columns, once for each way that keys were written. `left_out` names what keys and rows have
+    and no table can hold. `lacks_before`: a schema of the values has no `before`.
     """
 
     frame: DataFrame
     key_columns: tuple[ColumnType, ...]
     columns: tuple[ColumnType, ...]
     keys: frozenset[frozenset[str]] = frozenset()
+    left_out: tuple[LeftOut, ...] = ()
+    lacks_before: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,17 @@ class ReaderSql:
     def decoded(self, frame: DataFrame) -> Decoded:
         """What the reader has, when `frame` holds its results."""
         keys = frozenset(frozenset(f.name for f in version.schema.fields) for version in self.key.part.versions)
-        return Decoded(frame, self.key.structures[0].columns, self.value.structures[-1].columns, keys)
+        of_key, row = self.key.structures[0], self.value.structures[-1]
+        lacks_before = any(v.schema.field_named("before") is None for v in self.value.part.versions)
+        left_out = tuple(dict.fromkeys((*of_key.left_out, *row.left_out)))
+        return Decoded(
+            frame,
+            of_key.columns,
+            row.columns,
+            keys,
+            left_out,
+            lacks_before=self.shape is Shape.DEBEZIUM and lacks_before,
+        )
 
 
 def judged(raw: DataFrame, readers: Sequence[ReaderSql]) -> DataFrame:

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 
 from lakehold.definitions import DeclaredColumn
 from lakehold.ingest.decode.connect_schema import ConnectSchema, Field, SchemaType
-from lakehold.ingest.decode.debezium import SOURCE, block, field_of, only_envelopes
+from lakehold.ingest.decode.debezium import NOT_DEBEZIUM, SOURCE, block, field_of, only_envelopes
 from lakehold.ingest.decode.parts import Part, is_small_value, part
 from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, declared_envelope
 from lakehold.ingest.decode.structures import parsed_column, parsing
@@ -36,7 +36,7 @@ def envelope_heads(raw: DataFrame, schemas: AvroIds | JsonDeclared, max_record_b
         with nulls where a record lacks them; `is_readable` is false of a value that is there and cannot be read.
     """
     value = only_envelopes(part("value", schemas, declared_envelope))
-    other = [refused.matches for refused in value.refused if refused.reason == "not-debezium"]
+    other = [refused.matches for refused in value.refused if refused.reason == NOT_DEBEZIUM]
     found = {
         "timestamp_ms": "timestamp_ms",
         "op": field_of(value, "op"),

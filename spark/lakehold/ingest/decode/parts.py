@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lakehold.ingest.decode.asked import asked
-from lakehold.ingest.decode.avro_schema import from_avro_json
+from lakehold.ingest.decode.avro_schema import AvroSchema, from_avro_json
 from lakehold.ingest.decode.connect_schema import (
     DECLARED_DECIMAL,
     ConnectSchema,
@@ -26,7 +26,9 @@ from lakehold.ingest.decode.convert import Encoding
 from lakehold.ingest.decode.json_fields import taken_for_text, wrongly_typed
 from lakehold.ingest.decode.logical import logical_type
 from lakehold.ingest.decode.parsers import CORRUPT, AvroParser, JsonParser, Parser
+from lakehold.ingest.decode.schema_ids import SCHEMA_MEMBER
 from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, declared_struct
+from lakehold.ingest.decode.storable import is_null, storable
 from lakehold.spark_sql import literal, quoted
 
 
@@ -62,8 +64,9 @@ class Refused:
 class Part:
     """How to parse the column `name` (`key` or `value`) of a topic.
 
-    `is_blank` and `is_broken` are conditions on its bytes; `written_with` is the sentence about an unknown schema, or
-    '' if the part need not be read at all. `reader` tells apart those who want different things of the same records.
+    `is_blank` and `is_broken` are conditions on its bytes, and so is `is_null`: the bytes say that there is no key or value,
+    whatever schema they name. `written_with` is the sentence about an unknown schema, or '' if the part need not be read at
+    all. `reader` tells apart those who want different things of the same records.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Part:
     refused: tuple[Refused, ...]
     is_blank: str
     is_broken: str
+    is_null: str
     written_with: str
     reader: int = 0
 
@@ -94,11 +98,15 @@ def is_small_value(max_bytes: int) -> str:
 
 
 def _avro_part(name: str, schemas: AvroIds) -> Part:
-    versions, refused = [], []
+    versions, refused, nulls = [], [], []
     for schema_id, text in sorted(schemas.schemas.items()):
         matches = f"substring({name}, 1, 5) = X'{schema_id:010X}'"
         try:
-            versions.append(_avro_version(name, matches, text))
+            read = from_avro_json(text)
+            if is_null(read.schema):
+                nulls.append(matches)
+            else:
+                versions.append(_avro_version(name, matches, read))
         except UnsupportedSchema as e:
             refused.append(Refused(matches, "unsupported-schema", f"Schema {schema_id} of the {name}: {e}"))
     return Part(
@@ -107,13 +115,14 @@ def _avro_part(name: str, schemas: AvroIds) -> Part:
         tuple(refused),
         is_blank=f"length({name}) = 0",
         is_broken=f"(length({name}) < 5 OR substring({name}, 1, 1) <> X'00')",
+        is_null=" OR ".join(nulls) or "false",
         written_with=f"concat('The {name} was written with schema ', conv(hex(substring({name}, 2, 4)), 16, 10), '.')",
     )
 
 
-def _avro_version(name: str, matches: str, text: str) -> Version:
-    read = from_avro_json(text)
-    schema, bare, row = read.schema, read.bare, _row(name, read.schema)
+def _avro_version(name: str, matches: str, read: AvroSchema) -> Version:
+    schema, bare = storable(read.schema), read.bare
+    row = _row(name, schema)
     if not _is_record(schema):
         schema, bare = _record_of(name, schema), _bare_record("row", name, bare)
     elif schema.optional:
@@ -136,14 +145,13 @@ def _bare_record(record: str, field: str, bare: Any) -> dict[str, Any]:
 
 def _json_part(name: str, schemas: JsonHeads) -> Part:
     versions, refused = [], []
-    for head in schemas.heads:
-        size = len(head.encode())
-        matches = f"startswith({name}, CAST({literal(head)} AS BINARY))"
+    member = f"get_json_object(CAST({name} AS STRING), {literal(SCHEMA_MEMBER)})"
+    found = {head: f"startswith({name}, CAST({literal(head)} AS BINARY))" for head in schemas.heads}
+    found |= {schema: f"{member} = {literal(schema)}" for schema in schemas.apart}
+    for text, matches in found.items():
+        version = _headed if text in schemas.heads else _apart
         try:
-            schema = from_connect_json(json.loads(head + "null}")["schema"])
-            payload = f"CAST(substring({name}, {size + 1}) AS STRING)"
-            version = _json_version(name, matches, payload, "", schema)
-            versions.append(replace(version, taken=taken_for_text(payload, version.schema)))
+            versions.append(version(name, matches, text))
         except (UnsupportedSchema, ValueError) as e:
             refused.append(Refused(matches, "unsupported-schema", f"The schema of the {name}: {e}"))
     return Part(
@@ -152,26 +160,63 @@ def _json_part(name: str, schemas: JsonHeads) -> Part:
         tuple(refused),
         is_blank=_blank(name),
         is_broken="false",
-        written_with=f'\'The {name} is no known {{"schema": …, "payload": …}}.\'',
+        is_null=_null(name),
+        written_with=f'\'The {name} is no {{"schema": …, "payload": …}} with the schema of a record.\'',
     )
+
+
+def _headed(name: str, matches: str, head: str) -> Version:
+    """Records that begin with `head`."""
+    schema = storable(from_connect_json(json.loads(head + "null}")["schema"]))
+    payload = f"CAST(substring({name}, {len(head.encode()) + 1}) AS STRING)"
+    version = _json_version(name, matches, payload, "", schema)
+    return replace(version, taken=taken_for_text(payload, version.schema))
+
+
+def _apart(name: str, matches: str, text: str) -> Version:
+    """Records with the schema `text` somewhere, and the payload before it or behind other members."""
+    schema, whole = storable(from_connect_json(text)), f"CAST({name} AS STRING)"
+    wrapper = ConnectSchema(SchemaType.STRUCT, optional=True, fields=(Field("payload", schema),))
+    version = _json_version(name, matches, whole, "}", wrapper)
+    if _is_record(schema):
+        taken = taken_for_text(f"get_json_object({whole}, '$.payload')", schema)
+        return replace(version, schema=schema, row="{}.v.payload".format, taken=taken)
+    single = f"named_struct({literal(name)}, {{0}}.v.payload)"
+    row = f"CASE WHEN {{0}}.v.payload IS NOT NULL THEN {single} END".format
+    return replace(version, schema=_record_of(name, schema), row=row)
 
 
 def _declared_part(name: str, schemas: JsonDeclared, as_declared: Callable[[ConnectSchema], ConnectSchema]) -> Part:
     row = declared_struct(schemas.columns)
     text = f"CAST({name} AS STRING)"
     is_object = f"ltrim({text}) LIKE '{{%'"
-    wrapper_names = {"schema", "payload"}.isdisjoint(c.name for c in schemas.columns)
-    is_wrapped = rf"{text} RLIKE '^\\s*\\{{\\s*\"(schema|payload)\"\\s*:'" if wrapper_names else "false"
     schema = as_declared(row)
     wrapped_schema = ConnectSchema(SchemaType.STRUCT, optional=True, fields=(Field("payload", schema),))
-    wrapped = _json_version(name, is_wrapped, text, "}", wrapped_schema)
+    wrapped = _json_version(name, _is_wrapped(text, schemas, schema), text, "}", wrapped_schema)
     looked_through = replace(wrapped, schema=schema, row=lambda parsed: f"{parsed}.v.payload")
     versions = [looked_through, _json_version(name, "true", text, "}", schema)]
     if name == "key" and len(row.fields) == 1:
         versions.insert(1, _bare_key(row, text, is_object))
     return Part(
-        name, tuple(versions) if schemas.columns else (), (), is_blank=_blank(name), is_broken="false", written_with=""
+        name,
+        tuple(versions) if schemas.columns else (),
+        (),
+        is_blank=_blank(name),
+        is_broken="false",
+        is_null="false",
+        written_with="",
     )
+
+
+def _is_wrapped(text: str, schemas: JsonDeclared, schema: ConnectSchema) -> str:
+    """The condition that a record is the member `payload` of `text`: none of its own fields stand around that."""
+    if not {"schema", "payload"}.isdisjoint(c.name for c in schemas.columns):
+        return "false"
+    members, own = f"json_object_keys({text})", ", ".join(literal(f.name) for f in schema.fields)
+    has_payload = f"array_contains({members}, 'payload') AND NOT arrays_overlap({members}, array({own}))"
+    by_connect = f"""startswith({text}, '{{"schema":{{"type":')"""
+    may_be = rf"{text} RLIKE '^\\s*\\{{\\s*\"(schema|payload)\"\\s*:'"
+    return f"{may_be} AND ({by_connect} OR coalesce({has_payload}, false))"
 
 
 def _bare_key(row: ConnectSchema, text: str, is_object: str) -> Version:
@@ -225,6 +270,17 @@ def _is_record(schema: ConnectSchema) -> bool:
 
 def _record_of(name: str, schema: ConnectSchema) -> ConnectSchema:
     return ConnectSchema(SchemaType.STRUCT, optional=schema.optional, fields=(Field(name, schema),))
+
+
+def _null(name: str) -> str:
+    """A null as JSON: alone, or with the schema that it would have, as converters write a record without key or value."""
+    text = f"CAST({name} AS STRING)"
+    members = f"json_object_keys({text})"
+    is_wrapper = (
+        f"array_contains({members}, 'payload') AND size(array_except({members}, array('schema', 'payload'))) = 0"
+    )
+    wrapped = f"""contains({text}, '"payload"') AND {is_wrapper} AND get_json_object({text}, '$.payload') IS NULL"""
+    return f"(length({name}) < 100 AND {text} RLIKE '^\\\\s*null\\\\s*$' OR coalesce({wrapped}, false))"
 
 
 def _blank(name: str) -> str:

@@ -39,6 +39,7 @@ def problem(of: Decoding, *, is_debezium: bool) -> str:
         (of.part.is_broken, undecodable, literal(f"The {name} does not begin with a byte 0 and the id of a schema.")),
         *((r.matches, r.reason, literal(r.detail)) for r in of.part.refused),
         *_corrupt(of, undecodable),
+        (_is_null(of), None, ""),
         (_is_unknown(of), UNKNOWN_SCHEMA, of.part.written_with),
         *_wrong_columns(of, undecodable, is_debezium=is_debezium),
     ]
@@ -53,7 +54,8 @@ def _finding(code: str | None, detail: str) -> str:
 
 
 def _corrupt(of: Decoding, code: str) -> Iterator[tuple[str, str, str]]:
-    sentence = f"The {of.part.name} cannot be read with its schema"
+    schema = "with its schema" if of.part.written_with else "as JSON with its columns"
+    sentence = f"The {of.part.name} cannot be read {schema}"
     for i, version in enumerate(of.part.versions):
         parsed = parsed_column(of.part, i)
         detail = literal(f"{sentence}.")
@@ -64,6 +66,11 @@ def _corrupt(of: Decoding, code: str) -> Iterator[tuple[str, str, str]]:
         if version.taken is not None:
             condition = f"{parsed} IS NOT NULL AND ({version.corrupt(parsed)} OR {version.taken} <> '')"
         yield condition, code, detail
+
+
+def _is_null(of: Decoding) -> str:
+    """The bytes say that there is nothing, and no version has to read them for that."""
+    return "false" if of.part.is_null == "false" else f"({_is_unknown(of)}) AND ({of.part.is_null})"
 
 
 def _is_unknown(of: Decoding) -> str:

@@ -13,16 +13,26 @@ from pyspark.sql import functions as F
 from lakehold.definitions import FormatType
 from lakehold.spark_sql import literal
 
-HEAD = r'^\s*\{\s*"schema"\s*:\s*\{.*?\}\s*,\s*"payload"\s*:'
-"""What Connect's JSON converter writes before a payload, for Java and Python alike; `.` stands for line ends too."""
+HEAD = r'^\s*\{\s*"schema"\s*:\s*\{.*?\}\s*,\s*"payload"\s*:(?!\s*null)'
+"""What Connect's JSON converter writes before a payload, for Java and Python alike; `.` stands for line ends too.
+
+The schema of a null tells nothing of rows.
+"""
+
+SCHEMA_MEMBER = "$.schema"
+"""Path of the schema in a record that does not begin with it, for `get_json_object`."""
 
 _HEADER_BYTES = 5
 _HEAD = re.compile(HEAD, re.DOTALL)
+_ENDS_IN_NULL = re.compile(rb'"payload"\s*:\s*null\s*\}\s*$')
 
 
 @dataclass(frozen=True)
 class SchemaIds:
-    """Schema ids (Avro) or heads (JSON) of the records' keys and values; records that have none are left out."""
+    """Schema ids (Avro) or heads (JSON) of the records' keys and values; records that have none are left out.
+
+    Among heads, which end in a colon, are schemas of records that do not begin with one.
+    """
 
     keys: frozenset[int] | frozenset[str]
     values: frozenset[int] | frozenset[str]
@@ -41,8 +51,31 @@ def _distinct(raw: DataFrame, part: str, written: FormatType) -> Column:
     if written is FormatType.AVRO:
         begin = F.substring(raw[part], 1, _HEADER_BYTES)
     else:
-        begin = F.expr(f"nullif(regexp_extract(CAST({part} AS STRING), {literal('(?s)' + HEAD)}, 0), '')")
+        text = f"CAST({part} AS STRING)"
+        head = f"nullif(regexp_extract({text}, {literal('(?s)' + HEAD)}, 0), '')"
+        begin = F.expr(f"coalesce({head}, {_schema_apart(text)})")
     return F.collect_set(begin)
+
+
+def _schema_apart(text: str) -> str:
+    """SQL of the schema in a record of Connect's whose members stand in another order, or among others."""
+    member = f"get_json_object({text}, {literal(SCHEMA_MEMBER)})"
+    is_schema = f"{member} LIKE '{{%' AND get_json_object({member}, '$.type') IS NOT NULL"
+    is_schema += f" AND get_json_object({text}, '$.payload') IS NOT NULL"
+    may_have_one = f"""contains({text}, '"schema"') AND contains({text}, '"payload"')"""
+    return f"CASE WHEN {may_have_one} THEN CASE WHEN {is_schema} THEN {member} END END"
+
+
+def begin_with_schemas(raw: pa.Table) -> bool:
+    """Return whether JSON records that have a schema begin with it, which is what `schema_ids_of` finds."""
+    texts = (text for part in ("key", "value") for text in raw.column(part).drop_null().to_pylist())
+    return not any(
+        b'"schema"' in text
+        and b'"payload"' in text
+        and not _ENDS_IN_NULL.search(text)
+        and not _HEAD.match(_decoded(text))
+        for text in texts
+    )
 
 
 def schema_ids_of(raw: pa.Table, written: FormatType) -> SchemaIds:
@@ -66,7 +99,11 @@ def _avro_ids(begins: list[bytes]) -> frozenset[int]:
 def _heads(part: pa.Array) -> frozenset[str]:
     heads: set[str] = set()
     for text in part.drop_null().to_pylist():
-        body = text.decode("utf-8", "replace")
+        body = _decoded(text)
         if not any(body.startswith(h) for h in heads) and (match := _HEAD.match(body)):
             heads.add(match.group(0))
     return frozenset(heads)
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode("utf-8", "replace")

@@ -29,9 +29,13 @@ class AvroIds:
 
 @dataclass(frozen=True)
 class JsonHeads:
-    """What stands in the records before the payload: `{"schema":…,"payload":`, oldest first."""
+    """What stands in the records before the payload: `{"schema":…,"payload":`, oldest first.
+
+    `apart` has the schemas of records whose members stand in another order, or among others, as `get_json_object` gives them.
+    """
 
     heads: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

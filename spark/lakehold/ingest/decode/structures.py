@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lakehold.ingest.decode.connect_schema import ConnectSchema
+from lakehold.ingest.decode.connect_schema import ConnectSchema, LeftOut, SchemaType
 from lakehold.ingest.decode.convert import Encoding, converted, missing, undecodable
 from lakehold.ingest.decode.parsers import Call
 from lakehold.ingest.decode.parts import Part
@@ -31,6 +31,11 @@ class Structure:
     origins: tuple[Origin, ...]
     columns: tuple[ColumnType, ...]
     reader: int = 0
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """Name what messages have and no table can hold."""
+        return tuple(dict.fromkeys(part for origin in self.origins for part in origin.schema.left_out))
 
     @property
     def spark_type(self) -> str:
@@ -71,7 +76,8 @@ class Structure:
 
     def _converted(self, origin: Origin) -> str:
         own = {f.name: f for f in origin.schema.fields}
-        fields, changed = [], [f.name for f in origin.schema.fields] != [c.name for c in self.columns]
+        fields = []
+        changed = bool(origin.schema.left_out) or [*own] != [c.name for c in self.columns]
         for c in self.columns:
             if (f := own.get(c.name)) is None:
                 fields += [literal(c.name), f"CAST(NULL AS {spark_text(c.type)})"]
@@ -83,6 +89,9 @@ class Structure:
         return (
             f"CASE WHEN {origin.raw} IS NOT NULL THEN named_struct({', '.join(fields)}) END" if changed else origin.raw
         )
+
+
+_NO_STRUCTURE = ConnectSchema(SchemaType.STRUCT, optional=True)
 
 
 def parsed_column(part: Part, version: int) -> str:
@@ -107,7 +116,7 @@ def structure(
     Args:
         name: Its name in the result.
         part: The key or the value.
-        field: The field; None: the row itself.
+        field: The field, null where a version has none; None: the row itself.
         columns: Its columns, if another structure's shall be taken.
 
     Raises:
@@ -117,7 +126,8 @@ def structure(
     for i, version in enumerate(part.versions):
         raw, schema = version.row(parsed_column(part, i)), version.schema
         if field is not None:
-            raw, schema = f"{raw}.{quoted(field)}", schema.field_named(field) or schema
+            own = schema.field_named(field)
+            raw, schema = ("NULL", _NO_STRUCTURE) if own is None else (f"{raw}.{quoted(field)}", own)
         origins.append(Origin(raw, schema, version.encoding))
     found = unify_versions([column_types(o.schema) for o in origins]) if columns is None else columns
     return Structure(name, tuple(origins), found, part.reader)

@@ -81,7 +81,8 @@ class BySpark(Judging):
 
 
 def _of_key(changes: Changes) -> WindowSpec:
-    return Window.partitionBy(*[F.col(quoted(name)) for name in changes.key])
+    # Without a key all are errors, each of its own.
+    return Window.partitionBy(*[F.col(quoted(name)) for name in changes.key or (PARTITION, OFFSET)])
 
 
 def _order(changes: Changes) -> tuple[str, ...]:

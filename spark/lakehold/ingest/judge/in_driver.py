@@ -145,7 +145,9 @@ class InDriver(Judging):
         def column(name: str) -> list[Any]:
             return list(self._rows[name].to_pylist())
 
-        keys = zip(*(map(_comparable, _values(self._rows[name])) for name in self._changes.key), strict=True)
+        # Without a key all are errors, each of its own.
+        names = self._changes.key or (PARTITION, OFFSET)
+        keys = zip(*(map(_comparable, _values(self._rows[name])) for name in names), strict=True)
         internal = zip(*(column(n) for n in (PARTITION, OFFSET, OP, POSITION, PHASE, SOURCE_MS)), strict=True)
         found = [
             _Change(

@@ -1,0 +1,140 @@
+"""Change events as Debezium's other connectors write them, as far as its documentation shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import LakeFactory
+from tests.connect_converters import envelope, json_record, struct
+from tests.message_cases import DEBEZIUM, DEBEZIUM_UPSERT, UPSERT, Case, Message, ingested, problems
+
+pytestmark = pytest.mark.spark
+
+TEXT, NUMBER, SMALL = (
+    {"type": "string", "optional": True},
+    {"type": "int64", "optional": True},
+    {"type": "int32", "optional": True},
+)
+COMMON = {
+    "version": {"type": "string"},
+    "connector": {"type": "string"},
+    "name": {"type": "string"},
+    "ts_ms": {"type": "int64"},
+    "snapshot": TEXT
+    | {"name": "io.debezium.data.Enum", "parameters": {"allowed": "true,first,last,false,incremental"}},
+    "db": {"type": "string"},
+    "sequence": TEXT,
+    "ts_us": NUMBER,
+    "ts_ns": NUMBER,
+    "schema": TEXT,
+    "table": {"type": "string"},
+}
+SOURCES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "sqlserver": (
+        {"change_lsn": TEXT, "commit_lsn": TEXT, "event_serial_no": NUMBER},
+        {"change_lsn": "00000027:00000758:0003", "commit_lsn": "00000027:00000758:0005", "event_serial_no": 1},
+    ),
+    "oracle": (
+        {"txId": TEXT, "scn": TEXT, "commit_scn": TEXT, "lcr_position": TEXT, "rs_id": TEXT, "ssn": NUMBER}
+        | {"redo_thread": SMALL, "user_name": TEXT, "redo_sql": TEXT, "row_id": TEXT},
+        {"txId": "6.28.807", "scn": "2122185", "commit_scn": "2122185", "rs_id": "001234.00012345.0124", "ssn": 1}
+        | {"redo_thread": 1, "row_id": "AAASgjAAMAAAACnAAA"},
+    ),
+    "db2": (
+        {"change_lsn": TEXT, "commit_lsn": TEXT},
+        {"change_lsn": "00000027:00000758:0003", "commit_lsn": "00000027:00000758:0005"},
+    ),
+    "informix": (
+        {"txId": TEXT, "commit_lsn": TEXT, "change_lsn": TEXT, "begin_lsn": TEXT, "user_id": TEXT},
+        {"txId": "19", "commit_lsn": "309241921704", "change_lsn": "309241921836", "begin_lsn": "309241921560"},
+    ),
+    "vitess": (
+        {"keyspace": {"type": "string"}, "shard": {"type": "string"}, "vgtid": {"type": "string"}},
+        {
+            "keyspace": "shop",
+            "shard": "-80",
+            "vgtid": '[{"keyspace":"shop","shard":"-80","gtid":"MySQL56/e03ece:1-41"}]',
+        },
+    ),
+}
+
+
+def changes(connector: str) -> list[Message]:
+    """A snapshot of two rows, an update of one and the delete of the other."""
+    more, said = SOURCES[connector]
+    of_oracle = connector == "oracle"
+    variable = struct("VariableScaleDecimal", {"scale": {"type": "int32"}, "value": {"type": "bytes"}})
+    id_type = variable | {"name": "io.debezium.data.VariableScaleDecimal"} if of_oracle else {"type": "int64"}
+    row = struct("Value", {"ID" if of_oracle else "id": id_type, "name": TEXT})
+    change, key = envelope(row, struct("Source", COMMON | more)), struct("Key", {next(iter(_fields(row))): id_type})
+
+    def message(op: str, before: Any, after: Any, snapshot: str = "false") -> Message:
+        source = {
+            "version": "3.3.0.Final",
+            "connector": connector,
+            "name": "shop",
+            "ts_ms": 1795250902045,
+            "db": "shop",
+        }
+        source |= {"snapshot": snapshot, "schema": "dbo", "table": "t"} | (said if snapshot == "false" else {})
+        source |= {n: said[n] for n in ("keyspace", "shard", "vgtid") if n in said}
+        transaction = {"id": "7", "total_order": 1} if snapshot == "false" else None
+        payload = {"before": before, "after": after, "source": source, "op": op, "transaction": transaction, "ts_ms": 1}
+        own = (after or before)[next(iter(_fields(row)))]
+        return json_record(key, {next(iter(_fields(row))): own}), json_record(change, payload)
+
+    def values(number: int, name: str) -> dict[str, Any]:
+        id_ = {"scale": 0, "value": "AQ==" if number == 1 else "Ag=="} if of_oracle else number
+        return {next(iter(_fields(row))): id_, "name": name}
+
+    first, second = values(1, "a"), values(2, "b")
+    deleted = message("d", second, None)
+    return [
+        message("r", None, first, "first"),
+        message("r", None, second, "last"),
+        message("u", first, values(1, "c")),
+        deleted,
+        (deleted[0], None),
+    ]
+
+
+def _fields(row: Any) -> dict[str, Any]:
+    return {field["field"]: field for field in row["fields"]}
+
+
+def mongodb(after: Any, **more: Any) -> Message:
+    """An event of a collection: documents are texts."""
+    document = TEXT | {"name": "io.debezium.data.Json"}
+    source = struct(
+        "Source", COMMON | {"collection": {"type": "string"}, "ord": SMALL, "lsid": TEXT, "txnNumber": NUMBER}
+    )
+    description = struct("updatedescription", {"removedFields": {"type": "array", "items": TEXT, "optional": True}})
+    fields = {"before": document, "after": document, "updateDescription": description | {"optional": True}}
+    change = struct("Envelope", fields | {"source": source, "op": TEXT, "ts_ms": NUMBER})
+    said = {"version": "3.3.0.Final", "connector": "mongodb", "name": "shop", "ts_ms": 1, "db": "shop", "table": "t"}
+    payload = {"after": after, "op": "c", "source": said | {"collection": "orders", "ord": 1}, "ts_ms": 1, **more}
+    return json_record(struct("Key", {"id": TEXT}), {"id": '{"$oid":"1"}'}), json_record(change, payload)
+
+
+def test_events_of_other_connectors_are_rows(make_lake: LakeFactory, tmp_path: Path) -> None:
+    document = mongodb('{"_id":{"$oid":"1"},"total":5}')
+    flat = struct("orders", {"_id": TEXT, "total": SMALL})
+    cases = {
+        name: Case(DEBEZIUM_UPSERT, changes(name), [("1" if name == "oracle" else 1, "c")]) for name in SOURCES
+    } | {
+        "classic": Case(DEBEZIUM, changes("sqlserver"), stopped="envelope-connector"),
+        "mongodb": Case(DEBEZIUM_UPSERT, [document, (document[0], None)], reasons={0: "unsupported-schema"}),
+        "documents": Case(
+            UPSERT,
+            [(json_record(struct("Key", {"_id": TEXT}), {"_id": "1"}), json_record(flat, {"_id": "1", "total": 5}))],
+            [("1", 5)],
+        ),
+    }
+    lake = make_lake()
+    assert problems(lake, ingested(lake, tmp_path, cases), cases) == []
+    (detail,) = lake.sql("SELECT detail FROM mz_catalog.mz_source_errors").rows[0]
+    assert "text with a document" in detail
+    assert "ExtractNewDocumentState" in detail
