@@ -39,9 +39,6 @@ DETAIL = "_lh_detail"
 KEYLESS = "keyless"
 """The error of a change without a message key, where the table takes its key from there: the table stops, none is recorded."""
 
-KEY_TYPE = "key-type"
-"""The error of a message key with a value that the type of the row's column cannot hold."""
-
 POSITION_TYPE = "struct<a:bigint,b:bigint,c:bigint,d:bigint>"
 
 

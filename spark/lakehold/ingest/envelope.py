@@ -20,7 +20,6 @@ from lakehold.ingest.changes import (
     ERROR,
     KEPT,
     KEY_BYTES,
-    KEY_TYPE,
     KEYLESS,
     OFFSET,
     OP,
@@ -89,7 +88,7 @@ def _upsert(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) ->
             KEY_BYTES: "key_bytes",
             CONNECTOR: "CAST(NULL AS string)",
             BEFORE_MISSING: "false",
-            ERROR: f"CASE WHEN error IS NULL AND {key.is_unequal} THEN '{KEY_TYPE}'"
+            ERROR: f"CASE WHEN error IS NULL AND {key.is_unequal} THEN 'key-type'"
             f" WHEN {null_key} AND value IS NOT NULL THEN '{without_key}' ELSE error END",
             DETAIL: f"CASE WHEN error IS NULL AND {key.is_unequal} THEN {key.unequal_detail}"
             f" WHEN {null_key} AND value IS NOT NULL THEN 'the message has a value but no key' ELSE error_detail END",
@@ -105,7 +104,7 @@ def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) 
     truncate_op = Op.TRUNCATE if table.options.get("truncate") == "apply" else Op.NOTHING
     error = (
         f"CASE WHEN error IS NOT NULL THEN error WHEN {is_keyless(table, key)} THEN '{KEYLESS}'"
-        f" WHEN {key.is_unequal} THEN '{KEY_TYPE}' WHEN {null_key} THEN 'null-key'"
+        f" WHEN {key.is_unequal} THEN 'key-type' WHEN {null_key} THEN 'null-key'"
         f" WHEN {writes} AND after IS NULL THEN 'after-missing'"
         " WHEN op NOT IN ('c', 'r', 'u', 'd', 't', 'm') THEN 'unknown-op' END"
     )
