@@ -117,6 +117,7 @@ def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, 
         _require_one(decoded.keys, table, stored)
     if len(names) == 1 and len(in_key) == 1 and names[0] not in in_key and names[0] not in in_row:
         only = next(iter(in_key.values()))
+        _require_single(table, [only])
         renamed = {names[0]: (f"key.{quoted(only.name)}", ColumnType(names[0], only.type))}
         return Key(renamed, frozenset(in_key), only_in_messages=True)
     found: dict[str, tuple[str, ColumnType]] = {}
