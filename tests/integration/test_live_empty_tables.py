@@ -88,7 +88,7 @@ def test_tables_of_postgresql_that_are_empty(shop: Shop) -> None:
 def test_tables_of_mariadb_that_are_empty(mariadb_shop: MariaDbShop) -> None:  # noqa: F811
     shop = mariadb_shop
     of_columns = (
-        "a VARCHAR(20), b INT, c BIGINT, d DECIMAL(12, 2), e DATETIME(3), f TIMESTAMP NULL, g DATE, h TIME(6),"
+        "a VARCHAR(20), b INT, c BIGINT UNSIGNED, d DECIMAL(12, 2), e DATETIME(3), f TIMESTAMP NULL, g DATE, h TIME(6),"
         " i JSON, j TINYINT(1), k FLOAT, l DOUBLE, m BLOB, n ENUM('x', 'y'), o YEAR, p BIT(1), PRIMARY KEY (b, a)"
     )
     shop.server.execute(f"CREATE TABLE more.none ({of_columns})")
