@@ -7,6 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+SHOWN_OPTIONS = (
+    "map('timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSSXXX', 'timestampNTZFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS')"
+)
+"""How `to_json` shows the values of cases."""
+
 DIRECTORY = Path(__file__).parent / "golden" / "types"
 
 

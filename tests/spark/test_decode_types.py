@@ -11,14 +11,13 @@ from pyspark.sql import SparkSession
 from lakehold.ingest.decode import AvroIds, Decoded, JsonHeads, Shape, TopicSchemas, decode
 from tests.connect_converters import avro_body, avro_schema, framed, json_head, json_record, struct
 from tests.raw_records import raw_records
-from tests.type_cases import TypeCase, read_cases
+from tests.type_cases import SHOWN_OPTIONS, TypeCase, read_cases
 
 pytestmark = pytest.mark.spark
 
 CONNECT = read_cases("connect.txt")
 AVRO = read_cases("avro.txt")
 
-_OPTIONS = "map('timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSSXXX', 'timestampNTZFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS')"
 _NO_KEYS = AvroIds()
 
 
@@ -30,7 +29,7 @@ def _rows(cases: list[TypeCase]) -> list[dict[str, Any]]:
 
 def _shown(decoded: Decoded, cases: list[TypeCase]) -> list[dict[str, str]]:
     """The decoded rows, each column as JSON text; null as `null`."""
-    columns = [f"to_json(struct(value.`{c.name}` AS v), {_OPTIONS}) AS {c.name}" for c in cases]
+    columns = [f"to_json(struct(value.`{c.name}` AS v), {SHOWN_OPTIONS}) AS {c.name}" for c in cases]
     found = decoded.frame.selectExpr("error", "error_detail", *columns).orderBy("offset").collect()
     assert [(r.error, r.error_detail) for r in found] == [(None, None)] * len(found)
     return [{c.name: _value(r[c.name]) for c in cases} for r in found]

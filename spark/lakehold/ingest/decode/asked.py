@@ -6,7 +6,7 @@ takes longer than to parse the text again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -115,6 +115,19 @@ def plain(raw: str, schema: ConnectSchema) -> str:
 def is_given(raw: str, schema: ConnectSchema) -> str:
     """SQL of the condition that the parser gave a value, and no null."""
     return f"({raw} IS NOT NULL AND NOT is_variant_null({raw}))" if schema.is_declared else f"{raw} IS NOT NULL"
+
+
+def is_double(token: str) -> str:
+    """SQL of the condition that a VARIANT is a double: JSON's number had an exponent or more than 38 digits."""
+    return f"schema_of_variant({token}) = 'DOUBLE'"
+
+
+def tokens(of: Asked, raw: str) -> Iterator[tuple[str, str]]:
+    """Give the name and the SQL of each VARIANT in a structure, but of none in an array or a map."""
+    if isinstance(of, Fields):
+        places = _places(raw, of)
+        for name, wanted in of.of:
+            yield from [(name, places[name])] if wanted == _TOKEN else tokens(wanted, places[name])
 
 
 def has_text_keys(schema: ConnectSchema) -> bool:

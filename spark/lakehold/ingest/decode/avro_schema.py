@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lakehold.ingest.decode import decimals
 from lakehold.ingest.decode.connect_schema import (
     AVRO,
     NULL,
@@ -202,7 +203,8 @@ def _with_decimal(schema: ConnectSchema, bare: dict[str, Any]) -> Any:
     """The bare type, as a decimal where Spark can read it as one; a plain name where nothing else is left."""
     fitting = decimal_parameters(schema)
     if fitting is not None:
-        return bare | {"logicalType": "decimal", "precision": fitting[0], "scale": fitting[1]}
+        precision = max(fitting[0], decimals.WHOLE_PRECISION)
+        return bare | {"logicalType": "decimal", "precision": precision, "scale": fitting[1]}
     return bare["type"] if bare.keys() == {"type"} else bare
 
 

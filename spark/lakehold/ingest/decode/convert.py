@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 
-from lakehold.ingest.decode.asked import PLAIN_TYPES, has_text_keys, is_given, plain
-from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType, UnsupportedSchema
+from lakehold.ingest.decode import decimals
+from lakehold.ingest.decode.asked import PLAIN_TYPES, has_text_keys, is_double, is_given, plain
+from lakehold.ingest.decode.connect_schema import DECLARED_DECIMAL, ConnectSchema, SchemaType, UnsupportedSchema
 from lakehold.ingest.decode.logical import decimal_parameters, logical_type
 from lakehold.spark_sql import quoted, struct_of
 
@@ -26,7 +27,8 @@ class Encoding(StrEnum):
 def converted(raw: str, schema: ConnectSchema, encoding: Encoding) -> str:
     """The table's value; `raw` itself where nothing is to be done. Null for null and for what cannot be read."""
     if (rule := logical_type(schema)) is not None:
-        return raw if _is_parsed_decimal(schema, encoding) else rule.sql(plain(raw, schema))
+        parsed = decimal_parameters(schema) if encoding is Encoding.AVRO else None
+        return rule.sql(plain(raw, schema)) if parsed is None else decimals.fitted(raw, *parsed)
     if schema.type is SchemaType.ARRAY and schema.items is not None:
         item = converted("e", schema.items, encoding)
         return raw if item == "e" else f"transform({raw}, e -> {item})"
@@ -46,8 +48,8 @@ def converted(raw: str, schema: ConnectSchema, encoding: Encoding) -> str:
 def undecodable(raw: str, value: str, schema: ConnectSchema, encoding: Encoding) -> str | None:
     """A condition: something in `raw` became null in `value`. None where that cannot be."""
     if (rule := logical_type(schema)) is not None:
-        harmless = not rule.fallible or _is_parsed_decimal(schema, encoding)
-        return None if harmless else f"({is_given(raw, schema)} AND {value} IS NULL)"
+        harmless = not rule.fallible or converted(raw, schema, encoding) == raw
+        return None if harmless else f"({is_given(raw, schema)} AND {_lost(raw, value, schema)})"
     if schema.type is SchemaType.ARRAY and schema.items is not None:
         inner = undecodable("r", "c", schema.items, encoding)
         return inner and f"exists(zip_with({raw}, {value}, (r, c) -> {inner}), b -> b)"
@@ -98,8 +100,9 @@ def _single(text: str, schema: ConnectSchema) -> str:
     return converted(raw, schema, Encoding.JSON)
 
 
-def _is_parsed_decimal(schema: ConnectSchema, encoding: Encoding) -> bool:
-    return encoding is Encoding.AVRO and decimal_parameters(schema) is not None
+def _lost(raw: str, value: str, schema: ConnectSchema) -> str:
+    """A condition: a value that was given is not the table's; a decimal that was a double may have had more digits."""
+    return f"({value} IS NULL OR {is_double(raw)})" if schema.name == DECLARED_DECIMAL else f"{value} IS NULL"
 
 
 def _any(conditions: Iterator[str | None]) -> str | None:

@@ -11,6 +11,12 @@ import json
 MAX_PRECISION = 38
 """Most digits a decimal of Iceberg and of Spark can have."""
 
+WHOLE_PRECISION = 19
+"""Fewest digits as which `from_avro` reads a decimal whole: for fewer it takes the last 8 bytes of a longer one."""
+
+_MOST_DIGITS = 131_072
+"""Most digits that a decimal's scale may add to it: PostgreSQL's numeric has no more, before the point and after it."""
+
 _LENGTHS = "".join(f"{2 * n:02X}" for n in range(64))
 """For each length below 64 the byte that Avro writes for it."""
 
@@ -20,11 +26,18 @@ _LIMB_DIGITS = 15
 
 def decimal_from_bytes(value: str, precision: int, scale: int) -> str:
     """A decimal(precision, scale); null where the digits do not fit."""
-    schema = json.dumps({"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale})
+    read_as = max(precision, WHOLE_PRECISION)
+    schema = json.dumps({"type": "bytes", "logicalType": "decimal", "precision": read_as, "scale": scale})
     avro = f"concat(substring(X'{_LENGTHS}', length({value}) + 1, 1), {value})"
-    return (
+    read = (
         f"CASE WHEN length({value}) BETWEEN 1 AND 63 THEN from_avro({avro}, '{schema}', map('mode', 'PERMISSIVE')) END"
     )
+    return fitted(read, precision, scale)
+
+
+def fitted(read: str, precision: int, scale: int) -> str:
+    """A decimal(precision, scale) from one that `from_avro` read with `WHOLE_PRECISION` or more digits."""
+    return read if precision >= WHOLE_PRECISION else f"try_cast({read} AS DECIMAL({precision}, {scale}))"
 
 
 def text_from_bytes(value: str, scale: str) -> str:
@@ -34,14 +47,28 @@ def text_from_bytes(value: str, scale: str) -> str:
     unscaled = (
         f"CASE WHEN length({value}) <= 15 THEN {short} WHEN length({value}) > 15 THEN {_long_division(value)} END"
     )
-    return f"element_at(transform(array({unscaled}), unscaled -> {_with_point('unscaled', scale)}), 1)"
+    text = f"element_at(transform(array({unscaled}), unscaled -> {_with_point('unscaled', scale)}), 1)"
+    return f"CASE WHEN {scale} BETWEEN -{_MOST_DIGITS} AND {_MOST_DIGITS} THEN {text} END"
 
 
 def decimal_from_text(text: str, precision: int, scale: int) -> str:
-    """A decimal from digits; null where it would have to be rounded or does not fit."""
-    exact = f"try_cast({text} AS DECIMAL({MAX_PRECISION}, {scale}))"
-    digits = rf"^[+-]?[0-9]*[.]?[0-9]{{0,{scale}}}0*$"
-    return f"CASE WHEN {text} RLIKE '{digits}' THEN try_cast({exact} AS DECIMAL({precision}, {scale})) END"
+    """A decimal from digits, with an exponent or without; null where it would have to be rounded or does not fit.
+
+    An exponent of more than three digits is one only of zero: Spark would write out its digits to round them.
+    """
+    exact = f"try_cast(try_cast({text} AS DECIMAL({MAX_PRECISION}, {scale})) AS DECIMAL({precision}, {scale}))"
+    digits = f"^[+-]?[0-9]*[.]?[0-9]{{0,{scale}}}0*$"
+    with_exponent = "^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)[eE][+-]?0*[0-9]{1,3}$"
+    zero = "^[+-]?(?:0+[.]?0*|[.]0+)[eE][+-]?[0-9]+$"
+    # A number ends as many places behind its point as its fraction has digits, less the zeros at its end and the exponent.
+    fraction = f"length(regexp_extract({text}, '[.]([0-9]*?)0*[eE]', 1))"
+    zeros = f"length(regexp_extract({text}, '^[+-]?[0-9]*[1-9](0*)(?:[.]0*)?[eE]', 1))"
+    exponent = f"CAST(regexp_extract({text}, '[eE]([+-]?[0-9]+)$', 1) AS INT)"
+    return (
+        f"CASE WHEN {text} RLIKE '{digits}' THEN {exact} "
+        f"WHEN {text} RLIKE '{zero}' THEN CAST(0 AS DECIMAL({precision}, {scale})) "
+        f"WHEN {text} RLIKE '{with_exponent}' AND {fraction} - {zeros} - {exponent} <= {scale} THEN {exact} END"
+    )
 
 
 def _with_point(unscaled: str, scale: str) -> str:

@@ -8,9 +8,10 @@ escaped), so a pattern over the text finds both.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
-from lakehold.spark_sql import literal
+from lakehold.spark_sql import literal, quoted
 
 _WHOLE = r'["\[{tf]|-?[0-9]+[.eE]'
 _NOT: dict[SchemaType, str] = {
@@ -27,6 +28,12 @@ _NOT: dict[SchemaType, str] = {
     SchemaType.FLOAT64: r"[\[{tf]",
 }
 """For each type what its values cannot begin with. A float may be quoted: `"NaN"`."""
+
+_FLOATS = (SchemaType.FLOAT32, SchemaType.FLOAT64)
+_INFINITE = "CAST('Infinity' AS DOUBLE)"
+
+_TOLD = re.compile(r"[\w .$#@-]+")
+"""Names that stand in JSON as they are."""
 
 
 def wrongly_typed(text: str, schema: ConnectSchema) -> str | None:
@@ -46,6 +53,34 @@ def taken_for_text(text: str, schema: ConnectSchema) -> str | None:
     return _search(text, {n: p for n, p in _patterns(schema).items() if p == not_text and n in columns})
 
 
+def numbers_in_quotes(text: str, names: Iterable[str]) -> str | None:
+    """SQL of a text with quotes around numbers of the fields of these names; None if no field can be told by its name."""
+    listed = "|".join(re.escape(name) for name in sorted(names) if _TOLD.fullmatch(name))
+    number = r"-?(?:0|[1-9][0-9]*)(?:[.][0-9]+)?(?:[eE][+-]?[0-9]+)?"
+    pattern = rf'("(?:{listed})"\s*:\s*)({number})(?=\s*[,}}])'
+    return f"""regexp_replace({text}, {literal(pattern)}, '$1"$2"')""" if listed else None
+
+
+def overflowed(row: str, text: str, schema: ConnectSchema) -> Iterator[str]:
+    """Give the condition, for each field of floating-point numbers, that a number too great for it became infinite.
+
+    Args:
+        row: SQL of the structure that was read.
+        text: SQL of the JSON it was read from; where it says `Infinity`, infinity is meant.
+        schema: Of the structure.
+    """
+    for f in schema.fields:
+        place = f"{row}.{quoted(f.name)}"
+        if f.schema.type is SchemaType.STRUCT:
+            yield from overflowed(place, text, f.schema)
+        elif f.schema.type in _FLOATS:
+            field = rf'"{re.escape(f.name)}"\s*:\s*"?' if _TOLD.fullmatch(f.name) else ""
+            yield f"(abs({place}) = {_INFINITE} AND NOT {text} RLIKE {literal(rf'{field}[+-]?(?:Infinity|INF)')})"
+        elif f.schema.items is not None and f.schema.items.type in _FLOATS:
+            some = f"(array_contains({place}, {_INFINITE}) OR array_contains({place}, -{_INFINITE}))"
+            yield f"({some} AND NOT {text} RLIKE 'Infinity|INF')"
+
+
 def _patterns(schema: ConnectSchema) -> dict[str, str]:
     """For each field's name what its value cannot begin with.
 
@@ -58,7 +93,7 @@ def _patterns(schema: ConnectSchema) -> dict[str, str]:
             return {}
         kinds.setdefault(name, set()).add(None if field.is_declared else _NOT.get(field.type))
     single = {name: next(iter(patterns)) for name, patterns in kinds.items() if len(patterns) == 1}
-    return {name: p for name, p in single.items() if p is not None and re.fullmatch(r"[\w .$#@-]+", name)}
+    return {name: p for name, p in single.items() if p is not None and _TOLD.fullmatch(name)}
 
 
 def _search(text: str, patterns: dict[str, str]) -> str | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from lakehold.ingest.decode.asked import Asked, asked_by_both, taken
+from lakehold.ingest.decode.asked import Asked, asked_by_both, is_double, taken, tokens
+from lakehold.ingest.decode.json_fields import numbers_in_quotes
 from lakehold.spark_sql import literal, map_of, struct_of
 
 CORRUPT = "_corrupt"
@@ -63,10 +64,21 @@ class JsonParser:
             return of.sql
         value, fits = taken(f"{found}.v", self.asked, of.asked)
         if value == f"{found}.v":
-            return found
+            return self._exact(found, of, found)
         is_right = " AND ".join([f"{found}.{CORRUPT} IS NULL", *([fits] if fits else [])])
         result = struct_of({"v": value, CORRUPT: "CAST(NULL AS STRING)"})
-        return f"CASE WHEN {is_right} THEN {result} ELSE {of.sql} END"
+        return self._exact(found, of, f"CASE WHEN {is_right} THEN {result} ELSE {of.sql} END")
+
+    def _exact(self, found: str, of: JsonParser, otherwise: str) -> str:
+        """What parser `of` gives of a text whose numbers are in quotes, if one of them became a double, else `otherwise`.
+
+        Few numbers have an exponent or more than 38 digits, so that few texts are parsed twice.
+        """
+        doubles = [is_double(place) for _, place in tokens(self.asked, f"{found}.v")]
+        in_quotes = numbers_in_quotes(self.body, {name for name, _ in tokens(of.asked, "v")})
+        if not doubles or in_quotes is None:
+            return otherwise
+        return f"CASE WHEN {' OR '.join(doubles)} THEN {replace(of, body=in_quotes).sql} ELSE {otherwise} END"
 
 
 Parser = AvroParser | JsonParser

@@ -23,7 +23,7 @@ from lakehold.ingest.decode.connect_schema import (
     from_connect_json,
 )
 from lakehold.ingest.decode.convert import Encoding
-from lakehold.ingest.decode.json_fields import taken_for_text, wrongly_typed
+from lakehold.ingest.decode.json_fields import overflowed, taken_for_text, wrongly_typed
 from lakehold.ingest.decode.logical import logical_type
 from lakehold.ingest.decode.parsers import CORRUPT, AvroParser, JsonParser, Parser
 from lakehold.ingest.decode.schema_ids import SCHEMA_MEMBER
@@ -253,9 +253,13 @@ def _json_version(name: str, matches: str, payload: str, end: str, schema: Conne
         row_schema,
         Encoding.JSON,
         row=_row(name, schema),
-        corrupt=lambda parsed: f"{parsed}.{CORRUPT} IS NOT NULL",
+        corrupt=lambda parsed: _corrupt(parsed, body, row_schema),
         wrong=wrongly_typed(body, row_schema),
     )
+
+
+def _corrupt(parsed: str, body: str, schema: ConnectSchema) -> str:
+    return f"({' OR '.join([f'{parsed}.{CORRUPT} IS NOT NULL', *overflowed(f'{parsed}.v', body, schema)])})"
 
 
 def _row(name: str, schema: ConnectSchema) -> Callable[[str], str]:
