@@ -122,12 +122,18 @@ def is_double(token: str) -> str:
     return f"schema_of_variant({token}) = 'DOUBLE'"
 
 
-def tokens(of: Asked, raw: str) -> Iterator[tuple[str, str]]:
-    """Give the name and the SQL of each VARIANT in a structure, but of none in an array or a map."""
-    if isinstance(of, Fields):
-        places = _places(raw, of)
-        for name, wanted in of.of:
-            yield from [(name, places[name])] if wanted == _TOKEN else tokens(wanted, places[name])
+def doubles(of: Asked, raw: str) -> Iterator[tuple[str, str]]:
+    """Give, for each field of a structure that is a VARIANT or an array of them, its name and the condition `is_double`."""
+    if not isinstance(of, Fields):
+        return
+    places = _places(raw, of)
+    for name, wanted in of.of:
+        if wanted == _TOKEN:
+            yield name, is_double(places[name])
+        elif wanted == Items(_TOKEN):
+            yield name, f"exists({places[name]}, e -> {is_double('e')})"
+        else:
+            yield from doubles(wanted, places[name])
 
 
 def has_text_keys(schema: ConnectSchema) -> bool:

@@ -203,8 +203,10 @@ def _with_decimal(schema: ConnectSchema, bare: dict[str, Any]) -> Any:
     """The bare type, as a decimal where Spark can read it as one; a plain name where nothing else is left."""
     fitting = decimal_parameters(schema)
     if fitting is not None:
-        precision = max(fitting[0], decimals.WHOLE_PRECISION)
-        return bare | {"logicalType": "decimal", "precision": precision, "scale": fitting[1]}
+        precision, scale = fitting
+        if not isinstance(size := bare.get("size"), int) or size > decimals.LONG_BYTES:
+            precision = max(precision, decimals.WHOLE_PRECISION)
+        return bare | {"logicalType": "decimal", "precision": precision, "scale": scale}
     return bare["type"] if bare.keys() == {"type"} else bare
 
 

@@ -12,7 +12,8 @@ MAX_PRECISION = 38
 """Most digits a decimal of Iceberg and of Spark can have."""
 
 WHOLE_PRECISION = 19
-"""Fewest digits as which `from_avro` reads a decimal whole: for fewer it takes the last 8 bytes of a longer one."""
+LONG_BYTES = 8
+"""For fewer digits than these `from_avro` takes the last 8 bytes of a longer decimal for all of it."""
 
 _MOST_DIGITS = 131_072
 """Most digits that a decimal's scale may add to it: PostgreSQL's numeric has no more, before the point and after it."""

@@ -54,11 +54,15 @@ def taken_for_text(text: str, schema: ConnectSchema) -> str | None:
 
 
 def numbers_in_quotes(text: str, names: Iterable[str]) -> str | None:
-    """SQL of a text with quotes around numbers of the fields of these names; None if no field can be told by its name."""
+    """SQL of a text with quotes around numbers of fields of these names, and of the arrays in them.
+
+    None if no field can be told by its name. An array's numbers follow each other, with nulls and texts between them.
+    """
     listed = "|".join(re.escape(name) for name in sorted(names) if _TOLD.fullmatch(name))
     number = r"-?(?:0|[1-9][0-9]*)(?:[.][0-9]+)?(?:[eE][+-]?[0-9]+)?"
-    pattern = rf'("(?:{listed})"\s*:\s*)({number})(?=\s*[,}}])'
-    return f"""regexp_replace({text}, {literal(pattern)}, '$1"$2"')""" if listed else None
+    others = r'(?:(?:null|"[^"\\]*")\s*,\s*)*'
+    pattern = rf'(?:("(?:{listed})"\s*:\s*(?:\[\s*{others})?)|\G(\s*,\s*{others}))({number})(?=\s*[,}}\]])'
+    return f"""regexp_replace({text}, {literal(pattern)}, '$1$2"$3"')""" if listed else None
 
 
 def overflowed(row: str, text: str, schema: ConnectSchema) -> Iterator[str]:

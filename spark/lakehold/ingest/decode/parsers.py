@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from lakehold.ingest.decode.asked import Asked, asked_by_both, is_double, taken, tokens
+from lakehold.ingest.decode.asked import Asked, asked_by_both, doubles, taken
 from lakehold.ingest.decode.json_fields import numbers_in_quotes
 from lakehold.spark_sql import literal, map_of, struct_of
 
@@ -74,11 +74,11 @@ class JsonParser:
 
         Few numbers have an exponent or more than 38 digits, so that few texts are parsed twice.
         """
-        doubles = [is_double(place) for _, place in tokens(self.asked, f"{found}.v")]
-        in_quotes = numbers_in_quotes(self.body, {name for name, _ in tokens(of.asked, "v")})
-        if not doubles or in_quotes is None:
+        some = [condition for _, condition in doubles(self.asked, f"{found}.v")]
+        in_quotes = numbers_in_quotes(self.body, {name for name, _ in doubles(of.asked, "v")})
+        if not some or in_quotes is None:
             return otherwise
-        return f"CASE WHEN {' OR '.join(doubles)} THEN {replace(of, body=in_quotes).sql} ELSE {otherwise} END"
+        return f"CASE WHEN {' OR '.join(some)} THEN {replace(of, body=in_quotes).sql} ELSE {otherwise} END"
 
 
 Parser = AvroParser | JsonParser
