@@ -55,6 +55,7 @@ def test_what_cannot_be_a_table_is_refused_before_anything_changes_upstream(shop
             "CREATE TABLE reserved (id int PRIMARY KEY, _row_id text, v text)",
             "CREATE TABLE history (tid int, bid int, delta int)",
             "CREATE TABLE nulls (x int UNIQUE, v text)",
+            'CREATE TABLE empty (id int PRIMARY KEY, "a-b" int)',
             "INSERT INTO reserved VALUES (1, 'r', 'v')",
             "INSERT INTO history VALUES (1, 1, 5), (1, 2, 6)",
             "ALTER TABLE history REPLICA IDENTITY FULL",
@@ -84,8 +85,13 @@ def test_what_cannot_be_a_table_is_refused_before_anything_changes_upstream(shop
     listed = shop.creating("reserved").replace("shop.reserved FROM", "shop.reserved (id INT, v STRING) FROM")
     keyed = f"{shop.creating('history', 'DEBEZIUM UPSERT')} KEY (tid, bid)"
     indexed = shop.creating("indexed", "DEBEZIUM UPSERT")
-    shop.lake.sql(f"BEGIN; {shop.creating('orders')}; {listed}; {keyed}; COMMIT")
+    empty = shop.creating("empty", "DEBEZIUM UPSERT")
+    shop.lake.sql(f"BEGIN; {shop.creating('orders')}; {listed}; {keyed}; {empty}; COMMIT")
     shop.follow_until_equal("orders")
+    shop.follow_until_readable("empty")
+    state = shop.lake.tables.table_state("shop.empty")
+    assert state is not None
+    assert [field.name for field in state.schema.fields] == ["id", "a_b"]
     assert _all(shop, "reserved") == [(1, "v")]
     assert _all(shop, "history") == [(1, 1, 5), (1, 2, 6)]
 

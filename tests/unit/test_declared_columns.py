@@ -9,7 +9,7 @@ import pytest
 from lakehold.definitions import Capture
 from lakehold.errors import UpstreamError
 from lakehold.upstream.declared_columns import refuse_columns
-from lakehold.upstream.field_names import field_name
+from lakehold.upstream.field_names import as_written, field_name
 from lakehold.upstream.found_columns import FoundColumn, FoundType
 from lakehold.upstream.plan import plan
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, target
@@ -121,6 +121,13 @@ def test_a_column_list_leaves_reserved_names_out() -> None:
     assert by_case is not None
     assert "Name the table's columns" not in by_case.hint
     assert _refused(_columns("id", "v", "V"), JSON, listed=("id",)) is None
+
+
+def test_a_table_without_rows_has_the_columns_that_messages_will_have() -> None:
+    columns = _columns("a_b", "a-b", "Ä", "id", key="a-b")
+    written = as_written(columns, AVRO)
+    assert [(column.name, column.is_key) for column in written] == [("a_b", True), ("_", False), ("id", False)]
+    assert as_written(columns, JSON) == columns
 
 
 def test_a_key_is_named_as_the_messages_have_it() -> None:

@@ -19,7 +19,7 @@ from lakehold.times import next_timestamp, now_ms
 from lakehold.upstream.captured_columns import columns_of, left_out_told
 from lakehold.upstream.connect import ConnectClient, ConnectorStatus
 from lakehold.upstream.connector_config import SideTopics
-from lakehold.upstream.field_names import field_name
+from lakehold.upstream.field_names import as_written
 from lakehold.upstream.fitting import fitted, imprecise_told
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector
 from lakehold.upstream.gaps import is_in_lake
@@ -175,10 +175,10 @@ class Capturing:
     def columns_of(self, target: Target, upstream: str) -> UpstreamColumns:
         """Return the columns that messages of a table will have, by what the database says of it now."""
         with self._systems(target) as systems:
-            there = systems.database.columns([upstream]).get(upstream, ())
-        found = [replace(column, name=field_name(column.name, target.wanted.config)) for column in there]
-        columns = columns_of(found, target.wanted.capture.database)
-        return UpstreamColumns(columns, tuple(column.name for column in found if column.is_key))
+            columns = systems.database.columns([upstream]).get(upstream, ())
+        found = as_written(columns, target.wanted.config)
+        sent = columns_of(found, target.wanted.capture.database)
+        return UpstreamColumns(sent, tuple(column.name for column in found if column.is_key))
 
     def _planned(self, target: Target, systems: Systems, *, anew: bool, patient: bool) -> Steps:
         found = self._look(target, systems, patient=patient)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from lakehold.upstream.found_columns import FoundColumn
 
@@ -36,3 +37,9 @@ def meeting(columns: Sequence[FoundColumn], config: Mapping[str, str]) -> list[t
         if kept is not column:
             pairs.append((kept, column))
     return pairs
+
+
+def as_written(columns: Sequence[FoundColumn], config: Mapping[str, str]) -> tuple[FoundColumn, ...]:
+    """Return the columns that a connector of this configuration writes, by the names that it gives them."""
+    out = [column for _, column in meeting(columns, config)]
+    return tuple(replace(column, name=field_name(column.name, config)) for column in columns if column not in out)
