@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
@@ -56,37 +56,26 @@ def name_fault(columns: Iterable[ColumnType], table: str) -> NameFault | None:
         columns: All columns of the table.
         table: The table in words, such as `table "shop.orders"`.
     """
-    seen: dict[str, Path] = {}
-    in_files: dict[Path, Path] = {}
-    for path, is_name in _paths(columns):
-        name, of = path[-1], f"of {table}" if len(path) == 1 else f"in column {_shown(path[:-1])} of {table}"
-        if not name:
-            return NameFault(code="column-unnamed", message=f"a column {of} has no name", detail="Iceberg needs one.")
-        reason = next((why for names, why in _RESERVED if names.fullmatch(name.lower())), "")
-        if len(path) == 1 and reason:
-            return NameFault(
-                code="column-reserved", message=f'column "{name}" {of} has a reserved name', detail=f"{reason}{_CASE}"
-            )
-        earlier = seen.setdefault(folded(".".join(path)), path)
-        if earlier != path:
-            return _meeting(earlier, path, table)
-        written = (*path[:-1], _in_files(name)) if is_name else path
-        earlier = in_files.setdefault(written, path)
-        if earlier != path:
-            return NameFault(
-                code="column-collision",
-                message=f"columns {_shown(earlier)} and {_shown(path)} of {table} have one name",
-                detail=f"Iceberg calls both {_in_files(name)} in the table's files.",
-            )
-    return None
+    return next(_faults(columns, table), None)
 
 
 def require_names(table: Table, columns: Sequence[ColumnType], partitions: Collection[str] = ()) -> None:
     """Raise `TableStopped` if the table cannot have columns of these names, `partitions` being names of its partition fields."""
     fault = name_fault(columns, f'table "{table.full_name}"') or _of_partition(table, columns, partitions)
-    if fault is None:
-        return
-    raise TableStopped(
+    if fault is not None:
+        raise _stopped(table, fault)
+
+
+def require_case(table: Table, columns: Iterable[ColumnType]) -> None:
+    """Raise `TableStopped` if names of columns or fields differ in case only, in messages of which a column list leaves none out."""
+    faults = _faults(columns, f'table "{table.full_name}"')
+    fault = next((each for each in faults if each.code == "column-case"), None)
+    if fault is not None:
+        raise _stopped(table, replace(fault, can_be_left_out=False))
+
+
+def _stopped(table: Table, fault: NameFault) -> TableStopped:
+    return TableStopped(
         fault.message,
         table=table.full_name,
         code=fault.code,
@@ -102,6 +91,32 @@ def _of_partition(table: Table, columns: Iterable[ColumnType], partitions: Colle
         return None
     message = f'column "{name}" of table "{table.full_name}" has the name of a partition field'
     return NameFault(code="column-collision", message=message, detail="Iceberg does not allow it.")
+
+
+def _faults(columns: Iterable[ColumnType], table: str) -> Iterator[NameFault]:
+    seen: dict[str, Path] = {}
+    in_files: dict[Path, Path] = {}
+    for path, is_name in _paths(columns):
+        name, of = path[-1], f"of {table}" if len(path) == 1 else f"in column {_shown(path[:-1])} of {table}"
+        if not name:
+            yield NameFault(code="column-unnamed", message=f"a column {of} has no name", detail="Iceberg needs one.")
+            continue
+        reason = next((why for names, why in _RESERVED if names.fullmatch(name.lower())), "")
+        if len(path) == 1 and reason:
+            yield NameFault(
+                code="column-reserved", message=f'column "{name}" {of} has a reserved name', detail=f"{reason}{_CASE}"
+            )
+        earlier = seen.setdefault(folded(".".join(path)), path)
+        if earlier != path:
+            yield _meeting(earlier, path, table)
+        written = (*path[:-1], _in_files(name)) if is_name else path
+        earlier = in_files.setdefault(written, path)
+        if earlier != path:
+            yield NameFault(
+                code="column-collision",
+                message=f"columns {_shown(earlier)} and {_shown(path)} of {table} have one name",
+                detail=f"Iceberg calls both {_in_files(name)} in the table's files.",
+            )
 
 
 def _way_out(table: Table, fault: NameFault) -> str:

@@ -32,7 +32,7 @@ from lakehold.ingest.changes import (
     Op,
     Phase,
 )
-from lakehold.ingest.column_names import folded, require_names
+from lakehold.ingest.column_names import folded, require_case, require_names
 from lakehold.ingest.decode.decoded import Decoded
 from lakehold.ingest.decode.types import ColumnType, from_spark, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
@@ -53,6 +53,9 @@ def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] 
         TableStopped: See `key_of`; or a table cannot have names of columns.
     """
     require_names(table, _taken(decoded, table))
+    if not decoded.tells_case:
+        for columns in (decoded.key_columns, decoded.columns):
+            require_case(table, columns)
     if table.envelope is Envelope.UPSERT:
         return _upsert(decoded, table, stored_key)
     return _debezium(decoded, table, stored_key)

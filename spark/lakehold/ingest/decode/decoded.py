@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 
 from lakehold.ingest.decode import debezium
 from lakehold.ingest.decode.connect_schema import LeftOut
-from lakehold.ingest.decode.parsers import CallForAll, calls_for_all
+from lakehold.ingest.decode.parsers import AvroParser, CallForAll, calls_for_all
 from lakehold.ingest.decode.parts import is_small_value, part
 from lakehold.ingest.decode.problems import Decoding, problem
 from lakehold.ingest.decode.schemas import TopicSchemas, declared_envelope
@@ -57,7 +57,8 @@ class Decoded:
     it is 2 GiB long, and takes the JVM down.
 
     `keys` has the names of the key's columns, once for each way that keys were written. `left_out` names what keys and rows have
-    and no table can hold. `lacks_before`: a schema of the values has no `before`.
+    and no table can hold. `lacks_before`: a schema of the values has no `before`. `tells_case`: a record whose fields have
+    names that differ in case only is decoded; from Avro it is an error, because Spark finds fields of Avro whatever their case.
     """
 
     frame: DataFrame
@@ -66,6 +67,7 @@ class Decoded:
     keys: frozenset[frozenset[str]] = frozenset()
     left_out: tuple[LeftOut, ...] = ()
     lacks_before: bool = False
+    tells_case: bool = True
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,7 @@ class ReaderSql:
         keys = frozenset(frozenset(f.name for f in version.schema.fields) for version in self.key.part.versions)
         of_key, row = self.key.structures[0], self.value.structures[-1]
         lacks_before = any(v.schema.field_named("before") is None for v in self.value.part.versions)
+        versions = (*self.key.part.versions, *self.value.part.versions)
         left_out = tuple(dict.fromkeys((*of_key.left_out, *row.left_out)))
         return Decoded(
             frame,
@@ -147,6 +150,7 @@ class ReaderSql:
             keys,
             left_out,
             lacks_before=self.shape is Shape.DEBEZIUM and lacks_before,
+            tells_case=not any(isinstance(version.parser, AvroParser) for version in versions),
         )
 
 
