@@ -67,7 +67,7 @@ def require_names(table: Table, columns: Sequence[ColumnType], partitions: Colle
 
 
 def require_case(table: Table, columns: Iterable[ColumnType]) -> None:
-    """Raise `TableStopped` if names of columns or fields differ in case only, in messages of which a column list leaves none out."""
+    """Raise `TableStopped` if names of columns or fields differ in case only, in messages that no column list makes readable."""
     faults = _faults(columns, f'table "{table.full_name}"')
     fault = next((each for each in faults if each.code == "column-case"), None)
     if fault is not None:
