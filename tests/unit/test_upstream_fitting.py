@@ -32,6 +32,28 @@ def test_a_column_of_which_nothing_comes_is_left_out_when_it_is_added_upstream()
     assert world.config["column.exclude.list"] == r"(?-i:public\.a\.to\.day)"
 
 
+def test_a_column_that_is_added_by_the_name_of_another_in_avro_is_left_out() -> None:
+    a_b, added = (FoundColumn(name, "integer", FoundType("int4", "integer")) for name in ("a-b", "a_b"))
+    world = World(frozenset({"public.a"}), columns={"public.a": (a_b,)})
+    goal = target({"a": "public.a"})
+    avro = {"value.converter": "io.confluent.connect.avro.AvroConverter"}
+    goal = replace(goal, config={**goal.config, **avro})
+    assert converge(world, goal)
+    world.columns = {"public.a": (a_b, added)}
+    (told,) = [hint for hint in plan(goal, world.look(goal)).hints if "a_b" in hint]
+    assert told.startswith("column public.a.a_b (integer) is left out: in Avro Debezium calls it a_b, as it does a-b")
+    assert "ALTER TABLE public.a RENAME COLUMN a_b TO …" in told
+    assert converge(world, goal)
+    assert world.config is not None
+    assert world.config["column.exclude.list"] == r"(?-i:public\.a\.a_b)"
+    world.columns = {"public.a": (replace(a_b, is_key=False), replace(added, is_key=True))}
+    assert converge(world, goal)
+    assert world.config["column.exclude.list"] == r"(?-i:public\.a\.a\-b)"
+    world.columns = {"public.a": (a_b,)}
+    assert converge(world, goal)
+    assert "column.exclude.list" not in world.config
+
+
 @pytest.mark.parametrize(
     ("type_name", "is_typed"),
     [("PAIR", True), ('"pair"', True), ("int4range_own", True), ("BYTEA", False), ("_bytea", False), ("INT4", False)],

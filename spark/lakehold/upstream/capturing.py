@@ -20,7 +20,7 @@ from lakehold.upstream.captured_columns import columns_of, left_out_told
 from lakehold.upstream.connect import ConnectClient, ConnectorStatus
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.field_names import as_written
-from lakehold.upstream.fitting import fitted, imprecise_told
+from lakehold.upstream.fitting import fitted, imprecise_told, meeting_told
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector
 from lakehold.upstream.gaps import is_in_lake
 from lakehold.upstream.hints import coming_told, failing_told, gone_told, unrepaired_told
@@ -138,6 +138,7 @@ class Capturing:
             *failing_told(wanted, found),
             *coming_told(wanted, found),
             *left_out_told(wanted.upstream_tables, found.columns, wanted.capture.database),
+            *meeting_told(wanted.upstream_tables, wanted, found),
             *imprecise_told(wanted, found),
         )
         return plan(target.wanted, found), told

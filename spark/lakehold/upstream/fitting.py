@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from lakehold.definitions import ConnectionType
+from lakehold.definitions import ConnectionType, object_text
 from lakehold.upstream import value_options
 from lakehold.upstream.captured_columns import Columns, left_out, sent_type
+from lakehold.upstream.field_names import field_name, meeting
 from lakehold.upstream.found import Found, FoundConnector
+from lakehold.upstream.found_columns import FoundColumn
+from lakehold.upstream.naming import identifier_text, table_text
 from lakehold.upstream.sent_types import BYTES
 from lakehold.upstream.signal_table import settled
 from lakehold.upstream.value_options import UNSIGNED
@@ -22,7 +25,7 @@ def fitted(wanted: Wanted, found: Found) -> Wanted:
     if not wanted.tables:
         return wanted
     wanted = settled(wanted, found.signals)
-    config = {**wanted.config, **_of_columns(found.columns, wanted.capture.database)}
+    config = {**wanted.config, **_of_columns(found.columns, wanted)}
     if is_imprecise(found.connector):
         config.pop(UNSIGNED, None)
     return replace(wanted, config=config)
@@ -61,13 +64,37 @@ def defaults_told(tables: Iterable[str], wanted: Wanted, found: Found) -> Iterat
                 )
 
 
-def _of_columns(found: Columns, database: ConnectionType) -> dict[str, str]:
+def meeting_told(tables: Iterable[str], wanted: Wanted, found: Found) -> Iterator[str]:
+    """Yield a sentence for each column to which the connector would give the name of another one."""
+    for table in tables:
+        for kept, column in _meeting(found.columns.get(table, ()), wanted):
+            upstream = table_text(table, wanted.capture.database)
+            renamed = (
+                f"ALTER TABLE {upstream} RENAME COLUMN {identifier_text(column.name, wanted.capture.database)} TO …"
+            )
+            yield (
+                f"column {table}.{column.name} ({column.text}) is left out: in Avro Debezium calls it "
+                f"{field_name(column.name, wanted.config)}, as it does {kept.name}, and would fail for all tables. {renamed} "
+                f"brings what is written to it from then on, and ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT all"
+            )
+
+
+def _meeting(columns: Sequence[FoundColumn], wanted: Wanted) -> list[tuple[FoundColumn, FoundColumn]]:
+    out = [column for column, _ in left_out(columns, wanted.capture.database)]
+    pairs = meeting([column for column in columns if column not in out], wanted.config)
+    # A key that lacked a column would not tell rows apart.
+    return [(kept, column) for kept, column in pairs if not column.is_key]
+
+
+def _of_columns(found: Columns, wanted: Wanted) -> dict[str, str]:
     """Return the options for columns of which no value comes as it is, unless they are in a key, and for binary domains."""
+    database = wanted.capture.database
     out = [
         f"{table}.{column.name}"
         for table, columns in found.items()
         for column, _ in left_out(columns, database)
         if not column.is_key
     ]
+    out += [f"{table}.{column.name}" for table, columns in found.items() for _, column in _meeting(columns, wanted)]
     domains = {c.domain for columns in found.values() for c in columns if c.domain and sent_type(c, database) == BYTES}
     return value_options.without_columns(out) | (value_options.typed_unless(domains) if domains else {})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from lakehold.definitions import ConnectionType, full_name_text, object_text
 from lakehold.upstream.captured_columns import left_out_told, lost_told
-from lakehold.upstream.fitting import defaults_told, imprecise_told
+from lakehold.upstream.fitting import defaults_told, imprecise_told, meeting_told
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundDatabase
 from lakehold.upstream.gaps import coming, failing, gone, has_no_key, joining, missed, unrepaired
 from lakehold.upstream.naming import table_text
@@ -29,7 +29,7 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
     told += [hint for table in about for hint in _of_table(table, wanted, found)]
     upstream, database = [table.upstream for table in about], wanted.capture.database
     told += left_out_told(upstream, found.columns, database)
-    told += imprecise_told(wanted, found)
+    told += [*meeting_told(upstream, wanted, found), *imprecise_told(wanted, found)]
     if wanted.declared is not None:
         told += [*lost_told(upstream, found.columns, database), *defaults_told(upstream, wanted, found)]
     return tuple(dict.fromkeys(told))
