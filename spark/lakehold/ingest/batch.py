@@ -111,7 +111,7 @@ class Running:
         """Return whether a table that has no rows may become readable: it exists then, if anything says its columns."""
         try:
             make_empty(self.writing, self.tables[name], self.columns_of)
-        except UpstreamError as error:
+        except (UpstreamError, TableStopped) as error:
             log.info("table %s is not readable yet: %s. %s", name, error.message, error.detail)
             return False
         return True
