@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from lakehold.errors import LakeholdError
 from lakehold.ingest.evolve import stored_key
 from lakehold.lake import Lake
 from tests import recorded_files
-from tests.connect_converters import json_record, struct
+from tests.connect_converters import avro_body, avro_schema, framed, json_record, struct
+from tests.registry_server import registry_server, subjects
 
 pytestmark = pytest.mark.spark
 
@@ -91,6 +93,29 @@ def test_a_column_list_leaves_such_columns_out(lake: Lake, tmp_path: Path) -> No
         feed.write(topic, fields, {"id": 1, "_file": "f", "name": "lower", "Name": "Upper", "v": "v", "o": {"x": "x"}})
     assert {name: error.code for name, error in feed.stopped().items()} == {"s.u": "column-case"}
     assert feed.rows("t") == [(1, "v")]
+
+
+def test_avro_whose_fields_differ_in_case_only_stops_its_tables_whatever_columns_they_list(
+    lake: Lake, tmp_path: Path
+) -> None:
+    key, row = (
+        avro_schema(struct(name, fields))
+        for name, fields in (("Key", {"id": NUMBER}), ("Row", {"id": NUMBER, "Name": TEXT, "name": TEXT, "v": TEXT}))
+    )
+    value = framed(2, avro_body(row, {"id": 1, "Name": "N", "name": "n", "v": "v"}))
+    line = recorded_files.line("t", 0, 0, value, framed(1, avro_body(key, {"id": 1})))
+    recorded_files.append(tmp_path / "feed" / "t.jsonl", [line])
+    known = {"t-key": {1: json.dumps(key)}, "t-value": {2: json.dumps(row)}}
+    with registry_server(subjects(known)) as registry:
+        lake.sql(
+            f"CREATE CONNECTION registry TO SCHEMA REGISTRY (URL '{registry.url}');"
+            f"CREATE SOURCE feed FROM FILES '{tmp_path / 'feed'}' FORMAT AVRO USING SCHEMA REGISTRY CONNECTION registry;"
+            "CREATE TABLE s.t FROM SOURCE feed (TOPIC 't') ENVELOPE UPSERT;"
+            "CREATE TABLE s.u (id INT, v STRING) FROM SOURCE feed (TOPIC 't') ENVELOPE UPSERT"
+        )
+        stopped = {name: error for report in lake.ingest("feed") for name, error in report.stopped.items()}
+    assert {name: error.code for name, error in stopped.items()} == {"s.t": "column-case", "s.u": "column-case"}
+    assert not any("column list" in error.hint for error in stopped.values())
 
 
 def test_a_column_called_as_the_buckets_of_the_key_is_one_like_any_other(lake: Lake, tmp_path: Path) -> None:
