@@ -152,15 +152,16 @@ def test_a_batch_of_nothing_but_bad_messages_is_a_batch_of_errors(make_lake: Lak
         "tombstones": Case(UPSERT, [(key(1), None), (None, None)]),
         "only_null": Case(DEBEZIUM_UPSERT, [(key(1), b"null")]),
     }
-    for driver_records in (100, 0):
+    for driver_records, some in ((100, cases), (0, {name: cases[name] for name in ("upsert", "tombstones")})):
         directory = tmp_path / str(driver_records)
         lake = make_lake(driver_read_max_records=driver_records)
-        assert problems(lake, ingested(lake, directory, cases), cases) == []
-        for name in ("upsert", "named"):
+        assert problems(lake, ingested(lake, directory, some), some) == []
+        goes_on = [name for name in ("upsert", "named") if name in some]
+        for name in goes_on:
             good = [recorded_files.line(name, 0, 10 + n, row(n), key(n)) for n in range(2)]
             recorded_files.append(directory / f"{name}.jsonl", good)
         lake.ingest("feed")
-        for name in ("upsert", "named"):
+        for name in goes_on:
             assert sorted(lake.sql(f"SELECT * FROM s.{name}").rows) == [(0, "a"), (1, "a")]
             bad = [recorded_files.line(name, 0, 20 + n, value, k) for n, (k, value) in enumerate(GARBAGE)]
             recorded_files.append(directory / f"{name}.jsonl", bad)
@@ -225,9 +226,9 @@ def test_types_of_key_and_value_may_differ_where_values_are_equal(make_lake: Lak
         "events": Case(DEBEZIUM_UPSERT, events, [(0, "e"), (2, "e")], reasons={1: "key-type"}),
         "events_named": Case(f"KEY (id) {DEBEZIUM_UPSERT}", events, [(0, "e"), (2, "e")], reasons={1: "key-type"}),
     }
-    for driver_records in (100, 0):
+    for driver_records, some in ((100, cases), (0, {name: cases[name] for name in ("text_number", "events")})):
         lake = make_lake(driver_read_max_records=driver_records)
-        assert problems(lake, ingested(lake, tmp_path / str(driver_records), cases), cases) == []
+        assert problems(lake, ingested(lake, tmp_path / str(driver_records), some), some) == []
 
 
 def test_keys_of_any_single_type_are_kept_apart(make_lake: LakeFactory, tmp_path: Path) -> None:
@@ -253,12 +254,12 @@ def test_keys_of_any_single_type_are_kept_apart(make_lake: LakeFactory, tmp_path
         "maps": Case(UPSERT, twice(entries, {"a": 1}), stopped="unsupported-key"),
         "named": Case(f"KEY (k) {UPSERT}", twice(struct("S", {"a": INT}), {"a": 1}), stopped="unsupported-key"),
     }
-    for driver_records in (100, 0):
+    for driver_records, some in ((100, cases), (0, {name: cases[name] for name in ("doubles", "floats", "bytes")})):
         lake = make_lake(driver_read_max_records=driver_records)
         directory = tmp_path / str(driver_records)
-        found = problems(lake, ingested(lake, directory, cases), cases)
+        found = problems(lake, ingested(lake, directory, some), some)
         assert [each for each in found if "float" not in each and "double" not in each] == []
-        again = {name: case.messages for name, case in cases.items() if case.stopped is None}
+        again = {name: case.messages for name, case in some.items() if case.stopped is None}
         for name, messages in again.items():
             lines = [recorded_files.line(name, 0, 100 + n, value, k) for n, (k, value) in enumerate(messages)]
             recorded_files.append(directory / f"{name}.jsonl", lines)
