@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from lakehold.spark_sql import quoted
+
 NOT_A_NAME = frozenset({"AS", "ENVELOPE", "EXISTS", "FROM", "NOT", "ON", "SELECT", "TO", "USING", "WITH"})
 """Words that open a clause: where an object's name belongs they mean that the name was forgotten."""
 
@@ -18,7 +20,7 @@ def object_text(name: str) -> str:
     """A name of an object as a statement says it: in backquotes where it must be."""
     if _OBJECT_NAME.fullmatch(name) and name.upper() not in NOT_A_NAME:
         return name
-    return f"`{name.replace('`', '``')}`"
+    return quoted(name)
 
 
 def full_name_text(full_name: str) -> str:

@@ -97,6 +97,15 @@ def alter_table(name: str, change: str) -> str:
     return f"ALTER /**/ TABLE {name} {change}"
 
 
+def alter_iceberg_table(name: str, command: str, rest: str) -> str:
+    """Write an ALTER TABLE that is Iceberg's; `name` and `rest` are SQL, `command` the words by which Iceberg knows it.
+
+    Iceberg looks for them in the text without what it takes for comments, be it in a name. It takes only the inner one of two
+    comments for one, so that the words in the outer one are always found.
+    """
+    return f"ALTER TABLE /* /**/ {command} */ {name} {command} {rest}"
+
+
 def table_properties(properties: Mapping[str, str]) -> str:
     """Write the list in parentheses that follows TBLPROPERTIES."""
     return f"({', '.join(f'{literal(name)} = {literal(value)}' for name, value in properties.items())})"

@@ -38,7 +38,7 @@ from lakehold.ingest.decode.types import ColumnType, from_spark, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
 from lakehold.ingest.keys import Key, is_keyless, key_of, with_left_keys
 from lakehold.ingest.position import POSTGRES, is_ad_hoc, position_of
-from lakehold.spark_sql import quoted
+from lakehold.spark_sql import literal, quoted
 
 
 def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] = ()) -> Changes:
@@ -112,8 +112,8 @@ def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) 
         " WHEN op NOT IN ('c', 'r', 'u', 'd', 't', 'm') THEN 'unknown-op' END"
     )
     change = (
-        f"CASE WHEN {writes} THEN '{Op.UPSERT}' WHEN op = 'd' THEN '{Op.DELETE}' WHEN op = 't' THEN '{truncate_op}'"
-        f" WHEN op IS NULL AND error IS NULL AND {key.is_in_tombstone} THEN '{tombstone_op}' ELSE '{Op.NOTHING}' END"
+        f"CASE WHEN {writes} THEN '{Op.UPSERT}' WHEN op = 'd' THEN '{Op.DELETE}' WHEN op = 't' THEN {literal(truncate_op)}"
+        f" WHEN op IS NULL AND error IS NULL AND {key.is_in_tombstone} THEN {literal(tombstone_op)} ELSE '{Op.NOTHING}' END"
     )
     return _assembled(
         with_left_keys(decoded, table),
@@ -145,7 +145,7 @@ def _source_ms(envelope: Envelope) -> str:
     """
     if envelope is Envelope.DEBEZIUM:
         return "source.ts_ms"
-    compared = " OR ".join(["op = 'r'", *(f"source.connector = '{name}'" for name in POSTGRES)])
+    compared = " OR ".join(["op = 'r'", *(f"source.connector = {literal(name)}" for name in POSTGRES)])
     return f"CASE WHEN {compared} THEN source.ts_ms END"
 
 

@@ -37,7 +37,7 @@ from lakehold.ingest.column_names import require_names
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
 from lakehold.ingest.publish import TABLE_PROPERTIES
-from lakehold.spark_sql import alter_table, quoted, table_properties
+from lakehold.spark_sql import alter_iceberg_table, alter_table, quoted, table_properties
 
 BUCKETED_TYPES = (IntegerType, LongType, StringType, DateType, DecimalType, TimestampType, TimestamptzType, BinaryType)
 """Key types that Iceberg's bucket transform takes (spec, "Partition Transforms")."""
@@ -112,7 +112,11 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
     return Evolution(
         (
             f"{create} {name} ({definitions}) USING iceberg{partitioned} TBLPROPERTIES {table_properties(properties)}",
-            *((f"ALTER TABLE {name} ADD PARTITION FIELD {bucket} AS {quoted(named)}",) if named is not None else ()),
+            *(
+                (alter_iceberg_table(name, "ADD PARTITION FIELD", f"{bucket} AS {quoted(named)}"),)
+                if named is not None
+                else ()
+            ),
             *((ordering(name, key),) if key else ()),
         ),
         tuple(columns),
@@ -122,7 +126,7 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
 
 def ordering(name: str, key: Sequence[str]) -> str:
     """The statement that orders the table's files by its key, so that merges skip what cannot hold their keys."""
-    return f"ALTER TABLE {name} WRITE LOCALLY ORDERED BY {', '.join(quoted(k) for k in key)}"
+    return alter_iceberg_table(name, "WRITE LOCALLY ORDERED BY", ", ".join(quoted(k) for k in key))
 
 
 def _partition_name(column: str, names: Collection[str]) -> str | None:

@@ -95,6 +95,7 @@ _DESCRIBED: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "expect_column_values_to_be_unique": lambda _: "unique",
     "expect_compound_columns_to_be_unique": lambda _: "unique",
     "expect_key_to_be_unique": lambda _: "unique",
+    "expect_key_to_have_no_null": lambda _: "no null",
     "expect_columns_to_have_types": lambda kwargs: f"{len(kwargs['types'])} columns of their types",
     "unexpected_rows_expectation": lambda kwargs: f"no rows of {kwargs['unexpected_rows_query']}",
 }

@@ -57,7 +57,7 @@ def generated_suite(table: Described) -> Suite:
     expectations = [Expectation("expect_columns_to_have_types", {"types": dict(table.types)})]
     if table.key:
         expectations.append(Expectation("expect_key_to_be_unique", {"key": list(table.key)}))
-        expectations += (Expectation("expect_column_values_to_not_be_null", {"column": name}) for name in table.key)
+        expectations += map(_not_null, table.key)
     for name, of in table.types.items():
         values = _values(table.docs.get(name, "")) if of == "string" else ()
         if values:
@@ -68,6 +68,12 @@ def generated_suite(table: Described) -> Suite:
         elif of == "bigint" and name == "mz_timestamp":
             expectations.append(_not_from(FUTURE_MS, name))
     return Suite(table.full_name, tuple(expectations))
+
+
+def _not_null(column: str) -> Expectation:
+    if "`" in column:
+        return Expectation("expect_key_to_have_no_null", {"key": [column]})
+    return Expectation("expect_column_values_to_not_be_null", {"column": column})
 
 
 def _not_from(parameter: str, column: str) -> Expectation:

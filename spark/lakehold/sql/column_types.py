@@ -8,6 +8,7 @@ from sqlglot import Token, exp
 from sqlglot.errors import SqlglotError
 
 from lakehold.ingest.column_names import folded
+from lakehold.spark_sql import quoted
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import LakeholdDialect
 
@@ -131,5 +132,5 @@ def _field(field: exp.Expr) -> str:
 
 def struct_field(name: str, of: str) -> str:
     """A field of a STRUCT whose type is `of`, as Spark's `simpleString` writes it."""
-    quoted = name if _PLAIN_NAME.fullmatch(name) else f"`{name.replace('`', '``')}`"
-    return f"{quoted}:{of}"
+    written = name if _PLAIN_NAME.fullmatch(name) else quoted(name)
+    return f"{written}:{of}"

@@ -22,6 +22,7 @@ from lakehold.definitions import (
     object_text,
 )
 from lakehold.holds.retention import RETAIN_HISTORY
+from lakehold.spark_sql import quoted
 from lakehold.sql.durations import duration_text
 from lakehold.sql.options import spoken
 
@@ -162,8 +163,4 @@ def _text(value: str) -> str:
 
 
 def _column(name: str) -> str:
-    return name if _COLUMN_NAME.fullmatch(name) else _quoted(name)
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
+    return name if _COLUMN_NAME.fullmatch(name) else quoted(name)

@@ -143,7 +143,7 @@ def _placeholder_array(items: ConnectSchema) -> str | None:
     match items.type:
         case SchemaType.STRING if items.name == "io.debezium.data.Uuid":
             digest = hashlib.md5(codes, usedforsecurity=False).digest()
-            return f"array('{uuid.UUID(bytes=digest, version=3)}')"
+            return f"array({literal(uuid.UUID(bytes=digest, version=3))})"
         case SchemaType.STRING if not items.is_declared:
             return f"array({literal(PLACEHOLDER)})"
         case SchemaType.INT16 | SchemaType.INT32:
