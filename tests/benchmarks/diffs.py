@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from lakehold import connect
 from lakehold.cli.output import CsvOutput
 from lakehold.lake import Lake
-from lakehold.subscribe.spark_types import tuples
+from lakehold.subscribe.row_values import tuples
 from tests.benchmarks.figures import Figure, seconds
 from tests.benchmarks.merges import DELTA, Table, bare_merge, spread
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -183,8 +184,8 @@ def test_what_stands_under_a_name_is_found_with_its_columns(mariadb: MariaDb) ->
     }
 
 
-def _column(name: str, kind: str, text: str, **told: bool) -> FoundColumn:
-    return FoundColumn(name, text, FoundType(kind, text), **told)
+def _column(name: str, kind: str, text: str, **flags: Any) -> FoundColumn:
+    return FoundColumn(name, text, FoundType(kind, text), **flags)
 
 
 @pytest.mark.parametrize(
