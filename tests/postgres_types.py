@@ -20,11 +20,10 @@ _MICROSECONDS = (
 _LOCAL_MICROSECONDS = _MICROSECONDS.format(kind="timestamp", utc="")
 _INSTANT_MICROSECONDS = _MICROSECONDS.format(kind="timestamptz", utc="+00")
 _LAKE_LOCAL_MICROSECONDS = "timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {0})"
-_INTERVAL_MICROSECONDS = (
-    "(((extract(year FROM {0}) * 12 + extract(month FROM {0})) * 30.4375 + extract(day FROM {0})) * 86400000000 "
-    "+ extract(hour FROM {0}) * 3600000000 + extract(minute FROM {0}) * 60000000 + extract(microseconds FROM {0}))::bigint"
+_ISO_INTERVAL = (
+    "concat('P', extract(year FROM {0}), 'Y', extract(month FROM {0}), 'M', extract(day FROM {0}), 'DT', "
+    "extract(hour FROM {0}), 'H', extract(minute FROM {0}), 'M', trim_scale(extract(second FROM {0})), 'S')"
 )
-"""As Debezium's `interval.handling.mode=numeric` has it: a month is a twelfth of 365.25 days."""
 
 
 @dataclass(frozen=True)
@@ -158,9 +157,12 @@ COLUMNS: tuple[TypedColumn, ...] = (
     TypedColumn(
         "duration",
         "interval",
-        "bigint",
-        ("'1 year 2 mons 3 days 04:05:06.789'", "'-1 day'", "'00:00:00.000001'", "'100 years'"),
-        _INTERVAL_MICROSECONDS,
+        "string",
+        (
+            *("'1 year 2 mons 3 days 04:05:06.789'", "'-1 day'", "'00:00:00.000001'", "'100 years'", "'1 mon'"),
+            *("'30 days 10:30:00'", "'-00:00:01.5'", "'-14 mons +3 days'", "'1000000 hours'"),
+        ),
+        _ISO_INTERVAL,
     ),
     TypedColumn("token", "uuid", "string", ("'00000000-0000-0000-0000-000000000000'", "md5('a')::uuid"), "{0}::text"),
     TypedColumn("document", "json", "string", ('\'{"b":1,  "a":[null]}\'', "'[]'", "'null'"), "{0}::text"),

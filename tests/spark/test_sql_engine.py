@@ -73,6 +73,14 @@ def test_errors_carry_sparks_condition_and_no_stack_trace(
     assert "org.apache.spark.sql.catalyst" not in capfd.readouterr().err
 
 
+def test_a_statement_that_is_nested_too_deeply_is_a_syntax_error(spark: SparkSession) -> None:
+    depth = 10_000
+    with pytest.raises(StatementError, match="nested too deeply") as refused:
+        run(spark, f"SELECT {'(' * depth}1{')' * depth}")
+    assert refused.value.code == "syntax"
+    assert refused.value.hint
+
+
 def test_a_table_that_is_not_there_cannot_be_dropped_and_the_error_says_what_to_do(spark: SparkSession) -> None:
     with pytest.raises(LakeholdError) as refused:
         run(spark, "DROP TABLE nowhere")

@@ -13,6 +13,8 @@ from lakehold.upstream.steps import ConfigureConnector, CreateConnector
 from tests.upstream_world import OF_MARIADB, World, converge, target
 
 _UNSIGNED = "bigint.unsigned.handling.mode"
+_INTERVALS = "interval.handling.mode"
+_DURATION = FoundColumn("took", "interval", FoundType("interval", "interval"))
 _OUT = FoundColumn("to.day", "interval[]", FoundType("interval", "interval"), is_array=True, dimensions=1)
 _DOMAIN = FoundColumn("body", "raw", FoundType("bytea", "bytea"), domain="raw")
 _LARGE = FoundColumn("n", "bigint(20) unsigned", FoundType("bigint", "bigint(20) unsigned"))
@@ -81,3 +83,18 @@ def test_unsigned_numbers_are_exact_but_for_a_connector_that_was_made_before() -
     assert planned.steps == ()
     (told,) = [hint for hint in planned.hints if "negative" in hint]
     assert told.startswith("column shop.a.n (bigint(20) unsigned): numbers from 9223372036854775808 on")
+
+
+def test_intervals_are_exact_but_for_a_connector_that_was_made_before() -> None:
+    world = World(frozenset({"public.a"}), columns={"public.a": (_DURATION,)})
+    goal = target({"a": "public.a"})
+    assert converge(world, goal)
+    assert world.config is not None
+    assert world.config[_INTERVALS] == "string"
+    assert not any("30.4375" in hint for hint in plan(goal, world.look(goal)).hints)
+
+    del world.config[_INTERVALS]
+    planned = plan(goal, world.look(goal))
+    assert planned.steps == ()
+    (told,) = [hint for hint in planned.hints if "30.4375" in hint]
+    assert told.startswith("column public.a.took (interval): a month comes as 30.4375 days")

@@ -84,7 +84,8 @@ def tokenize(sql: str) -> list[Token]:
         StatementError: A string, quoted name or comment is not closed.
     """
     try:
-        return [word for token in LakeholdDialect().tokenize(sql) for word in _words(sql, token)]
+        # The space lets sqlglot say what is open where the last character opens it.
+        return [word for token in LakeholdDialect().tokenize(f"{sql} ") for word in _words(sql, token)]
     except TokenError as error:
         raise _unreadable(sql, error) from None
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _WORD = re.compile(r"\w+")
+_OUT_OF_STACK = "StackOverflowError"
+"""Java's error for a text whose brackets stand too deep inside each other."""
 
 
 def run_on_spark(spark: SparkSession, statement: RunOnSpark) -> Result:
@@ -62,6 +64,14 @@ def _full_name(name: str, spark: SparkSession) -> str:
 def _readable(error: Exception, statement: RunOnSpark) -> LakeholdError:
     """What it says, and where if it says that."""
     whole = str(error)
+    if _OUT_OF_STACK in whole:
+        return StatementError(
+            "the statement is nested too deeply for Spark to read it",
+            sql=statement.sql,
+            start=statement.start,
+            end_exclusive=statement.start + 1,
+            hint="use fewer brackets inside each other",
+        )
     found = explained(whole)
     position = POSITION.search(whole)
     if position is None:

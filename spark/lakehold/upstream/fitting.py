@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lakehold.definitions import ConnectionType, object_text
@@ -14,7 +14,7 @@ from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.naming import identifier_text, table_text
 from lakehold.upstream.sent_types import BYTES
 from lakehold.upstream.signal_table import settled
-from lakehold.upstream.value_options import UNSIGNED
+from lakehold.upstream.value_options import INTERVALS, KEPT, UNSIGNED
 from lakehold.upstream.wanted import Wanted
 
 _APICURIO = "io.apicurio."
@@ -26,30 +26,39 @@ def fitted(wanted: Wanted, found: Found) -> Wanted:
         return wanted
     wanted = settled(wanted, found.signals)
     config = {**wanted.config, **_of_columns(found.columns, wanted)}
-    if is_imprecise(found.connector):
-        config.pop(UNSIGNED, None)
-    return replace(wanted, config=config)
+    return replace(wanted, config=_keeping_types(config, found.connector))
 
 
-def is_imprecise(connector: FoundConnector | None) -> bool:
-    """Return whether a connector was made before lakehold had unsigned numbers sent exactly.
-
-    It goes on as it is: exact numbers are of another type, which the columns of its tables could not hold.
-    """
-    return connector is not None and UNSIGNED not in connector.config
+def _keeping_types(config: Mapping[str, str], connector: FoundConnector | None) -> dict[str, str]:
+    """Return the configuration with the options that decide types of columns as an existing connector has them."""
+    if connector is None:
+        return {**config}
+    fixed = config.keys() & KEPT
+    rest = {name: value for name, value in config.items() if name not in fixed}
+    return rest | {name: connector.config[name] for name in fixed if name in connector.config}
 
 
 def imprecise_told(wanted: Wanted, found: Found) -> Iterator[str]:
-    """Yield a sentence for each column of large unsigned numbers that a connector does not send exactly."""
-    if wanted.capture.database is not ConnectionType.POSTGRES and is_imprecise(found.connector):
-        for table in wanted.upstream_tables:
-            for column in found.columns.get(table, ()):
-                if column.type.name == "bigint" and column.type.is_unsigned:
-                    yield (
-                        f"column {table}.{column.name} ({column.text}): numbers from 9223372036854775808 on come as negative "
-                        f"ones, as connector {wanted.connector} was made by an earlier lakehold. Drop the source, and create "
-                        "it and its tables again, if there are such numbers"
-                    )
+    """Yield a sentence for each column that a connector does not send exactly, because an earlier lakehold made it."""
+    if found.connector is None:
+        return
+    for table in wanted.upstream_tables:
+        for column in found.columns.get(table, ()):
+            loss = _loss(column, wanted.capture.database, found.connector)
+            if loss:
+                yield (
+                    f"column {table}.{column.name} ({column.text}): {loss}, as connector {wanted.connector} was made by an "
+                    "earlier lakehold. Drop the source, and create it and its tables again, if there are such values"
+                )
+
+
+def _loss(column: FoundColumn, database: ConnectionType, connector: FoundConnector) -> str:
+    """Return what values lose by an option that a connector was made with; '' if nothing."""
+    if database is not ConnectionType.POSTGRES and column.type.name == "bigint" and column.type.is_unsigned:
+        return "" if UNSIGNED in connector.config else "numbers from 9223372036854775808 on come as negative ones"
+    if database is ConnectionType.POSTGRES and column.type.name == "interval" and not column.is_array:
+        return "" if connector.config.get(INTERVALS) == "string" else "a month comes as 30.4375 days"
+    return ""
 
 
 def defaults_told(tables: Iterable[str], wanted: Wanted, found: Found) -> Iterator[str]:

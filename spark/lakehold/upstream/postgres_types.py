@@ -106,7 +106,7 @@ TYPES: Final[Mapping[str, SentType | Callable[[FoundType], SentType]]] = {
     "timetz": plain(SchemaType.STRING, "io.debezium.time.ZonedTime", "the time is shifted to UTC"),
     "timestamp": _timestamp,
     "timestamptz": INSTANT,
-    "interval": plain(SchemaType.INT64, "io.debezium.time.MicroDuration", "a month is a twelfth of 365.25 days"),
+    "interval": plain(SchemaType.STRING, "io.debezium.time.Interval"),
     "uuid": UUID,
     **dict.fromkeys(("json", "jsonb", "hstore"), JSON),
     "xml": plain(SchemaType.STRING, "io.debezium.data.Xml"),

@@ -14,6 +14,9 @@ from lakehold.upstream.postgres_types import TYPES
 
 TYPED: Final = "datatype.propagate.source.type"
 UNSIGNED: Final = "bigint.unsigned.handling.mode"
+INTERVALS: Final = "interval.handling.mode"
+KEPT: Final = frozenset({UNSIGNED, INTERVALS})
+"""Options that a connector keeps as it was made with: with others its columns would have types that tables could not follow."""
 EXCLUDED: Final = "column.exclude.list"
 _NOT_OF_A_WORD = re.compile(r"[^\w]")
 
@@ -47,7 +50,7 @@ COMMON: Final = {
 }
 POSTGRES: Final = {
     "time.precision.mode": "adaptive",
-    "interval.handling.mode": "numeric",
+    INTERVALS: "string",
     "hstore.handling.mode": "json",
     "money.fraction.digits": "2",
     "include.unknown.datatypes": "true",
