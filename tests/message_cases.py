@@ -43,7 +43,7 @@ def ingested(lake: Lake, directory: Path, cases: Mapping[str, Case], written: st
 
 
 def problems(lake: Lake, report: BatchReport, cases: Mapping[str, Case]) -> list[str]:
-    """What is not as the cases say."""
+    """Return what differs from what the cases say."""
     found: list[str] = []
     errors: dict[str, dict[int, str]] = {name: {} for name in cases}
     for table, offset, reason in lake.sql("SELECT table_name, `offset`, reason FROM mz_catalog.mz_source_errors").rows:

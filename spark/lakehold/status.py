@@ -66,7 +66,7 @@ def _row(lake: Lake, standing: Standing) -> tuple[Any, ...]:
 
 
 def _rows(lake: Lake, name: str) -> tuple[int | None, str | None]:
-    """How many rows a table has, and why nobody can say."""
+    """The number of rows of a table, or why it is unknown."""
     try:
         table = lake.tables.table_state(name)
     except DefinitionError as error:

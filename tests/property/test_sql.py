@@ -100,7 +100,7 @@ def test_any_text_is_understood_or_refused_with_its_place(sql: str) -> None:
 
 
 def statements_written_down() -> list[str]:
-    """Those of the golden files; queries inside a SUBSCRIBE."""
+    """Return the statements of the golden files, queries inside a SUBSCRIBE."""
     folders = {"sql": "{}", "queries": "SUBSCRIBE ({})", "plain": "SUBSCRIBE ({})"}
     return [
         frame.format(sql)

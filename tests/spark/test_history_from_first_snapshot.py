@@ -176,7 +176,7 @@ class Numbers:
         self.connector.transaction(*[(table, 0, v) for table in tables])
 
     def sums(self) -> list[dict[str, int]]:
-        """By table the sum at each timestamp at which all are readable."""
+        """Return by table the sum at each timestamp at which all are readable."""
         return [
             {table: sum(v for (of, _), v in state.items() if of == f"public.{table}") for table in self.tables}
             for state in states(self.lake, self.tables)

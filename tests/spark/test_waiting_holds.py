@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 
 
 def held_at(lake: Lake) -> dict[str, int | None]:
-    """What the system table says of each hold."""
+    """Return what the system table says of each hold."""
     return dict(lake.sql("SELECT name, at FROM mz_catalog.mz_holds ORDER BY name").rows)
 
 

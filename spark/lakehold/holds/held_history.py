@@ -1,4 +1,4 @@
-"""What ingesting owes to holds: the history that they keep, and their time as soon as their tables have one."""
+"""The holds as ingest meets them: history that it keeps for them, and times that it gives to those that wait."""
 
 from __future__ import annotations
 

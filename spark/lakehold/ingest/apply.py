@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class HeldHistory(Protocol):
-    """What writing owes to holds: the snapshots that they need, and their time."""
+    """The holds as a writer meets them: it tags the snapshots that they need, and begins those that wait."""
 
     def is_held(self, full_name: str) -> bool:
         """Whether some hold is on a table."""

@@ -227,7 +227,7 @@ def _with_ends(
 ) -> TableProgress:
     """Return the progress with where partitions ended that may have more of a snapshot, when its end was first seen.
 
-    They are fetched now, with what is not committed in Kafka yet: what lies behind them was sent after the snapshot's end.
+    They are fetched now, with what is not committed in Kafka yet: what comes after them was sent after the snapshot's end.
     """
     topic, marks, reach = entry.definition.topic, Marks.from_json(after.marks), _reach(entry.definition.topic, planned)
     if after.since_ms is None and running.snapshots.tells_complete(entry.object_id):
@@ -282,7 +282,7 @@ def _apply(  # noqa: PLR0913
             changes = changes_of(topic.decoded, table, key)
         except TableStopped as stop:
             if key and stop.code == "key-changed" and state is not None and state.current is None:
-                # The database said which key the table has, and it has no rows yet that are told apart by that.
+                # The database said which key the table has, and it has no rows yet that depend on it.
                 key = ()
                 return applied(look=look)
             if look or records.are_few:

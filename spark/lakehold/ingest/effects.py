@@ -36,7 +36,7 @@ class BatchIdentity:
 
 @dataclass(frozen=True)
 class TableReport:
-    """What a batch did to one table. Counts of rows are Iceberg's own, from the snapshot's summary.
+    """The effects of a batch on one table. Counts of rows are Iceberg's own, from the snapshot's summary.
 
     `left_out` says, in sentences, what its messages had that no table can hold, if the batch before did not have it.
     """

@@ -58,7 +58,7 @@ class Key:
 
     @property
     def is_unequal(self) -> str:
-        """Whether the message key has a value that no row's column can hold."""
+        """Return the condition that the message key has a value that no row's column can hold."""
         return f"({' OR '.join(self.unequal.values())})" if self.unequal else "false"
 
     @property

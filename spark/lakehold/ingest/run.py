@@ -172,7 +172,7 @@ class Ingesting(HeldSource):
                 return planned if was_readable else self._ended(planned, self.readers()[MAIN_READER])
 
     def _ended(self, planned: Planned, state: ReaderState) -> Planned:
-        """What was planned last, to be looked at again if a table lacks nothing but the end of some partition to be readable.
+        """Return the last plan, to fetch end offsets again if a table lacks only the end of some partition to be readable.
 
         A partition may have got more than the batches were planned for, when the end of a snapshot was seen in another one.
         """

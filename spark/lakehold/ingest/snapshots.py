@@ -1,4 +1,4 @@
-"""Which snapshot of the connector a Debezium table shows, and when all of it was read.
+"""The connector snapshot that a Debezium table shows, and when all of it was read.
 
 A connector sends a snapshot before anything that was committed after it, and a partition keeps the order in which it was sent.
 So a partition has no more rows of a snapshot after the snapshot's last row, nor after the first change that was committed later.
@@ -19,7 +19,7 @@ from lakehold.ingest.marks import Marks, Position, SnapshotProgress
 
 @dataclass(frozen=True)
 class Reach:
-    """How far a batch reads the topic of a table.
+    """The offsets up to which a batch reads the topic of a table.
 
     Args:
         offsets: Of each partition, empty ones too, the offset below which the batch leaves no row of a snapshot unread.

@@ -51,7 +51,7 @@ def new_table_name(cursor: Cursor) -> tuple[str, str]:
 def check_stored_name(cursor: Cursor, name: str, first: Token, last: Token) -> None:
     """Refuse a name that no namespace or table of lakehold's can have; the tokens from `first` to `last` say it.
 
-    A name with a dot would not be told from two names. Catalogs make a path of a table's names: `a/b`.`c` and `a`.`b/c` would
+    A name with a dot would look like two names. Catalogs make a path of a table's names: `a/b`.`c` and `a`.`b/c` would
     share a folder, and readers take what follows a `?` or `#` in a path for something else. Spark cannot read a table whose
     namespace has a backquote in its name.
     """

@@ -61,7 +61,7 @@ def read_tree(written: StatementText) -> QueryTree:
 
 
 def _unreadable(written: StatementText, error: ParseError) -> StatementError:
-    """The place of the error: sqlglot names its line, the column behind a token and the token itself, or nothing."""
+    """The place of the error: sqlglot names its line, the column after a token and the token itself, or nothing."""
     if not error.errors:
         return _error(written, written.start, written.end_exclusive, _UNREADABLE)
     place = error.errors[0]

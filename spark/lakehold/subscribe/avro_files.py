@@ -50,7 +50,7 @@ _LOGICAL_TYPES_OF_TIME = ("date", "time-", "timestamp-", "local-timestamp-")
 
 
 def _snappy(block: bytes) -> bytes:
-    """Raw Snappy, which begins with its size as a varint, and a checksum behind it (Avro specification, "snappy")."""
+    """Raw Snappy, which begins with its size as a varint, and ends with a checksum (Avro specification, "snappy")."""
     size_bytes = 0
     for place, octet in enumerate(block):
         size_bytes |= (octet & 0x7F) << 7 * place

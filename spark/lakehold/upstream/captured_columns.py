@@ -1,4 +1,4 @@
-"""From the columns that a database has to those of the lake's table, by the tables of types. Pure."""
+"""The lake's columns of captured tables, from the database's columns and the tables of types. Pure."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def left_out(found: Sequence[FoundColumn], database: ConnectionType) -> Iterator
             yield column, sent.lost
 
 
-def left_out_told(tables: Iterable[str], found: Columns, database: ConnectionType) -> Iterator[str]:
+def left_out_hints(tables: Iterable[str], found: Columns, database: ConnectionType) -> Iterator[str]:
     """Yield a sentence for each column of some tables of which no value comes."""
     for table in tables:
         for column, why in left_out(found.get(table, ()), database):
             yield f"column {table}.{column.name} ({column.text}) is left out: {why}"
 
 
-def lost_told(tables: Iterable[str], found: Columns, database: ConnectionType) -> Iterator[str]:
+def lost_hints(tables: Iterable[str], found: Columns, database: ConnectionType) -> Iterator[str]:
     """Yield a sentence for each kind of values of a table that do not come as they are."""
     for table in tables:
         columns: dict[str, list[str]] = {}

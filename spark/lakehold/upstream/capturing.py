@@ -16,11 +16,11 @@ from lakehold.ingest.read.kafka_client import KafkaClient, shared_client
 from lakehold.ingest.repeats import RepeatedSnapshot, Snapshots
 from lakehold.ingest.transactions.places import Place
 from lakehold.times import next_timestamp, now_ms
-from lakehold.upstream.captured_columns import columns_of, left_out_told
+from lakehold.upstream.captured_columns import columns_of, left_out_hints
 from lakehold.upstream.connect import ConnectClient, ConnectorStatus
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.field_names import as_written
-from lakehold.upstream.fitting import fitted, imprecise_told, meeting_told
+from lakehold.upstream.fitting import fitted, imprecise_hints, meeting_hints
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector
 from lakehold.upstream.gaps import is_in_lake
 from lakehold.upstream.hints import coming_told, failing_told, gone_told, unrepaired_told
@@ -137,9 +137,9 @@ class Capturing:
             *unrepaired_told(wanted, found),
             *failing_told(wanted, found),
             *coming_told(wanted, found),
-            *left_out_told(wanted.upstream_tables, found.columns, wanted.capture.database),
-            *meeting_told(wanted.upstream_tables, wanted, found),
-            *imprecise_told(wanted, found),
+            *left_out_hints(wanted.upstream_tables, found.columns, wanted.capture.database),
+            *meeting_hints(wanted.upstream_tables, wanted, found),
+            *imprecise_hints(wanted, found),
         )
         return plan(target.wanted, found), told
 

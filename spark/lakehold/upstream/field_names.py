@@ -26,7 +26,7 @@ def field_name(column: str, config: Mapping[str, str]) -> str:
 
 
 def meeting(columns: Sequence[FoundColumn], config: Mapping[str, str]) -> list[tuple[FoundColumn, FoundColumn]]:
-    """Return the columns to which a connector would give the name of another one, each behind that one.
+    """Return the columns to which a connector would give the name of another one, each after that one.
 
     Debezium fails at such a table, for all of its tables. The columns of the key come first, then the older ones.
     """

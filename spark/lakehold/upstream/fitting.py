@@ -38,7 +38,7 @@ def _keeping_types(config: Mapping[str, str], connector: FoundConnector | None) 
     return rest | {name: connector.config[name] for name in fixed if name in connector.config}
 
 
-def imprecise_told(wanted: Wanted, found: Found) -> Iterator[str]:
+def imprecise_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence for each column that a connector does not send exactly, because an earlier lakehold made it."""
     if found.connector is None:
         return
@@ -61,7 +61,7 @@ def _loss(column: FoundColumn, database: ConnectionType, connector: FoundConnect
     return ""
 
 
-def defaults_told(tables: Iterable[str], wanted: Wanted, found: Found) -> Iterator[str]:
+def defaults_hints(tables: Iterable[str], wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence for each table with columns for whose nulls Apicurio's converter writes the default."""
     if wanted.config.get("value.converter", "").startswith(_APICURIO):
         for table in tables:
@@ -73,7 +73,7 @@ def defaults_told(tables: Iterable[str], wanted: Wanted, found: Found) -> Iterat
                 )
 
 
-def meeting_told(tables: Iterable[str], wanted: Wanted, found: Found) -> Iterator[str]:
+def meeting_hints(tables: Iterable[str], wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence for each column to which the connector would give the name of another one."""
     for table in tables:
         for kept, column in _meeting(found.columns.get(table, ()), wanted):

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from lakehold.definitions import ConnectionType, full_name_text, object_text
-from lakehold.upstream.captured_columns import left_out_told, lost_told
-from lakehold.upstream.fitting import defaults_told, imprecise_told, meeting_told
+from lakehold.upstream.captured_columns import left_out_hints, lost_hints
+from lakehold.upstream.fitting import defaults_hints, imprecise_hints, meeting_hints
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundDatabase
 from lakehold.upstream.gaps import coming, failing, gone, has_no_key, joining, missed, unrepaired
 from lakehold.upstream.naming import table_text
@@ -28,10 +28,10 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
     told += [*unrepaired_told(wanted, found), *failing_told(wanted, found)]
     told += [hint for table in about for hint in _of_table(table, wanted, found)]
     upstream, database = [table.upstream for table in about], wanted.capture.database
-    told += left_out_told(upstream, found.columns, database)
-    told += [*meeting_told(upstream, wanted, found), *imprecise_told(wanted, found)]
+    told += left_out_hints(upstream, found.columns, database)
+    told += [*meeting_hints(upstream, wanted, found), *imprecise_hints(wanted, found)]
     if wanted.declared is not None:
-        told += [*lost_told(upstream, found.columns, database), *defaults_told(upstream, wanted, found)]
+        told += [*lost_hints(upstream, found.columns, database), *defaults_hints(upstream, wanted, found)]
     return tuple(dict.fromkeys(told))
 
 

@@ -57,7 +57,7 @@ def columns_of(
 ) -> dict[str, tuple[FoundColumn, ...]]:
     """Fetch the columns of some tables, `schema.name`, that exist."""
     columns: dict[str, list[FoundColumn]] = {}
-    for table, name, text, type_name, type_text, kind, *told in connection.execute(_COLUMNS, [list(tables)]):
-        column = FoundColumn(name, text, FoundType(type_name, type_text, TypeKind(kind)), *told)
+    for table, name, text, type_name, type_text, kind, *flags in connection.execute(_COLUMNS, [list(tables)]):
+        column = FoundColumn(name, text, FoundType(type_name, type_text, TypeKind(kind)), *flags)
         columns.setdefault(table, []).append(column)
     return {table: tuple(of_table) for table, of_table in columns.items()}

@@ -24,7 +24,7 @@ _NOT_OF_A_WORD = re.compile(r"[^\w]")
 def typed_unless(names: Iterable[str] = ()) -> dict[str, str]:
     """Have PostgreSQL's columns carry the name of their type, unless Debezium knows it or `names` are the names of it.
 
-    Values of a type that Debezium does not know come as bytes. Only by the type's name are they told from binary values.
+    Values of a type that Debezium does not know come as bytes. Only the type's name distinguishes them from binary values.
     """
     known = "|".join(re.escape(name) for name in sorted({*TYPES, *names}))
     return {TYPED: rf'.*\.(?!"?_?(?:{known})"?$)[^.]*'}

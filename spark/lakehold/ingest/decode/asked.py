@@ -65,7 +65,7 @@ class Fields:
 Asked = Plain | Items | Entries | Fields
 
 _TOKEN = Plain("variant")
-"""A number with all of its digits, or a text; which of the two it is can be told."""
+"""A number with all of its digits, or a text, which can be distinguished."""
 
 _INT, _BIGINT = Plain("int"), Plain("bigint")
 

@@ -61,7 +61,7 @@ def decimal_from_text(text: str, precision: int, scale: int) -> str:
     digits = f"^[+-]?[0-9]*[.]?[0-9]{{0,{scale}}}0*$"
     with_exponent = "^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)[eE][+-]?0*[0-9]{1,3}$"
     zero = "^[+-]?(?:0+[.]?0*|[.]0+)[eE][+-]?[0-9]+$"
-    # A number ends as many places behind its point as its fraction has digits, less the zeros at its end and the exponent.
+    # A number has as many places after its point as its fraction has digits, less the zeros at its end and the exponent.
     fraction = f"length(regexp_extract({text}, '[.]([0-9]*?)0*[eE]', 1))"
     zeros = f"length(regexp_extract({text}, '^[+-]?[0-9]*[1-9](0*)(?:[.]0*)?[eE]', 1))"
     exponent = f"CAST(regexp_extract({text}, '[eE]([+-]?[0-9]+)$', 1) AS INT)"

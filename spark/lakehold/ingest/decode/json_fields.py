@@ -56,7 +56,7 @@ def taken_for_text(text: str, schema: ConnectSchema) -> str | None:
 def numbers_in_quotes(text: str, names: Iterable[str]) -> str | None:
     """SQL of a text with quotes around numbers of fields of these names, and of the arrays in them.
 
-    None if no field can be told by its name. An array's numbers follow each other, with nulls and texts between them.
+    None if no field can be found by its name. An array's numbers follow each other, with nulls and texts between them.
     """
     listed = "|".join(re.escape(name) for name in sorted(names) if _TOLD.fullmatch(name))
     number = r"-?(?:0|[1-9][0-9]*)(?:[.][0-9]+)?(?:[eE][+-]?[0-9]+)?"

@@ -174,7 +174,7 @@ def _headed(name: str, matches: str, head: str) -> Version:
 
 
 def _apart(name: str, matches: str, text: str) -> Version:
-    """Records with the schema `text` somewhere, and the payload before it or behind other members."""
+    """Records with the schema `text` somewhere, and the payload before it or after other members."""
     schema, whole = storable(from_connect_json(text)), f"CAST({name} AS STRING)"
     wrapper = ConnectSchema(SchemaType.STRUCT, optional=True, fields=(Field("payload", schema),))
     version = _json_version(name, matches, whole, "}", wrapper)

@@ -29,7 +29,7 @@ class AvroIds:
 
 @dataclass(frozen=True)
 class JsonHeads:
-    """What stands in the records before the payload: `{"schema":…,"payload":`, oldest first.
+    """The beginnings of records before their payload: `{"schema":…,"payload":`, oldest first.
 
     `apart` has the schemas of records whose members stand in another order, or among others, as `get_json_object` gives them.
     """
