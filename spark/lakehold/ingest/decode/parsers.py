@@ -70,7 +70,7 @@ class JsonParser:
         return self._exact(found, of, f"CASE WHEN {is_right} THEN {result} ELSE {of.sql} END")
 
     def _exact(self, found: str, of: JsonParser, otherwise: str) -> str:
-        """Return the SQL of what parser `of` reads from a text with its numbers in quotes if one of them became a double, else `otherwise`.
+        """Return the SQL of what parser `of` reads, given numbers in quotes, if one of them became a double; else `otherwise`.
 
         Few numbers have an exponent or more than 38 digits, so that few texts are parsed twice.
         """
