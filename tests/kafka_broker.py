@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,10 @@ class Broker:
 def _created(admin: AdminClient, topic: NewTopic) -> bool:
     try:
         admin.create_topics([topic])[topic.topic].result(_DEADLINE_S)
-    except KafkaException:  # a topic of this name is still being deleted
+    except KafkaException:
+        # A topic of this name is still being deleted, or a producer of an earlier test has made the broker create it again.
+        with suppress(KafkaException):
+            admin.delete_topics([topic.topic])[topic.topic].result(_DEADLINE_S)
         return False
     return True
 

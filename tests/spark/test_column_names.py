@@ -84,6 +84,17 @@ def test_names_that_a_table_cannot_have_stop_it_and_no_neighbour(lake: Lake, tmp
     assert feed.rows("plain") == [(1, "a"), (2, "b")]
 
 
+def test_a_table_that_its_owner_partitioned_by_a_column_goes_on(lake: Lake, tmp_path: Path) -> None:
+    feed = Feed(lake, tmp_path / "feed")
+    feed.table("t")
+    feed.write("t", {"v": TEXT}, {"id": 1, "v": "a"})
+    assert feed.stopped() == {}
+    lake.sql("ALTER TABLE s.t ADD PARTITION FIELD v")
+    feed.write("t", {"v": TEXT, "w": TEXT}, {"id": 1, "v": "b", "w": "c"})
+    assert feed.stopped() == {}
+    assert feed.rows("t") == [(1, "b", "c")]
+
+
 def test_a_column_list_leaves_such_columns_out(lake: Lake, tmp_path: Path) -> None:
     feed = Feed(lake, tmp_path / "feed")
     feed.table("t", "(id INT, v STRING)")

@@ -142,7 +142,7 @@ def tags(lake: Lake, table: str) -> set[str]:
 
 def test_damaged_tables_are_reported_and_the_others_are_looked_after(make_lake: LakeFactory) -> None:
     lake = make_lake(foreign_lag_ms=0)
-    bad = ["garbled", "gone", "listless", "newer"]
+    bad = ["garbled", "gone", "listless", "newer", "truncated"]
     tables = [*bad, "whole"]
     lake.sql("CREATE NAMESPACE s")
     for table in tables:
@@ -170,7 +170,7 @@ def test_damaged_tables_are_reported_and_the_others_are_looked_after(make_lake: 
 
 
 def damage(lake: Lake, table: str) -> None:
-    """Leave of a table what other tools leave: metadata that is gone, no JSON or of a later Iceberg, or no manifest list."""
+    """Leave of a table what other tools leave: metadata that is gone, no JSON or of a later Iceberg, no whole manifest list."""
     loaded = lake.catalog.load_table(f"s.{table}")
     path = Path(loaded.metadata_location.removeprefix("file:"))
     match table:
@@ -180,6 +180,11 @@ def damage(lake: Lake, table: str) -> None:
             path.write_text("{")
         case "newer":
             path.write_text(json.dumps({**json.loads(path.read_text()), "format-version": 9}))
+        case "truncated":
+            current = loaded.current_snapshot()
+            assert current is not None
+            whole = Path(current.manifest_list.removeprefix("file:"))
+            whole.write_bytes(whole.read_bytes()[:-20])
         case _:
             current = loaded.current_snapshot()
             assert current is not None

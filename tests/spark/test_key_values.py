@@ -125,3 +125,24 @@ def test_keys_of_any_value_are_inserted_updated_and_deleted(make_lake: LakeFacto
     feeds.ingest()
     assert {name: feeds.rows(name)[shown[0]] for name, (_, _, shown) in KEYS.items()} == dict.fromkeys(KEYS, "again")
     assert feeds.lake.sql("SELECT count(*) FROM mz_catalog.mz_source_errors").rows == [(0,)]
+
+
+def test_a_batch_of_nothing_but_keys_finds_rows_whose_key_has_another_type(lake: Lake, tmp_path: Path) -> None:
+    key, row = struct("Key", {"id": {"type": "string"}}), struct("Row", {"id": {"type": "int64"}})
+    topic = tmp_path / "topics" / "t.jsonl"
+
+    def ingest(offset: int, number: str, value: bytes | None) -> list[tuple[Any, ...]]:
+        recorded_files.append(topic, [recorded_files.line("t", 0, offset, value, json_record(key, {"id": number}))])
+        (report,) = lake.ingest("s")
+        assert report.stopped == {}
+        return lake.sql("SELECT id FROM s.t ORDER BY id").rows
+
+    lake.sql(
+        f"CREATE SOURCE s FROM FILES '{topic.parent}' FORMAT JSON;"
+        "CREATE TABLE s.t FROM SOURCE s (TOPIC 't') ENVELOPE UPSERT"
+    )
+    assert ingest(0, "1", json_record(row, {"id": 1})) == [(1,)]
+    assert ingest(1, "2", json_record(row, {"id": 2})) == [(1,), (2,)]
+    assert ingest(2, "2", b"{") == [(1,), (2,)]
+    assert ingest(3, "one", None) == [(1,), (2,)]
+    assert ingest(4, "1", None) == [(2,)]

@@ -9,6 +9,8 @@ import pytest
 
 from lakehold.ingest.decode.avro_schema import from_avro_json
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType, UnsupportedSchema, from_connect_json
+from lakehold.ingest.decode.parts import part
+from lakehold.ingest.decode.schemas import AvroIds, JsonHeads
 from tests.connect_converters import avro_schema, envelope, struct
 
 ROW = struct(
@@ -99,3 +101,69 @@ def test_avro_schemas_that_no_table_can_hold(text: str, reason: str) -> None:
 def test_connect_schemas_that_are_none(text: str, reason: str) -> None:
     with pytest.raises(UnsupportedSchema, match=reason):
         from_connect_json(text)
+
+
+_DEEP = 3_000
+
+
+def nested(inner: str, levels: int) -> str:
+    """Return the schema of arrays inside each other."""
+    return '{"type":"array","items":' * levels + inner + "}" * levels
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        '{"type":["object","null"]}',
+        '{"type":{"type":"string"}}',
+        '{"type":"struct","fields":[],"name":["Row"]}',
+        nested('{"type":"int32"}', 150),
+        nested('{"type":"int32"}', _DEEP),
+    ],
+    ids=["list of types", "type in a type", "list for a name", "deep", "very deep"],
+)
+def test_what_no_converter_of_connect_writes_is_an_error_of_its_records(schema: str) -> None:
+    read = part("value", JsonHeads((f'{{"schema":{schema},"payload":',)))
+    assert [refused.reason for refused in read.refused] == ["unsupported-schema"]
+    assert not read.versions
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        '{"type":"record","name":"r","fields":["x"]}',
+        nested('"int"', 150),
+        nested('"int"', _DEEP),
+    ],
+    ids=["field without a name", "deep", "very deep"],
+)
+def test_a_broken_schema_of_avro_is_an_error_of_its_records(schema: str) -> None:
+    read = part("value", AvroIds({7: schema}))
+    assert [refused.reason for refused in read.refused] == ["unsupported-schema"]
+    assert "Schema 7" in read.refused[0].detail
+
+
+@pytest.mark.parametrize("written", [{"precision": -1}, {"precision": 4, "scale": 6}, {"precision": 4, "scale": -1}])
+def test_avro_ignores_a_decimal_that_cannot_be_one(written: dict[str, int]) -> None:
+    read = from_avro_json(json.dumps({"type": "bytes", "logicalType": "decimal", **written}))
+    assert (read.schema.type, read.schema.name, read.bare) == (SchemaType.BYTES, None, "bytes")
+
+
+def test_parameters_that_connect_did_not_write_are_left_aside() -> None:
+    row = {"type": "record", "name": "r", "connect.parameters": [1], "fields": [{"name": "a", "type": "int"}]}
+    assert from_avro_json(json.dumps(row)).schema.parameters == {}
+
+
+@pytest.mark.parametrize(
+    ("source_type", "is_text"),
+    [
+        *((name, False) for name in ("bytea", "_BYTEA", "BLOB", "VARBINARY(10)", "LONGBLOB", "IMAGE", "LONG RAW")),
+        ("CHAR(3) FOR BIT DATA", False),
+        ("PG_LSN", True),
+        ("mood", True),
+    ],
+)
+def test_bytes_are_a_text_only_if_their_type_is_binary_in_no_database(source_type: str, is_text: bool) -> None:
+    parameters = {"__debezium.source.column.type": source_type}
+    read = from_connect_json({"type": "bytes", "parameters": parameters})
+    assert (read.name is not None) == is_text

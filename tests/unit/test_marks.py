@@ -131,12 +131,20 @@ def test_a_later_change_in_one_partition_does_not_end_the_others() -> None:
 def test_nothing_ends_a_snapshot_whose_end_was_not_seen() -> None:
     begun = after(Marks(), snapshot_rows(FIRST), p0=10)
     assert without_end(begun, Reach({0: 10})) == frozenset()
-    assert completed(begun, Reach({0: 99}, is_whole=True)) == begun
+    assert completed(begun, Reach({0: 99})) == begun
+    assert completed(begun, Reach({0: 99}, resnapshot=SECOND)) == begun
 
 
 def test_a_batch_with_all_rows_of_a_resnapshot_completes_it() -> None:
     ended = after(Marks(), snapshot_rows(FIRST, partition=1, end=True), p0=10, p1=10)
-    assert completed(ended, Reach({0: 10, 1: 10}, is_whole=True)).snapshot == COMPLETE
+    assert completed(ended, Reach({0: 10, 1: 10}, resnapshot=FIRST)).snapshot == COMPLETE
+
+
+def test_a_resnapshot_of_a_single_row_needs_no_last_one() -> None:
+    begun = after(Marks(), snapshot_rows(FIRST), p0=10)
+    found = completed(begun, Reach({0: 10}, resnapshot=FIRST)).snapshot
+    assert found is not None
+    assert found.complete
 
 
 def test_the_end_of_a_snapshot_is_not_that_of_a_later_one() -> None:

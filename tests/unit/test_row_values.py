@@ -78,3 +78,14 @@ def test_nested_values_and_slices() -> None:
     beyond = pa.array([[[2_932_897]], None], pa.list_(pa.list_(pa.int32()))).cast(pa.list_(pa.list_(pa.date32())))
     assert values(beyond) == [[["+10000-01-01"]], None]
     assert (is_beyond_python(beyond), is_beyond_python(array), is_beyond_python(beyond[1:])) == (True, False, False)
+
+
+def test_a_text_of_any_bytes_is_read() -> None:
+    for kind in (pa.string(), pa.large_string()):
+        binary = pa.binary() if kind == pa.string() else pa.large_binary()
+        texts = pa.array([b"a\xff", None, b"b"], binary).cast(kind, safe=False)
+        assert values(texts) == ["a\ufffd", None, "b"]
+
+
+def test_a_map_whose_keys_are_lists_is_a_list_of_pairs() -> None:
+    assert values(pa.array([[([1], "a")]], pa.map_(pa.list_(pa.int32()), pa.string()))) == [[([1], "a")]]

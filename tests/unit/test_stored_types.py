@@ -35,6 +35,7 @@ from lakehold.subscribe.stored_types import reads_alike
         (pa.float32(), DoubleType(), True),
         (pa.float16(), DoubleType(), False),
         (pa.decimal128(9, 2), DecimalType(18, 2), True),
+        (pa.decimal128(10, 3), DecimalType(12, 2), False),
         (pa.date32(), DateType(), True),
         (pa.date32(), TimestampType(), True),
         (pa.timestamp("us"), TimestamptzType(), True),

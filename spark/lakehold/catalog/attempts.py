@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import random
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from gzip import BadGzipFile
 from typing import Generic, TypeVar
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, RESTError, ValidationError
+from pyiceberg.exceptions import CommitFailedException, ForbiddenError, RESTError, ValidationError
 from pyiceberg.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -36,7 +37,10 @@ READ_ATTEMPTS = 5
 UNANSWERED = (SQLAlchemyError, RESTError, OSError)
 """What catalogs and warehouses raise that do not answer: a database, a REST server that says so, and the network to either."""
 
-_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, EOFError, BadGzipFile, ValidationError)
+MALFORMED = (
+    *(ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError),
+    *(BadGzipFile, zlib.error, ValidationError),
+)
 """What reading metadata raises that is damaged or of an unknown version."""
 
 T = TypeVar("T")
@@ -117,6 +121,8 @@ def read(catalog: Catalog, table_name: str, of: Callable[[Table], T]) -> T:
         return of(_loaded(catalog, table_name))
     except FileNotFoundError as error:
         raise unreadable(table_name, error) from error
+    except (ForbiddenError, PermissionError) as error:
+        raise _denied(table_name, error) from error
     except UNANSWERED as error:
         raise _unavailable(table_name, error) from error
 
@@ -124,7 +130,7 @@ def read(catalog: Catalog, table_name: str, of: Callable[[Table], T]) -> T:
 def _loaded(catalog: Catalog, table_name: str) -> Table:
     try:
         return catalog.load_table(table_name)
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise unreadable(table_name, error) from error
 
 
@@ -136,6 +142,15 @@ def unreadable(table_name: str, cause: Exception) -> DefinitionError:
         code="table-unreadable",
         detail=f"A file of it is gone or damaged, or of an Iceberg that is newer than this lakehold: {reason[0].rstrip('.')}.",
         hint="Restore the file, or drop the table from the catalog.",
+    )
+
+
+def _denied(table_name: str, cause: Exception) -> DefinitionError:
+    return DefinitionError(
+        f'table "{table_name}" cannot be read',
+        code="table-unreadable",
+        detail=f"The catalog or the store denies it: {str(cause).strip().partition(chr(10))[0].rstrip('.')}.",
+        hint="Let the user that lakehold runs as read the table and its files.",
     )
 
 

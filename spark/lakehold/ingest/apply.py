@@ -276,6 +276,14 @@ def _bad_input(table: Table, judgement: Judgement) -> TableStopped:
     )
 
 
+def _is_replaceable(writing: Writing, table: Table, state: TableState) -> bool:
+    """Return whether nobody has written to a table, not since it was read either."""
+    if state.current is not None:
+        return False
+    now = writing.tables.table_state(table.full_name)
+    return now is not None and now.table.metadata_location == state.table.metadata_location
+
+
 def _evolve(
     writing: Writing, entry: Entry[Table], changes: Changes, state: TableState | None
 ) -> tuple[ColumnType, ...]:
@@ -284,7 +292,7 @@ def _evolve(
     buckets = int(str(table.options.get("buckets", writing.buckets)))
     if state is None:
         plan = evolve.creation(entry, name, changes.key, changes.columns, buckets)
-    elif state.current is None and evolve.is_other(state, changes.key, changes.columns):
+    elif _is_replaceable(writing, table, state) and evolve.is_other(state, changes.key, changes.columns):
         plan = evolve.creation(entry, name, changes.key, changes.columns, buckets, replaces=True)
     else:
         partitions = {field.name for spec in state.table.specs().values() for field in spec.fields}

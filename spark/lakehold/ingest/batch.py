@@ -108,10 +108,14 @@ class Running:
         return is_silent or self.snapshots.keeps_back(progress.object_id, transactions)
 
     def has_table(self, name: str) -> bool:
-        """Return whether a table that has no rows may become readable: it exists then, if anything says its columns."""
+        """Return whether a table that has no rows may become readable: it exists then, if anything says its columns.
+
+        Raises:
+            TableStopped: No table can have its columns, or the name is another table's.
+        """
         try:
             make_empty(self.writing, self.tables[name], self.columns_of)
-        except (UpstreamError, TableStopped) as error:
+        except UpstreamError as error:
             log.info("table %s is not readable yet: %s. %s", name, error.message, error.detail)
             return False
         return True
@@ -214,7 +218,9 @@ def _apply_all(
 
 
 def _reach(topic: str, planned: Planned) -> Reach:
-    return Reach(_of(topic, planned.past_snapshots), is_whole=planned.replaced is not None)
+    return Reach(
+        _of(topic, planned.past_snapshots), planned.replaced.position if planned.replaced is not None else None
+    )
 
 
 def _tells_without_messages(table: Table, before: TableProgress, planned: Planned) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 from lakehold.catalog.readers import MAIN_READER, ReaderError, ReaderState, TableProgress
-from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
+from lakehold.errors import LakeholdError, LeaseLost, TableStopped, UpstreamUnavailable
 from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.held_source import HeldSource
 from lakehold.ingest.membership import begun, joined
@@ -107,7 +107,7 @@ class CatchingUp:
         """Let the tables of reader `name` join `main`; holds that waited for them begin."""
         running, before = self.of.running, self.of.readers()[name].tables
         without_table = {
-            table for table, progress in before.items() if progress.since_ms is None and not running.has_table(table)
+            table for table, progress in before.items() if progress.since_ms is None and not self._has_table(table)
         }
 
         def keeps_back(table: str, progress: TableProgress, transactions: str) -> bool:
@@ -116,6 +116,13 @@ class CatchingUp:
         self.of.change(lambda readers: joined(readers, name, of_tables, keeps_back, read))
         in_main = self.of.readers()[MAIN_READER].tables
         running.begin_holds(before, {table: in_main[table] for table in before if table in in_main})
+
+    def _has_table(self, name: str) -> bool:
+        """Return whether a table exists or needs not to; one that cannot be made is stopped by its first batch in `main`."""
+        try:
+            return self.of.running.has_table(name)
+        except TableStopped:
+            return False
 
     def _is_level(  # noqa: PLR0913 - a reader, its batch, and what to look at behind it
         self, name: str, report: BatchReport, planned: Planned, main: ReaderState, own: Available, limits: Limits

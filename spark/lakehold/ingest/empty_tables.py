@@ -55,6 +55,8 @@ def make_empty(writing: Writing, entry: Entry[Table], columns_of: UpstreamColumn
         evolve.require_own(entry, state.properties)
         return
     found = columns_of(table)
+    if table.columns:
+        writing.spark()  # parses their types
     columns = _columns(table, found)
     if not columns:
         return

@@ -196,7 +196,7 @@ def evolution(
             raise _impossible(table, conflict) from conflict
         statements += _altered(name, quoted(column.name), present[column.name], types[column.name])
     columns = tuple(ColumnType(n, t) for n, t in types.items())
-    require_names(table, columns, partitions)
+    require_names(table, columns, {name for name in partitions if name not in present})
     return Evolution(tuple(statements), columns)
 
 

@@ -131,6 +131,12 @@ def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, 
             )
             if value != f"key.{quoted(name)}":
                 unequal[name] = f"(key.{quoted(name)} IS NOT NULL AND {value} IS NULL)"
+        elif name in in_key and name in stored and not in_row:
+            # Nothing but keys, of which the table says what their values are in rows.
+            value, column = _of_both(table, in_key[name], stored[name])
+            found[name] = (value, column)
+            if value != f"key.{quoted(name)}":
+                unequal[name] = f"(key.{quoted(name)} IS NOT NULL AND {value} IS NULL)"
         elif name in in_key:
             found[name] = (f"key.{quoted(name)}", in_key[name])
         elif name in in_row:

@@ -23,11 +23,12 @@ class Reach:
 
     Args:
         offsets: Of each partition, empty ones too, the offset below which the batch leaves no row of a snapshot unread.
-        is_whole: The batch has all rows of the snapshot that it brings, whatever `offsets` tell.
+        resnapshot: The position of a re-snapshot of which the batch has all rows, whatever else its messages say; None: it has
+            none. A table of a single row may get no last row: Debezium calls that of the first table its first one.
     """
 
     offsets: Mapping[int, int] = field(default_factory=dict)
-    is_whole: bool = False
+    resnapshot: Position | None = None
 
 
 def begins_anew(marks: Marks, arrived: Arrivals) -> bool:
@@ -111,10 +112,10 @@ def ending_at(marks: Marks, ends: Mapping[int, int]) -> Marks:
 def completed(marks: Marks, reach: Reach) -> Marks:
     """Return the marks with their snapshot complete, if all of it was read."""
     snapshot = marks.snapshot
-    if snapshot is None or snapshot.complete or not snapshot.end_seen:
+    if snapshot is None or snapshot.complete:
         return marks
     read = [_is_past(marks, snapshot, partition, at) for partition, at in reach.offsets.items()]
-    is_whole = reach.is_whole or (bool(read) and all(read))
+    is_whole = snapshot.position == reach.resnapshot or (snapshot.end_seen and bool(read) and all(read))
     return replace(marks, snapshot=replace(snapshot, complete=True, until={})) if is_whole else marks
 
 

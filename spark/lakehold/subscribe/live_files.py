@@ -7,12 +7,15 @@ theirs), and in Python; a hundred snapshots of a table have a hundred lists of h
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from fastavro.schema import SchemaParseException, UnknownType
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
 from pyiceberg.table import Table
 
+from lakehold.catalog.attempts import MALFORMED, unreadable
 from lakehold.subscribe import avro_files
 from lakehold.subscribe.remembered import Remembered
 
@@ -137,11 +140,22 @@ class LiveFiles:
         return [file for manifest in manifests if manifest.content == content for file in self._entries(manifest)]
 
     def _listed(self, path: str) -> dict[str, Manifest]:
-        listed = self._remembered.listed.of(self._content(path))
-        return {manifest.path: manifest for manifest in listed if manifest is not None}
+        content = self._content(path)
+        with self._damage_named():
+            listed = self._remembered.listed.of(content)
+            return {manifest.path: manifest for manifest in listed if manifest is not None}
 
     def _entries(self, manifest: Manifest) -> tuple[LiveFile, ...]:
-        return self._remembered.manifests.of(manifest.path, lambda: tuple(self._live(manifest)))
+        with self._damage_named():
+            return self._remembered.manifests.of(manifest.path, lambda: tuple(self._live(manifest)))
+
+    @contextmanager
+    def _damage_named(self) -> Iterator[None]:
+        """Raise that the table is unreadable where a manifest or a list of them makes no sense."""
+        try:
+            yield
+        except (*MALFORMED, SchemaParseException, UnknownType) as error:
+            raise unreadable(".".join(self.table.name()), error) from error
 
     def _live(self, manifest: Manifest) -> Iterator[LiveFile]:
         for entry in avro_files.records(self._content(manifest.path)):

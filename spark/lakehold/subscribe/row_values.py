@@ -89,14 +89,31 @@ def _values(array: pa.Array) -> list[Any]:
     if pa.types.is_map(kind):
         pairs = as_list_of_entries(array)
         entries = list(zip(*map(_values, pairs.flatten().flatten()), strict=True))
-        return [None if found is None else dict(found) for found in _lists(array, offsets(pairs), entries)]
+        return [None if found is None else _mapping(found) for found in _lists(array, offsets(pairs), entries)]
     if pa.types.is_list(kind):
         return _lists(array, offsets(array), _values(array.flatten()))
     if pa.types.is_date32(kind):
         return _within(array, pa.int32(), _DAYS, _date_text)
     if pa.types.is_timestamp(kind):
         return _within(_microseconds(array), pa.int64(), _MICROSECONDS, _time_text)
-    return list(array.to_pylist())
+    return _singles(array)
+
+
+def _singles(array: pa.Array) -> list[Any]:
+    try:
+        return list(array.to_pylist())
+    except UnicodeDecodeError:
+        # Other writers, and a cast in a query, may make a text of any bytes; Java shows them so, too.
+        values = array.cast(pa.binary() if pa.types.is_string(array.type) else pa.large_binary()).to_pylist()
+        return [None if value is None else value.decode(errors="replace") for value in values]
+
+
+def _mapping(entries: list[tuple[Any, Any]]) -> dict[Any, Any] | list[tuple[Any, Any]]:
+    """Return the dictionary of a map; its pairs where a key is a list, which Python cannot look up."""
+    try:
+        return dict(entries)
+    except TypeError:
+        return entries
 
 
 def _structs(array: pa.Array) -> list[Row | None]:

@@ -42,7 +42,6 @@ _STORED: Mapping[type[IcebergType], tuple[_IsKind, ...]] = {
     LongType: (*_INTEGERS, pa.types.is_int64),
     FloatType: (pa.types.is_float32,),
     DoubleType: (pa.types.is_float32, pa.types.is_float64),
-    DecimalType: (pa.types.is_decimal128,),
     DateType: (pa.types.is_date,),
     TimeType: (lambda stored: stored == pa.time64("us"),),
     StringType: (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
@@ -90,4 +89,8 @@ def _is_stored_as(stored: pa.DataType, target: IcebergType) -> bool:
     if type(target) in _UNITS:
         # A date becomes a timestamp by schema evolution (Iceberg spec, format 3).
         return bool(pa.types.is_date(stored) or (pa.types.is_timestamp(stored) and stored.unit == _UNITS[type(target)]))
+    if isinstance(target, DecimalType):
+        # Spark takes the digits of another scale for those of the table's.
+        fits = pa.types.is_decimal128(stored) and stored.scale == target.scale
+        return bool(fits and stored.precision <= target.precision)
     return any(is_kind(stored) for is_kind in _STORED.get(type(target), ()))

@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
 from lakehold.catalog import metadata_files
+from lakehold.catalog.attempts import MALFORMED
 from lakehold.catalog.data_tables import SOURCE_PROPERTY, TIMESTAMP_PROPERTY
 
 BATCHES_REMEMBERED = 100_000
@@ -60,8 +61,8 @@ def earlier_versions(table: Table, source: str | None) -> tuple[Version, ...]:
             break
         try:
             before = metadata_files.read(table.io, entry.metadata_file).metadata
-        except (FileNotFoundError, ValueError):
-            # Gone, as its writer may have deleted it, or damaged: what is before it is not known.
+        except (OSError, *MALFORMED):
+            # Gone, as its writer may have deleted it, denied or damaged: what is before it is not known.
             break
         log = _with_earlier(before.snapshot_log, log)
         # As they were before others were expired: PyIceberg takes the parent away from the children.

@@ -47,6 +47,10 @@ _SCALES: Final = 2048
 """Debezium takes the eleven bits of a scale for a positive number."""
 
 
+_MONEY_SIGNS = "under an lc_monetary whose decimal sign is a comma the connector fails, or values come as others"
+_JULIAN = "in a snapshot dates before year 1 come as dates after it, and the ten days before 1582-10-15 ten days later"
+
+
 def _numeric(of: FoundType) -> SentType:
     if not of.arguments:
         return SentType(VARIABLE_DECIMAL.schema, _NOT_A_NUMBER, is_told=True)
@@ -95,13 +99,13 @@ TYPES: Final[Mapping[str, SentType | Callable[[FoundType], SentType]]] = {
     "float4": FLOAT32,
     "float8": FLOAT64,
     "numeric": _numeric,
-    "money": decimal(None, _MONEY_DIGITS),
+    "money": SentType(decimal(None, _MONEY_DIGITS).schema, _MONEY_SIGNS),
     "bool": BOOLEAN,
     **dict.fromkeys(("text", "varchar", "bpchar", "char", "name", "citext", "isbn"), TEXT),
     "bytea": BYTES,
     "bit": _bits,
     "varbit": _varying_bits,
-    "date": DATE,
+    "date": SentType(DATE.schema, _JULIAN),
     "time": _time,
     "timetz": plain(SchemaType.STRING, "io.debezium.time.ZonedTime", "the time is shifted to UTC"),
     "timestamp": _timestamp,

@@ -7,19 +7,21 @@ a single branch: the number of the branch stands before each value.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import Any
 
 from lakehold.ingest.decode import decimals
 from lakehold.ingest.decode.connect_schema import (
     AVRO,
+    DEEPEST,
     NULL,
+    TOO_DEEP,
     UNION,
     ConnectSchema,
     Field,
     SchemaType,
     UnsupportedSchema,
+    parsed,
     with_text_bytes,
 )
 from lakehold.ingest.decode.logical import decimal_parameters, logical_type
@@ -58,11 +60,7 @@ def from_avro_json(text: str) -> AvroSchema:
     Raises:
         UnsupportedSchema: It is no Avro schema, refers to itself, or refers to other subjects.
     """
-    try:
-        node = json.loads(text)
-    except ValueError as e:
-        raise UnsupportedSchema(f"The schema is not JSON: {e}.") from e
-    return _Reader().read(node, "")
+    return _Reader().read(parsed(text), "")
 
 
 class _Reader:
@@ -72,8 +70,18 @@ class _Reader:
         self._named: dict[str, dict[str, Any]] = {}
         self._open: list[str] = []
         self._count = 0
+        self._depth = 0
 
-    def read(self, node: Any, namespace: str) -> AvroSchema:  # noqa: PLR0911 - one for each form of a schema
+    def read(self, node: Any, namespace: str) -> AvroSchema:
+        """Read a schema that names are looked up for in `namespace`."""
+        if self._depth > DEEPEST:
+            raise UnsupportedSchema(TOO_DEEP)
+        self._depth += 1
+        read = self._read(node, namespace)
+        self._depth -= 1
+        return read
+
+    def _read(self, node: Any, namespace: str) -> AvroSchema:  # noqa: PLR0911 - one for each form of a schema
         if isinstance(node, list):
             return self._union(node, namespace)
         if node == "null":
@@ -131,6 +139,8 @@ class _Reader:
         listed = node.get("fields")
         if not isinstance(listed, list):
             raise UnsupportedSchema(f'The record "{name}" has no fields.')
+        if not all(isinstance(f, dict) and "name" in f for f in listed):
+            raise UnsupportedSchema(f'A field of the record "{name}" has no name.')
         self._named[name] = node | {"namespace": inner}
         self._open.append(name)
         bare_name = self._fresh_name()
@@ -177,14 +187,24 @@ def _fits(node: dict[str, Any]) -> bool:
     if node.get("logicalType") != "decimal":
         return True
     size, precision = node.get("size"), node.get("precision", 0)
-    return isinstance(size, int) and isinstance(precision, int) and 10**precision <= 1 << max(0, 8 * size - 1)
+    return isinstance(size, int) and _is_decimal(node) and 10**precision <= 1 << max(0, 8 * size - 1)
+
+
+def _is_decimal(node: dict[str, Any]) -> bool:
+    """Return whether precision and scale can be those of a decimal; Avro ignores the logical type of others."""
+    precision, scale = node.get("precision", 0), node.get("scale", 0)
+    is_whole = isinstance(precision, int) and isinstance(scale, int)
+    return is_whole and scale >= 0 and (precision == 0 or scale <= precision) and precision >= 0
 
 
 def _annotated(schema: ConnectSchema, node: dict[str, Any]) -> ConnectSchema:
     """With the name, version, parameters and default that Connect's converter or Avro itself wrote."""
     logical = node.get("logicalType")
+    if logical == "decimal" and "connect.name" not in node and not _is_decimal(node):
+        logical = None
     name = node.get("connect.name") or (f"{AVRO}{logical}" if isinstance(logical, str) else None)
-    parameters = {str(k): str(v) for k, v in (node.get("connect.parameters") or {}).items()}
+    written = node.get("connect.parameters")
+    parameters = {str(k): str(v) for k, v in written.items()} if isinstance(written, dict) else {}
     if name == f"{AVRO}decimal":
         parameters = {"scale": str(node.get("scale", 0)), "connect.decimal.precision": str(node.get("precision", 0))}
     elif name == DECIMAL:

@@ -7,6 +7,7 @@ Connect are kept as names that begin with `AVRO`, so that one table (`logical.py
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -24,7 +25,19 @@ TEXT_BYTES = "postgres:text"
 """Name of bytes that are a text: how Debezium sends values of a type of PostgreSQL that it does not know."""
 
 _SOURCE_TYPE = "__debezium.source.column.type"
-_BINARY_TYPES = frozenset({"BYTEA", "_BYTEA"})
+_BINARY_TYPE = re.compile(
+    r"_?BYTEA|(TINY|MEDIUM|LONG)?BLOB|(VAR)?BINARY|BYTE|(LONG )?RAW|IMAGE|BFILE|ROWVERSION|TIMESTAMP|HIERARCHYID"
+    r"|.* FOR BIT DATA",
+    re.IGNORECASE,
+)
+"""Types of all of Debezium's databases whose values are binary."""
+
+_SIZE = re.compile(r"\s*\([^)]*\)")
+
+DEEPEST = 100
+"""Levels of a schema inside each other, of which one more is refused."""
+
+TOO_DEEP = f"It is nested deeper than {DEEPEST} levels."
 
 UNION = f"{AVRO}union"
 """Name of the structure that stands for a union of several types: one optional field per branch, `member0` and on."""
@@ -120,7 +133,7 @@ class ConnectSchema:
 def with_text_bytes(schema: ConnectSchema) -> ConnectSchema:
     """Return the schema of a column with its bytes named as texts, if it says that its type is one Debezium does not know."""
     source_type = schema.parameters.get(_SOURCE_TYPE)
-    if source_type is None or source_type.upper() in _BINARY_TYPES:
+    if source_type is None or _BINARY_TYPE.fullmatch(_SIZE.sub("", source_type)):
         return schema
     if _is_plain_bytes(schema):
         return replace(schema, name=TEXT_BYTES)
@@ -137,22 +150,38 @@ _JSON_NAMES = {"float": SchemaType.FLOAT32, "double": SchemaType.FLOAT64}
 """Connect's JSON converter has names of its own for these (`JsonSchema.FLOAT_TYPE_NAME`, `DOUBLE_TYPE_NAME`)."""
 
 
-def from_connect_json(node: Any) -> ConnectSchema:
+def parsed(text: str) -> Any:
+    """Return the JSON value of a schema's text.
+
+    Raises:
+        UnsupportedSchema: It is none, or nested too deeply.
+    """
+    try:
+        return json.loads(text)
+    except ValueError as e:
+        raise UnsupportedSchema(f"The schema is not JSON: {e}.") from e
+    except RecursionError:
+        raise UnsupportedSchema(TOO_DEEP) from None
+
+
+def from_connect_json(node: Any, depth: int = 0) -> ConnectSchema:
     """The schema that Connect's JSON converter writes beside a payload.
 
     Args:
         node: The parsed JSON, or its text.
+        depth: Schemas that it is inside of.
 
     Raises:
         UnsupportedSchema: It is no such schema.
     """
     if isinstance(node, str):
-        try:
-            node = json.loads(node)
-        except ValueError as e:
-            raise UnsupportedSchema(f"The schema is not JSON: {e}.") from e
+        node = parsed(node)
+    if depth > DEEPEST:
+        raise UnsupportedSchema(TOO_DEEP)
     if not isinstance(node, dict) or "type" not in node:
         raise UnsupportedSchema("A schema must be a JSON object with a type.")
+    if not isinstance(node["type"], str) or not isinstance(node.get("name"), str | None):
+        raise UnsupportedSchema("The type of a schema of Connect, and its name, must be texts.")
     try:
         kind = _JSON_NAMES.get(node["type"]) or SchemaType(node["type"])
     except ValueError as e:
@@ -164,25 +193,25 @@ def from_connect_json(node: Any) -> ConnectSchema:
         version=node.get("version"),
         parameters=_parameters(node.get("parameters")),
         default=node.get("default"),
-        fields=_fields(node) if kind is SchemaType.STRUCT else (),
-        items=_child(node, "items") if kind is SchemaType.ARRAY else None,
-        keys=_child(node, "keys") if kind is SchemaType.MAP else None,
-        values=_child(node, "values") if kind is SchemaType.MAP else None,
+        fields=_fields(node, depth) if kind is SchemaType.STRUCT else (),
+        items=_child(node, "items", depth) if kind is SchemaType.ARRAY else None,
+        keys=_child(node, "keys", depth) if kind is SchemaType.MAP else None,
+        values=_child(node, "values", depth) if kind is SchemaType.MAP else None,
     )
     return with_text_bytes(schema)
 
 
-def _child(node: dict[str, Any], attribute: str) -> ConnectSchema:
+def _child(node: dict[str, Any], attribute: str, depth: int) -> ConnectSchema:
     if attribute not in node:
         raise UnsupportedSchema(f'A schema of type {node["type"]} must have "{attribute}".')
-    return from_connect_json(node[attribute])
+    return from_connect_json(node[attribute], depth + 1)
 
 
-def _fields(node: dict[str, Any]) -> tuple[Field, ...]:
+def _fields(node: dict[str, Any], depth: int) -> tuple[Field, ...]:
     listed = node.get("fields")
     if not isinstance(listed, list) or not all(isinstance(f, dict) and isinstance(f.get("field"), str) for f in listed):
         raise UnsupportedSchema('A schema of type struct must have "fields", each with a "field" that names it.')
-    return tuple(Field(f["field"], from_connect_json(f)) for f in listed)
+    return tuple(Field(f["field"], from_connect_json(f, depth + 1)) for f in listed)
 
 
 def _parameters(node: object) -> dict[str, str]:

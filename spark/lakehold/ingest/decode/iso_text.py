@@ -39,7 +39,7 @@ _LOCAL = f"^{_ANY_DAY}(?:[Tt ](?:{_CLOCK}))?(?: ?(?:[Zz]|[+-]00(?::?00)?))?$"
 _DAY = f"^{_ANY_DAY}(?:[Tt ]00(?::?00(?::?00)?)?(?:[.,]0+)?)?(?:[Zz]|[+-]{_OFFSET})?$"
 """A day may have an offset, or be a midnight; any other time of day would get lost."""
 
-_QUOTED_NUMBER = "-?(?:[0-9]|[1-9](?:[0-9]{1,2}|[0-9]{4}|[0-9]{8,12}|[0-9]{14,}))"
+_QUOTED_NUMBER = "-?(?:[0-9]|[1-9](?:[0-9]{1,2}|[0-9]{4}|[0-9]{8}|[0-9]{10}|[0-9]{12}|[0-9]{14,}))"
 """A number in quotes, of as many digits as cannot be a year, a month, a day, or a moment written without punctuation."""
 
 _LAST = ("infinity", "+294247-01-10T04:00:25.2Z", "-5877611-06-21Z")

@@ -46,7 +46,7 @@ def wrongly_typed(text: str, schema: ConnectSchema) -> str | None:
 
 def taken_for_text(text: str, schema: ConnectSchema) -> str | None:
     """The same for the text columns of a row only, which `from_json` fills with whatever it finds."""
-    is_envelope = {"before", "after", "op"} <= {f.name for f in schema.fields}
+    is_envelope = {"after", "op"} <= {f.name for f in schema.fields}
     row = schema.field_named("after") if is_envelope else schema
     columns = {name for name, _ in row.walk()} if row else set()
     not_text = _NOT[SchemaType.STRING]

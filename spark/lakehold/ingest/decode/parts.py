@@ -21,6 +21,7 @@ from lakehold.ingest.decode.connect_schema import (
     SchemaType,
     UnsupportedSchema,
     from_connect_json,
+    parsed,
 )
 from lakehold.ingest.decode.convert import Encoding
 from lakehold.ingest.decode.json_fields import overflowed, taken_for_text, wrongly_typed
@@ -167,7 +168,7 @@ def _json_part(name: str, schemas: JsonHeads) -> Part:
 
 def _headed(name: str, matches: str, head: str) -> Version:
     """Records that begin with `head`."""
-    schema = storable(from_connect_json(json.loads(head + "null}")["schema"]))
+    schema = storable(from_connect_json(parsed(head + "null}")["schema"]))
     payload = f"CAST(substring({name}, {len(head.encode()) + 1}) AS STRING)"
     version = _json_version(name, matches, payload, "", schema)
     return replace(version, taken=taken_for_text(payload, version.schema))
