@@ -21,8 +21,8 @@ _LOCAL_MICROSECONDS = _MICROSECONDS.format(kind="timestamp", utc="")
 _INSTANT_MICROSECONDS = _MICROSECONDS.format(kind="timestamptz", utc="+00")
 _LAKE_LOCAL_MICROSECONDS = "timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {0})"
 _ISO_INTERVAL = (
-    "concat('P', extract(year FROM {0}), 'Y', extract(month FROM {0}), 'M', extract(day FROM {0}), 'DT', "
-    "extract(hour FROM {0}), 'H', extract(minute FROM {0}), 'M', trim_scale(extract(second FROM {0})), 'S')"
+    "'P' || extract(year FROM {0}) || 'Y' || extract(month FROM {0}) || 'M' || extract(day FROM {0}) || 'DT' || "
+    "extract(hour FROM {0}) || 'H' || extract(minute FROM {0}) || 'M' || trim_scale(extract(second FROM {0})) || 'S'"
 )
 
 
