@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lakehold.definitions import ConnectionType
-from lakehold.upstream.captured_columns import columns_of, left_out
+from lakehold.upstream.captured_columns import columns_of, left_out, lost_hints
 from lakehold.upstream.found_columns import FoundColumn, FoundType, TypeKind
 
 _POSTGRES, _MARIADB = ConnectionType.POSTGRES, ConnectionType.MARIADB
@@ -45,3 +47,10 @@ def test_what_never_comes_is_no_column_and_has_a_reason() -> None:
     money, text = _column("money", "money", is_array=True), _column("text", "text")
     assert [c.spark_type for c in columns_of([money, text], _POSTGRES)] == ["string"]
     assert list(left_out([money, text], _POSTGRES)) == [(money, "Debezium sends no arrays of this type")]
+
+
+def test_a_date_that_a_snapshot_changes_is_reported_of_a_key() -> None:
+    day = _column("date", "date")
+    assert list(lost_hints(["s.t"], {"s.t": (day,)}, _POSTGRES)) == []
+    (hint,) = lost_hints(["s.t"], {"s.t": (replace(day, is_key=True),)}, _POSTGRES)
+    assert hint.startswith("column s.t.c (date): in a snapshot dates before year 1")

@@ -50,7 +50,9 @@ def lost_hints(tables: Iterable[str], found: Columns, database: ConnectionType) 
         columns: dict[str, list[str]] = {}
         for column in found.get(table, ()):
             sent = sent_type(column, database)
-            if sent.schema is not None and sent.is_told:
+            # By a key that does not come as it is, rows are taken for others.
+            is_told = sent.is_told or (column.is_key and bool(sent.lost))
+            if sent.schema is not None and is_told:
                 columns.setdefault(sent.lost, []).append(f"{table}.{column.name} ({column.text})")
         for lost, names in columns.items():
             yield f"column{'' if len(names) == 1 else 's'} {', '.join(names)}: {lost}"

@@ -99,7 +99,7 @@ TYPES: Final[Mapping[str, SentType | Callable[[FoundType], SentType]]] = {
     "float4": FLOAT32,
     "float8": FLOAT64,
     "numeric": _numeric,
-    "money": SentType(decimal(None, _MONEY_DIGITS).schema, _MONEY_SIGNS),
+    "money": decimal(None, _MONEY_DIGITS, _MONEY_SIGNS),
     "bool": BOOLEAN,
     **dict.fromkeys(("text", "varchar", "bpchar", "char", "name", "citext", "isbn"), TEXT),
     "bytea": BYTES,
