@@ -73,8 +73,8 @@ def test_errors_carry_sparks_condition_and_no_stack_trace(
     assert "org.apache.spark.sql.catalyst" not in capfd.readouterr().err
 
 
-def test_a_statement_that_is_nested_too_deeply_is_a_syntax_error(spark: SparkSession) -> None:
-    depth = 10_000
+@pytest.mark.parametrize("depth", [400, 1_000])
+def test_a_statement_that_is_nested_too_deeply_is_a_syntax_error(spark: SparkSession, depth: int) -> None:
     with pytest.raises(StatementError, match="nested too deeply") as refused:
         run(spark, f"SELECT {'(' * depth}1{')' * depth}")
     assert refused.value.code == "syntax"

@@ -220,6 +220,16 @@ def test_a_type_nested_without_end_is_refused() -> None:
         runner()[0].run(f"CREATE TABLE a.b (c {nested}) FROM SOURCE s (TOPIC 't') ENVELOPE UPSERT")
 
 
+@pytest.mark.parametrize("statement", ["SELECT {}", "SUBSCRIBE ({})", "CREATE HOLD h ({})"])
+def test_brackets_inside_each_other_without_end_are_refused_where_they_become_too_many(statement: str) -> None:
+    sql = "SELECT 1;\n" + statement.format(f"{'(' * 100_000}1{')' * 100_000}")
+    with pytest.raises(StatementError, match="the statement is nested too deeply") as refused:
+        runner()[0].run(sql)
+    assert refused.value.code == "syntax"
+    assert refused.value.place.line == 2
+    assert refused.value.hint
+
+
 def test_an_error_in_a_script_names_the_line_and_keeps_what_ran() -> None:
     lake, _ = runner()
     with pytest.raises(DefinitionError) as refused:

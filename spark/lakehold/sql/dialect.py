@@ -16,6 +16,10 @@ from lakehold.errors import Place, StatementError
 # It warns of a text that it reads as a command; lakehold refuses such a text, and says where.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
+MAX_BRACKETS = 1_000
+"""Brackets that may stand inside each other: Spark's parser runs out of its stack at some hundreds, of memory at thousands."""
+_NESTING = {TokenType.L_PAREN: 1, TokenType.L_BRACKET: 1, TokenType.R_PAREN: -1, TokenType.R_BRACKET: -1}
+
 
 class LakeholdDialect(Spark):
     """Spark's dialect as Spark 4 reads it, token by token to the end.
@@ -62,11 +66,15 @@ def split(sql: str) -> tuple[StatementText, ...]:
     """The statements of `sql` between semicolons; empty ones and comments around them are left out.
 
     Raises:
-        StatementError: A string, quoted name or comment is not closed.
+        StatementError: A string, quoted name or comment is not closed, or brackets are nested too deeply.
     """
     statements: list[StatementText] = []
     tokens: list[Token] = []
+    depth = 0
     for token in tokenize(sql):
+        depth += _NESTING.get(token.token_type, 0)
+        if depth > MAX_BRACKETS:
+            raise too_deep(sql, token.start)
         if token.token_type is not TokenType.SEMICOLON:
             tokens.append(token)
         elif tokens:
@@ -75,6 +83,14 @@ def split(sql: str) -> tuple[StatementText, ...]:
     if tokens:
         statements.append(StatementText(sql, tuple(tokens)))
     return tuple(statements)
+
+
+def too_deep(sql: str, start: int) -> StatementError:
+    """Return the error of a statement whose brackets stand too deep inside each other, at a place in it."""
+    message = "the statement is nested too deeply"
+    return StatementError(
+        message, sql=sql, start=start, end_exclusive=start + 1, hint="use fewer brackets inside each other"
+    )
 
 
 def tokenize(sql: str) -> list[Token]:

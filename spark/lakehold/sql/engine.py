@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakehold.errors import LakeholdError, StatementError
 from lakehold.spark_errors import POSITION, explained, without_pyspark_log
+from lakehold.sql.dialect import too_deep
 from lakehold.sql.effects import RunOnSpark
 from lakehold.sql.result import Result
 from lakehold.sql.statements import Drop, ForSpark, ObjectKind, Statement
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _WORD = re.compile(r"\w+")
-_OUT_OF_STACK = "StackOverflowError"
-"""Java's error for a text whose brackets stand too deep inside each other."""
+_OUT_OF_STACK = ("StackOverflowError", "FAILED_TO_PARSE_TOO_COMPLEX")
+"""What Java, or Spark, says of a text whose brackets stand too deep inside each other."""
 
 
 def run_on_spark(spark: SparkSession, statement: RunOnSpark) -> Result:
@@ -64,14 +65,8 @@ def _full_name(name: str, spark: SparkSession) -> str:
 def _readable(error: Exception, statement: RunOnSpark) -> LakeholdError:
     """What it says, and where if it says that."""
     whole = str(error)
-    if _OUT_OF_STACK in whole:
-        return StatementError(
-            "the statement is nested too deeply for Spark to read it",
-            sql=statement.sql,
-            start=statement.start,
-            end_exclusive=statement.start + 1,
-            hint="use fewer brackets inside each other",
-        )
+    if any(told in whole for told in _OUT_OF_STACK):
+        return too_deep(statement.sql, statement.start)
     found = explained(whole)
     position = POSITION.search(whole)
     if position is None:
