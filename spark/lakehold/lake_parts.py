@@ -131,13 +131,8 @@ class LakeParts:
         from lakehold.upstream.sources import CapturedSources
 
         leases = UpstreamLeaseStore(self.catalog)
-
-        def sequence_number(full_name: str) -> int:
-            state = self.tables.table_state(full_name)
-            return state.current.sequence_number if state is not None and state.current is not None else 0
-
         return CapturedSources(
-            self.definitions.definitions, self.batches.readers, leases, self.settings, sequence_number
+            self.definitions.definitions, self.batches.readers, leases, self.settings, self.tables.table_state
         )
 
     @cached_property

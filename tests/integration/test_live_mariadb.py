@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+from pyiceberg.types import LongType
 
 from lakehold.errors import LakeholdError, UpstreamError
 from lakehold.lake import Lake
@@ -220,6 +221,33 @@ def test_changes_of_a_table_that_was_out_of_the_connectors_list_come(shop: Shop,
         return status_of(shop.lake).notices == ()
 
     wait_for(quiet, "the lake has all that was missed")
+
+
+def test_a_connector_of_an_earlier_lakehold_that_is_lost_is_made_again_with_the_types_of_its_tables(
+    shop: Shop, stack: StackAddresses
+) -> None:
+    option = "bigint.unsigned.handling.mode"
+    shop.server.execute("ALTER TABLE more.items ADD total BIGINT UNSIGNED NOT NULL DEFAULT 5")
+    with ConnectClient(stack.connect) as worker:
+        config = worker.config("maria")
+        assert config is not None
+        worker.stop("maria")
+        worker.put("maria", {name: value for name, value in config.items() if name != option})
+        worker.resume("maria")
+        worker.wait_until_running("maria")
+        shop.lake.sql(CREATING_ITEMS)
+        shop.follow("more.items")
+        worker.delete("maria")
+        shop.server.execute("INSERT INTO more.items VALUES (4, 0, NULL, 6)")
+        shop.lake.sql("ALTER SOURCE shop REPAIR")
+        shop.follow("more.items")
+        made = worker.config("maria")
+    assert made is not None
+    assert option not in made
+    items = shop.lake.tables.table_state("shop.items")
+    assert items is not None
+    assert items.schema.find_type("total") == LongType()
+    assert shop.rows("more.items")[-1][0] == "4"
 
 
 def test_tables_are_truncated_and_nobody_waits_for_the_end_of_that(shop: Shop) -> None:

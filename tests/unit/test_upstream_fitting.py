@@ -6,11 +6,13 @@ import re
 from dataclasses import replace
 
 import pytest
+from pyiceberg.types import DecimalType, IcebergType, LongType, StringType
 
+from lakehold.definitions import Capture
 from lakehold.upstream.found_columns import FoundColumn, FoundType
 from lakehold.upstream.plan import plan
 from lakehold.upstream.steps import ConfigureConnector, CreateConnector
-from tests.upstream_world import OF_MARIADB, World, converge, target
+from tests.upstream_world import CAPTURE, OF_MARIADB, World, converge, target
 
 _UNSIGNED = "bigint.unsigned.handling.mode"
 _INTERVALS = "interval.handling.mode"
@@ -98,3 +100,33 @@ def test_intervals_are_exact_but_for_a_connector_that_was_made_before() -> None:
     assert planned.steps == ()
     (told,) = [hint for hint in planned.hints if "30.4375" in hint]
     assert told.startswith("column public.a.took (interval): a month comes as 30.4375 days")
+
+
+@pytest.mark.parametrize(
+    ("column", "capture", "option", "in_lake", "listed", "is_set"),
+    [
+        (_LARGE, OF_MARIADB, _UNSIGNED, LongType(), (), False),
+        (_LARGE, OF_MARIADB, _UNSIGNED, LongType(), ("n",), True),
+        (_LARGE, OF_MARIADB, _UNSIGNED, DecimalType(20, 0), (), True),
+        (_LARGE, OF_MARIADB, _UNSIGNED, None, (), True),
+        (_DURATION, CAPTURE, _INTERVALS, LongType(), (), False),
+        (_DURATION, CAPTURE, _INTERVALS, LongType(), ("took",), False),
+        (_DURATION, CAPTURE, _INTERVALS, StringType(), (), True),
+    ],
+)
+def test_a_connector_that_was_lost_is_made_again_with_the_types_that_the_lake_has(
+    column: FoundColumn,
+    capture: Capture,
+    option: str,
+    in_lake: IcebergType | None,
+    listed: tuple[str, ...],
+    is_set: bool,
+) -> None:
+    name = "shop.a" if capture is OF_MARIADB else "public.a"
+    world = World(frozenset({name}), is_mariadb=capture is OF_MARIADB, columns={name: (column,)})
+    goal = target({"a": name}, capture=capture)
+    goal = replace(goal, tables=tuple(replace(table, columns=listed) for table in goal.tables))
+    types = {column.name: in_lake} if in_lake is not None else {}
+    planned = plan(goal, replace(world.look(goal), lake_types={"a": types}))
+    (made,) = [step for step in planned.steps if isinstance(step, CreateConnector)]
+    assert (option in made.config) == is_set

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from pyiceberg.types import IcebergType
+
+from lakehold.catalog.data_tables import TableState
 from lakehold.definitions import ConnectionType
 from lakehold.errors import ConnectorError
 from lakehold.failpoints import reach
@@ -54,12 +57,12 @@ class Capturing:
 
     Args:
         timeout_s: How long a system may stay silent.
-        sequence_number: See `Systems`.
+        table_state: See `Systems`.
     """
 
-    def __init__(self, timeout_s: float, sequence_number: Callable[[str], int]) -> None:
+    def __init__(self, timeout_s: float, table_state: Callable[[str], TableState | None]) -> None:
         self._timeout_s = timeout_s
-        self._sequence_number = sequence_number
+        self._table_state = table_state
         self._journals: dict[tuple[str, str], Journal] = {}
         self._writes_transactions: dict[str, bool] = {}
 
@@ -214,6 +217,7 @@ class Capturing:
             signals=signals,
             relations=systems.database.relations(sorted({table.upstream for table in declared(wanted)})),
             columns=systems.database.columns(wanted.upstream_tables),
+            lake_types=_lake_types(wanted, systems) if connector is None else {},
             now_ms=now_ms() if patient else None,
         )
         return replace(found, objections=self._objections(fitted(wanted, found), connector, systems))
@@ -249,7 +253,7 @@ class Capturing:
         ) as connect:
             database = (PostgresUpstream if is_postgres else MysqlUpstream)(places.login, self._timeout_s)
             kafka = shared_client(places.kafka, self._timeout_s)
-            yield Systems(connect, kafka, database, self._sequence_number)
+            yield Systems(connect, kafka, database, self._table_state)
 
 
 def _joined(wanted: Wanted, journal: Journal) -> dict[str, Place | None]:
@@ -268,3 +272,17 @@ def _connector(connect: ConnectClient, name: str) -> FoundConnector | None:
         if error.code == "connector-missing":  # it went in between
             return None
         raise
+
+
+def _lake_types(wanted: Wanted, systems: Systems) -> dict[str, dict[str, IcebergType]]:
+    """Return the types that the columns of the lake's tables have, by object id and name; nothing of tables without messages."""
+    begun = [
+        (table.object_id, systems.table_state(table.full_name))
+        for table in wanted.tables
+        if table.object_id in wanted.lake
+    ]
+    return {
+        object_id: {column.name: column.field_type for column in state.schema.fields}
+        for object_id, state in begun
+        if state is not None
+    }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+
+from pyiceberg.types import LongType
 
 from lakehold.definitions import ConnectionType, object_text
 from lakehold.upstream import value_options
@@ -26,16 +28,29 @@ def fitted(wanted: Wanted, found: Found) -> Wanted:
         return wanted
     wanted = settled(wanted, found.signals)
     config = {**wanted.config, **_of_columns(found.columns, wanted)}
-    return replace(wanted, config=_keeping_types(config, found.connector))
+    return replace(wanted, config=_keeping_types(replace(wanted, config=config), found))
 
 
-def _keeping_types(config: Mapping[str, str], connector: FoundConnector | None) -> dict[str, str]:
-    """Return the configuration with the options that decide types of columns as an existing connector has them."""
-    if connector is None:
-        return {**config}
-    fixed = config.keys() & KEPT
-    rest = {name: value for name, value in config.items() if name not in fixed}
-    return rest | {name: connector.config[name] for name in fixed if name in connector.config}
+def _keeping_types(wanted: Wanted, found: Found) -> dict[str, str]:
+    """Return the configuration, its options that decide types of columns as the connector or the lake has them."""
+    fixed = wanted.config.keys() & KEPT
+    rest = {name: value for name, value in wanted.config.items() if name not in fixed}
+    if found.connector is not None:
+        return rest | {name: found.connector.config[name] for name in fixed if name in found.connector.config}
+    without = {*_options_of_old_tables(wanted, found)}
+    return rest | {name: wanted.config[name] for name in fixed if name not in without}
+
+
+def _options_of_old_tables(wanted: Wanted, found: Found) -> Iterator[str]:
+    """Yield the options that the connector of an earlier lakehold lacked, by whole numbers in the lake that would not be now."""
+    for table in wanted.tables:
+        types = found.lake_types.get(table.object_id, {})
+        for column in found.columns.get(table.upstream, ()):
+            option = _option(column, wanted.capture.database)
+            is_whole = types.get(field_name(column.name, wanted.config)) == LongType()
+            # What a column list calls BIGINT may come exactly, but no interval that comes as text becomes a number.
+            if option is not None and is_whole and (option == INTERVALS or not table.columns):
+                yield option
 
 
 def imprecise_hints(wanted: Wanted, found: Found) -> Iterator[str]:
@@ -54,11 +69,20 @@ def imprecise_hints(wanted: Wanted, found: Found) -> Iterator[str]:
 
 def _loss(column: FoundColumn, database: ConnectionType, connector: FoundConnector) -> str:
     """Return what values lose by an option that a connector was made with; '' if nothing."""
-    if database is not ConnectionType.POSTGRES and column.type.name == "bigint" and column.type.is_unsigned:
-        return "" if UNSIGNED in connector.config else "numbers from 9223372036854775808 on come as negative ones"
-    if database is ConnectionType.POSTGRES and column.type.name == "interval" and not column.is_array:
-        return "" if connector.config.get(INTERVALS) == "string" else "a month comes as 30.4375 days"
-    return ""
+    match _option(column, database):
+        case value_options.UNSIGNED if UNSIGNED not in connector.config:
+            return "numbers from 9223372036854775808 on come as negative ones"
+        case value_options.INTERVALS if connector.config.get(INTERVALS) != "string":
+            return "a month comes as 30.4375 days"
+        case _:
+            return ""
+
+
+def _option(column: FoundColumn, database: ConnectionType) -> str | None:
+    """Return the option of a connector that decides the type of a column; None: none does."""
+    if database is ConnectionType.POSTGRES:
+        return INTERVALS if column.type.name == "interval" and not column.is_array else None
+    return UNSIGNED if column.type.name == "bigint" and column.type.is_unsigned else None
 
 
 def defaults_hints(tables: Iterable[str], wanted: Wanted, found: Found) -> Iterator[str]:

@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pyiceberg.types import IcebergType
+
 from lakehold.ingest.transactions.places import Place
 from lakehold.upstream.connect import ConnectorStatus
 from lakehold.upstream.found_columns import FoundColumn
@@ -282,6 +284,7 @@ class Found:
         signals: What the database has for the connector's marks.
         relations: What it has under the names of the tables that a statement declares.
         columns: The columns of each wanted table that exists, in order, by the table's name upstream.
+        lake_types: Types of columns of the lake's tables, by object id and name; asked only where there is no connector.
         now_ms: When it was looked, epoch milliseconds; None: whoever looks does not wait to try again what failed.
     """
 
@@ -298,4 +301,5 @@ class Found:
     signals: FoundSignals = FoundSignals()
     relations: Mapping[str, FoundRelation] = field(default_factory=dict)
     columns: Mapping[str, tuple[FoundColumn, ...]] = field(default_factory=dict)
+    lake_types: Mapping[str, Mapping[str, IcebergType]] = field(default_factory=dict)
     now_ms: int | None = None

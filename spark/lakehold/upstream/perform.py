@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
+from lakehold.catalog.data_tables import TableState
 from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.read.kafka_client import KafkaClient
 from lakehold.upstream.connect import ConnectClient
@@ -53,13 +54,13 @@ class Systems:
         connect: Kafka Connect.
         kafka: The brokers.
         database: The database; steps that are PostgreSQL's alone come of a PostgreSQL only.
-        sequence_number: Gives the Iceberg sequence number of a table of the lake by its full name; 0: it has no snapshot.
+        table_state: Gives a table of the lake by its full name; None: there is none.
     """
 
     connect: ConnectClient
     kafka: KafkaClient
     database: PostgresUpstream | MysqlUpstream
-    sequence_number: Callable[[str], int]
+    table_state: Callable[[str], TableState | None]
 
 
 def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912 - one a step
@@ -135,7 +136,7 @@ def _signals(step: NoteFirstSnapshot | AskSnapshot | NoteMissed | NoteMembers | 
             if repeat is None:
                 return [asked_snapshot(object_id, upstream)]
             # Whatever is ingested meanwhile, rows of the snapshot have a greater number: they come after the signal.
-            through = {each: on.sequence_number(name) for each, name in repeat.tables.items()}
+            through = {each: _sequence_number(on.table_state(name)) for each, name in repeat.tables.items()}
             return [asked_snapshot(object_id, upstream, through, is_certain=_is_certain(repeat, on.kafka))]
         case NoteMissed(_, tables):
             return [noted_missed(object_id, upstream) for object_id, upstream in tables.items()]
@@ -154,3 +155,8 @@ def _is_certain(repeat: Repeat, kafka: KafkaClient) -> bool:
     return all(
         repeat.read.get(tp, 0) >= end for tp, end in kafka.written_ends(kafka.partitions([repeat.topic])).items()
     )
+
+
+def _sequence_number(state: TableState | None) -> int:
+    """Return the Iceberg sequence number of a table; 0: it has no snapshot."""
+    return state.current.sequence_number if state is not None and state.current is not None else 0

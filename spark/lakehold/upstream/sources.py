@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from lakehold.catalog.data_tables import TableState
 from lakehold.catalog.definitions import Definitions
 from lakehold.catalog.readers import Readers
 from lakehold.definitions import Table, object_text
@@ -81,7 +82,7 @@ class CapturedSources:
         readers: The readers of a source: how far the lake is.
         leases: Says which process changes what is upstream of which source.
         settings: How long a system may stay silent, and a process without a sign of life.
-        sequence_number: Gives the Iceberg sequence number of a table of the lake by its full name; 0: it has no snapshot.
+        table_state: Gives a table of the lake by its full name; None: there is none.
     """
 
     def __init__(
@@ -90,13 +91,13 @@ class CapturedSources:
         readers: Callable[[str], Readers],
         leases: Leases,
         settings: Settings,
-        sequence_number: Callable[[str], int],
+        table_state: Callable[[str], TableState | None],
     ) -> None:
         self._definitions = definitions
         self._targets = Targets(definitions, readers)
         self._leases = leases
         self._settings = settings
-        self._capturing = Capturing(settings.upstream_timeout_ms / 1000, sequence_number)
+        self._capturing = Capturing(settings.upstream_timeout_ms / 1000, table_state)
         self._attention: dict[str, _Attention] = {}
 
     def planned(self, source: str, before: Definitions, after: Definitions, *, anew: bool = False) -> Steps:
