@@ -12,7 +12,15 @@ from lakehold.errors import UpstreamRefused, UpstreamUnavailable
 from lakehold.ingest.transactions.places import place_of_end
 from lakehold.servers import HOST
 from lakehold.upstream.connector_config import Login
-from lakehold.upstream.found import PLAIN, FoundRelation, FoundSignals, FoundSignalTable
+from lakehold.upstream.found import (
+    HASHED,
+    PLAIN,
+    VERSIONED,
+    WITHOUT_OVERLAPS,
+    FoundRelation,
+    FoundSignals,
+    FoundSignalTable,
+)
 from lakehold.upstream.found_columns import FoundColumn, FoundType
 from lakehold.upstream.journal import asked_snapshot
 from lakehold.upstream.mysql import MysqlUpstream
@@ -182,6 +190,25 @@ def test_what_stands_under_a_name_is_found_with_its_columns(mariadb: MariaDb) ->
             _column("kind", "enum", "enum('a(1)','unsigned')", has_default=True),
         )
     }
+
+
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        ("id INT PRIMARY KEY, n INT) WITH SYSTEM VERSIONING", VERSIONED),
+        ("id INT PRIMARY KEY, n TEXT, UNIQUE (n))", HASHED),
+        ("id INT PRIMARY KEY, n TEXT, UNIQUE (n(20)))", PLAIN),
+        ("id INT PRIMARY KEY, n INT, UNIQUE (n) USING HASH)", HASHED),
+        ("id INT PRIMARY KEY, n INT, UNIQUE (n) USING HASH) ENGINE = MEMORY", PLAIN),
+        ("id INT, a DATE, b DATE, PERIOD FOR p (a, b), PRIMARY KEY (id, p WITHOUT OVERLAPS))", WITHOUT_OVERLAPS),
+        ("id INT PRIMARY KEY, `a ``WITHOUT OVERLAPS` VARCHAR(50) DEFAULT 'it''s WITHOUT OVERLAPS')", PLAIN),
+    ],
+)
+def test_tables_whose_changes_have_more_columns_than_they_show_are_found(
+    mariadb: MariaDb, columns: str, found: str
+) -> None:
+    mariadb.execute("CREATE DATABASE shop", f"CREATE TABLE shop.orders ({columns}")
+    assert _upstream(mariadb).relations(["shop.orders"]) == {"shop.orders": FoundRelation(found)}
 
 
 def _column(name: str, kind: str, text: str, **flags: Any) -> FoundColumn:

@@ -10,10 +10,13 @@ import pytest
 from lakehold.definitions import Capture
 from lakehold.errors import UpstreamError, UpstreamRefused
 from lakehold.upstream.found import (
+    HASHED,
     OF_DOTTED_SCHEMA,
     PLAIN,
     TEMPORARY,
     UNLOGGED,
+    VERSIONED,
+    WITHOUT_OVERLAPS,
     Found,
     FoundPublication,
     FoundRelation,
@@ -159,6 +162,9 @@ def test_a_table_that_the_user_may_not_read_is_refused(capture: Capture, granted
         (UNLOGGED, "is an unlogged table", 'ALTER TABLE public."A" SET LOGGED'),
         (TEMPORARY, "is a temporary table", "a table that stays"),
         (OF_DOTTED_SCHEMA, "is a table in a schema with a dot in its name", "without a dot"),
+        (VERSIONED, "is a system-versioned table", 'ALTER TABLE public."A" DROP SYSTEM VERSIONING'),
+        (HASHED, "is a table with a unique hash index", 'ALTER TABLE public."A" ADD UNIQUE'),
+        (WITHOUT_OVERLAPS, "is a table with a key WITHOUT OVERLAPS", 'Give public."A" another key'),
     ],
 )
 def test_a_table_that_cannot_be_captured_as_it_is_is_refused_with_the_way_out(kind: str, told: str, hint: str) -> None:

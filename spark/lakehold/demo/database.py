@@ -100,7 +100,9 @@ class ShopDatabase:
         with ConnectClient(self.addresses.connect) as connect, suppress(ConnectorError):
             connect.delete(self.name)
         self._drop_slot()
-        for deleted in AdminClient({"bootstrap.servers": self.addresses.kafka}).delete_topics([*self.topics]).values():
+        # A client that nobody refers to goes, and its answers with it.
+        client = AdminClient({"bootstrap.servers": self.addresses.kafka})
+        for deleted in client.delete_topics([*self.topics]).values():
             with suppress(KafkaException):  # one without messages was never made
                 deleted.result(_TOPICS_DELETED_WITHIN_S)
         self._maintain(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(self.name)))

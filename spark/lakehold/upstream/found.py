@@ -132,6 +132,9 @@ class FoundSignals:
 PLAIN = "table"
 UNLOGGED = "unlogged table"
 TEMPORARY = "temporary table"
+VERSIONED = "system-versioned table"
+HASHED = "table with a unique hash index"
+WITHOUT_OVERLAPS = "table with a key WITHOUT OVERLAPS"
 OF_DOTTED_SCHEMA = "table in a schema with a dot in its name"
 
 

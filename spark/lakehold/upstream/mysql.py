@@ -15,7 +15,15 @@ from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamRefused
 from lakehold.ingest.transactions.places import Place, place_of_end
 from lakehold.upstream.connector_config import SEEN, SIGNAL_SCHEMA, Login, seen_ms
-from lakehold.upstream.found import PLAIN, FoundRelation, FoundSignals, FoundSignalTable
+from lakehold.upstream.found import (
+    HASHED,
+    PLAIN,
+    VERSIONED,
+    WITHOUT_OVERLAPS,
+    FoundRelation,
+    FoundSignals,
+    FoundSignalTable,
+)
 from lakehold.upstream.found_columns import FoundColumn, FoundType
 from lakehold.upstream.logins import LOST_CONNECTION, not_mysql
 from lakehold.upstream.naming import table_text
@@ -25,7 +33,12 @@ _COLUMNS = "(id VARCHAR(255) PRIMARY KEY, type VARCHAR(64) NOT NULL, data TEXT)"
 """Of a signal table, as Debezium writes and reads it: by place."""
 _HAS_DATABASE = "SELECT count(*) FROM information_schema.schemata WHERE schema_name = %s"
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
-_RELATION = "SELECT table_type FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+_RELATION = """
+    SELECT table_type, engine = 'InnoDB' AND EXISTS (
+        SELECT 1 FROM information_schema.statistics s WHERE s.table_schema = %s AND s.table_name = %s AND index_type = 'HASH')
+    FROM information_schema.tables WHERE table_schema = %s AND table_name = %s
+"""
+"""A hash index of InnoDB, which MariaDB makes over whole texts, is a hidden column that it writes to the log."""
 _COLUMNS_OF = """
     SELECT %s, ordinal_position, column_name, data_type, column_type, is_nullable = 'YES', column_key = 'PRI',
            extra LIKE '%%GENERATED%%' AND extra NOT LIKE '%%DEFAULT_GENERATED%%', coalesce(column_default, 'NULL') <> 'NULL'
@@ -41,6 +54,7 @@ _OF_COLUMNS = re.compile(r"[A-Z]+ \([^)]*\)")
 _GTIDS = re.compile(r"([0-9a-f]{8}-[0-9a-f-]{27})((?::[0-9]+(?:-[0-9]+)?)+)")
 _WRITE = frozenset({"SELECT", "INSERT", "DELETE"})
 _OFF = frozenset({"0", "OFF"})
+_QUOTED = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|''|\\.)*'", re.DOTALL)
 _DENIED = frozenset({1142, 1143})
 """What a server says of a table, or of a column, that the user may not read."""
 _EVERY_RIGHT = _WRITE | {"CREATE", "DROP"}
@@ -81,9 +95,11 @@ class MysqlUpstream:
         if not names:
             return {}
         with self._connected() as connection:
-            found = {name: _rows(connection, _RELATION, *name.split(".", 1)) for name in names}
-            kinds = {name: "view" if "VIEW" in rows[0][0] else PLAIN for name, rows in found.items() if rows}
+            found = {name: _rows(connection, _RELATION, *name.split(".", 1) * 2) for name in names}
+            kinds = {name: _kind(*rows[0]) for name, rows in found.items() if rows}
             denied = {name for name, kind in kinds.items() if kind == PLAIN and not _may_read(connection, name)}
+            plain = [name for name, kind in kinds.items() if kind == PLAIN and name not in denied]
+            kinds |= {name: WITHOUT_OVERLAPS for name in plain if _has_period_in_key(connection, name)}
         return {name: FoundRelation(kind, name not in denied) for name, kind in kinds.items()}
 
     def columns(self, names: Sequence[str]) -> dict[str, tuple[FoundColumn, ...]]:
@@ -234,6 +250,20 @@ def _grants(connection: pymysql.Connection[Any]) -> list[str]:
 def _is_mariadb(connection: pymysql.Connection[Any]) -> bool:
     ((version,),) = _rows(connection, "SELECT @@version")
     return "MariaDB" in version
+
+
+def _kind(table_type: str, has_hash_index: int) -> str:
+    if "VIEW" in table_type:
+        return "view"
+    if table_type == "SYSTEM VERSIONED":
+        return VERSIONED
+    return HASHED if has_hash_index else PLAIN
+
+
+def _has_period_in_key(connection: pymysql.Connection[Any], table: str) -> bool:
+    """Return whether a key of a table is WITHOUT OVERLAPS, which only its definition says."""
+    ((_, definition),) = _rows(connection, f"SHOW CREATE TABLE {table_text(table, ConnectionType.MYSQL)}")
+    return "WITHOUT OVERLAPS" in _QUOTED.sub("", definition)
 
 
 def _may_read(connection: pymysql.Connection[Any], table: str) -> bool:

@@ -12,21 +12,37 @@ from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamError, UpstreamRefused
 from lakehold.upstream.captured_columns import sent_type
 from lakehold.upstream.declared_columns import refuse_columns
-from lakehold.upstream.found import OF_DOTTED_SCHEMA, PLAIN, TEMPORARY, UNLOGGED, Found
+from lakehold.upstream.found import (
+    HASHED,
+    OF_DOTTED_SCHEMA,
+    PLAIN,
+    TEMPORARY,
+    UNLOGGED,
+    VERSIONED,
+    WITHOUT_OVERLAPS,
+    Found,
+)
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.naming import identifier_text, table_text
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
+_MORE_COLUMNS = "MariaDB logs more columns of it than it shows, and the connector would fail at the next change, with all of its tables."
 _WAYS_OUT = {
     UNLOGGED: "ALTER TABLE {} SET LOGGED.",
     TEMPORARY: "Capture a table that stays.",
     OF_DOTTED_SCHEMA: "ALTER SCHEMA … RENAME TO a name without a dot.",
+    VERSIONED: "ALTER TABLE {} DROP SYSTEM VERSIONING, or leave the table out.",
+    HASHED: "Index the beginning of a text, as in ALTER TABLE {} ADD UNIQUE (column(200)), or leave the table out.",
+    WITHOUT_OVERLAPS: "Give {} another key, or leave the table out.",
 }
 """Of tables that cannot be captured as they are."""
 _WHY = {
     UNLOGGED: "A database logs changes of logged tables only.",
     TEMPORARY: "Its changes are not logged, and it goes with the session that made it.",
     OF_DOTTED_SCHEMA: "By the first dot of a name schema and table are told apart.",
+    VERSIONED: _MORE_COLUMNS,
+    HASHED: _MORE_COLUMNS,
+    WITHOUT_OVERLAPS: "Debezium does not read the definition of such a table: the connector would fail, with all of its tables.",
 }
 _LONGEST_TOPIC = 249
 """In characters, of a topic's name."""
