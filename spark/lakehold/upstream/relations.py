@@ -26,7 +26,9 @@ from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.naming import identifier_text, table_text
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
-_MORE_COLUMNS = "MariaDB logs more columns of it than it shows, and the connector would fail at the next change, with all of its tables."
+_MORE_COLUMNS = (
+    "MariaDB logs more columns of it than it shows: at the next change the connector would fail for all of its tables."
+)
 _WAYS_OUT = {
     UNLOGGED: "ALTER TABLE {} SET LOGGED.",
     TEMPORARY: "Capture a table that stays.",
