@@ -62,6 +62,7 @@ def test_an_instant_does_not_depend_on_the_session(lake: Lake) -> None:
 
 
 @pytest.mark.usefixtures("odd_settings")
+@pytest.mark.filterwarnings("ignore:The SQL config 'spark.sql.parser.escapedStringLiterals' has been deprecated")
 def test_a_session_of_another_substitutes_nothing(lake: Lake) -> None:
     spark = lake.spark
     assert {name: spark.conf.get(name) for name in PLAIN_TEXT_CONF} == PLAIN_TEXT_CONF
