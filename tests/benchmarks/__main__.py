@@ -16,6 +16,7 @@ from lakehold.lake import Lake, connect
 from tests.benchmarks import (
     airflow,
     diffs,
+    drain,
     hold_commands,
     holds,
     joining,
@@ -48,6 +49,7 @@ class Benchmark(StrEnum):
     HOLD_COMMANDS = "hold-commands"
     LONG_LIFE = "long-life"
     TOPIC_SHARED = "topic-shared"
+    DRAIN = "drain"
     JOINING = "joining"
     AIRFLOW = "airflow"
 
@@ -86,6 +88,7 @@ def main(
         ],
         Benchmark.LONG_LIFE: lambda lake, place: long_life.maintained(lake, place, sized(1_000_000), sized(2_000)),
         Benchmark.TOPIC_SHARED: lambda lake, _: shared_topics.tables_of_one_topic(lake, sized(300_000), 10, runs),
+        Benchmark.DRAIN: lambda lake, _: drain.drained(lake, max(sized(120_000), 4_000), 2, min(runs, 3)),
         Benchmark.JOINING: lambda lake, _: joining.changes_meanwhile(lake, sized(200_000), min(runs, 3)),
         Benchmark.AIRFLOW: lambda _, place: airflow.ingest_runs(place, runs),
         Benchmark.HOLDS: lambda lake, place: holds.held_snapshots(
