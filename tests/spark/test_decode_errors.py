@@ -164,6 +164,23 @@ def test_values_that_are_no_change_events(spark: SparkSession) -> None:
     assert [r.error for r in found] == ["undecodable-value", "not-debezium", None]
 
 
+def test_an_array_of_arrays_that_came_as_texts_of_java_is_an_error(spark: SparkSession) -> None:
+    texts = {"type": "array", "optional": True, "items": {"type": "string", "optional": True}}
+    change = envelope(struct("Row", {"id": {"type": "int64"}, "a b": texts}))
+    of_java = ["[Ljava.lang.String;@1b2c3d", "[[Ljava.util.UUID;@7f92b1c9", "[I@486c366d"]
+    plain = [["", None, "[Ljava"], [], None, [None], ["x [I@486c366d"], ["[I@486c366d y"]]
+    values = [*([text, None] for text in of_java), *plain]
+    events = [{"op": "c", "before": None, "after": {"id": 1, "a b": value}} for value in values]
+    raw = raw_records(spark, [(None, json_record(change, e)) for e in events])
+    found = decode(raw, TopicSchemas(JsonHeads(), JsonHeads((json_head(change),))), Shape.DEBEZIUM).frame
+    rows = found.orderBy("offset").collect()
+    assert [r.error for r in rows] == ["undecodable-value"] * len(of_java) + [None] * len(plain)
+    assert [r.after["a b"] for r in rows[len(of_java) :]] == plain
+    assert rows[0].error_detail == (
+        'Column "a b" holds an array of several dimensions, which the connector sends without its values.'
+    )
+
+
 def test_before_may_lack_what_after_must_have(spark: SparkSession) -> None:
     change = envelope(ROW)
     sparse = {"id": 1, "name": None}

@@ -33,6 +33,8 @@ SOURCE = {
 
 _TRANSACTION = {"id": ("id", "string"), "total_order": ("total_order", "bigint")}
 
+_JAVA_ARRAY = r"^\[+(L[\w.$]+;|[ZBCSIJFD])@[0-9a-f]+$"
+"""The text that Debezium makes of an inner array: `[Ljava.lang.String;@1b2c3d`."""
 
 NOT_DEBEZIUM = "not-debezium"
 
@@ -81,10 +83,19 @@ def fields(value: Part, after: Structure) -> dict[str, str]:
 
 
 def problems(value: Part) -> Iterator[tuple[str, str]]:
-    """(condition, detail) for each way in which a record is no envelope though its schema is one."""
+    """Yield (condition, detail) for each way in which a record is no envelope, or lacks values, though its schema is in order."""
     for i, version in enumerate(value.versions):
         row = version.row(parsed_column(value, i))
         yield f"({row} IS NOT NULL AND {row}.op IS NULL)", "The envelope has no op."
+        after = version.schema.field_named("after")
+        for f in after.fields if after is not None else ():
+            if f.schema.items is not None and f.schema.items.type is SchemaType.STRING:
+                # One such element is enough. A function over all elements would be a higher-order one, as below.
+                first = f"get({row}.after.{quoted(f.name)}, 0)"
+                yield (
+                    f"({first} RLIKE {literal(_JAVA_ARRAY)})",
+                    f'Column "{f.name}" holds an array of several dimensions, which the connector sends without its values.',
+                )
 
 
 def field_of(value: Part, name: str, kind: str = "string") -> str:
