@@ -42,8 +42,12 @@ _MYSQL_FORMS: Mapping[str, tuple[str, ...]] = {
 }
 _ARRAYS = (
     (
-        "other arrays: of enums, of domains, of composites, of types that Debezium does not know",
+        "arrays of enums, `ltree[]`, `tsvector[]`",
         FoundColumn("c", "mood[]", FoundType("mood", "mood", TypeKind.ENUM), is_array=True),
+    ),
+    (
+        "other arrays: of domains, of composites, of types that Debezium does not know",
+        FoundColumn("c", "pair[]", FoundType("pair", "pair", TypeKind.COMPOSITE), is_array=True),
     ),
     (
         "arrays declared with several dimensions, `int[][]`",
@@ -72,11 +76,11 @@ def postgres_table() -> str:
 def postgres_arrays_table() -> str:
     """Arrays of PostgreSQL."""
     names = (postgres_types.ARRAYS_WITH_NULLS, postgres_types.UNSENT_ARRAYS, postgres_types.LOST_ARRAYS)
-    rows = []
-    for of_kind in names:
-        shown = ", ".join(f"`{_POSTGRES_FORMS.get(name, (name,))[0].partition('(')[0]}[]`" for name in sorted(of_kind))
-        name = min(of_kind)
-        rows.append((shown, *_array_cells(FoundColumn("c", name, FoundType(name, name), is_array=True, dimensions=1))))
+    by_cells: dict[tuple[str, ...], list[str]] = {}
+    for name in (name for of_kind in names for name in sorted(of_kind)):
+        cells = _array_cells(FoundColumn("c", name, FoundType(name, name), is_array=True, dimensions=1))
+        by_cells.setdefault(cells, []).append(f"`{_POSTGRES_FORMS.get(name, (name,))[0].partition('(')[0]}[]`")
+    rows = [(", ".join(shown), *cells) for cells, shown in by_cells.items()]
     rows += [(shown, *_array_cells(column)) for shown, column in _ARRAYS]
     return _table("PostgreSQL", rows)
 
@@ -100,14 +104,13 @@ def _rows(
 
 def _cells(sent: SentType) -> tuple[str, str, str]:
     column = "the connector fails" if sent.stops else f"`{sent.column}`" if sent.column is not None else "left out"
-    return _sent(sent.schema), _FIELD_ID.sub("", column), sent.lost
+    return _sent(sent.schema), _FIELD_ID.sub("", column), sent.lost_text
 
 
 def _array_cells(column: FoundColumn) -> tuple[str, str, str]:
     sent = postgres_types.sent(column)
-    return (
-        ("", "left out", sent.lost) if sent.schema is None else ("array", "list of what the elements become", sent.lost)
-    )
+    into = ("", "left out") if sent.schema is None else ("array", "list of what the elements become")
+    return *into, sent.lost_text
 
 
 def _sent(schema: ConnectSchema | None) -> str:

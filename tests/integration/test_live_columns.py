@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -15,6 +15,7 @@ from lakehold.status import status_of
 from lakehold.upstream.captured_columns import columns_of
 from lakehold.upstream.connector_config import Login
 from lakehold.upstream.found_columns import FoundColumn
+from lakehold.upstream.found_values import LossyColumn, LostValues
 from lakehold.upstream.mysql import MysqlUpstream
 from lakehold.upstream.postgres import PostgresUpstream
 from tests.captured_shop import Shop
@@ -93,7 +94,7 @@ def test_columns_of_postgres_are_as_declared_and_what_is_left_out_is_reported(
     assert _untold(out, told) == []
     notices = shop.lake.sql(shop.creating("wide")).notices
     assert _untold(out, notices) == []
-    assert any("public.wide.bare (numeric): NaN and Infinity come as null" in line for line in notices)
+    assert not any("not sent as they are" in line for line in notices), "no row holds such values"
     _follow(shop.lake, 1)
     execute(database, [_inserted("wide", columns, 2)])
     _follow(shop.lake, 2)
@@ -111,6 +112,73 @@ def test_columns_of_postgres_are_as_declared_and_what_is_left_out_is_reported(
     _assert_equal([c.name for c in shown], _rows(shop.lake, shown), wanted)
     kept = status_of(shop.lake).notices
     assert (_untold(out, kept), len(kept)) == ([], len(out))
+    shop.close()
+
+
+_LOSSY = "id int PRIMARY KEY, n int, note text, born date, ratio numeric, labels text[], moments timestamptz[]"
+
+
+def _errors(lake: Lake) -> int:
+    query = "SELECT count(*) FROM mz_catalog.mz_source_errors WHERE healed_at IS NULL"
+    return int(lake.sql(query).rows[0][0])
+
+
+def test_values_that_get_lost_are_reported_of_the_tables_that_hold_some_and_refused_where_they_stop_the_connector(
+    make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
+    shop = Shop(make_lake, database)
+    shop.upstream("orders", rows=5)
+    for table, body in (("clean", _LOSSY), ("lossy", _LOSSY), ("strict", f'{_LOSSY}, "Rate" numeric NOT NULL')):
+        execute(database, [f"CREATE TABLE {table} ({body})", f"ALTER TABLE {table} REPLICA IDENTITY FULL"])
+    database.execute(
+        "INSERT INTO clean VALUES (1, 0, 'a', '1582-10-15', 1.5, '{a,NULL}', '{infinity}')",
+        "INSERT INTO lossy VALUES (1, 0, 'a', '0044-03-15 BC', 'NaN'), (2, 0, 'b', '1582-10-10', 1)",
+        "INSERT INTO lossy (id, labels) VALUES (3, '{{a,b},{c,d}}')",
+        "INSERT INTO lossy (id, moments) VALUES (4, '{-infinity}')",
+        """INSERT INTO strict (id, "Rate") VALUES (1, 'NaN'), (2, 1)""",
+    )
+    looks: list[list[str]] = []
+    look = PostgresUpstream.lost_values
+
+    def counted(upstream: PostgresUpstream, lossy: Mapping[str, Sequence[LossyColumn]]) -> dict[str, LostValues]:
+        looks.append([*lossy])
+        return look(upstream, lossy)
+
+    monkeypatch.setattr(PostgresUpstream, "lost_values", counted)
+    assert shop.lake.sql(shop.creating("orders")).notices == ()
+    shop.follow_until_equal("orders")
+    assert looks == [], "no column of the table loses anything"
+
+    before = shop.topics()
+    for statement in (shop.creating("strict"), f"BEGIN; {shop.creating('clean')}; {shop.creating('strict')}; COMMIT"):
+        with pytest.raises(UpstreamError, match=r'column "Rate" of table "public\.strict" holds values') as refusal:
+            shop.lake.sql(statement)
+        assert refusal.value.code == "value-unsendable"
+    assert (shop.topics(), shop.steps("ALTER SOURCE shop REPAIR")) == (before, [])
+    looks.clear()
+
+    named = "public.lossy.{} holds values that are not sent as they are: {}"
+    reported = [
+        f"column {named.format('born (date)', 'in a snapshot dates before year 1')}",
+        f"column {named.format('ratio (numeric)', 'NaN and Infinity come as null')}",
+        f"column {named.format('labels (text[])', 'an array of several dimensions')}",
+        f"column {named.format('moments (timestamp with time zone[])', 'times before year 1')}",
+    ]
+    for statement in (f"EXPLAIN {shop.creating('lossy')}", shop.creating("lossy")):
+        notices = shop.lake.sql(statement).notices
+        assert [notice.startswith(each) for notice, each in zip(notices, reported, strict=True)] == [True] * 4
+    assert looks == [["public.lossy"]] * 2, "each statement looks once, however often it plans"
+    assert shop.lake.sql(f"EXPLAIN {shop.creating('clean')}").notices == ()
+    assert shop.lake.sql(shop.creating("clean")).notices == ()
+    hint = refusal.value.hint.partition(" Or let")[0]
+    assert hint == 'UPDATE public.strict SET "Rate" = … WHERE "Rate" - "Rate" <> 0.'
+    execute(database, [hint.replace("…", "0").removesuffix(".")])
+    assert shop.lake.sql(shop.creating("strict")).notices == ()
+    shop.follow_until_equal("clean", "strict", "orders")
+    wait_for(lambda: shop.lake.ingest("shop") is not None and _errors(shop.lake) == 2, "two rows are errors")
+    assert [row[0] for row in shop.rows("lossy")] == [1, 2]
+    assert status_of(shop.lake).notices == ()
     shop.close()
 
 

@@ -8,12 +8,16 @@ from typing import Any
 import psycopg
 import pytest
 
+from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamRefused, UpstreamUnavailable
 from lakehold.servers import HOST
 from lakehold.stack.parts.postgres import Postgres
+from lakehold.upstream import postgres
 from lakehold.upstream.connector_config import Login
 from lakehold.upstream.found import OF_DOTTED_SCHEMA, PLAIN, UNLOGGED, FoundRelation
 from lakehold.upstream.found_columns import FoundColumn, FoundType, TypeKind
+from lakehold.upstream.found_values import LostValues
+from lakehold.upstream.lost_values import lossy_columns
 from lakehold.upstream.postgres import Names, PostgresUpstream, _table
 from lakehold.upstream.steps import ChangePublication, CompletePublication, CreatePublication
 from tests.catalog_servers import postgres_server as postgres_server  # noqa: PLC0414 - pytest finds fixtures by name
@@ -198,3 +202,129 @@ def test_a_table_joins_and_leaves_a_publication_without_those_that_inherit_from_
     assert upstream.members("heirs").keys() == {"heirs.child"}
     with pytest.raises(UpstreamRefused, match="refused a change"):
         upstream.change_publication(ChangePublication("heirs", ("heirs.none",)))
+
+
+_LOST = {
+    "day date": ["'0001-12-31 BC'", "'1582-10-05'", "'1582-10-14'"],
+    "birth v.day": ["'0044-03-15 BC'"],
+    "bare numeric": ["'NaN'", "'Infinity'", "'-Infinity'"],
+    "cents numeric(12, 2)": ["'NaN'"],
+    "rate v.rate": ["'NaN'"],
+    "numbers int[]": ["'{{1,2},{3,4}}'"],
+    "scores v.scores": ["'{{1}}'"],
+    "texts text[]": ["'{{a}}'"],
+    "moods v.mood[]": ["'{so so,NULL}'", "'{{so so}}'"],
+    "pairs v.pair[]": ["ARRAY[NULL::v.pair]", "ARRAY[[ROW(1, 'x')::v.pair]]"],
+    "paths jsonpath[]": ["ARRAY[NULL::jsonpath]"],
+    "rates v.rate[]": ["'{1,NULL}'"],
+    "amounts numeric[]": ["'{1,NaN}'", "'{{1,2}}'"],
+    "days date[]": ["'{2026-01-01,1582-10-10}'", "'{0044-03-15 BC}'"],
+    "moments timestamp[]": ["'{1582-10-14 23:59:59}'"],
+    "instants timestamptz[]": ["'{-infinity}'", "'{0044-03-15 BC}'", "'{1582-10-05 00:00+00}'"],
+    "clocks time[]": ["'{24:00}'", "'{12:00:00.000001}'"],
+    '"${env:HOME}" numeric': ["'NaN'"],
+    '"a ""b"" {0} 100% c" int[]': ["'{{1}}'"],
+}
+"""Values of columns that Debezium sends as others."""
+_SENT = {
+    "day date": ["'0001-01-01'", "'1582-10-04'", "'1582-10-15'", "'infinity'", "'-infinity'", "NULL"],
+    "bare numeric": ["1e1000", "-0.1"],
+    "numbers int[]": ["'{}'", "'{1,NULL}'", "'[5:6]={1,2}'"],
+    "texts text[]": ["ARRAY['NULL', '', NULL]"],
+    "moods v.mood[]": ["'{so so}'", "'{}'"],
+    "pairs v.pair[]": ["ARRAY[ROW(NULL, NULL)::v.pair]"],
+    "amounts numeric[]": ["'{1,NULL}'"],
+    "days date[]": ["'{0001-01-01,1582-10-04,1582-10-15,infinity,-infinity,NULL}'"],
+    "moments timestamp[]": ["'{1582-10-15,infinity,-infinity}'"],
+    "instants timestamptz[]": ["'{0001-01-01 00:00+00,1500-01-01,1582-10-15 00:00+00,infinity}'"],
+    "clocks time[]": ["'{00:00,23:59:59.999,NULL}'"],
+}
+
+
+def _fill(connection: psycopg.Connection[Any], table: str, rows: dict[str, list[str]]) -> None:
+    connection.execute(f"CREATE TABLE {table} ({', '.join(_LOST)})".encode())
+    for column, values in rows.items():
+        name = column.rpartition(" ")[0] if column.startswith('"') else column.split()[0]
+        for value in values:
+            connection.execute(f"INSERT INTO {table} ({name}) VALUES ({value})".encode())
+
+
+def _looked_through(upstream: PostgresUpstream, *tables: str) -> dict[str, LostValues]:
+    return upstream.lost_values(lossy_columns(tables, upstream.columns(tables), ConnectionType.POSTGRES))
+
+
+def _lossy(lost: LostValues) -> set[tuple[str, str]]:
+    return {(each.column.name, each.loss.what) for each in lost.columns}
+
+
+def test_values_that_do_not_come_as_they_are_are_found_in_the_rows(postgres_server: Postgres, login: Login) -> None:
+    with psycopg.connect(postgres_server.addresses.postgres()) as connection:
+        for statement in (
+            "CREATE SCHEMA v",
+            "CREATE TYPE v.mood AS ENUM ('so so')",
+            "CREATE TYPE v.pair AS (a int, b text)",
+            "CREATE DOMAIN v.day AS date",
+            "CREATE DOMAIN v.rate AS numeric",
+            "CREATE DOMAIN v.scores AS int[]",
+            "CREATE TABLE v.plain (id int PRIMARY KEY, body text)",
+        ):
+            connection.execute(statement.encode())
+        _fill(connection, "v.empty", {})
+        _fill(connection, "v.sent", _SENT)
+        cases = [(column, value) for column, values in _LOST.items() for value in values]
+        for number, (column, value) in enumerate(cases):
+            _fill(connection, f"v.lost_{number}", {**_SENT, column: [*_SENT.get(column, []), value]})
+    upstream = PostgresUpstream(login, _TIMEOUT_S)
+    assert _looked_through(upstream, "v.empty", "v.sent", "v.plain") == {
+        "v.empty": LostValues(()),
+        "v.sent": LostValues(()),
+    }
+    found = _looked_through(upstream, *(f"v.lost_{number}" for number in range(len(cases))))
+    names = [
+        "${env:HOME}" if "$" in column else 'a "b" {0} 100% c' if '"' in column else column.split()[0]
+        for column, _ in cases
+    ]
+    assert [{name for name, _ in _lossy(lost)} for lost in found.values()] == [{name} for name in names]
+    nulls, dimensions = (
+        {what for _, what in _lossy(found[f"v.lost_{number}"])}
+        for number in (cases.index(("moods v.mood[]", value)) for value in _LOST["moods v.mood[]"])
+    )
+    assert nulls == {"an array that holds a null comes as null"}
+    assert dimensions == {"an array of several dimensions comes as nulls, or its row is an error"}
+
+
+def test_a_column_whose_domain_takes_no_nulls_takes_none(postgres_server: Postgres, login: Login) -> None:
+    with psycopg.connect(postgres_server.addresses.postgres()) as connection:
+        connection.execute("CREATE DOMAIN given AS numeric NOT NULL")
+        connection.execute("CREATE TABLE strict (id int, n given)")
+        connection.execute("INSERT INTO strict VALUES (1, 'NaN')")
+    (lossy,) = _looked_through(PostgresUpstream(login, _TIMEOUT_S), "public.strict")["public.strict"].columns
+    assert (lossy.column.name, lossy.stops) == ("n", True)
+
+
+def test_rows_that_take_too_long_leave_a_query_and_time_for_other_tables(
+    postgres_server: Postgres, login: Login, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "_LOOKED_THROUGH_WITHIN_S", 1.0)
+    upstream = PostgresUpstream(login, _TIMEOUT_S)
+    with psycopg.connect(postgres_server.addresses.postgres()) as connection:
+        for table in ("large", "small"):
+            connection.execute(f'CREATE TABLE {table} (id int, "N 1" numeric NOT NULL)'.encode())
+            connection.execute(f"INSERT INTO {table} VALUES (1, 'NaN')".encode())
+        connection.commit()
+        connection.execute("LOCK TABLE large IN ACCESS EXCLUSIVE MODE")
+        found = _looked_through(upstream, "public.large", "public.small")
+        connection.rollback()
+        query = found["public.large"].query
+        assert query == 'SELECT bool_or("N 1" - "N 1" <> 0) FROM "public"."large"'
+        assert connection.execute(query.encode()).fetchone() == (True,)
+    assert {name: (_lossy(lost), bool(lost.query)) for name, lost in found.items()} == {
+        "public.large": ({("N 1", "NaN and Infinity come as null")}, True),
+        "public.small": ({("N 1", "NaN and Infinity come as null")}, False),
+    }
+    assert _looked_through(upstream, "public.large")["public.large"].query == ""
+
+
+def test_the_database_says_how_it_writes_money(login: Login) -> None:
+    database, _ = PostgresUpstream(login, _TIMEOUT_S).look(Names("p", "s", "lakehold_signals.t"), "id", [])
+    assert database.money == "$1,234.50"

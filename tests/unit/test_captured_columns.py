@@ -49,8 +49,15 @@ def test_what_never_comes_is_no_column_and_has_a_reason() -> None:
     assert list(left_out([money, text], _POSTGRES)) == [(money, "Debezium sends no arrays of this type")]
 
 
-def test_a_date_that_a_snapshot_changes_is_reported_of_a_key() -> None:
-    day = _column("date", "date")
-    assert list(lost_hints(["s.t"], {"s.t": (day,)}, _POSTGRES)) == []
-    (hint,) = lost_hints(["s.t"], {"s.t": (replace(day, is_key=True),)}, _POSTGRES)
-    assert hint.startswith("column s.t.c (date): in a snapshot dates before year 1")
+def test_what_a_key_always_loses_is_reported() -> None:
+    (hint,) = lost_hints(["s.t"], {"s.t": (_column("varbit", "bit varying"),)}, _POSTGRES)
+    assert hint == "column s.t.c (bit varying): leading zeros are lost, and so is the length"
+    clock = _column("timetz", "time with time zone")
+    assert list(lost_hints(["s.t"], {"s.t": (clock,)}, _POSTGRES)) == []
+    (hint,) = lost_hints(["s.t"], {"s.t": (replace(clock, is_key=True),)}, _POSTGRES)
+    assert hint == "column s.t.c (time with time zone): the time is shifted to UTC"
+
+
+def test_what_a_query_finds_is_not_reported_of_a_type_alone() -> None:
+    day, bare = replace(_column("date", "date"), is_key=True), _column("numeric", "numeric")
+    assert list(lost_hints(["s.t"], {"s.t": (day, bare)}, _POSTGRES)) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -19,15 +19,17 @@ from lakehold.ingest.read.kafka_client import KafkaClient, shared_client
 from lakehold.ingest.repeats import RepeatedSnapshot, Snapshots
 from lakehold.ingest.transactions.places import Place
 from lakehold.times import next_timestamp, now_ms
-from lakehold.upstream.captured_columns import columns_of, left_out_hints
+from lakehold.upstream.captured_columns import Columns, columns_of, left_out_hints
 from lakehold.upstream.connect import ConnectClient, ConnectorStatus
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.field_names import as_written
 from lakehold.upstream.fitting import fitted, imprecise_hints, meeting_hints
-from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector
+from lakehold.upstream.found import NO_SNAPSHOT, PLAIN, Found, FoundConnector, FoundRelation
+from lakehold.upstream.found_values import LostValues
 from lakehold.upstream.gaps import is_in_lake
 from lakehold.upstream.hints import coming_told, failing_told, gone_told, unrepaired_told
 from lakehold.upstream.journal import Journal
+from lakehold.upstream.lost_values import lossy_columns
 from lakehold.upstream.mysql import MysqlUpstream
 from lakehold.upstream.partitions import silent_told
 from lakehold.upstream.perform import Systems, perform
@@ -65,6 +67,7 @@ class Capturing:
         self._table_state = table_state
         self._journals: dict[tuple[str, str], Journal] = {}
         self._writes_transactions: dict[str, bool] = {}
+        self._lost: dict[str, tuple[frozenset[str], Mapping[str, LostValues]]] = {}
 
     def plan(self, target: Target, *, anew: bool = False, patient: bool = False) -> Steps:
         """What `converge` would do now.
@@ -204,6 +207,8 @@ class Capturing:
         else:
             signals = systems.database.look(wanted.signal_table)
         connector = _connector(systems.connect, wanted.connector)
+        relations = systems.database.relations(sorted({table.upstream for table in declared(wanted)}))
+        columns = systems.database.columns(wanted.upstream_tables)
         found = Found(
             connector,
             frozenset(systems.kafka.describe([*names, *wanted.released])),
@@ -215,12 +220,27 @@ class Capturing:
             self._has_transactions(target, systems, is_new=connector is None),
             systems.connect.plugin_version(wanted.config["connector.class"]),
             signals=signals,
-            relations=systems.database.relations(sorted({table.upstream for table in declared(wanted)})),
-            columns=systems.database.columns(wanted.upstream_tables),
+            relations=relations,
+            columns=columns,
+            lost=self._lost_values(wanted, relations, columns, systems),
             lake_types=_lake_types(wanted, systems) if connector is None else {},
             now_ms=now_ms() if patient else None,
         )
         return replace(found, objections=self._objections(fitted(wanted, found), connector, systems))
+
+    def _lost_values(
+        self, wanted: Wanted, relations: Mapping[str, FoundRelation], columns: Columns, systems: Systems
+    ) -> Mapping[str, LostValues]:
+        """Look through the rows of the tables that a statement declares, once for a statement, which plans several times."""
+        if not wanted.declared:
+            return {}
+        declared_before, lost = self._lost.get(wanted.source_id, (None, {}))
+        if declared_before != wanted.declared:
+            readable = [name for name, found in relations.items() if found.kind == PLAIN and found.may_read]
+            lossy = lossy_columns(readable, columns, wanted.capture.database)
+            lost = systems.database.lost_values(lossy) if lossy else {}
+            self._lost[wanted.source_id] = wanted.declared, lost
+        return lost
 
     def _objections(self, wanted: Wanted, connector: FoundConnector | None, systems: Systems) -> tuple[str, ...]:
         if not wanted.tables or (connector is not None and connector.config == wanted.config):

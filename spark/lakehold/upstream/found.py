@@ -11,6 +11,7 @@ from pyiceberg.types import IcebergType
 from lakehold.ingest.transactions.places import Place
 from lakehold.upstream.connect import ConnectorStatus
 from lakehold.upstream.found_columns import FoundColumn
+from lakehold.upstream.found_values import LostValues
 
 OPERATIONS = frozenset({"insert", "update", "delete", "truncate"})
 """What changes a publication of PostgreSQL may have."""
@@ -164,6 +165,7 @@ class FoundDatabase:
         tables: The wanted tables that exist, by name.
         other_tables: Names of all the rest, for hints.
         may_create: The source's user may make publications.
+        money: How it writes 1234.5 of type `money` for the source's user.
     """
 
     wal_level: str
@@ -174,6 +176,7 @@ class FoundDatabase:
     other_tables: tuple[str, ...] = ()
     may_create: bool = True
     confirmed: int | None = None
+    money: str = "$1,234.50"
 
     @property
     def is_sent(self) -> bool:
@@ -288,6 +291,7 @@ class Found:
         relations: What it has under the names of the tables that a statement declares.
         columns: The columns of each wanted table that exists, in order, by the table's name upstream.
         lake_types: Types of columns of the lake's tables, by object id and name; asked only where there is no connector.
+        lost: What the rows of the tables that a statement declares hold and Debezium does not send as it is, by the table's name.
         now_ms: When it was looked, epoch milliseconds; None: whoever looks does not wait to try again what failed.
     """
 
@@ -305,4 +309,5 @@ class Found:
     relations: Mapping[str, FoundRelation] = field(default_factory=dict)
     columns: Mapping[str, tuple[FoundColumn, ...]] = field(default_factory=dict)
     lake_types: Mapping[str, Mapping[str, IcebergType]] = field(default_factory=dict)
+    lost: Mapping[str, LostValues] = field(default_factory=dict)
     now_ms: int | None = None

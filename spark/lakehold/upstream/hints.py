@@ -10,6 +10,7 @@ from lakehold.upstream.captured_columns import left_out_hints, lost_hints
 from lakehold.upstream.fitting import defaults_hints, imprecise_hints, meeting_hints
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundDatabase
 from lakehold.upstream.gaps import coming, failing, gone, has_no_key, joining, missed, unrepaired
+from lakehold.upstream.lost_values import lost_values_hints
 from lakehold.upstream.naming import table_text
 from lakehold.upstream.partitions import silent_told
 from lakehold.upstream.signal_table import is_settled
@@ -31,7 +32,8 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
     told += left_out_hints(upstream, found.columns, database)
     told += [*meeting_hints(upstream, wanted, found), *imprecise_hints(wanted, found)]
     if wanted.declared is not None:
-        told += [*lost_hints(upstream, found.columns, database), *defaults_hints(upstream, wanted, found)]
+        told += [*lost_hints(upstream, found.columns, database), *lost_values_hints(upstream, found)]
+        told += defaults_hints(upstream, wanted, found)
     return tuple(dict.fromkeys(told))
 
 

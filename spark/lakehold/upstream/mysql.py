@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +25,7 @@ from lakehold.upstream.found import (
     FoundSignalTable,
 )
 from lakehold.upstream.found_columns import FoundColumn, FoundType
+from lakehold.upstream.found_values import LossyColumn, LostValues
 from lakehold.upstream.logins import LOST_CONNECTION, not_mysql
 from lakehold.upstream.naming import table_text
 from lakehold.upstream.refusals import signal_rights_told
@@ -123,6 +124,10 @@ class MysqlUpstream:
             )
             columns.setdefault(table, []).append(column)
         return {table: tuple(of_table) for table, of_table in columns.items()}
+
+    def lost_values(self, _lossy: Mapping[str, Sequence[LossyColumn]]) -> dict[str, LostValues]:
+        """Find nothing: no type of MySQL and MariaDB says which rows hold values that do not come as they are."""
+        return {}
 
     def create_signal_table(self, name: str, _publication: str | None) -> None:
         """Make a signal table, and the database that it is in, unless they exist."""

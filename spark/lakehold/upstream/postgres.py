@@ -28,14 +28,18 @@ from lakehold.upstream.found import (
     FoundTable,
 )
 from lakehold.upstream.found_columns import FoundColumn
+from lakehold.upstream.found_values import LossyColumn, LostValues
 from lakehold.upstream.logins import not_postgres
 from lakehold.upstream.postgres_columns import KEY_INDEX, columns_of
+from lakehold.upstream.postgres_values import lost_values
 from lakehold.upstream.refusals import rights_told
 from lakehold.upstream.steps import ChangePublication, CompletePublication, CreatePublication
 
 _MARK = "lakehold source "
 _SLOT_RELEASED_WITHIN_S = 30.0
 _POLL_INTERVAL_S = 0.1
+_LOOKED_THROUGH_WITHIN_S = 10.0
+"""How long the rows of all tables of a statement may take."""
 
 _MEMBERS = """
     SELECT n.nspname || '.' || c.relname, concat_ws('/', p.oid, coalesce(r.oid, s.oid), c.oid, p.xmin, r.xmin)
@@ -53,7 +57,7 @@ _KNOWS_SCHEMAS = 150_000
 """PostgreSQL's version from which publications have schemas."""
 _DATABASE = """
     SELECT current_setting('wal_level'), (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint,
-           has_database_privilege(current_database(), 'CREATE')
+           has_database_privilege(current_database(), 'CREATE'), 1234.5::numeric::money::text
 """
 _MESSAGE = "SELECT (pg_logical_emit_message(true, %s, '') - '0/0'::pg_lsn)::bigint"
 _PUBLICATION = """
@@ -144,7 +148,7 @@ class PostgresUpstream:
     def look(self, names: Names, source_id: str, tables: Sequence[str]) -> tuple[FoundDatabase, FoundSignals]:
         """What there is now of a source's own, and of its tables, and for the marks of its connector."""
         with self._connected() as connection:
-            wal_level, position, may_create = _row(connection.execute(_DATABASE))
+            wal_level, position, may_create, money = _row(connection.execute(_DATABASE))
             made = connection.execute(_PUBLICATION, [names.publication]).fetchone()
             kept = connection.execute(_SLOT, [names.slot]).fetchone()
             members = _members(connection, names.publication)
@@ -179,6 +183,7 @@ class PostgresUpstream:
             tuple(name for name in there if name not in tables),
             may_create,
             kept[1] if kept is not None else None,
+            money,
         )
         signals = FoundSignals(
             _signal_table(*signal_table) if signal_table is not None else None,
@@ -200,6 +205,11 @@ class PostgresUpstream:
         """Fetch the columns of some tables, `schema.name`, that exist."""
         with self._connected() as connection:
             return columns_of(connection, names)
+
+    def lost_values(self, lossy: Mapping[str, Sequence[LossyColumn]]) -> dict[str, LostValues]:
+        """Look through the rows of some tables, `schema.name`, for values that do not come as they are."""
+        with self._connected() as connection:
+            return lost_values(connection, lossy, _LOOKED_THROUGH_WITHIN_S)
 
     def members(self, publication: str) -> Mapping[str, str]:
         """What tells the memberships of tables in a publication from others that they had or may have."""

@@ -41,7 +41,7 @@ _COLUMNS = f"""
     )
     SELECT "table", attname, format_type(atttypid, atttypmod), coalesce(e.typname, t.typname),
            format_type(coalesce(e.oid, t.oid), modifier), coalesce(e.typtype, t.typtype)::text, e.oid IS NOT NULL, dimensions,
-           is_nullable, is_key, is_generated, CASE WHEN d.typtype = 'd' THEN d.typname ELSE '' END,
+           is_nullable AND NOT d.typnotnull, is_key, is_generated, CASE WHEN d.typtype = 'd' THEN d.typname ELSE '' END,
            has_default
     FROM attribute JOIN below USING (attrelid, attnum)
     JOIN pg_type t ON t.oid = below.type AND t.typtype <> 'd'

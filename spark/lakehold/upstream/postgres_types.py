@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, LiteralString
 
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
 from lakehold.upstream.found_columns import FoundColumn, FoundType, TypeKind
@@ -28,6 +28,7 @@ from lakehold.upstream.sent_types import (
     TEXT,
     UUID,
     VARIABLE_DECIMAL,
+    Loss,
     SentType,
     array,
     bits,
@@ -37,27 +38,27 @@ from lakehold.upstream.sent_types import (
     struct,
 )
 
+_NAMED = (TypeKind.PLAIN, TypeKind.RANGE)
+"""Kinds of types that are known by their names."""
 _MILLIS = 3
 _MONEY_DIGITS: Final = 2
 """Of `money.fraction.digits`."""
-_NO_NULLS = "an array that holds a null comes as null"
-_NOT_A_NUMBER = "NaN and Infinity come as null, and where the column is NOT NULL the connector fails"
-_NOT_A_NUMBER_OF_DIGITS = _NOT_A_NUMBER.replace("NaN and Infinity come", "NaN comes")
 _SCALES: Final = 2048
 """Debezium takes the eleven bits of a scale for a positive number."""
 
-
 _MONEY_SIGNS = "under an lc_monetary whose decimal sign is a comma the connector fails, or values come as others"
-_JULIAN = "in a snapshot dates before year 1 come as dates after it, and the ten days before 1582-10-15 ten days later"
+_IS_NO_NUMBER = "{0} - {0} <> 0"
+_NOT_A_NUMBER = Loss("NaN and Infinity come as null", _IS_NO_NUMBER, is_null=True)
+_NOT_A_NUMBER_OF_DIGITS = Loss("NaN comes as null", _IS_NO_NUMBER, is_null=True)
+_JULIAN = "dates before year 1 come as dates after it, and the ten days before 1582-10-15 ten days later"
+_IS_JULIAN = "{0} < DATE '0001-01-01' AND isfinite({0}) OR {0} BETWEEN DATE '1582-10-05' AND DATE '1582-10-14'"
 
 
 def _numeric(of: FoundType) -> SentType:
     if not of.arguments:
-        return SentType(VARIABLE_DECIMAL.schema, _NOT_A_NUMBER, is_told=True)
+        return SentType(VARIABLE_DECIMAL.schema, losses=(_NOT_A_NUMBER,))
     precision, scale = of.arguments
-    if scale < 0:
-        return decimal(precision, scale + _SCALES, _NOT_A_NUMBER_OF_DIGITS)
-    return decimal(precision, scale, _NOT_A_NUMBER_OF_DIGITS)
+    return decimal(precision, scale + _SCALES if scale < 0 else scale, losses=(_NOT_A_NUMBER_OF_DIGITS,))
 
 
 def _time(of: FoundType) -> SentType:
@@ -105,7 +106,7 @@ TYPES: Final[Mapping[str, SentType | Callable[[FoundType], SentType]]] = {
     "bytea": BYTES,
     "bit": _bits,
     "varbit": _varying_bits,
-    "date": SentType(DATE.schema, _JULIAN),
+    "date": SentType(DATE.schema, losses=(Loss(f"in a snapshot {_JULIAN}", _IS_JULIAN),)),
     "time": _time,
     "timetz": plain(SchemaType.STRING, "io.debezium.time.ZonedTime", "the time is shifted to UTC"),
     "timestamp": _timestamp,
@@ -141,10 +142,42 @@ ARRAYS_WITH_NULLS: Final = frozenset(
         *("int2", "int4", "int8", "oid", "char", "varchar", "text", "bpchar", "inet", "cidr", "macaddr", "macaddr8"),
         *("int4range", "int8range", "numrange", "daterange", "tsrange", "tstzrange", "numeric", "float4", "float8"),
         *("bool", "date", "uuid", "json", "jsonb", "time", "timetz", "timestamp", "timestamptz", "bytea"),
-        *("geometry", "geography", "citext", "ltree", "hstore"),
+        *("geometry", "geography", "citext", "hstore"),
     }
 )
 """Types whose arrays may hold nulls."""
+_NULLS: Final = Loss(
+    "an array that holds a null comes as null",
+    # Needs no equality of the type, and no single dimension, as array_position does.
+    "array_to_string({0}, '') <> array_to_string({0}, '', '!')",
+    is_null=True,
+)
+_HAS_DIMENSIONS: Final = "array_ndims({0}) > 1"
+_DIMENSIONS: Final = Loss("an array of several dimensions comes as nulls, or its row is an error", _HAS_DIMENSIONS)
+_NULL_DIMENSIONS: Final = Loss("an array of several dimensions comes as null", _HAS_DIMENSIONS, is_null=True)
+
+
+def _of_elements(what: str, where: LiteralString, *, is_null: bool = False) -> Loss:
+    return Loss(what, f"EXISTS (SELECT FROM unnest({{0}}) AS element WHERE {where.format('element')})", is_null)
+
+
+_ELEMENTS: Final[Mapping[str, Loss]] = {
+    "numeric": _of_elements("an array that holds NaN or Infinity comes as null", _IS_NO_NUMBER, is_null=True),
+    "date": _of_elements(_JULIAN, _IS_JULIAN),
+    "timestamp": _of_elements(
+        "times before 1582-10-15 come some days earlier or later", "{0} < TIMESTAMP '1582-10-15' AND isfinite({0})"
+    ),
+    "timestamptz": _of_elements(
+        "times before year 1 come as times after it, the ten days before 1582-10-15 ten days later, and -infinity makes its row "
+        "an error",
+        "{0} < '0001-01-01 00:00+00' OR {0} >= '1582-10-05 00:00+00' AND {0} < '1582-10-15 00:00+00'",
+    ),
+    "time": _of_elements(
+        "microseconds are cut, and 24:00 comes as 00:00",
+        "extract(microseconds FROM {0})::bigint % 1000 <> 0 OR {0} = '24:00'",
+    ),
+}
+"""The values that arrays of a type lose, beside nulls and dimensions, in a snapshot and after it."""
 ENUM: Final = plain(SchemaType.STRING, "io.debezium.data.Enum")
 UNKNOWN: Final = TEXT
 """As `include.unknown.datatypes` has it: the bytes of the text that PostgreSQL writes."""
@@ -158,7 +191,7 @@ def sent(column: FoundColumn) -> SentType:
 
 
 def _array(column: FoundColumn) -> SentType:
-    name = column.type.name if column.type.kind is TypeKind.PLAIN else ""
+    name = column.type.name if column.type.kind in _NAMED else ""
     if name in UNSENT_ARRAYS:
         return left_out("Debezium sends no arrays of this type")
     if name in LOST_ARRAYS:
@@ -168,13 +201,17 @@ def _array(column: FoundColumn) -> SentType:
     items = _value(column.type)
     if items.schema is None:
         return items
-    return array(items.schema, "" if column.type.name in ARRAYS_WITH_NULLS else _NO_NULLS)
+    is_known = name in TYPES.keys() - {"timetz", "isbn"} or items is ENUM
+    losses = [_DIMENSIONS if is_known else _NULL_DIMENSIONS]
+    losses += [] if name in ARRAYS_WITH_NULLS else [_NULLS]
+    losses += [_ELEMENTS[name]] if name in _ELEMENTS else []
+    return array(items.schema, tuple(losses))
 
 
 def _value(of: FoundType) -> SentType:
     if of.kind is TypeKind.ENUM:
         return ENUM
-    rule = TYPES.get(of.name) if of.kind in (TypeKind.PLAIN, TypeKind.RANGE) else None
+    rule = TYPES.get(of.name) if of.kind in _NAMED else None
     if rule is None:
         return UNKNOWN
     return rule if isinstance(rule, SentType) else rule(of)

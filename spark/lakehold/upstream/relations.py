@@ -23,6 +23,7 @@ from lakehold.upstream.found import (
     Found,
 )
 from lakehold.upstream.found_columns import FoundColumn
+from lakehold.upstream.lost_values import refuse_values
 from lakehold.upstream.naming import identifier_text, table_text
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
@@ -88,6 +89,7 @@ def refuse_uncapturable(wanted: Wanted, upstream: Found) -> None:
             raise _unreadable(table.upstream, wanted)
         _refuse_types(table, upstream.columns.get(table.upstream, ()), wanted)
         refuse_columns(table, upstream.columns.get(table.upstream, ()), wanted)
+        refuse_values(table, upstream, wanted)
 
 
 def _refuse_types(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wanted) -> None:

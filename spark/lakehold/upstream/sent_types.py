@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import LiteralString
 
 from pyiceberg.types import IcebergType
 
@@ -12,20 +13,47 @@ from lakehold.ingest.decode.types import iceberg_type
 
 
 @dataclass(frozen=True)
+class Loss:
+    """Values of a type that do not come as they are, where a query finds the rows that hold some.
+
+    Attributes:
+        what: The values, and what becomes of them: a clause without a full stop.
+        where: The condition in SQL of a row that holds some; `{0}` is the column.
+        is_null: They come as null: in a column that takes none the connector fails.
+    """
+
+    what: str
+    where: LiteralString
+    is_null: bool = False
+
+    @property
+    def text(self) -> str:
+        """What is lost, and what a column without nulls does to the connector."""
+        return f"{self.what}, and where the column is NOT NULL the connector fails" if self.is_null else self.what
+
+
+@dataclass(frozen=True)
 class SentType:
     """A type as it is sent.
 
     Attributes:
         schema: The schema of Connect that values come in; None: the column is left out.
-        lost: The values that do not come as they are, or why none come: a clause without a full stop.
+        lost: The values that do not come as they are and that no query finds, or why none come: a clause without a full stop.
         is_told: A statement reports what is lost: values of such a kind are to be expected.
         stops: The connector fails at a table that has such a column.
+        losses: The values that do not come as they are and that a query finds.
     """
 
     schema: ConnectSchema | None
     lost: str = ""
     is_told: bool = False
     stops: bool = False
+    losses: tuple[Loss, ...] = ()
+
+    @property
+    def lost_text(self) -> str:
+        """All that is lost, as clauses."""
+        return "; ".join([*([self.lost] if self.lost else []), *(loss.text for loss in self.losses)])
 
     @property
     def column(self) -> IcebergType | None:
@@ -48,16 +76,16 @@ def stops(why: str) -> SentType:
     return SentType(None, why, stops=True)
 
 
-def decimal(precision: int | None, scale: int, lost: str = "") -> SentType:
+def decimal(precision: int | None, scale: int, lost: str = "", losses: tuple[Loss, ...] = ()) -> SentType:
     """A decimal; of an unknown precision if that is None."""
     known = {} if precision is None else {"connect.decimal.precision": str(precision)}
     schema = ConnectSchema(SchemaType.BYTES, name=DECIMAL, parameters={"scale": str(scale), **known})
-    return SentType(schema, lost, is_told=bool(lost))
+    return SentType(schema, lost, losses=losses)
 
 
-def array(items: ConnectSchema, lost: str = "") -> SentType:
+def array(items: ConnectSchema, losses: tuple[Loss, ...] = ()) -> SentType:
     """An array of values that may be null."""
-    return SentType(ConnectSchema(SchemaType.ARRAY, items=replace(items, optional=True)), lost, is_told=bool(lost))
+    return SentType(ConnectSchema(SchemaType.ARRAY, items=replace(items, optional=True)), losses=losses)
 
 
 def struct(name: str, **fields: ConnectSchema) -> SentType:

@@ -1,0 +1,94 @@
+"""Report and refuse values of declared tables that Debezium does not send as they are. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from lakehold.definitions import ConnectionType
+from lakehold.errors import UpstreamError
+from lakehold.upstream.captured_columns import Columns, sent_type
+from lakehold.upstream.found import Found
+from lakehold.upstream.found_values import LossyColumn, LostValues
+from lakehold.upstream.naming import identifier_text, table_text
+from lakehold.upstream.wanted import CapturedTable, Wanted
+
+_READABLE_MONEY = re.compile(r"[^0-9](1234\.50*|1234|1235)")
+"""1234.5 as Debezium reads it: one character of a currency, then a number, in which commas mean nothing."""
+
+
+def lossy_columns(
+    tables: Iterable[str], found: Columns, database: ConnectionType
+) -> dict[str, tuple[LossyColumn, ...]]:
+    """Return what to look for in the rows of some tables; nothing of a table whose types lose nothing."""
+    lossy = {
+        table: tuple(
+            LossyColumn(column, loss) for column in found.get(table, ()) for loss in sent_type(column, database).losses
+        )
+        for table in tables
+    }
+    return {table: columns for table, columns in lossy.items() if columns}
+
+
+def lost_values_hints(tables: Iterable[str], found: Found) -> Iterator[str]:
+    """Yield a sentence for each kind of values that rows hold and that do not come as they are."""
+    for table in tables:
+        lost = found.lost.get(table, LostValues(()))
+        if lost.query:
+            yield _unknown_hint(table, lost)
+            continue
+        columns: dict[str, list[str]] = {}
+        for lossy in lost.columns:
+            columns.setdefault(lossy.loss.what, []).append(f"{table}.{lossy.column.name} ({lossy.column.text})")
+        for what, names in columns.items():
+            holding = "column {} holds" if len(names) == 1 else "columns {} hold"
+            yield f"{holding.format(', '.join(names))} values that are not sent as they are: {what}"
+
+
+def _unknown_hint(table: str, lost: LostValues) -> str:
+    names = dict.fromkeys(f"{lossy.column.name} ({lossy.column.text})" for lossy in lost.columns)
+    stopping = dict.fromkeys(lossy.column.name for lossy in lost.columns if lossy.stops)
+    stops = f". At one in {', '.join(stopping)}, which takes no nulls, the connector fails" if stopping else ""
+    return (
+        f"table {table} was not looked through in time: {', '.join(names)} may hold values that are not sent as they are"
+        f"{stops}. This query finds them: {lost.query}"
+    )
+
+
+def refuse_values(table: CapturedTable, found: Found, wanted: Wanted) -> None:
+    """Refuse a table with values at which the connector would fail, for all of its tables."""
+    _refuse_money(table, found, wanted)
+    lost = found.lost.get(table.upstream, LostValues(()))
+    lossy = next((each for each in lost.columns if each.stops and not lost.query), None)
+    if lossy is None:
+        return
+    column, database = lossy.column, wanted.capture.database
+    upstream, name = table_text(table.upstream, database), identifier_text(column.name, database)
+    # No statement says for all cases how a domain, or a key, comes to take nulls.
+    nulls = f" Or let it take nulls: ALTER TABLE {upstream} ALTER COLUMN {name} DROP NOT NULL."
+    raise UpstreamError(
+        f'column "{column.name}" of table "{table.upstream}" holds values that the connector cannot send',
+        code="value-unsendable",
+        detail=f"It is of type {column.text} and takes no nulls, and {lossy.loss.what}: the connector would fail, with all of "
+        "its tables.",
+        hint=f"UPDATE {upstream} SET {name} = … WHERE {lossy.loss.where.format(name)}."
+        f"{'' if column.is_key or column.domain else nulls}",
+    )
+
+
+def _refuse_money(table: CapturedTable, found: Found, wanted: Wanted) -> None:
+    money = found.database.money if found.database is not None else ""
+    database = wanted.capture.database
+    columns = found.columns.get(table.upstream, ())
+    column = next((c for c in columns if c.type.name == "money" and sent_type(c, database).schema is not None), None)
+    if column is None or not money or _READABLE_MONEY.fullmatch(money.replace(",", "")):
+        return
+    user, name = wanted.config["database.user"], wanted.config["database.dbname"]
+    raise UpstreamError(
+        f'column "{column.name}" of table "{table.upstream}" holds values that the connector cannot send',
+        code="value-unsendable",
+        detail=f'It is of type money, of which the database writes 1234.5 as "{money}" for user "{user}": the connector would '
+        "fail, with all of its tables, or send other values.",
+        hint=f"ALTER ROLE {identifier_text(user, database)} IN DATABASE {identifier_text(name, database)} "
+        "SET lc_monetary = 'C'.",
+    )
