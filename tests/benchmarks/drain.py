@@ -13,6 +13,7 @@ from time import perf_counter
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.schema_registry import SchemaRegistryClient
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
@@ -33,13 +34,13 @@ def drained(lake: Lake, events: int, branches: int, runs: int) -> list[Figure]:
     with stack_for_benchmark() as addresses:
         database = SourceDatabase(addresses)
         bank = Bank(lake, database, branches, max_records=2 * events)
-        floor = _Floor(lake, bank, addresses.kafka, addresses.registry)
+        floor = BareTables(lake, bank, addresses.kafka, addresses.registry)
         for _ in range(runs + _WARM_UP):
             before = floor.ends()
             bank.run(events // _EVENTS_PER_TRANSACTION)
             bank.source.wait_for_arrival()
             after = floor.ends()
-            bare.append(seconds(partial(floor.merge, before, after)))
+            bare.append(seconds(partial(_merge_all, floor, before, after)))
             started = perf_counter()
             reports = bank.source.ingest()
             ours.append(perf_counter() - started)
@@ -52,8 +53,8 @@ def drained(lake: Lake, events: int, branches: int, runs: int) -> list[Figure]:
     return [Figure(name, "s", tuple(ours[_WARM_UP:]), floor_name, tuple(bare[_WARM_UP:]), goal=1.2)]
 
 
-class _Floor:
-    """Copies of the tables, and what brings them up to date."""
+class BareTables:
+    """Copies of pgbench's tables, and what brings them up to date with the bare work."""
 
     def __init__(self, lake: Lake, bank: Bank, kafka: str, registry: str) -> None:
         self._spark, self._bank, self._kafka = lake.spark, bank, kafka
@@ -76,13 +77,9 @@ class _Floor:
         finally:
             consumer.close()
 
-    def merge(self, starts: Mapping[str, int], ends: Mapping[str, int]) -> None:
-        """Bring the changes of `[starts, ends)` into the copies, one table after the other."""
-        for table in TABLES:
-            self._merge(table, starts[table], ends[table])
-
-    def _merge(self, table: str, start: int, end: int) -> None:
-        topic, key = self._bank.source.topic(table), KEYS[table]
+    def changes(self, table: str, start: int, end: int) -> DataFrame:
+        """Read the changes of `[start, end)`: `offset`, `timestamp` of the message, `op`, `before`, `after`."""
+        topic = self._bank.source.topic(table)
         read = (
             self._spark.read.format("kafka")
             .option("kafka.bootstrap.servers", self._kafka)
@@ -95,19 +92,27 @@ class _Floor:
             .filter("value IS NOT NULL")
         )
         change = from_avro(F.expr("substring(value, 6)"), self._schemas[table]).alias("m")
+        return read.select("offset", "timestamp", change).select("offset", "timestamp", "m.op", "m.before", "m.after")
+
+    def last_changes(self, table: str, start: int, end: int) -> DataFrame:
+        """Read the last change of each key in `[start, end)`: `changed` the key, `op`, and the row's columns."""
+        key = KEYS[table]
         last = (
-            read.select("offset", change)
-            .select("offset", "m.op", "m.before", "m.after")
+            self.changes(table, start, end)
             .groupBy(F.expr(f"coalesce(after.{key}, before.{key})").alias("changed"))
             .agg(F.max_by(F.struct("op", "after"), "offset").alias("last"))
             .select("changed", "last.op", "last.after.*")
         )
-        if table == "history":
-            last = last.withColumn("mtime", F.timestamp_micros("mtime").cast("timestamp_ntz"))
+        return (
+            last.withColumn("mtime", F.timestamp_micros("mtime").cast("timestamp_ntz")) if table == "history" else last
+        )
+
+    def merge(self, table: str, last: DataFrame) -> None:
+        """Bring what `last_changes` gives into the copy of a table."""
         last.createOrReplaceTempView("changed")
         columns = [name for name in last.columns if name not in ("changed", "op")]
         self._spark.sql(
-            f"MERGE INTO bare.{table} t USING changed s ON t.{key} = s.changed WHEN MATCHED AND s.op = 'd' THEN DELETE "
+            f"MERGE INTO bare.{table} t USING changed s ON t.{KEYS[table]} = s.changed WHEN MATCHED AND s.op = 'd' THEN DELETE "
             f"WHEN MATCHED THEN UPDATE SET {', '.join(f't.{name} = s.{name}' for name in columns)} "
             f"WHEN NOT MATCHED AND s.op <> 'd' THEN INSERT ({', '.join(columns)}) VALUES ({', '.join(f's.{c}' for c in columns)})"
         )
@@ -119,6 +124,12 @@ class _Floor:
             bare, ours = (self._spark.sql(f"SELECT {columns} FROM {lake}.{table}") for lake in ("bare", "live"))
             assert bare.exceptAll(ours).isEmpty()
             assert ours.exceptAll(bare).isEmpty()
+
+
+def _merge_all(bare: BareTables, starts: Mapping[str, int], ends: Mapping[str, int]) -> None:
+    """Bring the changes of `[starts, ends)` into the copies, one table after the other."""
+    for table in TABLES:
+        bare.merge(table, bare.last_changes(table, starts[table], ends[table]))
 
 
 def _schema(client: SchemaRegistryClient, topic: str) -> str:

@@ -38,7 +38,7 @@ _TABLES_SQL = """
             UPDATE accounts SET abalance = abalance + d WHERE aid = a;
             UPDATE tellers SET tbalance = tbalance + d WHERE tid = t;
             UPDATE branches SET bbalance = bbalance + d WHERE bid = b;
-            INSERT INTO history (tid, bid, aid, delta, mtime) VALUES (t, b, a, d, now());
+            INSERT INTO history (tid, bid, aid, delta, mtime) VALUES (t, b, a, d, now() AT TIME ZONE 'UTC');
             IF is_committing THEN
                 COMMIT;
             END IF;
