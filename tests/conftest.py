@@ -27,8 +27,8 @@ _names = itertools.count()
 
 LakeFactory = Callable[..., Lake]
 
-# What has passed once passes again; `--hypothesis-profile=default` searches anew.
-hypothesis_settings.register_profile("repeatable", derandomize=True)
+# What has passed once passes again, however busy the machine is; `--hypothesis-profile=default` searches for new examples.
+hypothesis_settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis_settings.load_profile("repeatable")
 
 
