@@ -15,9 +15,9 @@ from typing import Any
 from lakehold.ingest.offsets import Offsets, TopicPartition
 from lakehold.ingest.transactions.log import Kind
 from lakehold.ingest.transactions.places import POSTGRES_ID
-from lakehold.ingest.transactions.runs import Record
 from lakehold.lake import Lake
 from tests import recorded_files
+from tests.transaction_headers import Record
 from tests.upstream_log import TRANSACTIONS, Change, Key, Message, Topics
 
 TRANSACTION_TOPIC = TRANSACTIONS.topic

@@ -19,7 +19,7 @@ from lakehold.ingest.offsets import Offsets, TopicPartition
 from lakehold.ingest.transactions.log import Begin, End, Kind, Log, with_all_ends
 from lakehold.ingest.transactions.passed import Replaced
 from lakehold.ingest.transactions.places import place_of_end, transaction_of
-from lakehold.ingest.transactions.runs import Record, runs_in_driver
+from tests.transaction_headers import Record, runs_of_records
 
 TRANSACTIONS = TopicPartition("shop.transaction", 0)
 """The first partition of the transaction topic."""
@@ -115,7 +115,7 @@ class Topics:
                 if found.end is not None:
                     behind = stops[tp] - offset - 1
                     ends[tp].append(replace(found.end, offset=offset, sent_ms=sent[tp][offset], followed_by=behind))
-        runs = runs_in_driver(records)
+        runs = runs_of_records(records)
         log = Log(
             starts,
             stops,

@@ -34,8 +34,8 @@ from lakehold.ingest.transactions.cut import Blocked, cut
 from lakehold.ingest.transactions.log import Begin, End, Kind, Log
 from lakehold.ingest.transactions.passed import Mark, Passed
 from lakehold.ingest.transactions.places import WAL, place_of_end, place_of_event
-from lakehold.ingest.transactions.runs import Record, runs_in_driver
 from tests.golden.test_sql import check
+from tests.transaction_headers import Record, runs_of_records
 
 FILES = sorted(Path(__file__).parent.glob("transactions/*.txt"))
 FIRST_OFFSET = 5
@@ -98,7 +98,7 @@ class Case:
     @property
     def log(self) -> Log:
         of_transactions = [tp for tp in self.lines if tp.topic == "transaction"]
-        runs = runs_in_driver(
+        runs = runs_of_records(
             record
             for tp, tokens in self.lines.items()
             for offset, token in enumerate(tokens, FIRST_OFFSET)

@@ -1,68 +1,114 @@
-"""Runs made in the driver and runs made by Spark are the same, whatever the topics hold."""
+"""The engine finds the runs that a model finds which looks at one record after the other, whatever the topics hold."""
 
 from __future__ import annotations
 
 from random import Random
 
+import numpy as np
+import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
 from lakehold.ingest.transactions.log import Kind
-from lakehold.ingest.transactions.runs import COLUMNS, Record, runs_by_spark, runs_in_driver
+from lakehold.ingest.transactions.runs import HEADERS, runs_of
+from tests.transaction_headers import Record, headers_of, model_of_runs
 from tests.upstream_log import Upstream
 
-pytestmark = pytest.mark.spark
+EXAMPLES = 600
 
 
 def records_of(random: Random, ids: str) -> list[Record]:
-    """What a killed connector left, in any order, some of it unreadable."""
-    anew = random.random() < 0.5
+    """What killed connectors left, in any order, some of it unreadable, and of some where it stood upstream unknown."""
     upstream = Upstream(
         random,
-        tables=2,
-        partitions=2,
+        tables=random.randint(1, 3),
+        partitions=random.randint(1, 3),
         transactions=random.randrange(12),
         ids=ids,
-        numbers_anew=anew,
+        sizes=random.choice([(0, 1, 1, 2, 3, 8), (8, 12)]),
+        numbers_anew=random.random() < 0.5,
+        begins_anew=random.random() < 0.3 and ids in ("postgres", "binlog"),
         commits_alone=ids != "postgres",
     )
     upstream.stream(random.randrange(4))
     found = [
-        message.record._replace(offset=offset)
+        message.record._replace(offset=offset, sent_ms=random.randrange(100))
         for messages in upstream.topics.messages.values()
         for offset, message in enumerate(messages)
         if message.record is not None
     ]
-    broken = [Record(*record[:3], Kind.UNREADABLE) if random.random() < 0.1 else record for record in found]
-    return random.sample(broken, len(broken))
+    damage = random.choice([0.0, 0.1])
+    damaged = [_damaged(random, record) if random.random() < damage else record for record in found]
+    return random.sample(damaged, len(damaged))
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
-@given(seed=st.integers(0, 2**32), ids=st.sampled_from(["postgres", "binlog", "gtid"]))
-def test_both_make_the_same_runs(spark: SparkSession, seed: int, ids: str) -> None:
+def _damaged(random: Random, record: Record) -> Record:
+    if record.kind != Kind.EVENTS or random.random() < 0.5:
+        return Record(*record[:3], Kind.UNREADABLE)
+    return random.choice(
+        [
+            record._replace(total_order=None),
+            record._replace(collection_order=None),
+            record._replace(position=None),
+        ]
+    )
+
+
+def shuffled(random: Random, records: list[Record]) -> list[Record]:
+    """Records with the transactions of others and any numbers and places: what no connector sends."""
+    events = [record for record in records if record.kind == Kind.EVENTS]
+    others = random.sample(events, len(events))
+    return [
+        event._replace(
+            transaction_id=other.transaction_id,
+            total_order=random.randint(-1, 3),
+            collection_order=random.choice([random.randint(-1, 3), 2**62]),
+            position=random.choice(
+                [other.position, (random.randrange(3), random.randrange(3), random.randrange(3), 1)]
+            ),
+        )
+        for event, other in zip(events, others, strict=True)
+    ]
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(seed=st.integers(0, 2**32), ids=st.sampled_from(["postgres", "binlog", "gtid", "gtids"]))
+def test_runs_are_those_of_the_model(seed: int, ids: str) -> None:
     records = records_of(Random(seed), ids)
-    assert runs_by_spark(spark.createDataFrame(records, COLUMNS)) == runs_in_driver(records)
+    assert runs_of(headers_of(records)) == model_of_runs(records)
 
 
-@pytest.mark.parametrize(("kind", "transaction"), [(Kind.EVENTS, "'7:1'"), (Kind.SNAPSHOT, "CAST(NULL AS STRING)")])
-def test_a_large_transaction_and_a_snapshot_are_gone_through_once(
-    spark: SparkSession, kind: Kind, transaction: str
-) -> None:
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(seed=st.integers(0, 2**32), ids=st.sampled_from(["postgres", "binlog"]))
+def test_runs_are_those_of_the_model_when_numbers_make_no_sense(seed: int, ids: str) -> None:
+    random = Random(seed)
+    records = shuffled(random, records_of(random, ids))
+    assert runs_of(headers_of(records)) == model_of_runs(records)
+
+
+def test_no_records_have_no_runs() -> None:
+    assert runs_of(headers_of([])) == {}
+
+
+@pytest.mark.parametrize(("kind", "transaction"), [(Kind.EVENTS, "7:1"), (Kind.SNAPSHOT, None)])
+def test_a_large_transaction_and_a_snapshot_are_gone_through_once(kind: Kind, transaction: str | None) -> None:
     """If each message were compared with all others this would not end before the run's time limit for a test."""
     count = 300_000
-    records = spark.range(count).selectExpr(
-        "'t' AS topic",
-        "0 AS partition",
-        "id AS offset",
-        f"'{kind}' AS kind",
-        f"{transaction} AS transaction_id",
-        "id + 1 AS total_order",
-        "id + 1 AS collection_order",
-        "named_struct('a', 7L, 'b', id, 'c', 0L, 'd', 0L) AS position",
-        "0L AS sent_ms",
-        "false AS commits",
-    )
-    (runs,) = runs_by_spark(records).values()
-    assert sum(run.records for run in runs) == count
+    numbers, nulls = pa.array(np.arange(count)), pa.nulls(count, pa.int64())
+    of_events = numbers if kind is Kind.EVENTS else nulls
+    zeros = pa.array(np.zeros(count, np.int64))
+    columns = [
+        pa.DictionaryArray.from_arrays(zeros.cast(pa.int32()), ["t"]),
+        zeros.cast(pa.int32()),
+        numbers,
+        zeros,
+        pa.DictionaryArray.from_arrays(zeros.cast(pa.int32()), [kind]),
+        pa.array([transaction] * count, pa.string()),
+        of_events,
+        of_events,
+        *([zeros, numbers, zeros, zeros] if kind is Kind.EVENTS else [zeros] * 4),
+        pa.array(np.zeros(count, bool)),
+    ]
+    ((run,),) = runs_of(pa.Table.from_arrays(columns, schema=HEADERS)).values()
+    assert (run.first, run.last, run.records) == (0, count - 1, count)

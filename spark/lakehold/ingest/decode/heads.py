@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from pyspark.sql import DataFrame
 
 from lakehold.definitions import DeclaredColumn
@@ -10,7 +12,7 @@ from lakehold.ingest.decode.debezium import NOT_DEBEZIUM, SOURCE, block, field_o
 from lakehold.ingest.decode.parts import Part, is_small_value, part
 from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, declared_envelope
 from lakehold.ingest.decode.structures import parsed_column, parsing
-from lakehold.spark_sql import struct_of
+from lakehold.spark_sql import literal, struct_of
 
 ANY_JSON = JsonDeclared((DeclaredColumn("_", "string"),))
 """Of JSON with a schema or without one; the column is in no row."""
@@ -23,58 +25,76 @@ _TRANSACTION = {
 _COLLECTIONS = "array<struct<data_collection:string,event_count:bigint>>"
 
 
-def envelope_heads(raw: DataFrame, schemas: AvroIds | JsonDeclared, max_record_bytes: int) -> DataFrame:
-    """What stands around the rows.
+@dataclass(frozen=True)
+class HeadSchemas:
+    """How the values of a source with a transaction topic were written; `ANY_JSON` for JSON.
+
+    Args:
+        changes: Of the other topics.
+        transactions: Of the transaction topic.
+    """
+
+    changes: AvroIds | JsonDeclared
+    transactions: AvroIds | JsonDeclared
+
+    def joined(self, changes: AvroIds, transactions: AvroIds) -> HeadSchemas:
+        """Return these schemas and some more."""
+        return HeadSchemas(_joined(self.changes, changes), _joined(self.transactions, transactions))
+
+
+def heads(raw: DataFrame, schemas: HeadSchemas, transaction_topic: str, max_record_bytes: int) -> DataFrame:
+    """Read what stands around the rows of changes, and what the transaction topic says, in one pass.
 
     Args:
         raw: Raw records of any topics, as `decode` takes them.
-        schemas: Of their values; `ANY_JSON` for JSON.
+        schemas: Of their values.
+        transaction_topic: The topic of transaction metadata.
         max_record_bytes: Longer records are not read.
 
     Returns:
-        `topic, partition, offset, timestamp_ms, op, source, transaction struct<id, total_order, collection_order>, is_readable`:
-        with nulls where a record lacks them; `is_readable` is false of a value that is there and cannot be read.
+        `topic, partition, offset, timestamp_ms, op, source, transaction struct<id, total_order, collection_order>, is_readable,
+        status, id, data_collections array<struct<data_collection, event_count>>, unknown_schema`: with nulls where a record lacks
+        them. `is_readable` is false of a value that is there and cannot be read. `unknown_schema bigint` is the id of an Avro
+        schema that is not among `schemas`.
     """
-    value = only_envelopes(part("value", schemas, declared_envelope))
-    other = [refused.matches for refused in value.refused if refused.reason == NOT_DEBEZIUM]
+    change = only_envelopes(part("value", schemas.changes, declared_envelope))
+    metadata = replace(part("value", schemas.transactions, lambda _: _METADATA), reader=1)
+    other = [refused.matches for refused in change.refused if refused.reason == NOT_DEBEZIUM]
+    is_metadata = f"topic = {literal(transaction_topic)}"
     found = {
         "timestamp_ms": "timestamp_ms",
-        "op": field_of(value, "op"),
-        "source": block(value, "source", SOURCE),
-        "transaction": block(value, "transaction", _TRANSACTION),
-        "is_readable": f"coalesce({' OR '.join(['value IS NULL', *_read(value), *other])}, false)",
+        "op": field_of(change, "op"),
+        "source": block(change, "source", SOURCE),
+        "transaction": block(change, "transaction", _TRANSACTION),
+        "is_readable": f"coalesce({' OR '.join(['value IS NULL', *_read(change), *other])}, false)",
+        "status": field_of(metadata, "status"),
+        "id": field_of(metadata, "id"),
+        "data_collections": f"CAST({field_of(metadata, 'data_collections', _COLLECTIONS)} AS {_COLLECTIONS})",
+        "unknown_schema": f"IF({is_metadata}, {_unknown(schemas.transactions)}, {_unknown(schemas.changes)})",
     }
-    return _with(found, raw, value, max_record_bytes)
+    is_small = is_small_value(max_record_bytes)
+    parsed = [
+        *parsing(change, f"NOT ({is_metadata}) AND {is_small}"),
+        *parsing(metadata, f"{is_metadata} AND {is_small}"),
+    ]
+    results = (f"{call.sql} AS {column}" for column, call in parsed)
+    # By a generator, through which no filter is pushed (`decoded.py`).
+    with_results = raw.selectExpr("topic", "partition", "offset", "timestamp_ms", "value", *results)
+    return with_results.selectExpr("topic", "partition", "offset", f"inline_outer(array({struct_of(found)}))")
 
 
-def transaction_metadata(raw: DataFrame, schemas: AvroIds | JsonDeclared, max_record_bytes: int) -> DataFrame:
-    """What a transaction topic says.
-
-    Args:
-        raw: Its raw records.
-        schemas: Of their values; `ANY_JSON` for JSON.
-        max_record_bytes: Longer records are not read.
-
-    Returns:
-        `topic, partition, offset, timestamp_ms, status, id, data_collections array<struct<data_collection, event_count>>` of all
-        records: with nulls where one lacks them.
-    """
-    value = part("value", schemas, lambda _: _METADATA)
-    found = {
-        "timestamp_ms": "timestamp_ms",
-        "status": field_of(value, "status"),
-        "id": field_of(value, "id"),
-        "data_collections": f"CAST({field_of(value, 'data_collections', _COLLECTIONS)} AS {_COLLECTIONS})",
-    }
-    return _with(found, raw, value, max_record_bytes)
+def _unknown(schemas: AvroIds | JsonDeclared) -> str:
+    """SQL of the id of a value's Avro schema, if it has one that is not known; null otherwise."""
+    if not isinstance(schemas, AvroIds):
+        return "CAST(NULL AS bigint)"
+    known = ", ".join(f"X'{schema_id:010X}'" for schema_id in sorted(schemas.schemas))
+    has_one = "length(value) >= 5 AND substring(value, 1, 1) = X'00'"
+    is_other = f"{has_one} AND substring(value, 1, 5) NOT IN ({known})" if known else has_one
+    return f"CASE WHEN {is_other} THEN CAST(conv(hex(substring(value, 2, 4)), 16, 10) AS bigint) END"
 
 
-def _with(found: dict[str, str], raw: DataFrame, value: Part, max_record_bytes: int) -> DataFrame:
-    """The records with what was found in their values; by a generator, through which no filter is pushed (`decoded.py`)."""
-    found_by = parsing(value, is_small_value(max_record_bytes))
-    results = (f"{call.sql} AS {column}" for column, call in found_by)
-    parsed = raw.selectExpr("topic", "partition", "offset", "timestamp_ms", "value", *results)
-    return parsed.selectExpr("topic", "partition", "offset", f"inline_outer(array({struct_of(found)}))")
+def _joined(schemas: AvroIds | JsonDeclared, more: AvroIds) -> AvroIds | JsonDeclared:
+    return AvroIds({**schemas.schemas, **more.schemas}) if isinstance(schemas, AvroIds) else schemas
 
 
 def _read(value: Part) -> list[str]:

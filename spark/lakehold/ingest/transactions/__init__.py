@@ -35,17 +35,24 @@ after some transaction (`envelopes.md`, "Hard Requirement: Our results are corre
     for its END. As only the event tells that it is one, a BEGIN behind which nothing was taken is read again, and the END that
     comes next behind one is not taken before each partition has all that was sent before.
 
-`places.py`    a transaction's name and its place in the upstream's log, from the ids of PostgreSQL, MySQL and others
-`naming.py`    the topic of a table that an END counts
-`records.py`   from raw records to what is needed of each
-`runs.py`      ... and to runs, the consecutive events of one transaction in one partition
-`log.py`       runs and ENDs of a stretch of the source: what is judged
+Start with `planning.py`, then `cut.py`. `planning.py` and `records.py` use Spark and the reader; all other modules are pure, and
+use Arrow and NumPy at most. A look takes one Spark job, at few records or at many:
+
+`records.py`   raw records -> headers: what is needed of each record, as Arrow in the driver
+`runs.py`      headers -> runs, the consecutive events of one transaction in one partition
+`ends.py`      headers of the transaction topic -> BEGINs and ENDs
+`log.py`       runs, BEGINs and ENDs of an offset range: what is judged
 `passed.py`    what earlier batches have taken, kept with the reader
 `arrival.py`   which transactions are complete
 `anew.py`      a snapshot taken anew, whole or not yet
-`cut.py`       where the batch ends: pure
+`cut.py`       where the batch ends
 `planning.py`  a batch's plan, made larger until something is whole
 `waiting.py`   a transaction that does not become complete
+
+`places.py`        a transaction's name and its place in the upstream's log, from the ids of PostgreSQL, MySQL and others
+`commit_order.py`  the order in which transactions commit
+`unreadable.py`    unreadable records that may be events of a transaction
+`naming.py`        the topic of a table that an END counts
 
 All records of a batch are looked at, not only those near its end: an event of a transaction that must not be in the batch may
 stand anywhere before a repetition.

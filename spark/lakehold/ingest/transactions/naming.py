@@ -3,29 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 _NOT_IN_TOPICS = re.compile(r"[^A-Za-z0-9._-]")
-
-
-def events_by_topic(
-    counts: Iterable[tuple[str, int]], topics: frozenset[str], transaction_topic: str
-) -> Mapping[str, int]:
-    """How many events of each topic an END counts; what no topic holds is left out.
-
-    Args:
-        counts: By name of a data collection (`public.orders`).
-        topics: Whose events are wanted.
-        transaction_topic: Where the END stands.
-    """
-    found: Counter[str] = Counter()
-    for collection, count in counts:
-        topic = topic_of(collection, topics, transaction_topic)
-        if topic is not None:
-            found[topic] += count
-    return found
 
 
 @lru_cache(maxsize=1_024)

@@ -16,9 +16,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lakehold.ingest.marks import Position
 
-POSTGRES_ID = r"^([0-9]+):[0-9]+$"
+POSTGRES_ID = r"^(?P<transaction>[0-9]+):[0-9]+$"
 """The id of an event of PostgreSQL; its group is the transaction."""
 
 _POSTGRES = re.compile(r"^[0-9]+:([0-9]+)$")
@@ -32,7 +35,7 @@ WAL = "wal"
 _BINLOG_OF = "binlog "
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Place:
     """A place in an upstream's log.
 
@@ -53,6 +56,12 @@ def transaction_of(transaction_id: str) -> str:
     """The transaction that an id names."""
     found = re.match(POSTGRES_ID, transaction_id)
     return found.group(1) if found else transaction_id
+
+
+def transactions_of(transaction_ids: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the transaction that each id names; null of null."""
+    found = pc.extract_regex(transaction_ids, POSTGRES_ID)
+    return pc.coalesce(pc.struct_field(found, "transaction"), transaction_ids)
 
 
 def place_of_end(transaction_id: str) -> Place | None:

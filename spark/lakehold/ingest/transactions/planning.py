@@ -129,11 +129,17 @@ class WholeTransactions(Planner):
         if plan.fits(self.driver_limits):
             return self.records.look(self.reader.in_driver(plan.ranges), topics)
         snapshots = self._snapshots(plan, topics)
-        rest = [r for r in plan.ranges if r.topic_partition not in snapshots]
+        rest = [
+            r for r in plan.ranges if r.topic_partition not in snapshots and self._is_wanted(r.topic_partition, topics)
+        ]
         if not rest:
             return Found(snapshots)
         found = self.records.look(self.reader.dataframe(self.records.spark(), rest), topics)
         return replace(found, runs={**found.runs, **snapshots})
+
+    def _is_wanted(self, tp: TopicPartition, topics: frozenset[str]) -> bool:
+        """Return whether a partition may hold records that are looked at, as any file may."""
+        return tp.topic in topics or tp.topic == self.records.transaction_topic or file_of(tp) is not None
 
     def _snapshots(self, plan: ReadPlan, topics: frozenset[str]) -> Runs:
         """The partitions of which many rows of one snapshot are read, each as one run, as far as their ends tell.
@@ -163,8 +169,8 @@ class WholeTransactions(Planner):
             starts={tp: begins[tp] for tp in partitions},
             stops={tp: plan.position[tp] for tp in partitions},
             runs={tp: found.runs.get(tp, ()) for tp in partitions if tp.topic in self.topics},
-            begins={tp: found.begins.get(tp, ()) for tp in of_transactions},
-            ends={tp: found.ends.get(tp, ()) for tp in of_transactions},
+            begins={tp: found.boundaries.begins.get(tp, ()) for tp in of_transactions},
+            ends={tp: found.boundaries.ends.get(tp, ()) for tp in of_transactions},
             unread=_unread(plan, partitions, available if knows_partitions else None),
             seen=available.seen,
             written=available.written,

@@ -1,34 +1,35 @@
-"""From raw records to runs and ENDs, by Spark: of few records one job, of many the runs are made there, too."""
+"""From raw records to runs, BEGINs and ENDs: one Spark job brings what is needed of each record to the driver."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehold.definitions import FormatType
-from lakehold.ingest.decode.heads import ANY_JSON, envelope_heads, transaction_metadata
-from lakehold.ingest.decode.schema_ids import schema_ids, schema_ids_of
-from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared
-from lakehold.ingest.offsets import TopicPartition
+from lakehold.ingest.decode.heads import ANY_JSON, HeadSchemas, heads
+from lakehold.ingest.decode.schema_ids import schema_ids_of
+from lakehold.ingest.decode.schemas import AvroIds
 from lakehold.ingest.position import commits_by_itself, position_of
 from lakehold.ingest.read.reader import RAW_DDL
-from lakehold.ingest.transactions.log import Begin, End, Kind, Run
-from lakehold.ingest.transactions.naming import events_by_topic
-from lakehold.ingest.transactions.places import place_of_end, transaction_of
-from lakehold.ingest.transactions.runs import Record, Runs, runs_by_spark, runs_in_driver
+from lakehold.ingest.transactions.ends import RECORDS, Boundaries, boundaries_of
+from lakehold.ingest.transactions.log import Kind
+from lakehold.ingest.transactions.runs import HEADERS, POSITION, Runs, runs_of
 
 if TYPE_CHECKING:
     # Its client of the registry is a second of imports, which a source without one does not need.
     from lakehold.ingest.decode.registry import Registry
 
-_BEGIN = "BEGIN"
-_END = "END"
+_KIND = (
+    f"CASE WHEN transaction.id IS NOT NULL THEN '{Kind.EVENTS}'"
+    f" WHEN op = 'r' AND source.snapshot = 'last' THEN '{Kind.SNAPSHOT_END}' WHEN op = 'r' THEN '{Kind.SNAPSHOT}'"
+    f" WHEN NOT is_readable THEN '{Kind.UNREADABLE}' END"
+)
+_UNKNOWN = "unknown_schema"
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,7 @@ class Found:
     """What records hold, by partition: of topics their runs, of the transaction topic BEGINs and ENDs."""
 
     runs: Runs = field(default_factory=dict)
-    begins: dict[TopicPartition, list[Begin]] = field(default_factory=dict)
-    ends: dict[TopicPartition, list[End]] = field(default_factory=dict)
+    boundaries: Boundaries = field(default_factory=Boundaries)
 
 
 @dataclass(frozen=True)
@@ -59,123 +59,92 @@ class Records:
     max_record_bytes: int
 
     def look(self, records: pa.Table | DataFrame, topics: frozenset[str]) -> Found:
-        """The runs of `topics`, and the ENDs with the numbers of their events there.
+        """Find the runs of `topics`, and the ENDs with the numbers of their events there.
 
         Args:
-            records: Raw records of `topics` and of the transaction topic, in any order: a table if they are few.
+            records: Raw records of `topics`, of the transaction topic and maybe of others, in any order: a table if they are few.
             topics: The topics that are judged.
         """
+        changes, transactions = self.headers(records, topics)
+        return Found(runs_of(changes), boundaries_of(transactions, topics, self.transaction_topic))
+
+    def headers(self, records: pa.Table | DataFrame, topics: frozenset[str]) -> tuple[pa.Table, pa.Table]:
+        """Fetch `HEADERS` of the records that are in runs, and `RECORDS` of the transaction topic; arguments as of `look`."""
+        wanted = sorted({*topics, self.transaction_topic})
         if isinstance(records, pa.Table):
-            return self._in_driver(records, topics)
-        return self._by_spark(records, topics)
+            records = records.filter(pc.is_in(records["topic"], pa.array(wanted, pa.string())))
+            schemas = self._schemas_in(records)
+            # With their schema: a client of Spark Connect does not take it from a table without rows.
+            raw = self.spark().createDataFrame(records, RAW_DDL)
+        else:
+            schemas = self._schemas_of(topics)
+            raw = records.filter(records["topic"].isin(*wanted))
+        found = self._fetch(raw, schemas)
+        more = self._more(schemas, found)
+        if more is not None:
+            found = self._fetch(raw, more)
+        of_transactions = self._are_of_transactions(found)
+        changes, transactions = found.filter(pc.invert(of_transactions)), found.filter(of_transactions)
+        return _with_columns(HEADERS, changes), _with_columns(RECORDS, transactions)
 
-    def _in_driver(self, records: pa.Table, topics: frozenset[str]) -> Found:
-        of_data = records.filter(pc.is_in(records["topic"], pa.array(sorted(topics), pa.string())))
-        of_transactions = records.filter(pc.equal(records["topic"], self.transaction_topic))
-        spark = self.spark()
-        # With their schema: a client of Spark Connect does not take it from a table without rows.
-        heads = self._heads(spark.createDataFrame(of_data, RAW_DDL), self._schemas_of(of_data))
-        ends = self._ends(spark.createDataFrame(of_transactions, RAW_DDL), self._schemas_of(of_transactions))
-        # One job for both: starting one takes longer than looking at few records.
-        rows = heads.unionByName(ends, allowMissingColumns=True).toArrow().to_pylist()
-        runs = runs_in_driver(Record.of(row) for row in rows if row["topic"] != self.transaction_topic)
-        return self._found(runs, (row for row in rows if row["topic"] == self.transaction_topic), topics)
-
-    def _by_spark(self, records: DataFrame, topics: frozenset[str]) -> Found:
-        of_data = records.filter(records["topic"].isin(*sorted(topics)))
-        of_transactions = records.filter(records["topic"] == self.transaction_topic)
-        runs = runs_by_spark(self._heads(of_data, self._schemas_of_topics(topics)))
-        if self.registry is not None and any(map(_has_unreadable, runs.values())):
-            # Their schemas may be others than those of the topics' subjects.
-            runs = runs_by_spark(self._heads(of_data, self._schemas_in(of_data)))
-        ends = self._ends(of_transactions, self._schemas_in(of_transactions))
-        return self._found(runs, ends.toArrow().to_pylist(), topics)
-
-    def _heads(self, raw: DataFrame, schemas: AvroIds | JsonDeclared) -> DataFrame:
-        """`lakehold.ingest.transactions.runs.COLUMNS` of the records that are in runs."""
-        kind = (
-            f"CASE WHEN transaction.id IS NOT NULL THEN '{Kind.EVENTS}'"
-            f" WHEN op = 'r' AND source.snapshot = 'last' THEN '{Kind.SNAPSHOT_END}' WHEN op = 'r' THEN '{Kind.SNAPSHOT}'"
-            f" WHEN NOT is_readable THEN '{Kind.UNREADABLE}' END"
-        )
-        found = envelope_heads(raw, schemas, self.max_record_bytes).selectExpr(
+    def _fetch(self, raw: DataFrame, schemas: HeadSchemas) -> pa.Table:
+        found = heads(raw, schemas, self.transaction_topic, self.max_record_bytes).selectExpr(
             "topic",
             "partition",
             "offset",
-            f"{kind} AS kind",
-            "transaction.id AS transaction_id",
+            "timestamp_ms AS sent_ms",
+            f"coalesce(status, {_KIND}) AS kind",
+            "coalesce(id, transaction.id) AS transaction_id",
             "transaction.total_order AS total_order",
             "transaction.collection_order AS collection_order",
             f"{position_of('source', 'transaction', 'op')} AS position",
-            "timestamp_ms AS sent_ms",
             f"{commits_by_itself('source', 'op')} AS commits",
-        )
-        return found.filter("kind IS NOT NULL")
-
-    def _ends(self, raw: DataFrame, schemas: AvroIds | JsonDeclared) -> DataFrame:
-        """What the records of the transaction topic say, also those that say nothing: where one stands is no control record."""
-        return transaction_metadata(raw, schemas, self.max_record_bytes).selectExpr(
-            "topic",
-            "partition",
-            "offset",
-            "timestamp_ms AS sent_ms",
-            "status AS kind",
-            "id AS transaction_id",
             "data_collections",
+            _UNKNOWN,
         )
+        # Of the transaction topic also what says nothing: where a record stands is no control record.
+        kept = found.filter((found["topic"] == self.transaction_topic) | found["kind"].isNotNull())
+        headers = kept.toArrow()
+        for name in POSITION:
+            headers = headers.append_column(name, pc.struct_field(headers["position"], name))
+        return headers
 
-    def _schemas_of(self, records: pa.Table) -> AvroIds | JsonDeclared:
-        """How few records were written."""
-        return self._known(lambda: schema_ids_of(records, self.written).values)
-
-    def _schemas_in(self, records: DataFrame) -> AvroIds | JsonDeclared:
-        """How many were, by one more pass over them."""
-        return self._known(lambda: schema_ids(records, self.written).values)
-
-    def _schemas_of_topics(self, topics: Iterable[str]) -> AvroIds | JsonDeclared:
-        """How those of some topics most likely were."""
-        registry = self.registry
-        if registry is None:
-            return ANY_JSON
-        return self._known(lambda: frozenset(i for topic in topics for i in registry.subject_ids(f"{topic}-value")))
-
-    def _known(self, ids: Callable[[], frozenset[int] | frozenset[str]]) -> AvroIds | JsonDeclared:
+    def _schemas_in(self, records: pa.Table) -> HeadSchemas:
+        """Return how a few records were written."""
         if self.registry is None:
-            return ANY_JSON
-        return self.registry.schemas(i for i in ids() if isinstance(i, int))
+            return HeadSchemas(ANY_JSON, ANY_JSON)
+        of_transactions = self._are_of_transactions(records)
+        parts = (records.filter(pc.invert(of_transactions)), records.filter(of_transactions))
+        changes, transactions = (schema_ids_of(each, self.written).values for each in parts)
+        return HeadSchemas(_known(self.registry, changes), _known(self.registry, transactions))
 
-    def _found(self, runs: Runs, rows: Iterable[Mapping[str, Any]], topics: frozenset[str]) -> Found:
-        """The runs, with the BEGINs and ENDs in `rows`: all records of the transaction topic."""
-        found = Found(runs)
-        ordered = sorted(rows, key=lambda r: (r["partition"], r["offset"]))
-        for partition, records in groupby(ordered, key=lambda r: r["partition"]):
-            tp, of_partition = TopicPartition(self.transaction_topic, partition), list(records)
-            for number, row in enumerate(of_partition, 1):
-                if row["transaction_id"] is None:
-                    continue
-                followed_by = len(of_partition) - number
-                if row["kind"] == _BEGIN:
-                    begin = Begin(row["offset"], transaction_of(row["transaction_id"]), row["sent_ms"], followed_by)
-                    found.begins.setdefault(tp, []).append(begin)
-                elif row["kind"] == _END:
-                    end = self._end(row, topics, followed_by)
-                    found.ends.setdefault(tp, []).append(end)
-        return found
-
-    def _end(self, row: Mapping[str, Any], topics: frozenset[str], followed_by: int) -> End:
-        shown_id = row["transaction_id"]
-        named = (c for c in row["data_collections"] or () if c is not None and c["data_collection"] is not None)
-        counts = [(c["data_collection"], c["event_count"] or 0) for c in named]
-        return End(
-            row["offset"],
-            transaction_of(shown_id),
-            shown_id,
-            place_of_end(shown_id),
-            events_by_topic(counts, topics, self.transaction_topic),
-            row["sent_ms"],
-            followed_by,
+    def _schemas_of(self, topics: frozenset[str]) -> HeadSchemas:
+        """Return how records of some topics, and of the transaction topic, most likely were written."""
+        if self.registry is None:
+            return HeadSchemas(ANY_JSON, ANY_JSON)
+        ids = self.registry.subject_ids
+        changes = frozenset(i for topic in topics for i in ids(f"{topic}-value"))
+        return HeadSchemas(
+            _known(self.registry, changes), _known(self.registry, ids(f"{self.transaction_topic}-value"))
         )
 
+    def _more(self, schemas: HeadSchemas, found: pa.Table) -> HeadSchemas | None:
+        """Return the schemas with those that records name beside them; None: the registry has none of these."""
+        unknown = found.filter(pc.is_valid(found[_UNKNOWN]))
+        if self.registry is None or not unknown.num_rows:
+            return None
+        of_transactions = self._are_of_transactions(unknown)
+        masks = (pc.invert(of_transactions), of_transactions)
+        changes, transactions = (_known(self.registry, unknown[_UNKNOWN].filter(m).unique().to_pylist()) for m in masks)
+        return schemas.joined(changes, transactions) if changes.schemas or transactions.schemas else None
 
-def _has_unreadable(runs: Iterable[Run]) -> bool:
-    return any(run.kind is Kind.UNREADABLE for run in runs)
+    def _are_of_transactions(self, records: pa.Table) -> pa.ChunkedArray:
+        return pc.equal(records["topic"], self.transaction_topic)
+
+
+def _known(registry: Registry, ids: Iterable[int | str]) -> AvroIds:
+    return registry.schemas(i for i in ids if isinstance(i, int))
+
+
+def _with_columns(schema: pa.Schema, found: pa.Table) -> pa.Table:
+    return found.select(schema.names).cast(schema)

@@ -1,255 +1,324 @@
-"""From what is needed of each record to runs: here for few records, as window functions for many. Both give the same.
+"""Finds the runs of each partition: one engine in Arrow and NumPy, for few records and for many.
 
-An END counts what its connector sent since it began the transaction, which it numbers from 1. One that was restarted meanwhile
-may go on behind what it had sent: it numbers the rest from 1 again, and END counts the rest. So the events that an END counts
-are, of each topic, from the last one in the upstream's log back to where the numbers cease to fall; of those sent twice the last
-sending. What was sent before the restart lies below them. As long as nothing of the rest has come of a topic, what was sent of it
-before is counted instead: no message tells them apart, so such a transaction is judged when all has come that was sent before
-its END (`arrival.py`).
+An END counts what its connector sent since it began the transaction, which it numbers from 1. A connector that was restarted
+meanwhile may go on after what it had sent: it numbers the rest from 1 again, and END counts the rest. So the events that an END
+counts are, of each topic, from the last one in the upstream's log back to where the numbers cease to fall; of those sent twice
+the last sending. What was sent before the restart lies below them. As long as nothing of the rest has come of a topic, what was
+sent of it before is counted instead: no message tells them apart, so such a transaction is judged when all has come that was
+sent before its END (`arrival.py`).
+
+Each step works on whole columns. Only `Run` objects are made one by one.
 """
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehold.ingest.marks import Position
 from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.transactions.log import Kind, Run
-from lakehold.ingest.transactions.places import POSTGRES_ID, place_of_event, transaction_of
-
-_Place = tuple[int, int, int]
-"""Compared from the left."""
+from lakehold.ingest.transactions.places import WAL, Place, place_of_end, transactions_of
 
 Runs = dict[TopicPartition, list[Run]]
 
+POSITION = ("a", "b", "c", "d")
+"""Columns with the four numbers of a position (`lakehold.ingest.position`), all null where it is unknown."""
 
-class Record(NamedTuple):
-    """What is needed of one record; of rows of snapshots also `position` and `sent_ms`, of events all.
-
-    `total_order` counts from 1 in the transaction, `collection_order` in the transaction's events of one table; `sent_ms` is when
-    it was sent (epoch milliseconds); `commits` says of an event that it commits by itself.
-    """
-
-    topic: str
-    partition: int
-    offset: int
-    kind: str
-    transaction_id: str | None = None
-    total_order: int | None = None
-    collection_order: int | None = None
-    position: Position | None = None
-    sent_ms: int = 0
-    commits: bool = False
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Record:
-        """The record that a row of `COLUMNS` says; what the row lacks is null."""
-        position = row.get("position")
-        return cls(
-            row["topic"],
-            row["partition"],
-            row["offset"],
-            row["kind"],
-            row["transaction_id"],
-            row.get("total_order"),
-            row.get("collection_order"),
-            None if position is None else (position["a"], position["b"], position["c"], position["d"]),
-            row.get("sent_ms") or 0,
-            row.get("commits") or False,
-        )
-
-
-COLUMNS = (
-    "topic string, partition int, offset bigint, kind string, transaction_id string, total_order bigint,"
-    " collection_order bigint, position struct<a: bigint, b: bigint, c: bigint, d: bigint>, sent_ms bigint,"
-    " commits boolean"
+HEADERS = pa.schema(
+    [
+        ("topic", pa.dictionary(pa.int32(), pa.string())),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("sent_ms", pa.int64()),
+        ("kind", pa.dictionary(pa.int32(), pa.string())),
+        ("transaction_id", pa.string()),
+        ("total_order", pa.int64()),
+        ("collection_order", pa.int64()),
+        *((name, pa.int64()) for name in POSITION),
+        ("commits", pa.bool_()),
+    ]
 )
-"""Of records as a DataFrame."""
+"""What is needed of each record.
+
+`sent_ms` is when it was sent (epoch milliseconds), `kind` one of `Kind`. Rows of snapshots also have positions, events have all.
+`total_order` counts from 1 in the transaction, `collection_order` in its events of one table; `commits` says that the event
+commits by itself.
+"""
+
+_Numbers = npt.NDArray[np.int64]
+_Flags = npt.NDArray[np.bool_]
 
 
-_IN_PARTITION = "PARTITION BY topic, partition ORDER BY offset"
-_OF_TRANSACTION = "PARTITION BY topic, partition, transaction ORDER BY offset"
-_EARLIER_OF_TRANSACTION = f"{_OF_TRANSACTION} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
-# Backwards: Spark computes a frame of all that follows anew for each row.
-_LATER_OF_TRANSACTION = f"{_OF_TRANSACTION} DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
-_BACK_IN_LOG = "PARTITION BY topic, transaction ORDER BY place DESC, collection_order DESC"
-
-_PLACE = (
-    f"CASE WHEN kind = '{Kind.EVENTS}' AND position IS NOT NULL THEN CASE WHEN transaction_id RLIKE '{POSTGRES_ID}'"
-    " THEN struct(0L AS a, position.b AS b, 0L AS c) ELSE struct(position.a AS a, position.b AS b, position.c AS c) END END"
-)
-"""Where an event stands in the upstream's log, however often it was sent and numbered: PostgreSQL's position has its number."""
-
-
-def runs_by_spark(records: DataFrame) -> Runs:
-    """The runs of each partition.
+def runs_of(headers: pa.Table) -> Runs:
+    """Find the runs of each partition, in the order of offsets.
 
     Args:
-        records: `COLUMNS`.
+        headers: `HEADERS`, in any order.
     """
-    transaction = f"coalesce(nullif(regexp_extract(transaction_id, '{POSTGRES_ID}', 1), ''), transaction_id)"
-    runs = (
-        records.selectExpr("*", f"{transaction} AS transaction")
-        .selectExpr(
-            "*",
-            f"NOT (kind <=> lag(kind) OVER ({_IN_PARTITION})) OR NOT (transaction <=> lag(transaction) OVER ({_IN_PARTITION}))"
-            f" OR coalesce(total_order <= lag(total_order) OVER ({_IN_PARTITION}), false)"
-            f" OR (kind <> '{Kind.EVENTS}' AND NOT (position <=> lag(position) OVER ({_IN_PARTITION}))) AS begins",
-            f"collection_order > coalesce(max(collection_order) OVER ({_EARLIER_OF_TRANSACTION}), 0) AS is_new",
-            f"coalesce(total_order <= lag(total_order) OVER ({_OF_TRANSACTION}), false) AS numbered_anew",
-            f"{_PLACE} AS place",
+    if not headers.num_rows:
+        return {}
+    found = _Headers.of(headers)
+    events = _events(found)
+    new, counted = np.zeros((2, found.count), bool)
+    new[events.rows], counted[events.rows] = events.are_new, events.are_counted
+    return _runs(found, new, counted)
+
+
+@dataclass(frozen=True)
+class _Headers:
+    """Headers by partition in the order of offsets, as columns: arrays of one length.
+
+    Args:
+        table: The same as a table.
+        partitions: The columns have their numbers.
+        transactions: ... the same.
+        kinds: ... the same.
+        partition: Number of the partition.
+        topic: Number of its topic.
+        transaction: Number of the transaction; -1 of what is no event.
+        is_postgres: Its id is one of PostgreSQL.
+        kind: Number of the kind.
+        order: `total_order`, 0 where it is null.
+        number: `collection_order`, the same.
+        has_position: Its position is known.
+        position: Four columns in one array, 0 where it is unknown.
+    """
+
+    table: pa.Table
+    partitions: list[TopicPartition]
+    transactions: list[str]
+    kinds: list[Kind]
+    partition: _Numbers
+    topic: _Numbers
+    transaction: _Numbers
+    is_postgres: _Flags
+    kind: _Numbers
+    order: _Numbers
+    number: _Numbers
+    has_position: _Flags
+    position: _Numbers
+
+    @classmethod
+    def of(cls, headers: pa.Table) -> _Headers:
+        """Sort `HEADERS`, and give what they name numbers."""
+        topics, topic = _numbered(headers["topic"])
+        partition = headers["partition"].to_numpy()
+        order = np.lexsort((headers["offset"].to_numpy(), partition, topic))
+        table, topic, partition = headers.combine_chunks().take(order), topic[order], partition[order]
+        begins = _differ(topic, partition)
+        ids = table["transaction_id"]
+        named = transactions_of(ids)
+        transactions, transaction = _numbered(named)
+        kinds, kind = _numbered(table["kind"])
+        position = [table[name] for name in POSITION]
+        return cls(
+            table,
+            [TopicPartition(topics[t], int(p)) for t, p in zip(topic[begins], partition[begins], strict=True)],
+            transactions,
+            [Kind(name) for name in kinds],
+            np.cumsum(begins) - 1,
+            topic,
+            transaction,
+            _are_true(pc.not_equal(named, ids)),
+            kind,
+            _filled(table["total_order"]),
+            _filled(table["collection_order"]),
+            _are_true(position[0].is_valid()),
+            np.stack([_filled(column) for column in position]),
         )
-        .selectExpr("*", f"min(IF(numbered_anew, place, NULL)) OVER ({_LATER_OF_TRANSACTION}) AS sent_again_from")
-        .selectExpr("*", "place < coalesce(sent_again_from, place) OR sent_again_from IS NULL AS is_last_sent")
-        .selectExpr("*", f"count_if(begins) OVER ({_IN_PARTITION}) AS run")
-        .selectExpr(
-            "*",
-            "IF(is_last_sent, collection_order >= min(IF(is_last_sent, collection_order, NULL))"
-            f" OVER ({_BACK_IN_LOG} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), false) AS rises",
-        )
-        .selectExpr(
-            "*",
-            "CASE WHEN place IS NULL THEN is_new"
-            f" ELSE is_last_sent AND count_if(rises) OVER ({_BACK_IN_LOG} ROWS UNBOUNDED PRECEDING) = 0 END AS is_counted",
-        )
-        .groupBy("topic", "partition", "run")
-        .agg(
-            F.min("offset").alias("first"),
-            F.max("offset").alias("last"),
-            F.count("*").alias("records"),
-            F.expr("max_by(struct(kind, transaction_id, position, sent_ms, commits), offset)").alias("at_last"),
-            F.expr("count_if(is_new)").alias("new"),
-            F.expr("count_if(is_counted)").alias("counted"),
-        )
-        .orderBy("topic", "partition", "first")
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.partition)
+
+    @cached_property
+    def begins(self) -> _Flags:
+        """Which headers are the first of a run."""
+        is_event = self.transaction >= 0
+        begin = _differ(self.partition, self.kind, self.transaction)
+        begin[1:] |= is_event[1:] & (self.order[1:] <= self.order[:-1])
+        return begin | (~is_event & _differ(self.has_position, *self.position))
+
+
+@dataclass(frozen=True)
+class _Events:
+    """The events among headers, in the same order, as columns: arrays of one length.
+
+    Args:
+        rows: Where each stands among the headers.
+        partition: Number of the partition.
+        sender: Number of partition and transaction together.
+        group: Number of topic and transaction together.
+        order: See `_Headers`.
+        number: See `_Headers`.
+        place: Rank in the upstream's log, however often it was sent and numbered; -1: unknown.
+    """
+
+    rows: _Numbers
+    partition: _Numbers
+    sender: _Numbers
+    group: _Numbers
+    order: _Numbers
+    number: _Numbers
+    place: _Numbers
+
+    @cached_property
+    def are_new(self) -> _Flags:
+        """Which events have a number above all earlier ones of the transaction in the partition."""
+        rank, by_sender = _ranks(self.number), self._by_sender
+        above = np.empty(len(rank), bool)
+        above[by_sender] = rank[by_sender] > _highest_before(self.sender[by_sender], rank[by_sender])
+        return above & (self.number > 0)
+
+    @property
+    def are_counted(self) -> _Flags:
+        """Which events an END counts; where the place in the upstream's log is unknown, those with new numbers."""
+        counted = self.are_new & (self.place < 0)
+        rows = np.flatnonzero(self._are_last_sent)
+        # Of each group the last in the log first; what ties does so in one order, whatever partitions are read in.
+        step = self.place[rows] * (len(self.rows) + 1) + _ranks(self.number)[rows]
+        rows = rows[np.lexsort((-rows, self.partition[rows], -step, self.group[rows]))]
+        group, number = self.group[rows], self.number[rows]
+        begins = _differ(group)
+        rises = np.zeros(len(rows), np.int64)
+        rises[1:] = (number[1:] >= number[:-1]) & ~begins[1:]
+        risen = np.cumsum(rises)
+        counted[rows] = risen == risen[np.maximum.accumulate(np.where(begins, np.arange(len(rows)), 0))]
+        return counted
+
+    @property
+    def _are_last_sent(self) -> _Flags:
+        """Which events, of those whose place is known, were not sent again later by their partition."""
+        by_sender, count = self._by_sender, len(self.rows)
+        sender, order, place = self.sender[by_sender], self.order[by_sender], self.place[by_sender]
+        again = np.zeros(count, bool)
+        again[1:] = ~_differ(sender)[1:] & (order[1:] <= order[:-1]) & (place[1:] >= 0)
+        depth = np.where(again, count - place, 0)
+        # Backwards: from the lowest place on that is sent again later, all is.
+        deepest_later = _highest_before(sender[::-1], depth[::-1])[::-1]
+        last = np.empty(count, bool)
+        last[by_sender] = (place >= 0) & (count - place > deepest_later)
+        return last
+
+    @cached_property
+    def _by_sender(self) -> _Numbers:
+        return np.argsort(self.sender, kind="stable")
+
+
+def _events(headers: _Headers) -> _Events:
+    rows = np.flatnonzero(headers.transaction >= 0)
+    transaction, names = headers.transaction[rows], len(headers.transactions)
+    return _Events(
+        rows,
+        headers.partition[rows],
+        headers.partition[rows] * names + transaction,
+        headers.topic[rows] * names + transaction,
+        headers.order[rows],
+        headers.number[rows],
+        _places(headers, rows),
     )
-    found: Runs = {}
-    for row in runs.toArrow().to_pylist():
-        last = Record.of({**row, **row["at_last"], "offset": row["last"]})
-        run = _run(row["first"], last, row["records"], row["new"], row["counted"])
-        found.setdefault(TopicPartition(row["topic"], row["partition"]), []).append(run)
+
+
+def _places(headers: _Headers, rows: _Numbers) -> _Numbers:
+    """Rank events by where they stand in the upstream's log: of PostgreSQL's position one number, as it has the order."""
+    a, b, c, _ = headers.position[:, rows]
+    is_postgres = headers.is_postgres[rows]
+    rank = _ranks(np.where(is_postgres, 0, a), b, np.where(is_postgres, 0, c))
+    return np.where(headers.has_position[rows], rank, -1)
+
+
+def _runs(headers: _Headers, new: _Flags, counted: _Flags) -> Runs:
+    """Make the runs of each partition; `new` and `counted` say of each header whether it is."""
+    first = np.flatnonzero(headers.begins)
+    last = np.append(first[1:], headers.count) - 1
+    at_last = headers.table.take(last)
+    names = [*headers.transactions, ""]
+    transactions = [names[number] for number in headers.transaction[last].tolist()]
+    columns = zip(*headers.position[:, last].tolist(), headers.has_position[last].tolist(), strict=True)
+    positions = [(a, b, c, d) if is_known else None for a, b, c, d, is_known in columns]
+    fields = (
+        [headers.kinds[number] for number in headers.kind[last].tolist()],
+        headers.table["offset"].to_numpy()[first].tolist(),
+        at_last["offset"].to_pylist(),
+        (last - first + 1).tolist(),
+        positions,
+        at_last["sent_ms"].fill_null(0).to_pylist(),
+        transactions,
+        at_last["transaction_id"].fill_null("").to_pylist(),
+        _places_of(transactions, headers.is_postgres[last].tolist(), positions),
+        np.add.reduceat(new, first, dtype=np.int64).tolist(),
+        np.add.reduceat(counted, first, dtype=np.int64).tolist(),
+        at_last["commits"].fill_null(False).to_pylist(),
+    )
+    runs = list(map(Run, *fields))
+    bounds = np.searchsorted(headers.partition[first], np.arange(len(headers.partitions) + 1)).tolist()
+    return {tp: runs[bounds[n] : bounds[n + 1]] for n, tp in enumerate(headers.partitions)}
+
+
+def _places_of(
+    transactions: Sequence[str], are_postgres: Sequence[bool], positions: Sequence[Position | None]
+) -> list[Place | None]:
+    """Return where transactions stand (`places.place_of_event`), each place made once."""
+    by_id = cache(place_of_end)
+    by_commit = cache(lambda commit: Place(WAL, (commit + 1,)))
+    return [
+        by_id(transaction) if not is_postgres else None if position is None else by_commit(position[0])
+        for transaction, is_postgres, position in zip(transactions, are_postgres, positions, strict=True)
+    ]
+
+
+def _numbered(texts: pa.ChunkedArray) -> tuple[list[str], _Numbers]:
+    """Return distinct texts, and of each text its number among them; -1 of null."""
+    encoded = texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
+    encoded = encoded.combine_chunks()
+    names: list[str] = encoded.dictionary.to_pylist()
+    return names, encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _filled(numbers: pa.ChunkedArray) -> _Numbers:
+    filled: _Numbers = numbers.fill_null(0).to_numpy()
+    return filled
+
+
+def _are_true(flags: pa.ChunkedArray) -> _Flags:
+    found: _Flags = flags.fill_null(False).to_numpy()
     return found
 
 
-def runs_in_driver(records: Iterable[Record]) -> Runs:
-    """The runs of each partition.
+def _differ(*columns: npt.NDArray[Any]) -> _Flags:
+    """Mark rows that differ from the one before in some column; the first does."""
+    differ = np.zeros(len(columns[0]), bool)
+    differ[:1] = True
+    for column in columns:
+        differ[1:] |= column[1:] != column[:-1]
+    return differ
+
+
+def _ranks(*columns: _Numbers) -> _Numbers:
+    """Rank rows from 0, compared by the columns from the left; equal ones have one rank."""
+    order = np.lexsort(columns[::-1])
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.cumsum(_differ(*(column[order] for column in columns))) - 1
+    return ranks
+
+
+def _highest_before(groups: _Numbers, values: _Numbers) -> _Numbers:
+    """Find for each row the highest value (0 or more) of earlier rows of its group; -1 where there is none.
 
     Args:
-        records: In any order.
+        groups: Rows of one group stand together.
+        values: Below the number of rows, or equal to it.
     """
-    ordered = sorted(records, key=lambda r: (r.topic, r.partition, r.offset))
-    new = set(_new(ordered))
-    counted = set(_counted(ordered, new))
-    return {
-        TopicPartition(*tp): list(_runs(list(of_partition), new, counted))
-        for tp, of_partition in groupby(ordered, key=lambda r: (r.topic, r.partition))
-    }
-
-
-def _runs(records: Sequence[Record], new: set[Record], counted: set[Record]) -> Iterator[Run]:
-    open_: list[Record] = []
-    for record in [*records, None]:
-        if open_ and (record is None or not _continues(open_[-1], record)):
-            yield _run(
-                open_[0].offset, open_[-1], len(open_), len(new.intersection(open_)), len(counted.intersection(open_))
-            )
-            open_ = []
-        if record is not None:
-            open_.append(record)
-
-
-def _new(records: Iterable[Record]) -> Iterator[Record]:
-    """The events whose number is above all earlier ones of the transaction in the partition."""
-    highest: dict[tuple[str, int, str], int] = {}
-    for record in _events(records):
-        of = (record.topic, record.partition, _transaction(record))
-        if _number(record) > highest.get(of, 0):
-            highest[of] = _number(record)
-            yield record
-
-
-def _counted(records: Iterable[Record], new: set[Record]) -> Iterator[Record]:
-    """The events that ENDs count; where the place in the upstream's log is unknown, those with new numbers."""
-    of_topics: defaultdict[tuple[str, str], list[tuple[_Place, Record]]] = defaultdict(list)
-    of_partitions: defaultdict[tuple[str, int, str], list[Record]] = defaultdict(list)
-    for record in _events(records):
-        of_partitions[record.topic, record.partition, _transaction(record)].append(record)
-    for (topic, _, transaction), sent in of_partitions.items():
-        of_topics[topic, transaction] += _last_sent(sent)
-        yield from (record for record in sent if _place(record) is None and record in new)
-    for sent_last in of_topics.values():
-        before: int | None = None
-        for _, record in sorted(sent_last, key=lambda each: (each[0], _number(each[1])), reverse=True):
-            if before is not None and _number(record) >= before:
-                break
-            before = _number(record)
-            yield record
-
-
-def _last_sent(sent: Sequence[Record]) -> Iterator[tuple[_Place, Record]]:
-    """The events of one transaction in one partition without those that were sent again, with their places."""
-    again_from: _Place | None = None
-    for record, before in zip(reversed(sent), [*reversed(sent[:-1]), None], strict=True):
-        place = _place(record)
-        if place is None:
-            continue
-        if again_from is None or place < again_from:
-            yield place, record
-        if before is not None and (record.total_order or 0) <= (before.total_order or 0):
-            again_from = place if again_from is None else min(place, again_from)
-
-
-def _events(records: Iterable[Record]) -> Iterator[Record]:
-    return (record for record in records if record.kind == Kind.EVENTS)
-
-
-def _transaction(record: Record) -> str:
-    return transaction_of(record.transaction_id or "")
-
-
-def _number(record: Record) -> int:
-    return record.collection_order or 0
-
-
-def _place(record: Record) -> _Place | None:
-    if record.position is None:
-        return None
-    a, b, c, _ = record.position
-    return (0, b, 0) if re.match(POSTGRES_ID, record.transaction_id or "") else (a, b, c)
-
-
-def _continues(before: Record, record: Record) -> bool:
-    if before.kind != record.kind:
-        return False
-    if record.kind != Kind.EVENTS:
-        return before.position == record.position
-    return _transaction(before) == _transaction(record) and (record.total_order or 0) > (before.total_order or 0)
-
-
-def _run(first: int, last: Record, records: int, new: int, counted: int) -> Run:
-    if last.kind != Kind.EVENTS:
-        return Run(Kind(last.kind), first, last.offset, records, last.position, last.sent_ms)
-    shown_id = last.transaction_id or ""
-    place = place_of_event(shown_id, last.position)
-    transaction = transaction_of(shown_id)
-    return Run(
-        Kind.EVENTS,
-        first,
-        last.offset,
-        records,
-        last.position,
-        last.sent_ms,
-        transaction,
-        shown_id,
-        place,
-        new,
-        counted,
-        last.commits,
-    )
+    lifted = (np.cumsum(_differ(groups)) - 1) * (len(groups) + 2)
+    highest = np.zeros(len(groups), np.int64)
+    highest[1:] = np.maximum.accumulate(lifted + values + 1)[:-1]
+    return np.maximum(highest - lifted, 0) - 1

@@ -1,0 +1,171 @@
+"""Headers of records as tests write them down, and the rule of runs as a model: slow, over one record at a time."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lakehold.ingest.marks import Position
+from lakehold.ingest.offsets import TopicPartition
+from lakehold.ingest.transactions.log import Kind, Run
+from lakehold.ingest.transactions.places import POSTGRES_ID, place_of_event, transaction_of
+from lakehold.ingest.transactions.runs import HEADERS, Runs, runs_of
+
+_Place = tuple[int, int, int]
+"""Compared from the left."""
+
+
+class Record(NamedTuple):
+    """What is needed of one record, see `HEADERS`."""
+
+    topic: str
+    partition: int
+    offset: int
+    kind: str
+    transaction_id: str | None = None
+    total_order: int | None = None
+    collection_order: int | None = None
+    position: Position | None = None
+    sent_ms: int = 0
+    commits: bool = False
+
+
+def headers_of(records: Iterable[Record]) -> pa.Table:
+    """Return records as `HEADERS`, in their order."""
+    rows = [
+        (r.topic, r.partition, r.offset, r.sent_ms, str(r.kind), r.transaction_id, r.total_order, r.collection_order)
+        + (r.position or (None,) * 4)
+        + (r.commits,)
+        for r in records
+    ]
+    columns = zip(*rows, strict=True) if rows else ((),) * len(HEADERS)
+    arrays = [_array(column, field.type) for column, field in zip(columns, HEADERS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=HEADERS)
+
+
+def runs_of_records(records: Iterable[Record]) -> Runs:
+    """Find the runs of records."""
+    return runs_of(headers_of(records))
+
+
+def _array(values: Sequence[object], of: pa.DataType) -> pa.Array:
+    # Of a dictionary that is empty Arrow would make none of the type.
+    return pa.array(values, of.value_type).cast(of) if pa.types.is_dictionary(of) else pa.array(values, of)
+
+
+def model_of_runs(records: Iterable[Record]) -> Runs:
+    """Find the runs of records as the rule says them."""
+    ordered = sorted(records, key=lambda r: (r.topic, r.partition, r.offset))
+    new = set(_new(ordered))
+    counted = set(_counted(ordered, new))
+    return {
+        TopicPartition(*tp): list(_runs(list(of_partition), new, counted))
+        for tp, of_partition in groupby(ordered, key=lambda r: (r.topic, r.partition))
+    }
+
+
+def _runs(records: Sequence[Record], new: set[Record], counted: set[Record]) -> Iterator[Run]:
+    open_: list[Record] = []
+    for record in [*records, None]:
+        if open_ and (record is None or not _continues(open_[-1], record)):
+            yield _run(
+                open_[0].offset, open_[-1], len(open_), len(new.intersection(open_)), len(counted.intersection(open_))
+            )
+            open_ = []
+        if record is not None:
+            open_.append(record)
+
+
+def _new(records: Iterable[Record]) -> Iterator[Record]:
+    """The events whose number is above all earlier ones of the transaction in the partition."""
+    highest: dict[tuple[str, int, str], int] = {}
+    for record in _events(records):
+        of = (record.topic, record.partition, _transaction(record))
+        if _number(record) > highest.get(of, 0):
+            highest[of] = _number(record)
+            yield record
+
+
+def _counted(records: Iterable[Record], new: set[Record]) -> Iterator[Record]:
+    """The events that ENDs count; where the place in the upstream's log is unknown, those with new numbers."""
+    of_topics: defaultdict[tuple[str, str], list[tuple[_Place, Record]]] = defaultdict(list)
+    of_partitions: defaultdict[tuple[str, int, str], list[Record]] = defaultdict(list)
+    for record in _events(records):
+        of_partitions[record.topic, record.partition, _transaction(record)].append(record)
+    for (topic, _, transaction), sent in of_partitions.items():
+        of_topics[topic, transaction] += _last_sent(sent)
+        yield from (record for record in sent if _place(record) is None and record in new)
+    for sent_last in of_topics.values():
+        before: int | None = None
+        for _, record in sorted(sent_last, key=lambda each: (each[0], _number(each[1])), reverse=True):
+            if before is not None and _number(record) >= before:
+                break
+            before = _number(record)
+            yield record
+
+
+def _last_sent(sent: Sequence[Record]) -> Iterator[tuple[_Place, Record]]:
+    """The events of one transaction in one partition without those that were sent again, with their places."""
+    again_from: _Place | None = None
+    for record, before in zip(reversed(sent), [*reversed(sent[:-1]), None], strict=True):
+        place = _place(record)
+        if place is None:
+            continue
+        if again_from is None or place < again_from:
+            yield place, record
+        if before is not None and (record.total_order or 0) <= (before.total_order or 0):
+            again_from = place if again_from is None else min(place, again_from)
+
+
+def _events(records: Iterable[Record]) -> Iterator[Record]:
+    return (record for record in records if record.kind == Kind.EVENTS)
+
+
+def _transaction(record: Record) -> str:
+    return transaction_of(record.transaction_id or "")
+
+
+def _number(record: Record) -> int:
+    return record.collection_order or 0
+
+
+def _place(record: Record) -> _Place | None:
+    if record.position is None:
+        return None
+    a, b, c, _ = record.position
+    return (0, b, 0) if re.match(POSTGRES_ID, record.transaction_id or "") else (a, b, c)
+
+
+def _continues(before: Record, record: Record) -> bool:
+    if before.kind != record.kind:
+        return False
+    if record.kind != Kind.EVENTS:
+        return before.position == record.position
+    return _transaction(before) == _transaction(record) and (record.total_order or 0) > (before.total_order or 0)
+
+
+def _run(first: int, last: Record, records: int, new: int, counted: int) -> Run:
+    if last.kind != Kind.EVENTS:
+        return Run(Kind(last.kind), first, last.offset, records, last.position, last.sent_ms)
+    shown_id = last.transaction_id or ""
+    place = place_of_event(shown_id, last.position)
+    transaction = transaction_of(shown_id)
+    return Run(
+        Kind.EVENTS,
+        first,
+        last.offset,
+        records,
+        last.position,
+        last.sent_ms,
+        transaction,
+        shown_id,
+        place,
+        new,
+        counted,
+        last.commits,
+    )
