@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from heapq import merge
 from itertools import chain
-from operator import itemgetter
 
 from lakehold.ingest.offsets import TopicPartition
+from lakehold.ingest.transactions.commit_order import OPEN, new_ends, next_behind_open
 from lakehold.ingest.transactions.log import Begin, End, Kind, Log, Run
 from lakehold.ingest.transactions.passed import Passed
 from lakehold.ingest.transactions.places import Place
+from lakehold.ingest.transactions.unreadable import Unreadable
 
 
 class Arrival:
@@ -29,7 +29,7 @@ class Arrival:
     def __init__(self, log: Log, passed: Passed) -> None:
         self._log = log
         self._passed = passed
-        self.ends = tuple(_new_ends(log.ends, passed))
+        self.ends = tuple(new_ends(log.ends, passed))
         self._ranks = {end.transaction: rank for rank, end in enumerate(self.ends, 1)}
         self._began_anew = max(
             (r.position for runs in log.runs.values() for r in runs if r.is_snapshot and r.position),
@@ -38,17 +38,11 @@ class Arrival:
         self._last_ends = {end.transaction: end for of_partition in log.ends.values() for end in of_partition}
         self._begun = _begun(log, passed)
         self._is_cut_off = not passed.cut_off.isdisjoint(log.ends)
-        self._new: Counter[tuple[str, str]] = Counter()
-        self._counted: Counter[tuple[str, str]] = Counter()
-        for tp, runs in log.runs.items():
-            for run in runs:
-                if run.kind is Kind.EVENTS:
-                    self._new[tp.topic, run.transaction] += run.new
-                    self._counted[tp.topic, run.transaction] += run.counted
-        self._ranked = {
-            tp: tuple((self._rank(run), run) for run in runs if run.kind is Kind.EVENTS)
-            for tp, runs in log.runs.items()
-        }
+        # By topic, and by transaction in it.
+        self._new: _Counts = defaultdict(lambda: defaultdict(int))
+        self._counted: _Counts = defaultdict(lambda: defaultdict(int))
+        self._events = {tp: [run for run in runs if run.kind is Kind.EVENTS] for tp, runs in log.runs.items()}
+        self._ranks_of = {tp: self._counted_and_ranked(tp) for tp in log.runs}
         self._reaches = self._reaches_of_topics()
 
     @property
@@ -56,20 +50,36 @@ class Arrival:
         """The rank of transactions whose END has not come: behind all others."""
         return len(self.ends) + 1
 
-    def ranked(self, tp: TopicPartition) -> Sequence[tuple[int, Run]]:
-        """The runs of events in a partition with the ranks of their transactions.
+    def ranked(self, tp: TopicPartition) -> Iterator[tuple[int, Run]]:
+        """Return the runs of events in a partition with the ranks of their transactions.
 
         Rank 0: an earlier batch took it, or nobody can judge it any more.
         """
-        return self._ranked.get(tp, ())
+        return zip(self._ranks_of.get(tp, ()), self._events.get(tp, ()), strict=True)
+
+    @cached_property
+    def without_end(self) -> Sequence[Run]:
+        """The runs of transactions whose END has not come."""
+        unranked = self.unranked
+        some = (tp for tp, ranks in self._ranks_of.items() if unranked in ranks)
+        return [run for tp in some for rank, run in self.ranked(tp) if rank == unranked]
 
     @cached_property
     def complete(self) -> int:
         """The rank up to which every transaction is complete."""
-        for rank in range(1, self.unranked):
-            if self.lacking(rank):
+        for rank, came_at_once in enumerate(self._came_at_once, 1):
+            if not came_at_once and self.lacking(rank):
                 return rank - 1
         return len(self.ends)
+
+    @cached_property
+    def _came_at_once(self) -> Sequence[bool]:
+        """By transaction whether its connector sent it without a break, and all events that the END counts have come."""
+        return [
+            not self._is_interrupted(end)
+            and all(self._new[topic].get(end.transaction, 0) >= count for topic, count in end.events.items())
+            for end in self.ends
+        ]
 
     @cached_property
     def certain(self) -> int:
@@ -93,7 +103,7 @@ class Arrival:
         )
         seen = max(looked, default=0)
         reaches = (
-            max([0 if tp in self._log.unread else seen, *(rank for rank, _ in self.ranked(tp))])
+            max(0 if tp in self._log.unread else seen, self._furthest[tp])
             for tp in self._log.runs.keys() - self._log.followed_later
         )
         return min(reaches, default=len(self.ends))
@@ -122,8 +132,11 @@ class Arrival:
         return next((rank for rank in doubtful if not self._has_all(rank)), self.unranked) - 1
 
     def _is_doubtful(self, rank: int) -> bool:
-        end = self.ends[rank - 1]
-        return rank in self._behind_open or self._is_interrupted(end) or self._is_excused(rank)
+        if rank in self._behind_open:
+            return True
+        return not self._came_at_once[rank - 1] and (
+            self._is_interrupted(self.ends[rank - 1]) or self._is_excused(rank)
+        )
 
     def _is_excused(self, rank: int) -> bool:
         """Whether it is complete only if unreadable records are its events: one may stand for those of several transactions."""
@@ -140,15 +153,15 @@ class Arrival:
         if not opened:
             return frozenset()
         of_logs: defaultdict[str, list[tuple[tuple[int, ...], int]]] = defaultdict(list)
-        sent: list[tuple[tuple[int, ...], int]] = [((begin.sent_ms,), _OPEN) for begin in opened]
-        for place, rank in ((begin.place, _OPEN) for begin in opened):
+        sent: list[tuple[tuple[int, ...], int]] = [((begin.sent_ms,), OPEN) for begin in opened]
+        for place, rank in ((begin.place, OPEN) for begin in opened):
             if place is not None:
                 of_logs[place.log].append((place.at, rank))
         for rank, end in enumerate(self.ends, 1):
             sent.append(((end.sent_ms,), rank))
             if end.place is not None:
                 of_logs[end.place.log].append((end.place.at, rank))
-        return frozenset(chain(_next_behind_open(sent), *map(_next_behind_open, of_logs.values())))
+        return frozenset(chain(next_behind_open(sent), *map(next_behind_open, of_logs.values())))
 
     def _has_all(self, rank: int) -> bool:
         """Whether each partition has all that was sent before the END of a transaction; files are in order."""
@@ -161,12 +174,14 @@ class Arrival:
     @cached_property
     def _furthest(self) -> Mapping[TopicPartition, int]:
         """The highest rank that each partition shows."""
-        return {tp: max((rank for rank, _ in self.ranked(tp)), default=0) for tp in self._log.runs}
+        return {tp: max(ranks, default=0) for tp, ranks in self._ranks_of.items()}
 
     def is_open(self, begin: Begin) -> bool:
         """Whether a transaction has no END as far as the stretch goes, and may be an event that commits by itself."""
+        if begin.transaction in self._last_ends:
+            return False
         place = begin.place
-        return place is not None and not self._passed.has(place) and begin.transaction not in self._last_ends
+        return place is not None and not self._passed.has(place)
 
     def lacking(self, rank: int) -> dict[str, tuple[int, int]]:
         """By topic how many events of a transaction have come and how many its END counts, where some have not."""
@@ -181,17 +196,23 @@ class Arrival:
     def uncounted(self) -> frozenset[str]:
         """Topics with events of several transactions that have ended, of which no END counts any."""
         counted = {topic for end in self.ends for topic in end.events}
-        ended = Counter(topic for topic, transaction in self._new if transaction in self._ranks)
-        return frozenset(topic for topic, transactions in ended.items() if transactions > 1 and topic not in counted)
+        others = ((topic, transactions) for topic, transactions in self._new.items() if topic not in counted)
+        return frozenset(topic for topic, found in others if sum(each in self._ranks for each in found) > 1)
 
     def arrived(self, transaction: str) -> int:
         """How many events of a transaction have come."""
-        return sum(count for (_, of), count in self._new.items() if of == transaction)
+        return sum(of_topic.get(transaction, 0) for of_topic in self._new.values())
 
-    def _rank(self, run: Run) -> int:
-        ranked = self._ranks.get(run.transaction)
-        if ranked is not None:
-            return ranked
+    def _counted_and_ranked(self, tp: TopicPartition) -> list[int]:
+        """Count the events of a partition, and return the ranks of their transactions."""
+        new, counted = self._new[tp.topic], self._counted[tp.topic]
+        for run in self._events[tp]:
+            new[run.transaction] += run.new
+            counted[run.transaction] += run.counted
+        found = ((self._ranks.get(run.transaction), run) for run in self._events[tp])
+        return [self._rank_without_end(run) if rank is None else rank for rank, run in found]
+
+    def _rank_without_end(self, run: Run) -> int:
         passes = self._passed.has(run.place) or self._precedes_topic(run) or self._is_abandoned(run)
         return 0 if passes else self.unranked
 
@@ -243,11 +264,11 @@ class Arrival:
 
     def _sent_at_once(self, topic: str, end: End) -> tuple[int, int]:
         """How many events have come and how many the first END counts: all, unless the connector was restarted before it."""
-        return self._new[topic, end.transaction], end.events.get(topic, 0)
+        return self._new[topic].get(end.transaction, 0), end.events.get(topic, 0)
 
     def _sent_in_parts(self, topic: str, end: End) -> tuple[int, int]:
         """How many have come of those that the last END counts: of the last part that was sent, which may be none."""
-        return self._counted[topic, end.transaction], self._last_ends[end.transaction].events.get(topic, 0)
+        return self._counted[topic].get(end.transaction, 0), self._last_ends[end.transaction].events.get(topic, 0)
 
     def _is_interrupted(self, end: End) -> bool:
         """Whether the connector was restarted between the BEGIN of a transaction and its first END."""
@@ -260,21 +281,20 @@ class Arrival:
 
     def _may_show_more(self, topic: str, rank: int) -> bool:
         """Whether what lies behind the stretch may have events of a transaction."""
-        return any(
-            tp.topic == topic and all(of_run <= rank for of_run, _ in self.ranked(tp)) for tp in self._log.unread
-        )
+        return any(tp.topic == topic and self._furthest.get(tp, 0) <= rank for tp in self._log.unread)
 
     def _unreadable_near(self, topic: str, rank: int) -> int:
         """Unreadable records where events of a transaction may stand: behind earlier ones, before later ones."""
-        found = 0
+        return sum(found.near(rank) for tp, found in self._unreadable.items() if tp.topic == topic)
+
+    @cached_property
+    def _unreadable(self) -> Mapping[TopicPartition, Unreadable]:
+        """Where partitions have unreadable records, of those that have some."""
+        found = {}
         for tp, runs in self._log.runs.items():
-            if tp.topic != topic:
-                continue
-            here = [run for of_run, run in self._ranked[tp] if 0 < of_run < rank]
-            there = (run.first for of_run, run in self._ranked[tp] if of_run > rank)
-            behind = max((run.last for run in here), default=-1)
-            before = next(there, self._log.stops[tp])
-            found += sum(r.records for r in runs if r.kind is Kind.UNREADABLE and behind < r.first < before)
+            unreadable = [run for run in runs if run.kind is Kind.UNREADABLE]
+            if unreadable:
+                found[tp] = Unreadable(unreadable, [*self.ranked(tp)], self.unranked, self._log.stops[tp])
         return found
 
     def _reaches_of_topics(self) -> Mapping[str, int]:
@@ -287,13 +307,15 @@ class Arrival:
         return reaches
 
     def _reach(self, tp: TopicPartition) -> int:
-        ranks = [rank for rank, _ in self.ranked(tp)]
-        reach = max(ranks, default=1) - 1 if self._log.knows_partitions else 0
+        reach = max(self._furthest.get(tp, 0) - 1, 0) if self._log.knows_partitions else 0
         if tp in self._passed.cut_off:
             # What it shows first may lack its beginning; where it shows nothing, all may be gone.
             nothing_left = len(self.ends) if self._log.reaches_now else 0
-            reach = max(reach, ranks[0] if ranks else nothing_left)
+            reach = max(reach, next((rank for rank, _ in self.ranked(tp)), nothing_left))
         return reach
+
+
+_Counts = defaultdict[str, defaultdict[str, int]]
 
 
 def _begun(log: Log, passed: Passed) -> Counter[str]:
@@ -305,47 +327,3 @@ def _begun(log: Log, passed: Passed) -> Counter[str]:
             ended.setdefault(end.transaction, end.offset)
         begun.update(b.transaction for b in begins if b.offset < ended.get(b.transaction, b.offset + 1))
     return begun
-
-
-_OPEN = 0
-"""In place of a rank: of what has none."""
-
-
-def _next_behind_open(found: Iterable[tuple[tuple[int, ...], int]]) -> Iterator[int]:
-    """The ranks that come next behind what is open, in the order of the first numbers."""
-    before = None
-    for _, rank in sorted(found):
-        if before == _OPEN and rank != _OPEN:
-            yield rank
-        before = rank
-
-
-def _new_ends(ends: Mapping[TopicPartition, Sequence[End]], passed: Passed) -> Iterator[End]:
-    """One END of each transaction that was not taken, in the order of commits.
-
-    Those of one log by their places: in several partitions, or behind a beginning that was deleted, they stand in another order.
-    Between logs, and without places, as they stand in a partition; of several by when they were sent.
-    """
-    found = [end for end in merge(*ends.values(), key=_sent) if not passed.has(end.place)]
-    by_place: defaultdict[str, deque[tuple[tuple[int, ...], End]]] = defaultdict(deque)
-    for at, end in sorted(((end.place.at, end) for end in found if end.place is not None), key=itemgetter(0)):
-        by_place[_log_of(end)].append((at, end))
-    seen: set[str] = set()
-    for end in found:
-        of_log = by_place[_log_of(end)]
-        while of_log and end.place is not None and of_log[0][0] <= end.place.at:
-            _, earlier = of_log.popleft()
-            if earlier.transaction not in seen:
-                seen.add(earlier.transaction)
-                yield earlier
-        if end.place is None and end.transaction not in seen:
-            seen.add(end.transaction)
-            yield end
-
-
-def _sent(end: End) -> int:
-    return end.sent_ms
-
-
-def _log_of(end: End) -> str:
-    return "" if end.place is None else end.place.log

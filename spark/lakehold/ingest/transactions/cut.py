@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import takewhile
+from operator import itemgetter
 
 from lakehold.ingest.marks import Position
 from lakehold.ingest.offsets import Offsets, TopicPartition
@@ -116,7 +119,7 @@ def _cut_at_transactions(log: Log, passed: Passed) -> Cut:
     last = _last_whole(log, arrival)
     found = {tp: _stop(arrival.ranked(tp), last, passed, passed.marks.get(tp)) for tp in log.runs}
     stops = {tp: log.stops[tp] if stop.offset is None else stop.offset for tp, stop in found.items()}
-    if last < len(arrival.ends) or any(_unranked(log, arrival)):
+    if last < len(arrival.ends) or arrival.without_end:
         stops = {tp: _before_unreadable(log, arrival, last, tp, at) for tp, at in stops.items()}
     later = {end.transaction for end in arrival.ends[last:]}
     for tp in log.ends:
@@ -124,7 +127,7 @@ def _cut_at_transactions(log: Log, passed: Passed) -> Cut:
     return Cut(
         stops={**log.stops, **stops},
         passed=_taken(log, arrival, last, passed, found, stops),
-        blocked=_blocked(log, arrival, last, found),
+        blocked=_blocked(arrival, last, found),
         is_uncertain=_is_uncertain(arrival, last),
         waiting=_topics_behind(log, stops, Kind.EVENTS),
         unsettled=_topics_behind(log, stops, Kind.SNAPSHOT, Kind.SNAPSHOT_END)
@@ -137,10 +140,11 @@ def _cut_at_transactions(log: Log, passed: Passed) -> Cut:
 
 def _last_whole(log: Log, arrival: Arrival) -> int:
     """The rank of the last transaction that the batch takes, with all before it."""
-    torn = [*_out_of_order(log, arrival), *_before_unranked(log, arrival)]
+    torn = [*_out_of_order(log, arrival), *_before_unranked(arrival)]
     last = min(arrival.complete, arrival.certain, arrival.in_sight)
-    while excluding := [low for low, high in torn if low <= last <= high]:
-        last = min(excluding) - 1
+    for low, high in sorted(torn, key=itemgetter(1), reverse=True):
+        if low <= last <= high:
+            last = low - 1
     return last
 
 
@@ -155,20 +159,16 @@ def _out_of_order(log: Log, arrival: Arrival) -> Iterator[tuple[int, int]]:
                 highest = max(highest, rank)
 
 
-def _before_unranked(log: Log, arrival: Arrival) -> Iterator[tuple[int, int]]:
+def _before_unranked(arrival: Arrival) -> Iterator[tuple[int, int]]:
     """Ranks at or behind the place of a transaction that has no END: its END is lost, or in a partition that is late."""
     lowest: dict[str, tuple[int, ...]] = {}
-    for _, run in _unranked(log, arrival):
+    for run in arrival.without_end:
         if run.place is not None:
             lowest[run.place.log] = min(run.place.at, lowest.get(run.place.log, run.place.at))
     for rank, end in enumerate(arrival.ends, 1):
         if end.place is not None and end.place.log in lowest and end.place.at >= lowest[end.place.log]:
             yield rank, len(arrival.ends)
             return
-
-
-def _unranked(log: Log, arrival: Arrival) -> Iterator[tuple[TopicPartition, Run]]:
-    return ((tp, run) for tp in log.runs for rank, run in arrival.ranked(tp) if rank == arrival.unranked)
 
 
 def _stop(runs: Iterable[tuple[int, Run]], last: int, passed: Passed, mark: Mark | None) -> _Stop:
@@ -255,17 +255,20 @@ def _still_begun(log: Log, passed: Passed, stops: Offsets) -> Mapping[str, int]:
 
 def _topics_behind(log: Log, stops: Offsets, *kinds: Kind) -> frozenset[str]:
     """Topics that have runs of some kinds behind `stops`."""
-    return frozenset(
-        tp.topic for tp, runs in log.runs.items() for run in runs if run.kind in kinds and run.last >= stops[tp]
-    )
+    behind = ((tp, takewhile(partial(_ends_at_least, stops[tp]), reversed(runs))) for tp, runs in log.runs.items())
+    return frozenset(tp.topic for tp, runs in behind if any(run.kind in kinds for run in runs))
 
 
-def _blocked(log: Log, arrival: Arrival, last: int, stops: Mapping[TopicPartition, _Stop]) -> Blocked | None:
+def _ends_at_least(offset: int, run: Run) -> bool:
+    return run.last >= offset
+
+
+def _blocked(arrival: Arrival, last: int, stops: Mapping[TopicPartition, _Stop]) -> Blocked | None:
     """The first transaction that is not taken, and why."""
     if last == arrival.complete and last < len(arrival.ends):
         end = arrival.ends[last]
         return Blocked(end.shown_id, arrival.arrived(end.transaction), arrival.lacking(last + 1))
-    without_end = min((run for _, run in _unranked(log, arrival)), key=_by_place, default=None)
+    without_end = min(arrival.without_end, key=_by_place, default=None)
     if without_end is not None:
         return Blocked(without_end.shown_id, arrival.arrived(without_end.transaction))
     if _is_uncertain(arrival, last):

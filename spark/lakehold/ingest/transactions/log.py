@@ -21,7 +21,7 @@ class Kind(StrEnum):
     UNREADABLE = "unreadable"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Run:
     """Consecutive records of one partition: events of one transaction in their order, rows of one snapshot, or unreadable ones.
 
@@ -68,7 +68,7 @@ class Run:
         return self.kind is Kind.EVENTS and self.position is not None and self.position > position
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class End:
     """The END of a transaction, in the transaction topic.
 
@@ -91,7 +91,7 @@ class End:
     followed_by: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Begin:
     """The BEGIN of a transaction, in the transaction topic.
 
