@@ -59,7 +59,7 @@ class Arrival:
 
     @cached_property
     def without_end(self) -> Sequence[Run]:
-        """The runs of transactions whose END has not come."""
+        """Find the runs of transactions whose END has not come."""
         unranked = self.unranked
         some = (tp for tp, ranks in self._ranks_of.items() if unranked in ranks)
         return [run for tp in some for rank, run in self.ranked(tp) if rank == unranked]
@@ -74,7 +74,7 @@ class Arrival:
 
     @cached_property
     def _came_at_once(self) -> Sequence[bool]:
-        """By transaction whether its connector sent it without a break, and all events that the END counts have come."""
+        """Say by rank whether the connector sent a transaction without a break and all events that its END counts have come."""
         return [
             not self._is_interrupted(end)
             and all(self._new[topic].get(end.transaction, 0) >= count for topic, count in end.events.items())
@@ -289,7 +289,7 @@ class Arrival:
 
     @cached_property
     def _unreadable(self) -> Mapping[TopicPartition, Unreadable]:
-        """Where partitions have unreadable records, of those that have some."""
+        """Find the unreadable records of the partitions that have some."""
         found = {}
         for tp, runs in self._log.runs.items():
             unreadable = [run for run in runs if run.kind is Kind.UNREADABLE]

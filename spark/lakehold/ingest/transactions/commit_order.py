@@ -16,7 +16,7 @@ OPEN = 0
 
 
 def next_behind_open(found: Iterable[tuple[tuple[int, ...], int]]) -> Iterator[int]:
-    """The ranks that come next behind what is open, in the order of the first numbers."""
+    """Yield the ranks that come next after what is open, in the order of the first numbers."""
     before = None
     for _, rank in sorted(found):
         if before == OPEN and rank != OPEN:
@@ -25,10 +25,11 @@ def next_behind_open(found: Iterable[tuple[tuple[int, ...], int]]) -> Iterator[i
 
 
 def new_ends(ends: Mapping[TopicPartition, Sequence[End]], passed: Passed) -> Iterator[End]:
-    """One END of each transaction that was not taken, in the order of commits.
+    """Yield one END of each transaction that was not taken, in the order of commits.
 
-    Those of one log by their places: in several partitions, or behind a beginning that was deleted, they stand in another order.
-    Between logs, and without places, as they stand in a partition; of several by when they were sent.
+    ENDs of one log are ordered by their places: in several partitions, or after a beginning that was deleted, they stand in
+    another order. ENDs of different logs, and those without places, keep the order of their partition; ENDs of several partitions
+    are ordered by when they were sent.
     """
     found = [end for end in merge(*ends.values(), key=_sent) if not passed.has(end.place)]
     by_place: defaultdict[str, deque[tuple[tuple[int, ...], End]]] = defaultdict(deque)

@@ -46,13 +46,13 @@ def boundaries_of(records: pa.Table, topics: frozenset[str], transaction_topic: 
     """Find the BEGINs and ENDs, which count events by topic.
 
     Args:
-        records: `RECORDS`, in any order: all records of a stretch, also those that say nothing.
+        records: `RECORDS`, in any order: all records of an offset range, also those that say nothing.
         topics: Topics whose events are counted.
         transaction_topic: Where the records stand.
     """
     records = records.sort_by([("partition", "ascending"), ("offset", "ascending")])
     partition = records["partition"].to_numpy()
-    # Without a break from one record to the last one of its partition, however many others say nothing.
+    # Records that say nothing count, too: an offset without a record is a control record.
     followed_by = np.searchsorted(partition, partition, side="right") - np.arange(len(partition)) - 1
     records = records.append_column("followed_by", pa.array(followed_by, pa.int64()))
     said = records.filter(pc.is_valid(records["transaction_id"]))

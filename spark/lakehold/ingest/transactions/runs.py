@@ -108,7 +108,7 @@ class _Headers:
 
     @classmethod
     def of(cls, headers: pa.Table) -> _Headers:
-        """Sort `HEADERS`, and give what they name numbers."""
+        """Sort `HEADERS`, and number what they name."""
         topics, topic = _numbered(headers["topic"])
         partition = headers["partition"].to_numpy()
         order = np.lexsort((headers["offset"].to_numpy(), partition, topic))
@@ -137,12 +137,12 @@ class _Headers:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Return how many there are."""
         return len(self.partition)
 
     @cached_property
     def begins(self) -> _Flags:
-        """Which headers are the first of a run."""
+        """Mark the headers that are the first of a run."""
         is_event = self.transaction >= 0
         begin = _differ(self.partition, self.kind, self.transaction)
         begin[1:] |= is_event[1:] & (self.order[1:] <= self.order[:-1])
@@ -173,7 +173,7 @@ class _Events:
 
     @cached_property
     def are_new(self) -> _Flags:
-        """Which events have a number above all earlier ones of the transaction in the partition."""
+        """Mark events whose number is above all earlier ones of the transaction in the partition."""
         rank, by_sender = _ranks(self.number), self._by_sender
         above = np.empty(len(rank), bool)
         above[by_sender] = rank[by_sender] > _highest_before(self.sender[by_sender], rank[by_sender])
@@ -181,10 +181,10 @@ class _Events:
 
     @property
     def are_counted(self) -> _Flags:
-        """Which events an END counts; where the place in the upstream's log is unknown, those with new numbers."""
+        """Mark the events that ENDs count; where the place in the upstream's log is unknown, events with new numbers."""
         counted = self.are_new & (self.place < 0)
         rows = np.flatnonzero(self._are_last_sent)
-        # Of each group the last in the log first; what ties does so in one order, whatever partitions are read in.
+        # The last one in the log first. Ties have a fixed order, so that each look at the same records finds the same.
         step = self.place[rows] * (len(self.rows) + 1) + _ranks(self.number)[rows]
         rows = rows[np.lexsort((-rows, self.partition[rows], -step, self.group[rows]))]
         group, number = self.group[rows], self.number[rows]
@@ -197,13 +197,13 @@ class _Events:
 
     @property
     def _are_last_sent(self) -> _Flags:
-        """Which events, of those whose place is known, were not sent again later by their partition."""
+        """Mark events whose place is known and which stand in no later sending of their partition."""
         by_sender, count = self._by_sender, len(self.rows)
         sender, order, place = self.sender[by_sender], self.order[by_sender], self.place[by_sender]
         again = np.zeros(count, bool)
         again[1:] = ~_differ(sender)[1:] & (order[1:] <= order[:-1]) & (place[1:] >= 0)
         depth = np.where(again, count - place, 0)
-        # Backwards: from the lowest place on that is sent again later, all is.
+        # Backwards: whatever stands at or above the lowest place of a later sending is in that sending.
         deepest_later = _highest_before(sender[::-1], depth[::-1])[::-1]
         last = np.empty(count, bool)
         last[by_sender] = (place >= 0) & (count - place > deepest_later)

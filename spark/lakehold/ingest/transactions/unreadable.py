@@ -40,7 +40,7 @@ class Unreadable:
 
     @cached_property
     def _last_until(self) -> npt.NDArray[np.int64]:
-        """The last offset of transactions up to each rank; -1 where there is none, and of what was taken before."""
+        """Find the last offset of transactions up to each rank; -1 where there is none. Rank 0 was taken before."""
         found = np.full(self._highest + 2, -1)
         np.maximum.at(found, self._ranks, np.array([run.last for _, run in self._ranked], np.int64))
         found[0] = -1
@@ -48,7 +48,7 @@ class Unreadable:
 
     @cached_property
     def _first_from(self) -> npt.NDArray[np.int64]:
-        """The first offset of transactions from each rank on; `stop` where there is none."""
+        """Find the first offset of transactions from each rank on; `stop` where there is none."""
         found = np.full(self._highest + 2, self._stop)
         np.minimum.at(found, self._ranks, np.array([run.first for _, run in self._ranked], np.int64))
         return np.minimum.accumulate(found[::-1])[::-1]
