@@ -142,6 +142,16 @@ class Envelope(StrEnum):
     DEBEZIUM_UPSERT = "debezium-upsert"
     DEBEZIUM = "debezium"
 
+    @property
+    def has_positions(self) -> bool:
+        """Return whether its changes stand at positions of the upstream's log, from which tables remember high-water marks."""
+        return self is not Envelope.UPSERT
+
+    @property
+    def skips_applied(self) -> bool:
+        """Return whether changes that the high-water mark has passed are skipped: the others apply every change again."""
+        return self is Envelope.DEBEZIUM
+
 
 @dataclass(frozen=True)
 class DeclaredColumn:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehold.ingest.judge.arrivals import Arrivals
+from lakehold.ingest.deduplicate.statistics import BatchStatistics
 from lakehold.ingest.marks import Marks, SnapshotProgress
 from lakehold.ingest.snapshots import Reach, advanced, begins_anew, completed, ending_at, with_end_seen, without_end
 
@@ -27,7 +27,7 @@ marks = st.builds(
     repeated=st.none() | st.text(),
 )
 
-NOTHING = Arrivals(
+NOTHING = BatchStatistics(
     records=0,
     errors=0,
     unknown_schemas=0,
@@ -63,7 +63,7 @@ def test_no_text_is_no_marks() -> None:
     assert Marks().is_whole
 
 
-def snapshot_rows(position: tuple[int, int, int, int], *, partition: int = 0, end: bool = False) -> Arrivals:
+def snapshot_rows(position: tuple[int, int, int, int], *, partition: int = 0, end: bool = False) -> BatchStatistics:
     return replace(
         NOTHING,
         snapshot_position=position,
@@ -73,13 +73,13 @@ def snapshot_rows(position: tuple[int, int, int, int], *, partition: int = 0, en
     )
 
 
-def streamed(*partitions: int) -> Arrivals:
+def streamed(*partitions: int) -> BatchStatistics:
     return replace(
         NOTHING, streamed_position=STREAMED, lowest_position=STREAMED, passed=dict.fromkeys(partitions, STREAMED)
     )
 
 
-def after(before: Marks, arrived: Arrivals, sequence_number: int | None = None, **reached: int) -> Marks:
+def after(before: Marks, arrived: BatchStatistics, sequence_number: int | None = None, **reached: int) -> Marks:
     """The marks after a batch that reads partitions `p0`, `p1`, … up to offsets."""
     reach = Reach({int(name.removeprefix("p")): at for name, at in reached.items()})
     return advanced(before, arrived, reach=reach, sequence_number=sequence_number)

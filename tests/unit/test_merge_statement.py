@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from pyiceberg.types import DateType, IcebergType, IntegerType, LongType, StringType
 
-from lakehold.ingest.judge.arrivals import Bounds
+from lakehold.ingest.deduplicate.statistics import Bounds
 from lakehold.ingest.merge import Merge, merge_statement
 
 BASE = Merge(

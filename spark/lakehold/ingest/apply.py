@@ -1,4 +1,4 @@
-"""One table's part of a batch: judge its changes, decide, write. Reads top to bottom as it happens."""
+"""One table's part of a batch: deduplicate its changes, choose a path, write. Reads top to bottom as it happens."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pyspark.sql import functions as F
 from lakehold.catalog.data_tables import DataTables, TableState
 from lakehold.catalog.definitions import Entry
 from lakehold.catalog.readers import TableProgress
-from lakehold.definitions import Envelope, Table
+from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.failpoints import reach
 from lakehold.ingest import direct, evolve, merge, requirements
 from lakehold.ingest.changes import DETAIL, ERROR, OFFSET, PARTITION, Changes
 from lakehold.ingest.commit import committed
 from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.deduplicate.deduplication import Deduplicated, deduplicated
 from lakehold.ingest.effects import BatchIdentity, TableReport, effect_of, report_of
 from lakehold.ingest.error_records import ErrorRecords
-from lakehold.ingest.judge.judgement import Judgement, judgement_of
 from lakehold.ingest.marks import Marks
 from lakehold.ingest.path import path_of
 from lakehold.ingest.publish import Publishing
@@ -78,7 +78,7 @@ class Arriving:
     Args:
         changes: The changes.
         raw: The same messages as raw records, for those that go to the error table.
-        are_few: They were read in the driver: they are judged there, too.
+        are_few: They were read in the driver, and their rows stay there.
         edges: Gives the changes of the first and the last records, where there is such a thing.
         reach: How far the batch reads the table's topic.
         knows_all_schemas: See `lakehold.ingest.topic.DecodedTopic`.
@@ -125,9 +125,9 @@ def apply_changes(  # noqa: PLR0913 - a batch, a table, and where to write
         try:
             return _load(writing, batch, entry, arriving, progress, state, how)
         except direct.Unexpected:
-            log.info("the changes of %s are not all new rows: judging them", entry.definition.full_name)
+            log.info("the changes of %s are not all new rows: deduplicating them", entry.definition.full_name)
             state = writing.tables.table_state(entry.definition.full_name)
-    return _judge(writing, batch, entry, arriving, progress, state)
+    return _deduplicate(writing, batch, entry, arriving, progress, state)
 
 
 def _expected(  # noqa: PLR0913
@@ -166,22 +166,22 @@ def _load(  # noqa: PLR0913
     columns = _evolve(writing, entry, arriving.changes, state)
     reach("after-evolution")
     name = quoted_table(writing.catalog_name, table.full_name)
-    properties = batch.properties(None if table.envelope is Envelope.UPSERT else how.marks)
-    arrived = how.edges
+    properties = batch.properties(how.marks if table.envelope.has_positions else None)
+    statistics = how.edges
 
     def load(state: TableState) -> None:
-        nonlocal arrived
-        arrived = direct.load(_publishing(writing), how, name, arriving.changes, columns, batch, properties, state)
+        nonlocal statistics
+        statistics = direct.load(_publishing(writing), how, name, arriving.changes, columns, batch, properties, state)
 
     reach("before-merge")
     written = _committed(writing, batch, table, 1, load)
     reach("after-merge")
     written = _drop_stale(writing, batch, table, how.marks) or written
     after = _advanced(progress, table, how.marks, batch)
-    return _done(entry, arriving.changes, report_of(table, arrived, written, batch), after)
+    return _done(entry, arriving.changes, report_of(table, statistics, written, batch), after)
 
 
-def _judge(  # noqa: PLR0913
+def _deduplicate(  # noqa: PLR0913
     writing: Writing,
     batch: BatchIdentity,
     entry: Entry[Table],
@@ -189,42 +189,42 @@ def _judge(  # noqa: PLR0913
     progress: TableProgress,
     state: TableState | None,
 ) -> tuple[TableReport, TableProgress]:
-    """Judge the changes, and bring what decides into the table."""
+    """Deduplicate the changes, and bring the winners into the table."""
     table = entry.definition
     has_rows = state is not None and state.row_count != 0
     sequence_number = (
         state.current.sequence_number if state is not None and state.current is not None and has_rows else None
     )
-    with judgement_of(
+    with deduplicated(
         arriving.changes,
         table.envelope,
         Marks.from_json(progress.marks),
         are_few=arriving.are_few,
         reach=arriving.reach,
         sequence_number=sequence_number,
-    ) as found:
-        judgement = found
-        if judgement.arrived.unknown_schemas and not arriving.knows_all_schemas:
+    ) as decided:
+        found = decided
+        if found.statistics.unknown_schemas and not arriving.knows_all_schemas:
             raise SchemasUnknown
         if state is not None and (done := effect_of(state, batch, 1)):
             # Run again after a crash: the table holds the batch already, so what it was before it stands in the summary only.
-            judgement = replace(found, marks=Marks.from_json(done.get("lakehold.marks")))
-        requirements.check(table, arriving.changes, judgement.arrived)
-        if judgement.arrived.errors and table.options.get("on_error") == "fail":
-            raise _bad_input(table, judgement)
-        is_silent = state is None and _says_nothing(arriving.changes, judgement)
+            found = replace(decided, marks=Marks.from_json(done.get("lakehold.marks")))
+        requirements.check(table, arriving.changes, found.statistics)
+        if found.statistics.errors and table.options.get("on_error") == "fail":
+            raise _bad_input(table, found)
+        is_silent = state is None and _says_nothing(arriving.changes, found)
         columns = () if is_silent else _evolve(writing, entry, arriving.changes, state)
         reach("after-evolution")
         writing.confirm_lease()
         open_errors = writing.errors.record(
-            batch, table, judgement.frame, arriving.raw, judgement.arrived, progress.open_errors
+            batch, table, found.frame, arriving.raw, found.statistics, progress.open_errors
         )
         reach("after-errors")
-        written = None if is_silent else _write(writing, batch, table, arriving.changes, columns, judgement)
+        written = None if is_silent else _write(writing, batch, table, arriving.changes, columns, found)
     after = replace(progress, open_errors=open_errors)
     if not is_silent:
-        after = _advanced(after, table, judgement.marks, batch)
-    return _done(entry, arriving.changes, report_of(table, judgement.arrived, written, batch), after)
+        after = _advanced(after, table, found.marks, batch)
+    return _done(entry, arriving.changes, report_of(table, found.statistics, written, batch), after)
 
 
 def _done(
@@ -236,10 +236,10 @@ def _done(
     return replace(report, left_out=new), replace(progress, object_id=entry.object_id, left_out=left_out)
 
 
-def _says_nothing(changes: Changes, judgement: Judgement) -> bool:
+def _says_nothing(changes: Changes, found: Deduplicated) -> bool:
     """Return whether a batch does not say what a table is like: its messages are errors, or no schema of a row is known."""
-    arrived = judgement.arrived
-    return not changes.knows_rows or arrived.errors == arrived.records
+    statistics = found.statistics
+    return not changes.knows_rows or statistics.errors == statistics.records
 
 
 def settle(
@@ -258,16 +258,16 @@ def _advanced(progress: TableProgress, table: Table, marks: Marks, batch: BatchI
     since_ms = progress.since_ms
     if since_ms is None and marks.is_whole:
         since_ms = batch.timestamp_ms
-    return replace(progress, since_ms=since_ms, marks="" if table.envelope is Envelope.UPSERT else marks.to_json())
+    return replace(progress, since_ms=since_ms, marks=marks.to_json() if table.envelope.has_positions else "")
 
 
-def _bad_input(table: Table, judgement: Judgement) -> TableStopped:
+def _bad_input(table: Table, found: Deduplicated) -> TableStopped:
     """What a table with `ON ERROR = 'fail'` stops with."""
-    errors = judgement.frame.filter(F.col(ERROR).isNotNull()).select(PARTITION, OFFSET, ERROR, DETAIL)
+    errors = found.frame.filter(F.col(ERROR).isNotNull()).select(PARTITION, OFFSET, ERROR, DETAIL)
     first = errors.orderBy(OFFSET).first()
     place = f"partition {first[PARTITION]}, offset {first[OFFSET]}: {first[ERROR]}. {first[DETAIL]}" if first else ""
     return TableStopped(
-        f'table "{table.full_name}" got {judgement.arrived.errors} messages that cannot be applied',
+        f'table "{table.full_name}" got {found.statistics.errors} messages that cannot be applied',
         table=table.full_name,
         code="bad-input",
         detail=f"The first is of topic {table.topic}, {place}",
@@ -312,20 +312,20 @@ def _write(  # noqa: PLR0913
     table: Table,
     changes: Changes,
     columns: tuple[ColumnType, ...],
-    judgement: Judgement,
+    found: Deduplicated,
 ) -> TableState | None:
     """Commit the changes, unless they are there already. Returns the table as committed; None when nothing was to do."""
-    marks = None if table.envelope is Envelope.UPSERT else judgement.marks
+    marks = found.marks if table.envelope.has_positions else None
     name = quoted_table(writing.catalog_name, table.full_name)
 
     def first(state: TableState) -> None:
-        path = path_of(name, changes, judgement, state, writing.tables)
+        path = path_of(name, changes, found, state, writing.tables)
         properties = batch.properties(marks)
         match path:
             case merge.Append():
-                merge.append(path, changes, judgement.frame, columns, properties)
+                merge.append(path, changes, found.frame, columns, properties)
             case merge.Merge():
-                rows = judgement.frame
+                rows = found.frame
                 spark = writing.spark()
                 reading = nullcontext() if OF_THIS_PROCESS.take(state) else row_by_row(spark)
 
@@ -336,11 +336,11 @@ def _write(  # noqa: PLR0913
                 _publishing(writing).run(merging, state, batch.effect(1))
 
     written = None
-    if judgement.arrived.changes_rows:
+    if found.statistics.changes_rows:
         reach("before-merge")
         written = _committed(writing, batch, table, 1, first)
         reach("after-merge")
-    return _drop_stale(writing, batch, table, judgement.marks) or written
+    return _drop_stale(writing, batch, table, found.marks) or written
 
 
 def _drop_stale(writing: Writing, batch: BatchIdentity, table: Table, marks: Marks) -> TableState | None:

@@ -275,8 +275,7 @@ def _apply(  # noqa: PLR0913
     table = entry.definition
     state = running.writing.tables.table_state(table.full_name)
     key = stored_key(state)
-    has_positions = table.envelope is not Envelope.UPSERT
-    by_position = has_positions and records.may_move_keys(table.topic, Marks.from_json(before.marks))
+    by_position = table.envelope.has_positions and records.may_move_keys(table.topic, Marks.from_json(before.marks))
 
     def edges() -> Changes:
         return changes_of(records.decoded_edges(table, key).decoded, table, key)

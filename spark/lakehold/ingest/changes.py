@@ -18,10 +18,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
-from lakehold.ingest.decode.types import ColumnType
+    from lakehold.ingest.decode.types import ColumnType
 
 PARTITION = "_lh_partition"
 OFFSET = "_lh_offset"
@@ -38,6 +40,9 @@ DETAIL = "_lh_detail"
 
 KEYLESS = "keyless"
 """The error of a change without a message key, where the table takes its key from there: the table stops, none is recorded."""
+
+UNKNOWN_SCHEMA = "unknown-schema"
+"""The error of a message whose schema is not known: the registry may know it, or nobody asked yet."""
 
 POSITION_TYPE = "struct<a:bigint,b:bigint,c:bigint,d:bigint>"
 
@@ -60,13 +65,18 @@ class Phase(StrEnum):
     AD_HOC = "ad-hoc"
 
 
+SNAPSHOT_PHASES = (Phase.SNAPSHOT.value, Phase.SNAPSHOT_END.value)
+"""The phases of rows of a connector's own snapshots."""
+
+
 @dataclass(frozen=True)
 class Changes:
     """The changes one batch brings to one table.
 
     Args:
         frame: The DataFrame the module describes.
-        key: The key's columns, in order; each is among `columns`. None where no message that can be decoded has a key.
+        key: The key's columns, in order; each is among `columns` and has single values. None where no message that can be decoded
+            has a key.
         columns: The user's columns in the order the table should have them.
         by_position: A key's changes may be in several partitions, where only their positions order them.
         needs_before: The key is taken from the rows, so that only the row before an update tells whether it changed the key.

@@ -1,9 +1,9 @@
 """Direct: rows that are all new are written as they are read, in one pass over the records.
 
-Judging puts the changes of each key side by side, and for that shuffles and keeps all that was decoded. The first load of a table
+Deduplication takes the header of each change to the driver, and for that caches all that was decoded. The first load of a table
 needs none of it: every row is new and comes once. Whether that is so is known when all was read. So it is expected, from the
 first and the last records of each partition; the rows are written to a staged snapshot; and the snapshot is published only if
-its files tell that all was as expected. If not, nobody has seen it, and the changes are judged.
+its files tell that all was as expected. If not, nobody has seen it, and the changes are deduplicated.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ from lakehold.ingest.changes import (
     PARTITION,
     PHASE,
     POSITION,
+    SNAPSHOT_PHASES,
     Changes,
     Op,
     Phase,
 )
 from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.deduplicate.carriers import WINS
+from lakehold.ingest.deduplicate.deduplication import statistics_of_few
+from lakehold.ingest.deduplicate.headers import bounded
+from lakehold.ingest.deduplicate.statistics import BOUNDED_TYPES, BatchStatistics
 from lakehold.ingest.effects import BatchIdentity
-from lakehold.ingest.judge.arrivals import BOUNDED_TYPES, Arrivals, bounded
-from lakehold.ingest.judge.in_driver import InDriver
-from lakehold.ingest.judge.judging import SNAPSHOT_PHASES, WINS
 from lakehold.ingest.marks import Marks
 from lakehold.ingest.position import position_value
 from lakehold.ingest.publish import Publishing, Staged
@@ -60,7 +62,7 @@ class Expected:
         guard: A key column and the highest value that the table has there, as in `Bounds`; None for a table without rows.
     """
 
-    edges: Arrivals
+    edges: BatchStatistics
     marks: Marks
     snapshot_id: int | None
     guard: tuple[ColumnType, Any] | None
@@ -68,7 +70,7 @@ class Expected:
 
 def may_be_new(envelope: Envelope, marks: Marks, row_count: int | None) -> bool:
     """Whether looking at a batch's edges is worth it: the table has no rows, or the connector's snapshot goes on."""
-    goes_on = envelope is not Envelope.UPSERT and marks.snapshot is not None and not marks.snapshot.complete
+    goes_on = envelope.has_positions and marks.snapshot is not None and not marks.snapshot.complete
     return row_count == 0 or goes_on
 
 
@@ -85,7 +87,7 @@ def expected(  # noqa: PLR0913 - what arrives, and what was before it
         tables: Reads what it holds.
         reach: How far the batch reads the table's topic.
     """
-    found = InDriver(edges, envelope, marks).judge()
+    found = statistics_of_few(edges, envelope, marks)
     if not (found.records and found.went_back is None and _is_plain(found) and _stands_at_once(found)):
         return None
     if marks.snapshot is not None and marks.snapshot.position != found.snapshot_position:
@@ -102,16 +104,22 @@ def expected(  # noqa: PLR0913 - what arrives, and what was before it
     return Expected(found, after, None if state is None else state.snapshot_id, guard)
 
 
-def _is_plain(arrived: Arrivals) -> bool:
-    odd = arrived.errors + arrived.repeated + arrived.null_key_parts + arrived.kept + arrived.before_missing
-    return arrived.upserts == arrived.records and odd == 0 and len(arrived.connectors) <= 1
+def _is_plain(statistics: BatchStatistics) -> bool:
+    odd = (
+        statistics.errors
+        + statistics.repeated
+        + statistics.null_key_parts
+        + statistics.kept
+        + statistics.before_missing
+    )
+    return statistics.upserts == statistics.records and odd == 0 and len(statistics.connectors) <= 1
 
 
-def _stands_at_once(arrived: Arrivals) -> bool:
+def _stands_at_once(statistics: BatchStatistics) -> bool:
     """Whether all positions are one: the snapshot's, or none."""
-    if arrived.streamed_position is not None:
+    if statistics.streamed_position is not None:
         return False
-    return arrived.snapshot_position == arrived.lowest_position and len(set(arrived.passed.values())) <= 1
+    return statistics.snapshot_position == statistics.lowest_position and len(set(statistics.passed.values())) <= 1
 
 
 def load(  # noqa: PLR0913 - a batch, a table, and where to write
@@ -123,7 +131,7 @@ def load(  # noqa: PLR0913 - a batch, a table, and where to write
     batch: BatchIdentity,
     properties: Mapping[str, str],
     state: TableState,
-) -> Arrivals:
+) -> BatchStatistics:
     """Write the rows of `changes` and publish them. Returns what arrived.
 
     Args:
@@ -161,7 +169,7 @@ def load(  # noqa: PLR0913 - a batch, a table, and where to write
     return replace(how.edges, records=records, upserts=records)
 
 
-def _marked(changes: Changes, edges: Arrivals) -> DataFrame:
+def _marked(changes: Changes, edges: BatchStatistics) -> DataFrame:
     """All changes as winners; those that are not like the batch's edges are without a key.
 
     Nothing else would tell of them that costs as little: counting breaks the code that Spark generates for a row in two.
@@ -178,8 +186,8 @@ def _marked(changes: Changes, edges: Arrivals) -> DataFrame:
         plain = plain & F.col(PHASE).isin(*phases) & (F.col(POSITION) == position_value(edges.snapshot_position))
         plain = plain & F.col(PARTITION).isin(*edges.passed)
     keys = {column: F.when(F.col(_PLAIN), F.col(quoted(column))) for column in changes.key}
-    judged = {**keys, WINS: F.lit(True), OP: F.lit(Op.UPSERT.value)}
-    return changes.frame.withColumn(_PLAIN, plain).withColumns(judged)
+    decided = {**keys, WINS: F.lit(True), OP: F.lit(Op.UPSERT.value)}
+    return changes.frame.withColumn(_PLAIN, plain).withColumns(decided)
 
 
 def _require_new(publishing: Publishing, how: Expected, name: str, key: Sequence[str], staged: Staged) -> None:

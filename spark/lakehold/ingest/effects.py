@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from lakehold.catalog.data_tables import TableState
 from lakehold.definitions import Table
-from lakehold.ingest.judge.arrivals import Arrivals
+from lakehold.ingest.deduplicate.statistics import BatchStatistics
 from lakehold.ingest.marks import Marks
 
 
@@ -58,10 +58,12 @@ def effect_of(state: TableState, batch: BatchIdentity, step: int) -> Mapping[str
     return next((s.summary for s in of_batch if s.summary.get("lakehold.step") == str(step)), None)
 
 
-def report_of(table: Table, arrived: Arrivals, written: TableState | None, batch: BatchIdentity) -> TableReport:
+def report_of(
+    table: Table, statistics: BatchStatistics, written: TableState | None, batch: BatchIdentity
+) -> TableReport:
     """What the batch did to the table, as its history tells."""
     report = TableReport(
-        table=table.full_name, records=arrived.records, repeated=arrived.repeated, errors=arrived.errors
+        table=table.full_name, records=statistics.records, repeated=statistics.repeated, errors=statistics.errors
     )
     return counted(report, written, batch)
 

@@ -19,15 +19,15 @@ from pyspark.sql import functions as F
 from lakehold.catalog.data_tables import DataTables
 from lakehold.errors import CommitConflict
 from lakehold.ingest.changes import DETAIL, ERROR, KEY_BYTES, OFFSET, OP, PARTITION, Op
-from lakehold.ingest.judge.judging import COUNTS
+from lakehold.ingest.deduplicate.carriers import COUNTS
 from lakehold.ingest.read.reader import MalformedLine
 from lakehold.session import row_by_row, temp_view
 from lakehold.spark_sql import literal, quoted_table
 
 if TYPE_CHECKING:
     from lakehold.definitions import Table
+    from lakehold.ingest.deduplicate.statistics import BatchStatistics
     from lakehold.ingest.effects import BatchIdentity
-    from lakehold.ingest.judge.arrivals import Arrivals
 
 TABLE = "mz_catalog.mz_source_errors"
 _GOOD = "lakehold_good_keys"
@@ -50,9 +50,9 @@ class ErrorRecords:
         self,
         batch: BatchIdentity,
         table: Table,
-        judged: DataFrame,
+        deduplicated: DataFrame,
         raw: DataFrame,
-        arrived: Arrivals,
+        statistics: BatchStatistics,
         open_errors: int,
     ) -> int:
         """Keep the batch's bad messages of `table`, heal what its good ones heal.
@@ -60,16 +60,16 @@ class ErrorRecords:
         Args:
             batch: The batch.
             table: The table.
-            judged: The same, judged.
+            deduplicated: The same, deduplicated.
             raw: The messages as raw records.
-            arrived: Their counts.
+            statistics: Their counts.
             open_errors: Errors of the table not healed before the batch.
 
         Returns:
             Errors of the table not healed after it.
         """
-        if arrived.errors:
-            bad = judged.filter(F.col(ERROR).isNotNull()).select(PARTITION, OFFSET, ERROR, DETAIL)
+        if statistics.errors:
+            bad = deduplicated.filter(F.col(ERROR).isNotNull()).select(PARTITION, OFFSET, ERROR, DETAIL)
             at = (F.col("partition") == F.col(PARTITION)) & (F.col("offset") == F.col(OFFSET))
             found = raw.join(F.broadcast(bad), at).select(
                 "topic",
@@ -82,8 +82,8 @@ class ErrorRecords:
                 F.col(DETAIL).alias("detail"),
             )
             self._write(batch, table.full_name, found)
-        if arrived.errors or (open_errors and arrived.records):
-            self._heal(batch, table.full_name, judged)
+        if statistics.errors or (open_errors and statistics.records):
+            self._heal(batch, table.full_name, deduplicated)
             return self._open(batch.source, table.full_name)
         return open_errors
 
@@ -164,10 +164,10 @@ class ErrorRecords:
         found = state.table.scan(of_batch, selected_fields=("offset",), limit=1).to_arrow()
         return found.num_rows > 0, state.snapshot_id
 
-    def _heal(self, batch: BatchIdentity, table_name: str, judged: DataFrame) -> None:
+    def _heal(self, batch: BatchIdentity, table_name: str, deduplicated: DataFrame) -> None:
         """A good message heals earlier errors of its key; a null key with a null value those without a key."""
         good = (
-            judged.filter(F.col(COUNTS) | (F.col(OP) == Op.NOTHING.value))
+            deduplicated.filter(F.col(COUNTS) | (F.col(OP) == Op.NOTHING.value))
             .groupBy(F.col(KEY_BYTES).alias("key"))
             .agg(F.max(OFFSET).alias("offset"))
         )

@@ -18,7 +18,7 @@ from lakehold.ingest.decode.agreeing import equal_value
 from lakehold.ingest.decode.decoded import Decoded
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, cast, same, unify
-from lakehold.ingest.judge.arrivals import Arrivals
+from lakehold.ingest.deduplicate.statistics import BatchStatistics
 from lakehold.spark_sql import literal, quoted
 
 _OF_TOPIC = (
@@ -229,9 +229,9 @@ def is_keyless(table: Table, key: Key) -> str:
     )
 
 
-def require_keys(table: Table, changes: Changes, arrived: Arrivals) -> None:
+def require_keys(table: Table, changes: Changes, statistics: BatchStatistics) -> None:
     """Raise `TableStopped` when messages have no key any more, though the table takes its key from there."""
-    if not arrived.keyless:
+    if not statistics.keyless:
         return
     if not changes.key:
         raise TableStopped(
@@ -244,7 +244,7 @@ def require_keys(table: Table, changes: Changes, arrived: Arrivals) -> None:
     raise _changed_key(
         table,
         f"Its rows are told apart by ({', '.join(changes.key)}), the key that messages of topic {table.topic} had, and "
-        f"{arrived.keyless} of {arrived.records} have none: upstream's primary key was dropped or added, and rows may have "
+        f"{statistics.keyless} of {statistics.records} have none: upstream's primary key was dropped or added, and rows may have "
         "been there that it does not tell apart.",
     )
 

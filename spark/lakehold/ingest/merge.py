@@ -1,4 +1,4 @@
-"""Merge: the deciding changes become one commit of the table. SQL text and paths, no decisions about data.
+"""Merge: the winning changes become one commit of the table. SQL text and paths, no decisions about data.
 
 Three paths, cheapest first:
 
@@ -8,7 +8,7 @@ Three paths, cheapest first:
 
 A plain Iceberg append checks nothing, so a writer that lost its lease would land its rows twice. The append path therefore
 is an overwrite of the batch's key range, in which no live row lies, validated under serializable isolation from the snapshot
-the range was judged on: whoever commits second fails, and nothing is rewritten. MERGE checks what happened since it was
+the range was chosen on: whoever commits second fails, and nothing is rewritten. MERGE checks what happened since it was
 planned, and `lakehold.ingest.publish` what happened before.
 """
 
@@ -25,8 +25,8 @@ from pyspark.sql import functions as F
 from lakehold.ingest.changes import KEPT, OP, Changes, Op
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import cast
-from lakehold.ingest.judge.arrivals import Bounds
-from lakehold.ingest.judge.judging import WINS
+from lakehold.ingest.deduplicate.carriers import WINS
+from lakehold.ingest.deduplicate.statistics import Bounds
 from lakehold.session import snapshot_properties, temp_view
 from lakehold.spark_sql import date_literal, literal, quoted
 
@@ -39,7 +39,7 @@ class Append:
 
     Args:
         table: Full name in SQL, quoted.
-        validate_from: Snapshot the absence was judged on; None when the table had none.
+        validate_from: Snapshot in which they were found absent; None when the table had none.
         guard: No row of the table fulfils it; whoever adds one that does conflicts.
         keeps_values: Some change names columns whose value it does not have.
     """
@@ -76,10 +76,10 @@ class Merge:
 
 
 def append(
-    how: Append, changes: Changes, judged: DataFrame, columns: Sequence[ColumnType], properties: Mapping[str, str]
+    how: Append, changes: Changes, deduplicated: DataFrame, columns: Sequence[ColumnType], properties: Mapping[str, str]
 ) -> None:
-    """Write the winning rows of `judged` as new rows; `columns` are the table's, in its order."""
-    new = judged.filter(F.col(WINS) & (F.col(OP) == Op.UPSERT.value))
+    """Write the winning rows of `deduplicated` as new rows; `columns` are the table's, in its order."""
+    new = deduplicated.filter(F.col(WINS) & (F.col(OP) == Op.UPSERT.value))
     rows = new.selectExpr(*_as_stored(changes, columns, keeps_values=how.keeps_values))
     writer = (
         rows.writeTo(how.table)
@@ -98,12 +98,12 @@ def merge(  # noqa: PLR0913 - a session, a plan and what it works on
     spark: SparkSession,
     how: Merge,
     changes: Changes,
-    judged: DataFrame,
+    deduplicated: DataFrame,
     columns: Sequence[ColumnType],
     properties: Mapping[str, str],
 ) -> None:
     """Run the MERGE; `columns` are the table's."""
-    rows = judged.filter(WINS).selectExpr(OP, KEPT, *_as_stored(changes, columns, keeps_values=how.keeps_values))
+    rows = deduplicated.filter(WINS).selectExpr(OP, KEPT, *_as_stored(changes, columns, keeps_values=how.keeps_values))
     with temp_view(rows, _SOURCE), snapshot_properties(spark, properties):
         spark.sql(merge_statement(how, [c.name for c in columns]))
 

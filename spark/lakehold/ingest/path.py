@@ -11,33 +11,33 @@ from lakehold.catalog.column_bounds import ColumnBounds
 from lakehold.catalog.data_tables import DataTables, TableState
 from lakehold.ingest import merge
 from lakehold.ingest.changes import Changes
-from lakehold.ingest.judge.arrivals import Bounds
-from lakehold.ingest.judge.judgement import Judgement
+from lakehold.ingest.deduplicate.deduplication import Deduplicated
+from lakehold.ingest.deduplicate.statistics import Bounds
 from lakehold.spark_sql import quoted
 
 
 def path_of(
-    name: str, changes: Changes, judgement: Judgement, state: TableState, tables: DataTables
+    name: str, changes: Changes, found: Deduplicated, state: TableState, tables: DataTables
 ) -> merge.Append | merge.Merge | None:
     """The cheapest path that is right; None when no row can change."""
-    arrived = judgement.arrived
+    statistics = found.statistics
     if state.row_count == 0:
-        if arrived.upserts == 0:
+        if statistics.upserts == 0:
             return None
-        return merge.Append(name, state.snapshot_id, F.lit(True), keeps_values=arrived.kept > 0)
-    if not (arrived.deletes or arrived.null_key_parts or judgement.replaces_all):
-        disjoint = _disjoint(arrived.key_bounds, tables.column_bounds(state, arrived.key_bounds))
+        return merge.Append(name, state.snapshot_id, F.lit(True), keeps_values=statistics.kept > 0)
+    if not (statistics.deletes or statistics.null_key_parts or found.replaces_all):
+        disjoint = _disjoint(statistics.key_bounds, tables.column_bounds(state, statistics.key_bounds))
         if disjoint is not None:
-            return merge.Append(name, state.snapshot_id, disjoint, keeps_values=arrived.kept > 0)
+            return merge.Append(name, state.snapshot_id, disjoint, keeps_values=statistics.kept > 0)
     return merge.Merge(
         name,
         changes.key,
-        null_safe=arrived.null_key_parts > 0,
-        bounds=arrived.key_bounds,
-        has_deletes=arrived.deletes > 0,
-        has_upserts=arrived.upserts > 0,
-        keeps_values=arrived.kept > 0,
-        replaces_all=judgement.replaces_all,
+        null_safe=statistics.null_key_parts > 0,
+        bounds=statistics.key_bounds,
+        has_deletes=statistics.deletes > 0,
+        has_upserts=statistics.upserts > 0,
+        keeps_values=statistics.kept > 0,
+        replaces_all=found.replaces_all,
     )
 
 

@@ -5,31 +5,31 @@ from __future__ import annotations
 from lakehold.definitions import Envelope, Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.changes import Changes
-from lakehold.ingest.judge.arrivals import Arrivals, WentBack
+from lakehold.ingest.deduplicate.statistics import BatchStatistics, WentBack
 from lakehold.ingest.keys import require_keys
 from lakehold.ingest.marks import Position
 from lakehold.ingest.position import MYSQL, POSTGRES, written
 
 
-def check(table: Table, changes: Changes, arrived: Arrivals) -> None:
+def check(table: Table, changes: Changes, statistics: BatchStatistics) -> None:
     """Raise `TableStopped` when the table's envelope cannot be right for these messages.
 
     Args:
         table: The definition.
         changes: What they do.
-        arrived: What that amounts to.
+        statistics: What that amounts to.
     """
     if table.envelope is Envelope.DEBEZIUM:
-        _check_connectors(table, arrived)
-    require_keys(table, changes, arrived)
-    if changes.needs_before and arrived.before_missing:
-        raise _before_missing(table, arrived, lacks_before=changes.lacks_before)
-    if arrived.went_back is not None:
-        raise _restored(table, arrived.went_back, arrived.connectors)
+        _check_connectors(table, statistics)
+    require_keys(table, changes, statistics)
+    if changes.needs_before and statistics.before_missing:
+        raise _before_missing(table, statistics, lacks_before=changes.lacks_before)
+    if statistics.went_back is not None:
+        raise _restored(table, statistics.went_back, statistics.connectors)
 
 
-def _check_connectors(table: Table, arrived: Arrivals) -> None:
-    other = arrived.connectors - {*POSTGRES, *MYSQL}
+def _check_connectors(table: Table, statistics: BatchStatistics) -> None:
+    other = statistics.connectors - {*POSTGRES, *MYSQL}
     if other:
         found = ", ".join(sorted(other))
         raise TableStopped(
@@ -41,7 +41,7 @@ def _check_connectors(table: Table, arrived: Arrivals) -> None:
         )
 
 
-def _before_missing(table: Table, arrived: Arrivals, *, lacks_before: bool) -> TableStopped:
+def _before_missing(table: Table, statistics: BatchStatistics, *, lacks_before: bool) -> TableStopped:
     if lacks_before:
         upstream = "Let the producer send before: something between the database and the topic takes the field away."
         schema = " The schema of the values has no such field."
@@ -59,8 +59,8 @@ def _before_missing(table: Table, arrived: Arrivals, *, lacks_before: bool) -> T
         table=table.full_name,
         code="before-missing",
         detail=(
-            f"{arrived.before_missing} of {arrived.records} messages, the first at offset {arrived.before_missing_offset} "
-            f"of topic {table.topic}.{schema} {asked} the whole row before each change."
+            f"{statistics.before_missing} of {statistics.records} messages, the first at offset "
+            f"{statistics.before_missing_offset} of topic {table.topic}.{schema} {asked} the whole row before each change."
         ),
         hint=f"{upstream} {instead}",
     )

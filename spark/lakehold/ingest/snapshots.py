@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from lakehold.ingest.judge.arrivals import Arrivals
+from lakehold.ingest.deduplicate.statistics import BatchStatistics
 from lakehold.ingest.marks import Marks, Position, SnapshotProgress
 
 
@@ -31,37 +31,37 @@ class Reach:
     resnapshot: Position | None = None
 
 
-def begins_anew(marks: Marks, arrived: Arrivals) -> bool:
+def begins_anew(marks: Marks, statistics: BatchStatistics) -> bool:
     """Return whether the batch begins a snapshot that replaces what came before it, in the table or in the batch itself."""
-    position = arrived.snapshot_position
+    position = statistics.snapshot_position
     if position is None:
         return False
     if marks.snapshot is not None:
         return position > marks.snapshot.position
-    return arrived.lowest_position is not None and arrived.lowest_position < position
+    return statistics.lowest_position is not None and statistics.lowest_position < position
 
 
-def advanced(marks: Marks, arrived: Arrivals, *, reach: Reach, sequence_number: int | None) -> Marks:
+def advanced(marks: Marks, statistics: BatchStatistics, *, reach: Reach, sequence_number: int | None) -> Marks:
     """Return the marks after a batch.
 
     Args:
         marks: The marks before the batch.
-        arrived: What the batch brought.
+        statistics: What the batch brought.
         reach: How far it reads.
         sequence_number: The table's last Iceberg sequence number before the batch, None when it has no rows.
     """
     passed = {**marks.passed}
-    for partition, position in arrived.passed.items():
+    for partition, position in statistics.passed.items():
         passed[partition] = max(position, passed.get(partition, position))
-    snapshot = _snapshot(marks.snapshot, arrived, reach, sequence_number)
-    latest_ms = max((ms for ms in (marks.latest_ms, arrived.latest_ms) if ms is not None), default=None)
+    snapshot = _snapshot(marks.snapshot, statistics, reach, sequence_number)
+    latest_ms = max((ms for ms in (marks.latest_ms, statistics.latest_ms) if ms is not None), default=None)
     return completed(replace(marks, passed=passed, snapshot=snapshot, latest_ms=latest_ms), reach)
 
 
 def _snapshot(
-    old: SnapshotProgress | None, arrived: Arrivals, reach: Reach, sequence_number: int | None
+    old: SnapshotProgress | None, statistics: BatchStatistics, reach: Reach, sequence_number: int | None
 ) -> SnapshotProgress | None:
-    position = arrived.snapshot_position
+    position = statistics.snapshot_position
     if position is not None and (old is None or position > old.position):
         old = SnapshotProgress(position, replaces_through=sequence_number)
     if old is None:
@@ -69,10 +69,10 @@ def _snapshot(
     if old.complete:
         # What it did not bring went when it became complete.
         return replace(old, replaces_through=None)
-    streamed = arrived.streamed_position is not None and arrived.streamed_position > old.position
+    streamed = statistics.streamed_position is not None and statistics.streamed_position > old.position
     ended = {
         partition: reach.offsets.get(partition, 0)
-        for partition, at in arrived.snapshot_ends.items()
+        for partition, at in statistics.snapshot_ends.items()
         if at == old.position
     }
     end_seen = old.end_seen or streamed or bool(ended)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from lakehold.ingest.changes import UNKNOWN_SCHEMA
 from lakehold.ingest.decode import debezium
 from lakehold.ingest.decode.parts import Part
 from lakehold.ingest.decode.structures import Structure, parsed_column
 from lakehold.spark_sql import literal, struct_of
-
-UNKNOWN_SCHEMA = "unknown-schema"
 
 
 @dataclass(frozen=True)

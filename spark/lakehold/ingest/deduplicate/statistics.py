@@ -1,4 +1,4 @@
-"""What a batch brought to one table: all that deciding how to apply it takes."""
+"""Batch statistics: the counts and extremes that decide how a batch is applied to its table."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 
 from pyiceberg.types import DateType, DecimalType, IcebergType, IntegerType, LongType, StringType
 
-from lakehold.ingest.changes import Changes
-from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.marks import Position
 
 BOUNDED_TYPES = (IntegerType, LongType, StringType, DateType, DecimalType)
@@ -18,7 +16,7 @@ BOUNDED_TYPES = (IntegerType, LongType, StringType, DateType, DecimalType)
 
 @dataclass(frozen=True)
 class Bounds:
-    """The smallest and largest value of a key column among the deciding changes, both inclusive; dates as days since 1970."""
+    """The smallest and largest value of a key column among the winners, both inclusive; dates as days since 1970."""
 
     type: IcebergType
     lowest: Any
@@ -27,7 +25,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class WentBack:
-    """A change that stands before one of its partition that came earlier, though it was committed later.
+    """A change below an earlier one of its partition, though it was committed later.
 
     Changes that are sent again are no newer than what was seen; so the database's log has gone back.
     """
@@ -39,8 +37,12 @@ class WentBack:
 
 
 @dataclass(frozen=True)
-class Arrivals:
-    """Counts and extremes over the changes of one batch to one table."""
+class BatchStatistics:
+    """Counts and extremes over the changes of one batch to one table.
+
+    `passed` has the highest position applied per partition; `snapshot_ends`, by partition with the last row of a connector
+    snapshot, the position of that snapshot.
+    """
 
     records: int
     errors: int
@@ -61,17 +63,11 @@ class Arrivals:
     passed: Mapping[int, Position]
     snapshot_position: Position | None
     snapshot_ends: Mapping[int, Position]
-    """By partition that has the last row of a snapshot, where that snapshot stands."""
     key_bounds: Mapping[str, Bounds]
     latest_ms: int | None = None
     went_back: WentBack | None = None
 
     @property
     def changes_rows(self) -> bool:
-        """Whether any row of the table may change."""
+        """Return whether any row of the table may change."""
         return self.upserts + self.deletes + self.truncates > 0
-
-
-def bounded(changes: Changes) -> list[ColumnType]:
-    """The key columns that have bounds."""
-    return [c for c in changes.columns if c.name in changes.key and isinstance(c.type, BOUNDED_TYPES)]

@@ -1,0 +1,118 @@
+"""Batch statistics out of headers and decisions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehold.ingest.changes import KEYLESS, UNKNOWN_SCHEMA
+from lakehold.ingest.deduplicate.engine import Decisions, mark_ranks
+from lakehold.ingest.deduplicate.headers import Headers
+from lakehold.ingest.deduplicate.positions import Booleans, Groups, Integers
+from lakehold.ingest.deduplicate.statistics import BatchStatistics, Bounds, WentBack
+from lakehold.ingest.marks import Marks, Position
+
+
+def statistics_of(headers: Headers, decisions: Decisions, marks: Marks) -> BatchStatistics:
+    """Count what a batch amounts to.
+
+    Args:
+        headers: The changes.
+        decisions: What was decided of them.
+        marks: Of the table before the batch.
+    """
+    counts, wins, ranks = decisions.counts, decisions.wins, headers.positions.ranks
+    lacks_values = np.zeros(len(headers), bool)
+    lacks_values[headers.kept.rows] = True
+    standing = ranks[counts & (ranks > 0)]
+    return BatchStatistics(
+        records=len(headers),
+        errors=sum(headers.errors.values()),
+        unknown_schemas=headers.errors.get(UNKNOWN_SCHEMA, 0),
+        keyless=headers.errors.get(KEYLESS, 0),
+        upserts=_count(wins & headers.is_upsert),
+        deletes=_count(wins & headers.is_delete),
+        repeated=_count(headers.changes_row & ~counts),
+        null_key_parts=_count(wins & headers.key_has_null),
+        kept=_count(wins & lacks_values),
+        truncates=_count(counts & headers.is_truncate),
+        truncate_position=_highest(headers, counts & headers.is_truncate),
+        streamed_position=_highest(headers, counts & headers.is_streamed),
+        lowest_position=headers.positions.at(int(standing.min())) if len(standing) else None,
+        before_missing=_count(headers.before_missing),
+        before_missing_offset=_extreme(np.min, headers.offset[headers.before_missing]),
+        connectors=headers.connectors,
+        passed=_highest_by_partition(headers, counts),
+        snapshot_position=_highest(headers, counts & headers.in_snapshot),
+        snapshot_ends=_highest_by_partition(headers, counts & headers.ends_snapshot),
+        key_bounds=_key_bounds(headers, wins),
+        latest_ms=_extreme(np.max, headers.source_ms[(ranks > 0) & headers.has_source_ms]),
+        went_back=_went_back(headers, marks),
+    )
+
+
+def _count(selected: Booleans) -> int:
+    return int(np.count_nonzero(selected))
+
+
+def _extreme(of: Callable[[Integers], np.int64], values: Integers) -> int | None:
+    return int(of(values)) if len(values) else None
+
+
+def _highest(headers: Headers, selected: Booleans) -> Position | None:
+    return headers.positions.at(int(headers.positions.ranks[selected].max(initial=0)))
+
+
+def _highest_by_partition(headers: Headers, selected: Booleans) -> dict[int, Position]:
+    partitions, index = np.unique(headers.partition[selected], return_inverse=True)
+    highest = np.zeros(len(partitions), np.int64)
+    np.maximum.at(highest, index, headers.positions.ranks[selected])
+    found = zip(partitions.tolist(), map(headers.positions.at, highest.tolist()), strict=True)
+    return {partition: position for partition, position in found if position is not None}
+
+
+def _key_bounds(headers: Headers, wins: Booleans) -> Mapping[str, Bounds]:
+    found = {}
+    for name, (kind, values) in headers.bounded.items():
+        extremes = pc.min_max(values.filter(pa.array(wins)))
+        if extremes["min"].is_valid:
+            found[name] = Bounds(kind, extremes["min"].as_py(), extremes["max"].as_py())
+    return found
+
+
+def _went_back(headers: Headers, marks: Marks) -> WentBack | None:
+    """Find the first change below an earlier one of its partition, though it was committed after all that were seen there."""
+    known = np.flatnonzero((headers.positions.ranks > 0) & headers.has_source_ms)
+    partition = Groups.by(headers.partition[known], headers.offset[known])
+    rows = known[partition.rows]
+    ranks, marked = headers.positions.ranks[rows], mark_ranks(headers, marks)[rows]
+    passed = partition.highest_before(ranks)
+    times, seen = _time_ranks(headers.source_ms[rows], marks.latest_ms)
+    latest = np.maximum(partition.highest_before(times), seen)
+    is_back = _is_comparable(headers, rows) & (ranks < np.maximum(passed, marked)) & (latest > 0) & (times > latest)
+    if not is_back.any():
+        return None
+    found = np.flatnonzero(is_back)
+    first = found[np.lexsort((headers.partition[rows[found]], headers.offset[rows[found]]))[0]]
+    of_partition, offset = int(headers.partition[rows[first]]), int(headers.offset[rows[first]])
+    position, before = headers.positions.at(int(ranks[first])), headers.positions.at(int(passed[first]))
+    if before is None or marked[first] > passed[first]:
+        before = marks.passed[of_partition]
+    return None if position is None else WentBack(of_partition, offset, position, before)
+
+
+def _time_ranks(source_ms: Integers, seen_ms: int | None) -> tuple[Integers, int]:
+    """Rank times from 1; `seen_ms` too, which gets 0 if it is None."""
+    seen = np.array([] if seen_ms is None else [seen_ms], np.int64)
+    ranks = 1 + np.unique(np.concatenate((source_ms, seen)), return_inverse=True)[1]
+    return ranks[: len(source_ms)], int(ranks[len(source_ms) :].max(initial=0))
+
+
+def _is_comparable(headers: Headers, rows: Integers) -> Booleans:
+    """Return whether places in the log are known for sure: of a connector's first transaction the last commit is not."""
+    positions = headers.positions.distinct[headers.positions.ranks[rows] // 2 - 1]
+    is_comparable: Booleans = headers.in_snapshot[rows] | (positions[:, 0] != positions[:, 1])
+    return is_comparable

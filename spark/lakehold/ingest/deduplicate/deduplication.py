@@ -1,0 +1,85 @@
+"""Deduplicate one table's changes: decide once, and again only where the batch truncates or re-snapshots the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+
+from lakehold.definitions import Envelope
+from lakehold.ingest.changes import Changes
+from lakehold.ingest.deduplicate.carriers import DriverRows, SparkRows
+from lakehold.ingest.deduplicate.counting import statistics_of
+from lakehold.ingest.deduplicate.engine import Engine, Rule
+from lakehold.ingest.deduplicate.statistics import BatchStatistics
+from lakehold.ingest.marks import Marks
+from lakehold.ingest.snapshots import Reach, advanced, begins_anew
+
+
+@dataclass(frozen=True)
+class Deduplicated:
+    """The changes with what was decided of them.
+
+    Args:
+        frame: See `Carrier.frame`.
+        statistics: What they amount to.
+        marks: Of the table after the batch.
+        replaces_all: Rows that the batch does not bring are deleted (TRUNCATE).
+    """
+
+    frame: DataFrame
+    statistics: BatchStatistics
+    marks: Marks
+    replaces_all: bool
+
+
+@contextmanager
+def deduplicated(  # noqa: PLR0913 - changes, and what was before them
+    changes: Changes,
+    envelope: Envelope,
+    marks: Marks,
+    *,
+    are_few: bool,
+    reach: Reach,
+    sequence_number: int | None,
+) -> Iterator[Deduplicated]:
+    """Deduplicate the changes of one batch to one table; they can be read until the context ends.
+
+    Args:
+        changes: The changes.
+        envelope: The table's envelope.
+        marks: Of the table before the batch.
+        are_few: They fit into the driver.
+        reach: How far the batch reads the table's topic.
+        sequence_number: See `lakehold.ingest.snapshots.advanced`.
+    """
+    carrier = DriverRows(changes) if are_few else SparkRows(changes)
+    try:
+        headers = carrier.headers
+        engine = Engine(headers, Rule(envelope.skips_applied, changes.by_position, marks))
+        decisions = engine.decide()
+        found = statistics_of(headers, decisions, marks)
+        is_resnapshot, new_marks = False, marks
+        if envelope.has_positions:
+            is_resnapshot = begins_anew(marks, found)
+            new_marks = advanced(marks, found, reach=reach, sequence_number=sequence_number)
+        if is_resnapshot or found.truncates:
+            not_below = found.snapshot_position if is_resnapshot else None
+            decisions = engine.decide(after=found.truncate_position, not_below=not_below)
+            # What a truncate or a newer snapshot took was no repeat.
+            again = statistics_of(headers, decisions, marks)
+            found = replace(again, truncates=found.truncates, repeated=found.repeated)
+        values = {c.name for c in changes.columns if c.name not in changes.key}
+        frame = carrier.frame(decisions, engine.givers(decisions, values))
+        yield Deduplicated(frame, found, new_marks, replaces_all=found.truncates > 0)
+    finally:
+        carrier.release()
+
+
+def statistics_of_few(changes: Changes, envelope: Envelope, marks: Marks) -> BatchStatistics:
+    """Deduplicate changes that are few for their statistics alone; see `deduplicated`."""
+    headers = DriverRows(changes).headers
+    rule = Rule(envelope.skips_applied, changes.by_position, marks)
+    return statistics_of(headers, Engine(headers, rule).decide(), marks)

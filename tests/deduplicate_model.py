@@ -1,0 +1,172 @@
+"""The rules of `lakehold.ingest.deduplicate` in plain Python, one change after the other: what the engine is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.types import LongType, StringType
+
+from lakehold.ingest.changes import KEYLESS, UNKNOWN_SCHEMA, Op, Phase
+from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.deduplicate.engine import Rule
+from lakehold.ingest.deduplicate.statistics import BatchStatistics, Bounds, WentBack
+from lakehold.ingest.marks import Marks, Position
+
+KEY = ("id", "part")
+COLUMNS = (ColumnType("id", LongType()), ColumnType("part", StringType()), ColumnType("v", StringType()))
+
+
+@dataclass
+class Change:
+    """One change of a table with the key `(id, part)` and the column `v`, and what is decided of it."""
+
+    partition: int
+    offset: int
+    op: str | None
+    position: Position | None
+    source_ms: int | None
+    phase: str
+    kept: list[str] | None
+    connector: str | None
+    before_missing: bool
+    error: str | None
+    id: int | None
+    part: str | None
+    v: str | None
+    counts: bool = False
+    wins: bool = False
+    giver: Change | None = None
+
+    @property
+    def key(self) -> tuple[int | None, str | None]:
+        return (self.id, self.part)
+
+    @property
+    def changes_row(self) -> bool:
+        return self.op in (Op.UPSERT, Op.DELETE)
+
+    @property
+    def in_snapshot(self) -> bool:
+        return self.phase in (Phase.SNAPSHOT, Phase.SNAPSHOT_END)
+
+    def lies_above(self, mark: Position | None) -> bool:
+        if self.position is None or mark is None:
+            return True
+        return self.position > mark or (self.in_snapshot and self.position == mark)
+
+
+def decide(changes: Sequence[Change], rule: Rule, after: Position | None, not_below: Position | None) -> None:
+    """Set `counts`, `wins` and `giver`."""
+    for key in {change.key for change in changes}:
+        of_key = _in_order([change for change in changes if change.key == key], by_position=rule.by_position)
+        highest: Position | None = None
+        for change in of_key:
+            change.wins, change.giver = False, None
+            change.counts = _is_candidate(change, after, not_below)
+            if rule.skips_applied:
+                is_unpassed = change.counts and _is_unpassed(change, rule.marks)
+                change.counts = is_unpassed and change.lies_above(highest)
+                if is_unpassed and change.position is not None:
+                    highest = max(change.position, highest or change.position)
+        for last in [change for change in of_key if change.counts and change.changes_row][-1:]:
+            last.wins = True
+            if "v" in (last.kept or ()):
+                before = of_key[: of_key.index(last)]
+                knowing = [change for change in before if change.counts and "v" not in (change.kept or ())]
+                last.giver = knowing[-1] if knowing else None
+
+
+def _in_order(of_key: list[Change], *, by_position: bool) -> list[Change]:
+    by_offset = sorted(of_key, key=lambda change: (change.offset, change.partition))
+    if not by_position or len({change.partition for change in of_key}) == 1:
+        return by_offset
+    last: dict[int, Position] = {}
+    places = []
+    for change in by_offset:
+        if change.position is not None:
+            last[change.partition] = change.position
+        places.append(last.get(change.partition, (-(2**63), 0, 0, 0)))
+    return [change for _, change in sorted(zip(places, by_offset, strict=True), key=lambda placed: placed[0])]
+
+
+def _is_candidate(change: Change, after: Position | None, not_below: Position | None) -> bool:
+    if not (change.changes_row or change.op == Op.TRUNCATE):
+        return False
+    if change.position is None:
+        return True
+    return (after is None or change.position > after) and (not_below is None or change.position >= not_below)
+
+
+def _is_unpassed(change: Change, marks: Marks) -> bool:
+    is_of_older = (
+        marks.snapshot is not None
+        and change.in_snapshot
+        and change.position is not None
+        and change.position < marks.snapshot.position
+    )
+    return not is_of_older and change.lies_above(marks.passed.get(change.partition))
+
+
+def statistics(changes: Sequence[Change], marks: Marks) -> BatchStatistics:
+    """Count what was decided."""
+    counted, wins = [c for c in changes if c.counts], [c for c in changes if c.wins]
+    errors = [c.error for c in changes if c.error is not None]
+    missing = [c.offset for c in changes if c.before_missing]
+    return BatchStatistics(
+        records=len(changes),
+        errors=len(errors),
+        unknown_schemas=errors.count(UNKNOWN_SCHEMA),
+        keyless=errors.count(KEYLESS),
+        upserts=sum(c.op == Op.UPSERT for c in wins),
+        deletes=sum(c.op == Op.DELETE for c in wins),
+        repeated=sum(c.changes_row and not c.counts for c in changes),
+        null_key_parts=sum(None in c.key for c in wins),
+        kept=sum(bool(c.kept) for c in wins),
+        truncates=sum(c.op == Op.TRUNCATE for c in counted),
+        truncate_position=_highest(c for c in counted if c.op == Op.TRUNCATE),
+        streamed_position=_highest(c for c in counted if c.phase == Phase.STREAM),
+        lowest_position=min((c.position for c in counted if c.position is not None), default=None),
+        before_missing=len(missing),
+        before_missing_offset=min(missing, default=None),
+        connectors=frozenset(c.connector for c in changes if c.connector is not None),
+        passed=_highest_by_partition(counted),
+        snapshot_position=_highest(c for c in counted if c.in_snapshot),
+        snapshot_ends=_highest_by_partition([c for c in counted if c.phase == Phase.SNAPSHOT_END]),
+        key_bounds={c.name: found for c in COLUMNS[:2] if (found := _bounds(c, [getattr(w, c.name) for w in wins]))},
+        latest_ms=max(
+            (c.source_ms for c in changes if c.position is not None and c.source_ms is not None), default=None
+        ),
+        went_back=went_back(changes, marks),
+    )
+
+
+def went_back(changes: Sequence[Change], marks: Marks) -> WentBack | None:
+    """Go through the changes of all partitions by offset, as they came."""
+    passed, latest_ms = dict(marks.passed), dict.fromkeys(range(9), marks.latest_ms)
+    for change in sorted(changes, key=lambda change: (change.offset, change.partition)):
+        partition, position, source_ms = change.partition, change.position, change.source_ms
+        if position is None or source_ms is None:
+            continue
+        highest, latest = passed.get(partition, position), latest_ms[partition]
+        is_comparable = change.in_snapshot or position[0] != position[1]
+        if position < highest and is_comparable and latest is not None and source_ms > latest:
+            return WentBack(partition, change.offset, position, highest)
+        passed[partition] = max(position, highest)
+        latest_ms[partition] = source_ms if latest is None else max(source_ms, latest)
+    return None
+
+
+def _bounds(column: ColumnType, values: Iterable[Any]) -> Bounds | None:
+    known = [value for value in values if value is not None]
+    return Bounds(column.type, min(known), max(known)) if known else None
+
+
+def _highest(changes: Iterable[Change]) -> Position | None:
+    return max((c.position for c in changes if c.position is not None), default=None)
+
+
+def _highest_by_partition(changes: Sequence[Change]) -> dict[int, Position]:
+    found = {p: _highest(c for c in changes if c.partition == p) for p in {c.partition for c in changes}}
+    return {partition: position for partition, position in found.items() if position is not None}

@@ -1,0 +1,174 @@
+"""The engine decides like a plain model of its rules, whatever arrives."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakehold.ingest.changes import KEYLESS, Changes, Op, Phase
+from lakehold.ingest.deduplicate.counting import statistics_of
+from lakehold.ingest.deduplicate.engine import Engine, Rule
+from lakehold.ingest.deduplicate.headers import Headers
+from lakehold.ingest.marks import Marks, SnapshotProgress
+from tests import deduplicate_model as model
+from tests.deduplicate_model import COLUMNS, KEY, Change
+
+POSITION = pa.struct([(part, pa.int64()) for part in "abcd"])
+SCHEMA = pa.schema(
+    {
+        "_lh_partition": pa.int32(),
+        "_lh_offset": pa.int64(),
+        "_lh_op": pa.string(),
+        "_lh_position": POSITION,
+        "_lh_source_ms": pa.int64(),
+        "_lh_phase": pa.string(),
+        "_lh_kept": pa.list_(pa.string()),
+        "_lh_connector": pa.string(),
+        "_lh_before_missing": pa.bool_(),
+        "_lh_error": pa.string(),
+        "id": pa.int64(),
+        "part": pa.string(),
+    }
+)
+
+small = st.integers(0, 2)
+positions = st.tuples(st.integers(0, 3), small, st.integers(-1, 1), st.integers(0, 1))
+stream = st.tuples(st.just(Phase.STREAM.value), st.none() | positions)
+snapshot = st.sampled_from([(p.value, (at, at, -1, 1)) for p in (Phase.SNAPSHOT, Phase.SNAPSHOT_END) for at in (1, 2)])
+ad_hoc = st.just((Phase.AD_HOC.value, None))
+ops = st.sampled_from([*(op.value for op in Op), Op.UPSERT.value, Op.DELETE.value])
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> Change:
+    """One change without its offset; one in error has no operation."""
+    phase, position = draw(st.one_of(stream, stream, snapshot, ad_hoc))
+    error = draw(st.sampled_from([None, None, None, "null-key", "unknown-schema", KEYLESS]))
+    # Rows of a snapshot are read ones: they write.
+    op = None if error else draw(ops) if phase == Phase.STREAM.value else Op.UPSERT.value
+    changes_row = op in (Op.UPSERT.value, Op.DELETE.value)
+    kept = draw(st.sampled_from([None, None, ["v"], ["v", "undeclared"], []])) if op == Op.UPSERT.value else None
+    return Change(
+        partition=draw(st.integers(0, 1)),
+        offset=0,
+        op=op,
+        position=position,
+        source_ms=draw(st.none() | small),
+        phase=phase,
+        kept=kept,
+        connector=draw(st.sampled_from(["postgresql", None])),
+        before_missing=draw(st.booleans()),
+        error=error,
+        id=draw(st.none() | small) if changes_row else None,
+        part=draw(st.none() | st.sampled_from("ab")) if changes_row else None,
+        v="__unavailable" if kept else draw(st.sampled_from(["x", "y", None])),
+    )
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[Change]:
+    """The changes of a batch, each partition's offsets ascending with gaps, in any order."""
+    found, offsets = draw(st.lists(changes(), max_size=40)), {0: 0, 1: 0}
+    for change in found:
+        change.offset = offsets[change.partition] = offsets[change.partition] + draw(st.integers(1, 2))
+    return draw(st.permutations(found))
+
+
+marks = st.builds(
+    Marks,
+    st.dictionaries(st.integers(0, 1), positions, max_size=2),
+    st.none() | st.builds(SnapshotProgress, st.sampled_from([(1, 1, -1, 1), (2, 2, -1, 1)])),
+    st.none() | small,
+)
+
+
+def headers_of(batch: list[Change]) -> Headers:
+    columns = {name: [getattr(change, name.removeprefix("_lh_")) for change in batch] for name in SCHEMA.names}
+    columns["_lh_position"] = [
+        None if p is None else dict(zip("abcd", p, strict=True)) for p in columns["_lh_position"]
+    ]
+    table = pa.table(columns, schema=SCHEMA)
+    # Spark gives its answers in pieces.
+    pieces = pa.concat_tables([table.slice(0, 3), table.slice(3)])
+    return Headers.of(pieces, Changes(cast("Any", None), KEY, COLUMNS))
+
+
+@settings(max_examples=500, deadline=None)
+@given(batches(), st.booleans(), st.booleans(), marks, st.none() | positions, st.none() | positions)
+def test_the_engine_decides_like_the_model(
+    batch: list[Change], skips_applied: bool, by_position: bool, before: Marks, after: Any, not_below: Any
+) -> None:
+    rule, headers = Rule(skips_applied, by_position, before), headers_of(batch)
+    model.decide(batch, rule, after, not_below)
+    engine = Engine(headers, rule)
+    decisions = engine.decide(after=after, not_below=not_below)
+    assert decisions.counts.tolist() == [change.counts for change in batch]
+    assert decisions.wins.tolist() == [change.wins for change in batch]
+    givers = engine.givers(decisions, {"v"}).tolist()
+    found = {row: giver for row, giver in zip(headers.kept.rows.tolist(), givers, strict=True) if giver >= 0}
+    assert found == {row: batch.index(c.giver) for row, c in enumerate(batch) if c.giver is not None}
+    assert statistics_of(headers, decisions, before) == model.statistics(batch, before)
+    winners = [change.key for change in batch if change.wins]
+    assert len(winners) == len(set(winners)), "a key is decided once"
+
+
+def at(lsn: int, source_ms: int, phase: Phase = Phase.STREAM, partition: int = 0) -> Change:
+    """A row written at a place and a time."""
+    position = (lsn, lsn, -1, 1) if phase is Phase.SNAPSHOT else (lsn - 1, lsn, 1, 1)
+    return Change(
+        partition, 0, Op.UPSERT.value, position, source_ms, phase.value, None, "postgresql", False, None, 0, "a", "x"
+    )
+
+
+PASSED = Marks({0: (99, 100, 1, 1)}, latest_ms=50)
+
+
+@pytest.mark.parametrize(
+    ("before", "arriving", "passed"),
+    [
+        (PASSED, [at(110, 60), at(120, 61)], None),
+        (PASSED, [at(90, 49), at(100, 50), at(110, 60)], None),
+        (PASSED, [at(60, 70)], 100),
+        (PASSED, [at(40, 69, Phase.SNAPSHOT), at(40, 69, Phase.SNAPSHOT)], 100),
+        (PASSED, [at(110, 60), at(105, 59), at(110, 60)], None),
+        (PASSED, [at(60, 70), at(120, 71)], 100),
+        (Marks(), [at(40, 10, Phase.SNAPSHOT), at(50, 12), at(60, 11)], None),
+        (Marks(), [at(50, 12), at(60, 11), at(50, 12)], None),
+        (Marks(), [at(50, 10), at(60, 11), at(40, 12)], 60),
+        (Marks(), [at(50, 10, Phase.SNAPSHOT), at(60, 11), at(30, 20, Phase.SNAPSHOT), at(40, 21)], 60),
+        (Marks(), [at(50, 10), at(30, 20, partition=1), at(60, 11)], None),
+    ],
+)
+def test_a_log_that_went_back_is_told_from_changes_that_are_sent_again(
+    before: Marks, arriving: list[Change], passed: int | None
+) -> None:
+    for offset, change in enumerate(arriving):
+        change.offset = change.id = offset
+    headers = headers_of(arriving)
+    found = statistics_of(headers, Engine(headers, Rule(True, False, before)).decide(), before).went_back
+    if passed is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert found.passed[1] == passed
+        assert found.position < found.passed
+
+
+@pytest.mark.parametrize("skips_applied", [True, False])
+def test_changes_of_a_key_in_several_partitions_are_ordered_by_their_positions(skips_applied: bool) -> None:
+    former = [at(20, 2), at(30, 3)]
+    tombstone = Change(0, 9, Op.DELETE.value, None, None, Phase.STREAM.value, None, None, False, None, 0, "a", None)
+    last = at(50, 5, partition=1)
+    last.kept = ["v"]
+    batch = [*former, last] if skips_applied else [*former, tombstone, last]
+    for offset, change in enumerate(former):
+        change.offset = 7 + offset
+    headers = headers_of(batch)
+    engine = Engine(headers, Rule(skips_applied, True, Marks({0: (1, 2, 1, 1)}, latest_ms=1)))
+    decisions = engine.decide()
+    assert decisions.wins.tolist() == [change is last for change in batch]
+    assert engine.givers(decisions, {"v"}).tolist() == [1 if skips_applied else 2]
