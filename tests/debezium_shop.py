@@ -15,7 +15,7 @@ from tests.debezium_messages import Topic
 COLUMNS: dict[str, dict[str, Any]] = {"id": {"type": "int64"}, "name": {"type": "string"}, "n": {"type": "int32"}}
 
 both = pytest.mark.parametrize("envelope", ["DEBEZIUM", "DEBEZIUM UPSERT"])
-judged = pytest.mark.parametrize("settings", [{}, {"driver_read_max_records": 0}], ids=["in-driver", "by-spark"])
+few_and_many = pytest.mark.parametrize("settings", [{}, {"driver_read_max_records": 0}], ids=["in-driver", "by-spark"])
 
 
 def row(id_: int, name: str | None = "a", n: int | None = 0) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Rows that are all new are written as they are read; whatever else is among them, the table is what judging makes of it.
+"""Rows that are all new are written as they are read; whatever else is among them, the table is what deduplication makes of it.
 
-Each topic is read into two lakes: into one by Spark, which may take the direct way, and into one in the driver, which judges.
+Each topic is read into two lakes: into one by Spark, which may take the direct way, and into one in the driver, which never does.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def found(lake: Lake) -> dict[str, Any]:
 
 
 def direct(lake: Lake) -> list[bool]:
-    """Of each snapshot, oldest first, whether it was written without judging."""
+    """Of each snapshot, oldest first, whether it was written directly."""
     state = lake.tables.table_state("s.t")
     assert state is not None
     return [s.summary.get("wap.id", "").endswith(":direct") for s in reversed(state.history)]
@@ -146,7 +146,7 @@ ODD = [_twice, _elsewhere_twice, _streamed, _undecodable, _anew, _end]
 
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: odd.__name__.strip("_"))
-def test_whatever_is_odd_among_new_rows_is_judged(
+def test_whatever_is_odd_among_new_rows_is_deduplicated(
     make_lake: LakeFactory,
     broker: Broker,
     topic: Topic,
@@ -176,7 +176,7 @@ def test_a_snapshot_goes_on_in_the_next_batches(make_lake: LakeFactory, broker: 
     for lake in (by_spark, in_driver):
         define(lake, broker, topic, "DEBEZIUM")
         lake.ingest("shop")
-    assert direct(by_spark) == [True] * 3, "no batch was judged, though their keys lie among each other"
+    assert direct(by_spark) == [True] * 3, "no batch was deduplicated, though their keys lie among each other"
     assert found(by_spark)["rows"] == found(in_driver)["rows"]
     assert found(by_spark)["marks"] == found(in_driver)["marks"]
 

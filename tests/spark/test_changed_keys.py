@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
-from tests.debezium_shop import COLUMNS, Shop, both, judged, row
+from tests.debezium_shop import COLUMNS, Shop, both, few_and_many, row
 from tests.debezium_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.debezium_shop import topic as topic  # noqa: PLC0414
 
@@ -60,7 +60,7 @@ def test_another_message_key_stops_the_table(shop: Shop, topic: Topic, envelope:
 
 
 @both
-@judged
+@few_and_many
 def test_a_primary_key_that_is_gone_stops_the_table(
     make_lake: LakeFactory,
     tmp_path: Path,

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import random
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType, StringType
 from pyspark.sql import SparkSession
@@ -120,3 +124,22 @@ def decided(carrier: Carrier, names: tuple[str, ...]) -> list[Any]:
         )
         for row in frame.collect()
     )
+
+
+def test_the_rows_of_many_changes_are_decoded_once(spark: SparkSession, tmp_path: Path) -> None:
+    decoded = str(tmp_path)
+
+    def seen(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            tempfile.mkstemp(dir=decoded)
+            yield batch
+
+    rows = spark.createDataFrame(random_rows(0), ROWS).coalesce(1).withColumnRenamed("a.b", "text")
+    frame = rows.mapInArrow(seen, rows.schema).withColumnRenamed("text", "a.b")
+    carrier = SparkRows(Changes(frame, ("id",), COLUMNS))
+    try:
+        first, again = decided(carrier, ("id", "a.b")), decided(carrier, ("id", "a.b"))
+    finally:
+        carrier.release()
+    assert first == again
+    assert len(list(tmp_path.iterdir())) == 1

@@ -13,7 +13,7 @@ from lakehold.lake import Lake
 from tests import recorded_files
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
-from tests.debezium_shop import COLUMNS, Shop, judged, row
+from tests.debezium_shop import COLUMNS, Shop, few_and_many, row
 from tests.transaction_files import Connector, define, states
 
 pytestmark = pytest.mark.spark
@@ -76,7 +76,7 @@ def test_each_table_is_readable_from_its_own_batch(
     assert shown(lake, "s.large", 2)[7:] == [(7, 1_010), (8, 1_020), (9, 0)]
 
 
-@judged
+@few_and_many
 def test_rows_that_are_unread_in_another_partition_keep_a_table_unreadable(
     make_lake: LakeFactory, tmp_path: Path, settings: dict[str, int]
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
-from tests.debezium_shop import COLUMNS, Shop, both, judged, row
+from tests.debezium_shop import COLUMNS, Shop, both, few_and_many, row
 from tests.debezium_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.debezium_shop import topic as topic  # noqa: PLC0414
 
@@ -114,7 +114,7 @@ def test_a_table_is_readable_from_the_batch_that_completes_its_first_snapshot(sh
 
 
 @both
-@judged
+@few_and_many
 def test_truncate_when_asked(
     make_lake: LakeFactory, tmp_path: Path, topic: Topic, envelope: str, settings: dict[str, int]
 ) -> None:

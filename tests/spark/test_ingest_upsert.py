@@ -376,7 +376,7 @@ def test_debezium_upsert_takes_tombstones_as_deletes(lake: Lake, tmp_path: Path)
 
 
 def test_what_is_read_by_spark_becomes_the_same(make_lake: LakeFactory, tmp_path: Path) -> None:
-    """Few messages are read and judged in the driver, many by Spark."""
+    """Few messages are read in the driver, many by Spark."""
     feed = Feed(make_lake(driver_read_max_records=0), tmp_path / "topics")
     feed.table(COLUMNS)
     feed.ingest(

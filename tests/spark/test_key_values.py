@@ -100,7 +100,7 @@ class Feeds:
         return rows
 
 
-@pytest.mark.parametrize("few", [100_000, 0], ids=["judged in the driver", "judged by Spark"])
+@pytest.mark.parametrize("few", [100_000, 0], ids=["read in the driver", "read by Spark"])
 def test_keys_of_any_value_are_inserted_updated_and_deleted(make_lake: LakeFactory, tmp_path: Path, few: int) -> None:
     feeds = Feeds(make_lake(driver_read_max_records=few), tmp_path / "topics")
     for name, (_, keys, _) in KEYS.items():

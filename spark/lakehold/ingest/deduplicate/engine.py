@@ -81,8 +81,7 @@ class Engine:
             and has the column; -1 if there is none, or the entry's change does not win.
         """
         kept, rows = self._headers.kept, self._by_key.rows
-        place = np.empty_like(rows)
-        place[rows] = np.arange(len(rows))
+        place = self._by_key.by_row(np.arange(len(rows)))
         givers = np.full(len(kept.rows), -1)
         for code in (code for code, name in enumerate(kept.names) if name in columns):
             of_column = kept.codes == code
@@ -120,10 +119,8 @@ class Engine:
         return lies_above
 
     def _highest_earlier_of_key(self, counts: Booleans) -> Integers:
-        rows = self._by_key.rows
-        highest = np.empty_like(rows)
-        highest[rows] = self._by_key.highest_before(np.where(counts, self._headers.positions.ranks, 0)[rows])
-        return highest
+        ranks = np.where(counts, self._headers.positions.ranks, 0)
+        return self._by_key.by_row(self._by_key.highest_before(ranks[self._by_key.rows]))
 
     def _last_of_key(self, deciding: Booleans) -> Booleans:
         rows = self._by_key.rows
@@ -149,10 +146,9 @@ def _in_order_of_application(headers: Headers, *, by_position: bool) -> Groups:
     """
     if not by_position:
         return Groups.by(headers.key, headers.offset, headers.partition)
-    place = np.empty_like(headers.key)
-    of_key = Groups.by(headers.key, headers.partition, headers.offset)
-    place[of_key.rows] = _places(headers, of_key)
-    return Groups.by(headers.key, place, headers.offset, headers.partition)
+    of_partition = Groups.by(headers.key, headers.partition, headers.offset)
+    places = of_partition.by_row(_places(headers, of_partition))
+    return Groups.by(headers.key, places, headers.offset, headers.partition)
 
 
 def _places(headers: Headers, of_key: Groups) -> Integers:

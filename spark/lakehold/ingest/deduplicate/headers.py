@@ -55,12 +55,10 @@ class KeptColumns:
     codes: Integers
     names: tuple[str, ...]
 
-    def lists(self, selected: Booleans, rows: Integers) -> pa.ListArray:
-        """List the names of the selected entries for each of `rows`, which are ascending."""
-        entries = selected & np.isin(self.rows, rows)
-        lengths = np.bincount(np.searchsorted(rows, self.rows[entries]), minlength=len(rows))
-        offsets = np.concatenate(([0], np.cumsum(lengths)))
-        names = pa.array(self.names, pa.string()).take(pa.array(self.codes[entries]))
+    def lists(self, selected: Booleans, length: int) -> pa.ListArray:
+        """List the names of the selected entries of each of `length` changes."""
+        offsets = np.concatenate(([0], np.cumsum(np.bincount(self.rows[selected], minlength=length))))
+        names = pa.array(self.names, pa.string()).take(pa.array(self.codes[selected]))
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), names)
 
 

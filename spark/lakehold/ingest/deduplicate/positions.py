@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +79,12 @@ class Groups:
         """Sort rows by group, and within each by `order`, the most significant first; equal ones stay as they come."""
         rows = np.lexsort((*reversed(order), group))
         return cls(rows, group[rows])
+
+    def by_row(self, values: NDArray[Any]) -> NDArray[Any]:
+        """`(n,)`: Values that are in this order by row number."""
+        found = np.empty_like(values)
+        found[self.rows] = values
+        return found
 
     @cached_property
     def begins(self) -> Booleans:
