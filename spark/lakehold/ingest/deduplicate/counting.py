@@ -92,10 +92,10 @@ def _went_back(headers: Headers, marks: Marks) -> WentBack | None:
     passed = partition.highest_before(ranks)
     times, seen = _time_ranks(headers.source_ms[rows], marks.latest_ms)
     latest = np.maximum(partition.highest_before(times), seen)
-    is_back = _is_comparable(headers, rows) & (ranks < np.maximum(passed, marked)) & (latest > 0) & (times > latest)
-    if not is_back.any():
+    found = np.flatnonzero((ranks < np.maximum(passed, marked)) & (latest > 0) & (times > latest))
+    found = found[_is_comparable(headers, rows[found])]
+    if not len(found):
         return None
-    found = np.flatnonzero(is_back)
     first = found[np.lexsort((headers.partition[rows[found]], headers.offset[rows[found]]))[0]]
     of_partition, offset = int(headers.partition[rows[first]]), int(headers.offset[rows[first]])
     position, before = headers.positions.at(int(ranks[first])), headers.positions.at(int(passed[first]))
