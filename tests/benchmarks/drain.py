@@ -24,7 +24,7 @@ from tests.benchmarks.first_load import stack_for_benchmark
 from tests.benchmarks.pgbench import KEYS, TABLES, Bank
 from tests.stack_fixtures import SourceDatabase
 
-_WARM_UP = 2
+_WARM_UP = 3
 _EVENTS_PER_TRANSACTION = 4
 
 
