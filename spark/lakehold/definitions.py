@@ -136,11 +136,29 @@ class Source:
 
 
 class Envelope(StrEnum):
-    """How a topic's messages say what changed (`envelopes.md`)."""
+    """How a topic's messages say what changed (`envelopes.md`).
+
+    Others than the grammar and the module that reads messages ask for its properties, not for its name.
+    """
 
     UPSERT = "upsert"
     DEBEZIUM_UPSERT = "debezium-upsert"
     DEBEZIUM = "debezium"
+
+    @property
+    def sql(self) -> str:
+        """Return its words in a statement."""
+        return self.value.replace("-", " ").upper()
+
+    @property
+    def wraps_rows(self) -> bool:
+        """Return whether rows are inside change events, with what happened to them: else a value is the row."""
+        return self is not Envelope.UPSERT
+
+    @property
+    def needs_before(self) -> bool:
+        """Return whether an update has to come with the row before it."""
+        return self is Envelope.DEBEZIUM
 
     @property
     def has_positions(self) -> bool:

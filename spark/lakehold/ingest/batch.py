@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from lakehold.catalog.batches import Batch, BatchStore, TableChange
 from lakehold.catalog.definitions import Entry
 from lakehold.catalog.readers import MAIN_READER, Intent, ReaderError, ReaderState, TableProgress, Waiting
-from lakehold.definitions import Envelope, Table
+from lakehold.definitions import Table
 from lakehold.errors import LakeholdError, LeaseLost, TableStopped, UpstreamError, UpstreamUnavailable
 from lakehold.failpoints import reach
 from lakehold.ingest.apply import Arriving, SchemasUnknown, Writing, apply_changes, settle
@@ -101,7 +101,7 @@ class Running:
         """
         is_silent = (
             not self.snapshots.are_told
-            and self.tables[table].definition.envelope is not Envelope.UPSERT
+            and self.tables[table].definition.envelope.has_positions
             and Marks.from_json(progress.marks) == Marks()
             and not Passed.from_json(transactions).commits
         )
@@ -256,7 +256,7 @@ def _of(topic: str, offsets: Offsets) -> dict[int, int]:
 def _emptied(running: Running, entry: Entry[Table], before: TableProgress, replaced: Replaced | None) -> TableProgress:
     """What a table goes on from of which a snapshot taken anew has no row: what it has from before goes with the batch."""
     table = entry.definition
-    if replaced is None or table.topic not in replaced.without_rows or table.envelope is Envelope.UPSERT:
+    if replaced is None or table.topic not in replaced.without_rows or not table.envelope.has_positions:
         return before
     state = running.writing.tables.table_state(table.full_name)
     sequence_number = state.current.sequence_number if state is not None and state.current is not None else None

@@ -56,7 +56,7 @@ def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] 
     if not decoded.tells_case:
         for columns in (decoded.key_columns, decoded.columns):
             require_case(table, columns)
-    if table.envelope is Envelope.UPSERT:
+    if not table.envelope.wraps_rows:
         return _upsert(decoded, table, stored_key)
     return _debezium(decoded, table, stored_key)
 
@@ -204,7 +204,7 @@ def _assembled(decoded: Decoded, table: Table, *, key: Key, row: str, change: Ma
         *(f"{value} AS {name}" for name, value in change.items()),
         *(f"{found[name][0]} AS {quoted(name)}" for name in order),
     )
-    needs_before = table.envelope is Envelope.DEBEZIUM or (row == "after" and not key.only_in_messages)
+    needs_before = table.envelope.needs_before or (row == "after" and not key.only_in_messages)
     return Changes(
         frame,
         tuple(key.columns),

@@ -15,7 +15,7 @@ from lakehold.catalog.batches import BatchStore
 from lakehold.catalog.data_tables import DataTables
 from lakehold.catalog.definitions import DefinitionReader, Definitions, Entry
 from lakehold.catalog.sharing import place_of, topics_of
-from lakehold.definitions import Envelope, Source, Table
+from lakehold.definitions import Source, Table
 from lakehold.errors import DefinitionError
 from lakehold.ingest.apply import HeldHistory, Writing
 from lakehold.ingest.batch import BatchReport, Running
@@ -194,7 +194,7 @@ class Opening:
             reader,
             limits,
             records,
-            {table.full_name: table.topic for table in tables if table.envelope is not Envelope.UPSERT},
+            {table.full_name: table.topic for table in tables if table.envelope.has_positions},
             self._driver_limits,
             self.settings.transaction_lag_ms,
             snapshots_all=source.capture is not None,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from lakehold.catalog.definitions import Entry
 from lakehold.catalog.readers import TableProgress
-from lakehold.definitions import Envelope, Table
+from lakehold.definitions import Table
 from lakehold.ingest.apply import Writing, remove_stale
 from lakehold.ingest.effects import BatchIdentity, TableReport, counted
 from lakehold.ingest.marks import Marks
@@ -97,7 +97,7 @@ def remove_gone(  # noqa: PLR0913 - a batch, a table, what it did to it, and whe
     marks = Marks.from_json(progress.marks)
     is_read = all(reached.get(tp, 0) >= end for tp, end in snapshot.ends.items())
     table = entry.definition
-    if table.envelope is Envelope.UPSERT or marks.repeated == snapshot.signal_id or not is_read:
+    if not table.envelope.has_positions or marks.repeated == snapshot.signal_id or not is_read:
         return None, progress
     marks = replace(marks, repeated=snapshot.signal_id)
     written = remove_stale(writing, batch, table, snapshot.replaces_through, marks, _STEP)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakehold.definitions import Envelope, Table
+from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.changes import Changes
 from lakehold.ingest.deduplicate.statistics import BatchStatistics, WentBack
@@ -19,7 +19,7 @@ def check(table: Table, changes: Changes, statistics: BatchStatistics) -> None:
         changes: What they do.
         statistics: What that amounts to.
     """
-    if table.envelope is Envelope.DEBEZIUM:
+    if table.envelope.skips_applied:
         _check_connectors(table, statistics)
     require_keys(table, changes, statistics)
     if changes.needs_before and statistics.before_missing:
@@ -33,7 +33,7 @@ def _check_connectors(table: Table, statistics: BatchStatistics) -> None:
     if other:
         found = ", ".join(sorted(other))
         raise TableStopped(
-            f'table "{table.full_name}" cannot use ENVELOPE DEBEZIUM with the {found} connector',
+            f'table "{table.full_name}" cannot use ENVELOPE {table.envelope.sql} with the {found} connector',
             table=table.full_name,
             code="envelope-connector",
             detail="Its events carry no position that tells a repeated event from a new one.",
@@ -48,8 +48,8 @@ def _before_missing(table: Table, statistics: BatchStatistics, *, lacks_before: 
     else:
         upstream = "PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL. MySQL: binlog_row_image = FULL."
         schema = ""
-    if table.envelope is Envelope.DEBEZIUM:
-        asked = "ENVELOPE DEBEZIUM needs"
+    if table.envelope.needs_before:
+        asked = f"ENVELOPE {table.envelope.sql} needs"
         instead = "Or use ENVELOPE DEBEZIUM UPSERT, which does not read it."
     else:
         asked = f"KEY ({', '.join(table.key)}) is not in every message key: it takes"

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehold.definitions import DeclaredColumn, Envelope, FormatType, Table
+from lakehold.definitions import DeclaredColumn, FormatType, Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.decode.decoded import Decoded, Shape, Wanted, decode
 from lakehold.ingest.decode.schema_ids import SchemaIds, begin_with_schemas, schema_ids, schema_ids_of
@@ -132,7 +132,7 @@ class TopicDecoder:
             TableStopped: Nothing says which columns they have.
         """
         subjects = None if look or part.here is not None else self._subjects(table, part)
-        shape = Shape.FLAT if table.envelope is Envelope.UPSERT else Shape.DEBEZIUM
+        shape = Shape.DEBEZIUM if table.envelope.wraps_rows else Shape.FLAT
         return Wanted(subjects or self._found(table, part, stored_key), shape), subjects is None
 
     def decode(self, table: Table, part: TopicPart, wanted: Wanted) -> Decoded:

@@ -24,11 +24,7 @@ from lakehold.sql.options import CONNECTIONS, TABLE, parse_options
 from lakehold.sql.parse_capture import parse_upstream_table
 from lakehold.sql.statements import CreateConnection, CreateTable
 
-_ENVELOPES = {
-    "UPSERT": Envelope.UPSERT,
-    "DEBEZIUM UPSERT": Envelope.DEBEZIUM_UPSERT,
-    "DEBEZIUM": Envelope.DEBEZIUM,
-}
+_ENVELOPES = {envelope.sql: envelope for envelope in Envelope}
 
 
 _SYSTEMS = {connection_type.value.replace("-", " ").upper(): connection_type for connection_type in CONNECTIONS}
@@ -75,7 +71,7 @@ def parse_table(cursor: Cursor) -> CreateTable | None:
     if envelope is None:
         raise cursor.error("ENVELOPE")
     source, topic, upstream = feed
-    if upstream is not None and envelope[0] is Envelope.UPSERT:
+    if upstream is not None and not envelope[0].wraps_rows:
         raise _of_captured(cursor, *envelope[1:])
     key_columns = _within(cursor, key, columns)
     table = Table(namespace, name, source, topic, envelope[0], columns, key_columns, options, upstream)

@@ -9,7 +9,6 @@ from lakehold.definitions import (
     Capture,
     Connection,
     Definition,
-    Envelope,
     Format,
     FormatType,
     OnLapse,
@@ -26,11 +25,6 @@ from lakehold.spark_sql import quoted
 from lakehold.sql.durations import duration_text
 from lakehold.sql.options import spoken
 
-_ENVELOPES = {
-    Envelope.UPSERT: "UPSERT",
-    Envelope.DEBEZIUM_UPSERT: "DEBEZIUM UPSERT",
-    Envelope.DEBEZIUM: "DEBEZIUM",
-}
 _COLUMN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -112,7 +106,7 @@ def _table_clauses(table: Table) -> dict[str, str]:
     found["from"] = f"FROM SOURCE {object_text(table.source)} ({fed_by})"
     if table.key:
         found["key"] = f"KEY ({', '.join(_column(k) for k in table.key)})"
-    found["envelope"] = f"ENVELOPE {_ENVELOPES[table.envelope]}"
+    found["envelope"] = f"ENVELOPE {table.envelope.sql}"
     if table.options:
         found["with"] = f"WITH {options_text(_with_durations(table.options))}"
     return found

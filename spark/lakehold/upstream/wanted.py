@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakehold.catalog.definitions import Entry
-from lakehold.definitions import Capture, ConnectionType, Envelope, Source, Table
+from lakehold.definitions import Capture, ConnectionType, Source, Table
 from lakehold.ingest.offsets import Offsets
 from lakehold.upstream import connector_config
 from lakehold.upstream.connector_config import SideTopics
@@ -131,7 +131,7 @@ def wanted(  # noqa: PLR0913 - the definitions, what they lead to, and what the 
             entry.definition.full_name,
             entry.definition.upstream or "",
             entry.definition.topic,
-            entry.definition.envelope is Envelope.DEBEZIUM,
+            entry.definition.envelope.needs_before,
             entry.definition.key,
             tuple(column.name for column in entry.definition.columns),
         )
