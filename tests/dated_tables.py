@@ -12,9 +12,9 @@ from lakehold.catalog.batches import Batch
 from lakehold.catalog.data_tables import DataTables
 from lakehold.catalog.definitions import Entry
 from lakehold.catalog.memory import MemoryBatches, MemoryDefinitions
-from lakehold.catalog.readers import Intent, Readers, Stop, TableProgress
 from lakehold.definitions import Envelope, Format, FormatType, Source, Table
-from lakehold.ingest.offsets import TopicPartition
+from lakehold.model.offsets import TopicPartition
+from lakehold.model.readers import Intent, Readers, Stop, TableProgress
 from lakehold.timeline.timelines import Timeline, Timelines
 
 START_MS = 1_700_000_000_000

@@ -12,7 +12,7 @@ from lakehold.ingest.changes import KEYLESS, UNKNOWN_SCHEMA, Op, Phase
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.engine import Rule
 from lakehold.ingest.deduplicate.statistics import BatchStatistics, Bounds, WentBack
-from lakehold.ingest.marks import Marks, Position
+from lakehold.model.marks import Marks, Position
 
 KEY = ("id", "part")
 COLUMNS = (ColumnType("id", LongType()), ColumnType("part", StringType()), ColumnType("v", StringType()))

@@ -11,12 +11,10 @@ import pytest
 
 from lakehold.catalog.definitions import Entry
 from lakehold.catalog.memory import MemoryBatches
-from lakehold.catalog.readers import MAIN_READER, Intent, Readers, ReaderState, TableProgress, last_timestamp
 from lakehold.definitions import Envelope, Table
 from lakehold.ingest import batch
 from lakehold.ingest.batch import BatchReport, Running
 from lakehold.ingest.effects import BatchIdentity, TableReport
-from lakehold.ingest.offsets import OffsetRange, TopicPartition
 from lakehold.ingest.planning import Planner
 from lakehold.ingest.read.kafka import KafkaReader
 from lakehold.ingest.read.reader import Available, Limits, Watermarks
@@ -24,6 +22,8 @@ from lakehold.ingest.run import Ingesting
 from lakehold.ingest.shared_records import Reading
 from lakehold.ingest.shelf import Shelf
 from lakehold.ingest.snapshots import Reach
+from lakehold.model.offsets import OffsetRange, TopicPartition
+from lakehold.model.readers import MAIN_READER, Intent, Readers, ReaderState, TableProgress, last_timestamp
 from lakehold.times import now_ms
 
 OWNER = "me"

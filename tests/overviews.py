@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lakehold.catalog.backlog import Backlog
-from lakehold.catalog.readers import ReaderError
 from lakehold.catalog.subscribers import SubscriberKind
+from lakehold.model.readers import ReaderError
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
 from lakehold.overview.standing import State
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from random import Random
 
-from lakehold.ingest.offsets import Offsets, TopicPartition
+from lakehold.model.offsets import Offsets, TopicPartition
 from tests.upstream_log import Topics, is_of_transactions
 
 OPEN = 0.8

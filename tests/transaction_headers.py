@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from lakehold.ingest.marks import Position
-from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.transactions.log import Kind, Run
-from lakehold.ingest.transactions.places import POSTGRES_ID, place_of_event, transaction_of
 from lakehold.ingest.transactions.runs import HEADERS, Runs, runs_of
+from lakehold.model.marks import Position
+from lakehold.model.offsets import TopicPartition
+from lakehold.model.places import POSTGRES_ID, place_of_event, transaction_of
 
 _Place = tuple[int, int, int]
 """Compared from the left."""

@@ -14,11 +14,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from lakehold.ingest.marks import Position
-from lakehold.ingest.offsets import Offsets, TopicPartition
 from lakehold.ingest.transactions.log import Begin, End, Kind, Log, with_all_ends
-from lakehold.ingest.transactions.passed import Replaced
-from lakehold.ingest.transactions.places import place_of_end, transaction_of
+from lakehold.model.marks import Position
+from lakehold.model.offsets import Offsets, TopicPartition
+from lakehold.model.passed import Replaced
+from lakehold.model.places import place_of_end, transaction_of
 from tests.transaction_headers import Record, runs_of_records
 
 TRANSACTIONS = TopicPartition("shop.transaction", 0)

@@ -9,9 +9,9 @@ from typing import assert_never
 
 from lakehold.catalog.definitions import Entry
 from lakehold.definitions import Capture, ConnectionType, Envelope, Format, FormatType, Source, Table
-from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.read.kafka_options import KafkaOptions
-from lakehold.ingest.transactions.places import Place
+from lakehold.model.offsets import TopicPartition
+from lakehold.model.places import Place
 from lakehold.upstream.connect import ConnectorStatus
 from lakehold.upstream.connector_config import Login, SideTopics, json
 from lakehold.upstream.found import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakehold.catalog.readers import Waiting
 from lakehold.errors import DefinitionError
 from lakehold.lake import Lake
+from lakehold.model.readers import Waiting
 from lakehold.overview.standing import Standing, standings
 from lakehold.sql.result import Result
 from lakehold.times import iso

@@ -7,11 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from lakehold.catalog import readers as decide
 from lakehold.catalog.batch_rows import PyIcebergBatches, reader_from_row, reader_to_row
 from lakehold.catalog.batches import Batch, BatchStore, TableChange
 from lakehold.catalog.memory import MemoryBatches
-from lakehold.catalog.readers import (
+from lakehold.errors import DefinitionError, LeaseLost, SourceBusy
+from lakehold.model import readers as decide
+from lakehold.model.marks import Marks
+from lakehold.model.offsets import TopicPartition
+from lakehold.model.readers import (
     Intent,
     Lease,
     ReaderError,
@@ -21,8 +24,6 @@ from lakehold.catalog.readers import (
     TableProgress,
     last_timestamp,
 )
-from lakehold.errors import DefinitionError, LeaseLost, SourceBusy
-from lakehold.ingest.offsets import TopicPartition
 from tests.contract.conftest import STORES, CatalogOf
 
 P0 = TopicPartition("shop.public.orders", 0)
@@ -259,10 +260,13 @@ def test_when_a_readable_table_was_behind_the_others_is_kept(store: BatchStore) 
 
 
 def test_readers_of_before_stops_were_kept_are_read() -> None:
-    now = reader_to_row(ReaderState("shop", "main", {"shop.orders": TableProgress(7, 2, "marks", "id")}))
+    now = reader_to_row(
+        ReaderState("shop", "main", {"shop.orders": TableProgress(7, 2, Marks({0: (1, 2, 3, 4)}), "id")})
+    )
     before = {
         **now,
-        "tables": '{"shop.orders": {"since_ms": 7, "open_errors": 2, "marks": "marks", "object_id": "id"}}',
+        "tables": '{"shop.orders": {"since_ms": 7, "open_errors": 2, "object_id": "id", '
+        '"marks": "{\\"passed\\":{\\"0\\":[1,2,3,4]}}"}}',
     }
     assert reader_from_row(before) == reader_from_row(now)
 

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from lakehold.errors import UpstreamError
-from lakehold.ingest.offsets import OffsetRange, Offsets, TopicPartition
 from lakehold.ingest.read.checks import faults
 from lakehold.ingest.read.read_once import ReadOnce
 from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Limits, ReadPlan
+from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition
 from tests.upstreams import Cluster, RecordedDirectory, Upstream
 
 LARGE = Limits(10_000, 10_000_000)

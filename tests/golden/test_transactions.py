@@ -28,12 +28,12 @@ from pathlib import Path
 
 import pytest
 
-from lakehold.ingest.marks import Position
-from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.transactions.cut import Blocked, cut
 from lakehold.ingest.transactions.log import Begin, End, Kind, Log
-from lakehold.ingest.transactions.passed import Mark, Passed
-from lakehold.ingest.transactions.places import WAL, place_of_end, place_of_event
+from lakehold.model.marks import Position
+from lakehold.model.offsets import TopicPartition
+from lakehold.model.passed import Mark, Passed
+from lakehold.model.places import WAL, place_of_end, place_of_event
 from tests.golden.test_sql import check
 from tests.transaction_headers import Record, runs_of_records
 

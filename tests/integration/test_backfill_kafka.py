@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Producer
 
-from lakehold.catalog.readers import BACKFILL_READER, MAIN_READER
 from lakehold.lake import Lake
+from lakehold.model.readers import BACKFILL_READER, MAIN_READER
 from lakehold.overview.standing import Standing, standings
 from tests.conftest import LakeFactory
 from tests.kafka_broker import Broker

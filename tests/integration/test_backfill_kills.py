@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehold.catalog.readers import BACKFILL_READER, MAIN_READER
+from lakehold.model.readers import BACKFILL_READER, MAIN_READER
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.lakehold_process import IngestProcesses

@@ -8,8 +8,8 @@ import json
 import pytest
 from confluent_kafka import Producer
 
-from lakehold.ingest.offsets import TopicPartition
 from lakehold.lake import Lake
+from lakehold.model.offsets import TopicPartition
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
 from tests.kafka_broker import Broker

@@ -17,8 +17,8 @@ import pytest
 from confluent_kafka import Producer
 
 from lakehold.ingest import apply
-from lakehold.ingest.marks import Marks
 from lakehold.lake import Lake, connect
+from lakehold.model.marks import Marks
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
@@ -77,7 +77,7 @@ def found(lake: Lake) -> dict[str, Any]:
     return {
         "rows": sorted(lake.sql(f"SELECT * FROM {catalog}.s.t").rows),
         "errors": sorted(lake.sql(f"SELECT partition, offset, reason FROM {catalog}.mz_catalog.mz_source_errors").rows),
-        "marks": Marks.from_json(progress.marks),
+        "marks": progress.marks,
         "marks written": written[0],
         "readable": progress.since_ms is not None,
         "open errors": progress.open_errors,
@@ -253,7 +253,7 @@ def test_a_load_that_is_killed_is_there_once(spark_connect: str, tmp_path: Path,
     assert state is not None
     assert state.row_count == 2 * ROWS
     progress = lake.batches.reader("shop", "main").tables["s.t"]
-    marks, written = Marks.from_json(progress.marks), Marks.from_json(state.history[0].summary["lakehold.marks"])
+    marks, written = progress.marks, Marks.from_json(state.history[0].summary["lakehold.marks"])
     assert marks.passed == written.passed
     assert marks.is_whole, "where the other partition ended was fetched after the snapshot's end was written"
     assert progress.since_ms is not None

@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import Producer
 
 from lakehold.ingest.batch import BatchReport
-from lakehold.ingest.offsets import OffsetRange, TopicPartition
 from lakehold.ingest.read.kafka import KafkaReader
 from lakehold.ingest.read.reader import Available
 from lakehold.lake import Lake
+from lakehold.model.offsets import OffsetRange, TopicPartition
 from tests.conftest import LakeFactory
 from tests.counters import decodes
 from tests.kafka_broker import Broker

@@ -8,7 +8,7 @@ import pytest
 
 from lakehold.ingest.read.kafka_client import KafkaClient, shared_client
 from lakehold.ingest.read.kafka_options import KafkaOptions
-from lakehold.ingest.transactions.places import Place
+from lakehold.model.places import Place
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.found import FoundSnapshot
 from lakehold.upstream.journal import (

@@ -18,8 +18,8 @@ import psutil
 import pytest
 
 from lakehold.catalog.data_tables import SnapshotState
-from lakehold.ingest.marks import Marks
 from lakehold.lake import Lake, connect
+from lakehold.model.marks import Marks
 from lakehold.session import SHORT_RUN_OPTIONS
 from lakehold.times import now_ms
 from tests import recorded_files
@@ -196,7 +196,7 @@ def _snapshots(lake: Lake, table: str, numbers: Mapping[int, int]) -> list[tuple
             numbers[int(snapshot.summary["lakehold.timestamp"])],
             snapshot.summary["lakehold.step"],
             snapshot.summary["lakehold.offsets"],
-            _marks(snapshot.summary["lakehold.marks"], history),
+            _marks(Marks.from_json(snapshot.summary["lakehold.marks"]), history),
         )
         for snapshot in history
     ]
@@ -208,9 +208,8 @@ def _history(lake: Lake, table: str) -> list[SnapshotState]:
     return list(reversed(state.history))
 
 
-def _marks(text: str, history: Sequence[SnapshotState]) -> Marks:
+def _marks(marks: Marks, history: Sequence[SnapshotState]) -> Marks:
     """The marks, with the number of a snapshot in its table's history for its sequence number, which killed tries use up."""
-    marks = Marks.from_json(text)
     if marks.snapshot is None or marks.snapshot.replaces_through is None:
         return marks
     sequence = [snapshot.sequence_number for snapshot in history]

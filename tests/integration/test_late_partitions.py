@@ -10,9 +10,9 @@ from itertools import groupby
 import pytest
 from confluent_kafka import Producer
 
-from lakehold.catalog.readers import MAIN_READER
 from lakehold.errors import NotReadable
 from lakehold.lake import Lake
+from lakehold.model.readers import MAIN_READER
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.kafka_broker import Broker

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lakehold.errors import UpstreamRefused, UpstreamUnavailable
-from lakehold.ingest.transactions.places import place_of_end
+from lakehold.model.places import place_of_end
 from lakehold.servers import HOST
 from lakehold.upstream.connector_config import Login
 from lakehold.upstream.found import (

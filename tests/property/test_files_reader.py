@@ -11,9 +11,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakehold.ingest.offsets import Offsets
 from lakehold.ingest.read.files import FilesReader
 from lakehold.ingest.read.reader import Limits, MalformedLine, ReadPlan
+from lakehold.model.offsets import Offsets
 from tests.recorded_files import append, line
 
 TOPICS = ("a", "b")

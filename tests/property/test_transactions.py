@@ -8,10 +8,10 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakehold.ingest.marks import Position
-from lakehold.ingest.offsets import Offsets
 from lakehold.ingest.transactions.cut import cut
-from lakehold.ingest.transactions.passed import Passed
+from lakehold.model.marks import Position
+from lakehold.model.offsets import Offsets
+from lakehold.model.passed import Passed
 from tests.topic_looks import Looks
 from tests.upstream_log import TRANSACTIONS, State, Tables, Topics, Upstream, is_of_transactions
 

@@ -9,8 +9,8 @@ import pytest
 
 from lakehold.ingest.repeats import Snapshots
 from lakehold.ingest.run import Ingesting
-from lakehold.ingest.transactions.places import WAL, Place
 from lakehold.lake import Lake
+from lakehold.model.places import WAL, Place
 from tests.debezium_messages import Topic
 from tests.transaction_files import Connector, define, define_table
 

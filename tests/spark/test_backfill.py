@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lakehold.catalog.readers import BACKFILL_READER, MAIN_READER
 from lakehold.ingest import pace
 from lakehold.ingest.batch import BatchReport
+from lakehold.model.readers import BACKFILL_READER, MAIN_READER
 from tests.conftest import LakeFactory
 from tests.numbered_shop import BATCH, NumberedShop
 

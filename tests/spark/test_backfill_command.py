@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from lakehold.catalog.readers import BACKFILL_READER, MAIN_READER
 from lakehold.cli.backfill import COLUMNS, run_backfill
 from lakehold.cli.ingest import run_ingest
 from lakehold.cli.output import JsonOutput
 from lakehold.errors import DefinitionError
 from lakehold.ingest.batch import BatchReport
 from lakehold.lake import Lake
+from lakehold.model.readers import BACKFILL_READER, MAIN_READER
 from lakehold.overview import gather, render
 from lakehold.progress import NoProgress, Progress, Task
 from tests.conftest import LakeFactory

@@ -18,7 +18,7 @@ from lakehold.ingest.changes import KEPT, OFFSET, PARTITION, Changes, Op, Phase
 from lakehold.ingest.decode.types import ColumnType, from_spark
 from lakehold.ingest.deduplicate.carriers import COUNTS, WINS, Carrier, DriverRows, SparkRows
 from lakehold.ingest.deduplicate.engine import Engine, Rule
-from lakehold.ingest.marks import Marks
+from lakehold.model.marks import Marks
 
 pytestmark = pytest.mark.spark
 

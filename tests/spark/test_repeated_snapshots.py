@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from lakehold.ingest.batch import BatchReport
-from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.repeats import RepeatedSnapshot, Snapshots
 from lakehold.lake import Lake
+from lakehold.model.offsets import TopicPartition
 from tests.debezium_messages import Topic
 
 pytestmark = pytest.mark.spark

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lakehold.catalog.backlog import Backlog, backlog, backlogs
-from lakehold.catalog.readers import BACKFILL_READER, MAIN_READER, ReaderState, TableProgress
-from lakehold.ingest.offsets import Offsets, TopicPartition
+from lakehold.model.offsets import Offsets, TopicPartition
+from lakehold.model.readers import BACKFILL_READER, MAIN_READER, ReaderState, TableProgress
 
 P0, P1 = (TopicPartition("orders", number) for number in range(2))
 OTHER = TopicPartition("items", 0)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from lakehold.errors import UpstreamError
-from lakehold.ingest.offsets import Offsets, TopicPartition
 from lakehold.ingest.read.files import FilesReader
 from lakehold.ingest.read.lines import LineError, file_partition, parse
 from lakehold.ingest.read.reader import Limits, ReadPlan
+from lakehold.model.offsets import Offsets, TopicPartition
 from tests.recorded_files import append, line
 
 LARGE = Limits(1_000, 1_000_000)

@@ -11,10 +11,10 @@ import pytest
 
 from lakehold.catalog.definitions import Definitions, Entry
 from lakehold.catalog.memory import MemoryBatches, MemoryDefinitions
-from lakehold.catalog.readers import MAIN_READER
 from lakehold.definitions import Envelope, Format, FormatType, Source, Table
 from lakehold.errors import DefinitionError
 from lakehold.ingest.opening import Opening
+from lakehold.model.readers import MAIN_READER
 from lakehold.settings import load_settings
 from tests.memory_source import tables_without_rows
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lakehold.catalog.readers import BACKFILL_READER, MAIN_READER
 from lakehold.errors import UpstreamError
 from lakehold.ingest.batch import BatchReport
-from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.read.reader import Watermarks
+from lakehold.model.offsets import TopicPartition
+from lakehold.model.readers import BACKFILL_READER, MAIN_READER
 from tests.memory_source import MemorySource, Topics, tables_without_rows
 
 __all__ = ["tables_without_rows"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lakehold.definitions import Envelope, Table
-from lakehold.ingest.offsets import OffsetRange, TopicPartition
 from lakehold.ingest.shelf import Shelf, Stretch
+from lakehold.model.offsets import OffsetRange, TopicPartition
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 STRETCH = Stretch("orders", frozenset({OffsetRange(P0, 10, 20), OffsetRange(P1, 5, 6)}), in_driver=False)

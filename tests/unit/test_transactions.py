@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 
 from lakehold.catalog.definitions import Entry
-from lakehold.catalog.readers import MAIN_READER, Intent, Readers, ReaderState, TableProgress
 from lakehold.definitions import Envelope, Table
-from lakehold.ingest.marks import Marks, SnapshotProgress
 from lakehold.ingest.membership import joined, with_tables
-from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.read.reader import Available
 from lakehold.ingest.transactions.cut import Blocked
 from lakehold.ingest.transactions.naming import topic_of
-from lakehold.ingest.transactions.passed import Mark, Passed, joined_transactions
-from lakehold.ingest.transactions.places import Place, place_of_end, place_of_event, transaction_of
 from lakehold.ingest.transactions.waiting import incomplete, waiting_for
+from lakehold.model.marks import Marks, SnapshotProgress
+from lakehold.model.offsets import TopicPartition
+from lakehold.model.passed import NOTHING_PASSED, Mark, Passed, joined_transactions
+from lakehold.model.places import Place, place_of_end, place_of_event, transaction_of
+from lakehold.model.readers import MAIN_READER, Intent, Readers, ReaderState, TableProgress
 
 GTID = "0e4d5dcd-a33b-11ea-80f1-02010a22a99e"
 ORDERS, TRANSACTIONS = TopicPartition("shop.public.orders", 0), TopicPartition("shop.transaction", 0)
@@ -88,12 +88,10 @@ def test_what_was_taken_is_kept_as_text() -> None:
 
 
 def test_a_table_that_joins_brings_the_marks_of_its_partitions() -> None:
-    own = Passed({"wal": (5,)}, {ORDERS: Mark(Place("wal", (4,)), (3, 3, 1, 1))}).to_json()
-    main = Passed({"wal": (9,)}).to_json()
-    assert Passed.from_json(joined_transactions(main, own)) == Passed(
-        {"wal": (9,)}, {ORDERS: Mark(Place("wal", (4,)), (3, 3, 1, 1))}
-    )
-    assert joined_transactions("", own) == own
+    own = Passed({"wal": (5,)}, {ORDERS: Mark(Place("wal", (4,)), (3, 3, 1, 1))})
+    main = Passed({"wal": (9,)})
+    assert joined_transactions(main, own) == Passed({"wal": (9,)}, {ORDERS: Mark(Place("wal", (4,)), (3, 3, 1, 1))})
+    assert joined_transactions(NOTHING_PASSED, own) == own
 
 
 def test_what_was_taken_of_one_log_says_nothing_of_another() -> None:
@@ -105,6 +103,9 @@ def test_what_was_taken_of_one_log_says_nothing_of_another() -> None:
         "a table that stopped before a failover joins again behind it"
     )
     assert Passed({"server c": (1,)}).is_ahead_of(taken)
+
+
+TAKEN = Passed({"wal": (9,)})
 
 
 def readers_of(*states: ReaderState) -> Readers:
@@ -120,13 +121,13 @@ def test_the_transaction_topic_stays_when_tables_go_and_goes_with_the_last() -> 
     progress = {"shop.orders": TableProgress(object_id="id of orders")}
     gone = TopicPartition("shop.public.gone", 0)
     main = ReaderState(
-        "shop", MAIN_READER, tables=progress, position={ORDERS: 5, TRANSACTIONS: 9, gone: 3}, transactions="taken"
+        "shop", MAIN_READER, tables=progress, position={ORDERS: 5, TRANSACTIONS: 9, gone: 3}, transactions=TAKEN
     )
     left = with_tables(readers_of(main), "shop", orders, TRANSACTIONS.topic)[MAIN_READER]
     assert dict(left.position) == {ORDERS: 5, TRANSACTIONS: 9}
-    assert left.transactions == "taken"
+    assert left.transactions == TAKEN
     empty = with_tables(readers_of(main), "shop", {}, TRANSACTIONS.topic)[MAIN_READER]
-    assert (dict(empty.position), empty.transactions) == ({}, "")
+    assert (dict(empty.position), empty.transactions) == ({}, NOTHING_PASSED)
 
 
 def test_a_batch_that_a_crash_left_open_goes_with_the_last_table() -> None:
@@ -134,7 +135,7 @@ def test_a_batch_that_a_crash_left_open_goes_with_the_last_table() -> None:
     progress = {"shop.orders": TableProgress(object_id="id of orders")}
     intent = Intent("shop", MAIN_READER, 70, {ORDERS: 8, TRANSACTIONS: 12}, {})
     position, ids = {ORDERS: 5, TRANSACTIONS: 9}, {ORDERS.topic: "old", TRANSACTIONS.topic: "old"}
-    main = ReaderState("shop", MAIN_READER, progress, position, ids, upper_ms=51, intent=intent, transactions="taken")
+    main = ReaderState("shop", MAIN_READER, progress, position, ids, upper_ms=51, intent=intent, transactions=TAKEN)
     found = with_tables(readers_of(main), "shop", again, TRANSACTIONS.topic)
     assert set(found) == {MAIN_READER}, "the table that came again does not wait for what it no longer reads"
     assert found[MAIN_READER] == ReaderState(
@@ -144,7 +145,7 @@ def test_a_batch_that_a_crash_left_open_goes_with_the_last_table() -> None:
 
 @pytest.mark.parametrize(("is_complete", "since_ms"), [(True, 99), (False, None)])
 def test_a_table_is_readable_as_it_joins(is_complete: bool, since_ms: int | None) -> None:
-    marks = Marks(snapshot=SnapshotProgress((1, 1, 1, 1), complete=is_complete)).to_json()
+    marks = Marks(snapshot=SnapshotProgress((1, 1, 1, 1), complete=is_complete))
     main = ReaderState("shop", MAIN_READER, position={ORDERS: 5}, upper_ms=50)
     own = ReaderState(
         "shop", "shop.orders", tables={"shop.orders": TableProgress(marks=marks)}, position={ORDERS: 5}, upper_ms=100

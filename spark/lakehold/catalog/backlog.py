@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from lakehold.catalog.readers import MAIN_READER, Readers, ReaderState
+from lakehold.model.readers import MAIN_READER, Readers, ReaderState
 
 
 @dataclass(frozen=True)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from pydantic import TypeAdapter
 from pyiceberg.catalog import Catalog
 
 from lakehold.catalog.batches import Batch, BatchStore, TableChange
 from lakehold.catalog.log_table import LogTable
-from lakehold.catalog.readers import Intent, Lease, ReaderError, ReaderState, TableProgress, Waiting
 from lakehold.catalog.state_table import Row, StateValues
-from lakehold.ingest import offsets
+from lakehold.model import offsets
+from lakehold.model.marks import NO_MARKS, Marks
+from lakehold.model.passed import Passed
+from lakehold.model.readers import Intent, Lease, ReaderError, ReaderState, TableProgress, Waiting
 from lakehold.times import now_ms
 
 READERS_TABLE = "mz_catalog.mz_readers"
 BATCHES_TABLE = "mz_catalog.mz_batches"
 
-_PROGRESS = TypeAdapter(Mapping[str, TableProgress])
+_PROGRESS = TypeAdapter(dict[str, TableProgress])
 _CHANGES = TypeAdapter(Mapping[str, TableChange])
 _ERROR = TypeAdapter(ReaderError)
 _WAITING = TypeAdapter(Waiting)
@@ -57,7 +60,7 @@ def reader_to_row(state: ReaderState) -> Row:
     return {
         "source": state.source,
         "reader": state.reader,
-        "tables": _PROGRESS.dump_json(state.tables).decode(),
+        "tables": _progress_to_json(state.tables),
         "position": offsets.to_json(state.position),
         "topic_ids": json.dumps(dict(state.topic_ids), sort_keys=True),
         "upper_ms": state.upper_ms,
@@ -68,8 +71,8 @@ def reader_to_row(state: ReaderState) -> Row:
         "intent_offsets": offsets.to_json(intent.end) if intent else None,
         "intent_tables": json.dumps(dict(intent.parents), sort_keys=True) if intent else None,
         "error": _ERROR.dump_json(state.error).decode() if state.error else None,
-        "transactions": state.transactions or None,
-        "intent_transactions": (intent.transactions or None) if intent else None,
+        "transactions": state.transactions.to_json() or None,
+        "intent_transactions": (intent.transactions.to_json() or None) if intent else None,
         "waiting": _WAITING.dump_json(state.waiting).decode() if state.waiting else None,
         "seen_upstream_ms": state.seen_upstream_ms,
         "catch_up_from": offsets.to_json(state.catch_up_from) if state.catch_up_from else None,
@@ -84,20 +87,33 @@ def reader_from_row(row: Row) -> ReaderState:
     return ReaderState(
         source=source,
         reader=reader,
-        tables=_PROGRESS.validate_json(row["tables"]),
+        tables=_progress_from_json(row["tables"]),
         position=offsets.from_json(row["position"]),
         topic_ids=json.loads(row["topic_ids"]),
         upper_ms=row["upper_ms"],
         lease=Lease(row["owner"], row["lease_since_ms"], row["lease_until_ms"]) if row["owner"] is not None else None,
         intent=_intent(row) if row["intent_timestamp_ms"] is not None else None,
         error=_ERROR.validate_json(row["error"]) if row["error"] is not None else None,
-        transactions=row.get("transactions") or "",
+        transactions=Passed.from_json(row.get("transactions") or ""),
         waiting=_WAITING.validate_json(row["waiting"]) if row.get("waiting") is not None else None,
         seen_upstream_ms=row.get("seen_upstream_ms"),
         catch_up_from=offsets.from_json(row.get("catch_up_from") or "{}"),
         catch_up_to=offsets.from_json(row.get("catch_up_to") or "{}"),
         updated_at_ms=row["updated_at_ms"],
     )
+
+
+def _progress_to_json(tables: Mapping[str, TableProgress]) -> str:
+    """Write what tables have passed as text in the text, as snapshots' summaries have it."""
+    rows = _PROGRESS.dump_python(dict(tables), mode="json", exclude={"__all__": {"marks"}})
+    marks = {name: progress.marks.to_json() if progress.marks != NO_MARKS else "" for name, progress in tables.items()}
+    return json.dumps({name: {**row, "marks": marks[name]} for name, row in rows.items()})
+
+
+def _progress_from_json(text: str) -> dict[str, TableProgress]:
+    rows = json.loads(text)
+    marks = {name: Marks.from_json(row.pop("marks", "")) for name, row in rows.items()}
+    return {name: replace(progress, marks=marks[name]) for name, progress in _PROGRESS.validate_python(rows).items()}
 
 
 def _intent(row: Row) -> Intent:
@@ -107,7 +123,7 @@ def _intent(row: Row) -> Intent:
         mz_timestamp=row["intent_timestamp_ms"],
         end=offsets.from_json(row["intent_offsets"]),
         parents=json.loads(row["intent_tables"]),
-        transactions=row.get("intent_transactions") or "",
+        transactions=Passed.from_json(row.get("intent_transactions") or ""),
     )
 
 

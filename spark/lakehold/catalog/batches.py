@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from lakehold.catalog import readers as decide
-from lakehold.catalog.readers import Intent, ReaderError, Readers, ReaderState, TableProgress
 from lakehold.errors import DefinitionError
-from lakehold.ingest.offsets import Offsets
+from lakehold.model import readers as decide
+from lakehold.model.offsets import Offsets
+from lakehold.model.readers import Intent, ReaderError, Readers, ReaderState, TableProgress
 from lakehold.times import now_ms
 
 

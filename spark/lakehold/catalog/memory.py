@@ -9,9 +9,9 @@ from lakehold.catalog.batches import Batch, BatchStore
 from lakehold.catalog.definitions import Definitions, DefinitionStore
 from lakehold.catalog.hold_checks import HoldCheck, HoldCheckStore
 from lakehold.catalog.holds import Hold, Holds, HoldStore
-from lakehold.catalog.readers import ReaderState
 from lakehold.catalog.roles import Role, Roles, RoleStore
 from lakehold.catalog.subscribers import Subscriber, Subscribers, SubscriberStore
+from lakehold.model.readers import ReaderState
 from lakehold.times import now_ms
 
 

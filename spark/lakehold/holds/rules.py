@@ -12,10 +12,10 @@ from itertools import count
 
 from lakehold.catalog.definitions import Definitions
 from lakehold.catalog.holds import HeldTable, Hold, Holds
-from lakehold.catalog.readers import Stop
 from lakehold.catalog.subscribers import SubscriberKind
 from lakehold.definitions import object_text
 from lakehold.errors import DefinitionError, NotReadable
+from lakehold.model.readers import Stop
 from lakehold.timeline.stops import first_behind
 from lakehold.times import iso, now_ms
 

@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 
 from lakehold.catalog.data_tables import DataTables, TableState
 from lakehold.catalog.definitions import Entry
-from lakehold.catalog.readers import TableProgress
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.failpoints import reach
@@ -24,11 +23,12 @@ from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.deduplication import Deduplicated, deduplicated
 from lakehold.ingest.effects import BatchIdentity, TableReport, effect_of, report_of
 from lakehold.ingest.error_records import ErrorRecords
-from lakehold.ingest.marks import Marks
 from lakehold.ingest.path import path_of
 from lakehold.ingest.publish import Publishing
 from lakehold.ingest.snapshots import Reach, completed
 from lakehold.ingest.vectorized import OF_THIS_PROCESS
+from lakehold.model.marks import Marks
+from lakehold.model.readers import TableProgress
 from lakehold.session import row_by_row
 from lakehold.spark_sql import quoted_table
 
@@ -138,7 +138,7 @@ def _expected(  # noqa: PLR0913
     progress: TableProgress,
     state: TableState | None,
 ) -> direct.Expected | None:
-    marks = Marks.from_json(progress.marks)
+    marks = progress.marks
     is_done = state is not None and effect_of(state, batch, 1) is not None
     if arriving.edges is None or is_done or progress.open_errors or not arriving.changes.knows_rows:
         return None
@@ -198,7 +198,7 @@ def _deduplicate(  # noqa: PLR0913
     with deduplicated(
         arriving.changes,
         table.envelope,
-        Marks.from_json(progress.marks),
+        progress.marks,
         are_few=arriving.are_few,
         reach=arriving.reach,
         sequence_number=sequence_number,
@@ -246,7 +246,7 @@ def settle(
     writing: Writing, batch: BatchIdentity, entry: Entry[Table], progress: TableProgress, reach: Reach
 ) -> TableProgress:
     """Return the progress of a table after a batch that changes no more rows of it; its snapshot may be complete now."""
-    before = Marks.from_json(progress.marks)
+    before = progress.marks
     marks = completed(before, reach)
     if marks != before:
         _drop_stale(writing, batch, entry.definition, marks)
@@ -258,7 +258,7 @@ def _advanced(progress: TableProgress, table: Table, marks: Marks, batch: BatchI
     since_ms = progress.since_ms
     if since_ms is None and marks.is_whole:
         since_ms = batch.timestamp_ms
-    return replace(progress, since_ms=since_ms, marks=marks.to_json() if table.envelope.has_positions else "")
+    return replace(progress, since_ms=since_ms, marks=marks if table.envelope.has_positions else Marks())
 
 
 def _bad_input(table: Table, found: Deduplicated) -> TableStopped:

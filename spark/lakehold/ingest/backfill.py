@@ -12,9 +12,9 @@ from lakehold.catalog.backlog import Backlog, backlogs
 from lakehold.catalog.batches import BatchStore
 from lakehold.catalog.data_tables import DataTables
 from lakehold.catalog.definitions import DefinitionReader, Definitions
-from lakehold.catalog.readers import MAIN_READER, Readers, TableProgress
 from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.ingest.batch import BatchReport
+from lakehold.model.readers import MAIN_READER, Readers, TableProgress
 from lakehold.progress import Progress, Task
 from lakehold.timeline.timelines import Timelines
 

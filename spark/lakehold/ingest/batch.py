@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 from lakehold.catalog.batches import Batch, BatchStore, TableChange
 from lakehold.catalog.definitions import Entry
-from lakehold.catalog.readers import MAIN_READER, Intent, ReaderError, ReaderState, TableProgress, Waiting
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError, LeaseLost, TableStopped, UpstreamError, UpstreamUnavailable
 from lakehold.failpoints import reach
@@ -23,14 +22,15 @@ from lakehold.ingest.empty_tables import UpstreamColumnsOf, make_empty, no_colum
 from lakehold.ingest.envelope import changes_of
 from lakehold.ingest.evolve import stored_key
 from lakehold.ingest.lease import HeldLease
-from lakehold.ingest.marks import Marks
-from lakehold.ingest.offsets import OffsetRange, Offsets, TopicPartition, to_json
 from lakehold.ingest.planning import Planned
 from lakehold.ingest.read.reader import ReadPlan
 from lakehold.ingest.repeats import Snapshots, remove_gone
 from lakehold.ingest.shared_records import Reading, SharedRecords, shared_records
 from lakehold.ingest.snapshots import Reach, emptied_marks, ending_at, with_end_seen, without_end
-from lakehold.ingest.transactions.passed import Passed, Replaced
+from lakehold.model.marks import Marks
+from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, to_json
+from lakehold.model.passed import Passed, Replaced
+from lakehold.model.readers import MAIN_READER, Intent, ReaderError, ReaderState, TableProgress, Waiting
 from lakehold.spark_errors import is_sparks, said_by_spark
 from lakehold.times import now_ms
 
@@ -88,7 +88,7 @@ class Running:
     seen_upstream_ms: int | None = None
     columns_of: UpstreamColumnsOf = no_columns
 
-    def keeps_back(self, table: str, progress: TableProgress, transactions: str) -> bool:
+    def keeps_back(self, table: str, progress: TableProgress, transactions: Passed) -> bool:
         """Whether a table is not readable yet, though no snapshot of it is half read.
 
         A topic that nothing came of may get a snapshot's rows yet: the first message tells, or a transaction, which connectors
@@ -102,8 +102,8 @@ class Running:
         is_silent = (
             not self.snapshots.are_told
             and self.tables[table].definition.envelope.has_positions
-            and Marks.from_json(progress.marks) == Marks()
-            and not Passed.from_json(transactions).commits
+            and progress.marks == Marks()
+            and not transactions.commits
         )
         return is_silent or self.snapshots.keeps_back(progress.object_id, transactions)
 
@@ -225,7 +225,7 @@ def _reach(topic: str, planned: Planned) -> Reach:
 
 def _tells_without_messages(table: Table, before: TableProgress, planned: Planned) -> bool:
     """Return whether a table may become readable by a batch that has no message of it."""
-    return Marks.from_json(before.marks).snapshot is not None or table.topic in planned.settled
+    return before.marks.snapshot is not None or table.topic in planned.settled
 
 
 def _with_ends(
@@ -235,7 +235,7 @@ def _with_ends(
 
     They are fetched now, with what is not committed in Kafka yet: what comes after them was sent after the snapshot's end.
     """
-    topic, marks, reach = entry.definition.topic, Marks.from_json(after.marks), _reach(entry.definition.topic, planned)
+    topic, marks, reach = entry.definition.topic, after.marks, _reach(entry.definition.topic, planned)
     if after.since_ms is None and running.snapshots.tells_complete(entry.object_id):
         # The last row may be a message that cannot be read.
         marks = with_end_seen(marks)
@@ -245,7 +245,7 @@ def _with_ends(
     of_topic = [TopicPartition(topic, partition) for partition in sorted(partitions)]
     ends = {**planned.ends, **running.reading.reader.written_ends(of_topic)}
     found = {partition: at for partition, at in _of(topic, ends).items() if partition in partitions}
-    ended = replace(after, marks=ending_at(marks, found).to_json())
+    ended = replace(after, marks=ending_at(marks, found))
     return settle(running.writing, identity, entry, ended, reach)
 
 
@@ -260,8 +260,8 @@ def _emptied(running: Running, entry: Entry[Table], before: TableProgress, repla
         return before
     state = running.writing.tables.table_state(table.full_name)
     sequence_number = state.current.sequence_number if state is not None and state.current is not None else None
-    marks = emptied_marks(Marks.from_json(before.marks), replaced.position, sequence_number)
-    return replace(before, marks=marks.to_json())
+    marks = emptied_marks(before.marks, replaced.position, sequence_number)
+    return replace(before, marks=marks)
 
 
 def _apply(  # noqa: PLR0913
@@ -275,7 +275,7 @@ def _apply(  # noqa: PLR0913
     table = entry.definition
     state = running.writing.tables.table_state(table.full_name)
     key = stored_key(state)
-    by_position = table.envelope.has_positions and records.may_move_keys(table.topic, Marks.from_json(before.marks))
+    by_position = table.envelope.has_positions and records.may_move_keys(table.topic, before.marks)
 
     def edges() -> Changes:
         return changes_of(records.decoded_edges(table, key).decoded, table, key)

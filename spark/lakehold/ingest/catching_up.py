@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
-from lakehold.catalog.readers import MAIN_READER, ReaderError, ReaderState, TableProgress
 from lakehold.errors import LakeholdError, LeaseLost, TableStopped, UpstreamUnavailable
 from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.held_source import HeldSource
@@ -15,6 +14,8 @@ from lakehold.ingest.pace import Pace
 from lakehold.ingest.planning import Planned
 from lakehold.ingest.read.checks import faults
 from lakehold.ingest.read.reader import Available, Limits
+from lakehold.model.passed import Passed
+from lakehold.model.readers import MAIN_READER, ReaderError, ReaderState, TableProgress
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class CatchingUp:
             table for table, progress in before.items() if progress.since_ms is None and not self._has_table(table)
         }
 
-        def keeps_back(table: str, progress: TableProgress, transactions: str) -> bool:
+        def keeps_back(table: str, progress: TableProgress, transactions: Passed) -> bool:
             return table in without_table or running.keeps_back(table, progress, transactions)
 
         self.of.change(lambda readers: joined(readers, name, of_tables, keeps_back, read))

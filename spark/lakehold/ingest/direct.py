@@ -38,10 +38,10 @@ from lakehold.ingest.deduplicate.deduplication import statistics_of_few
 from lakehold.ingest.deduplicate.headers import bounded
 from lakehold.ingest.deduplicate.statistics import BOUNDED_TYPES, BatchStatistics
 from lakehold.ingest.effects import BatchIdentity
-from lakehold.ingest.marks import Marks
 from lakehold.ingest.position import position_value
 from lakehold.ingest.publish import Publishing, Staged
 from lakehold.ingest.snapshots import Reach, advanced
+from lakehold.model.marks import Marks
 from lakehold.spark_sql import quoted
 
 _PLAIN = "_lh_plain"

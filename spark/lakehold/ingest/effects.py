@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from lakehold.catalog.data_tables import TableState
 from lakehold.definitions import Table
 from lakehold.ingest.deduplicate.statistics import BatchStatistics
-from lakehold.ingest.marks import Marks
+from lakehold.model.marks import Marks
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from lakehold.catalog import readers as decide
 from lakehold.catalog.definitions import Entry
-from lakehold.catalog.readers import Readers, ReaderState
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError
 from lakehold.ingest.batch import BatchReport, Running, run_batch
@@ -15,6 +13,8 @@ from lakehold.ingest.dropped import clear
 from lakehold.ingest.membership import split, with_tables
 from lakehold.ingest.planning import Planned, Planner
 from lakehold.ingest.read.reader import Available
+from lakehold.model import readers as decide
+from lakehold.model.readers import Readers, ReaderState
 from lakehold.times import next_timestamp
 
 

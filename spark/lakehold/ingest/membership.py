@@ -6,16 +6,15 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from itertools import count
 
-from lakehold.catalog import readers as decide
 from lakehold.catalog.definitions import Entry
-from lakehold.catalog.readers import BACKFILL_READER, MAIN_READER, ReaderError, Readers, ReaderState, TableProgress
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError
-from lakehold.ingest.marks import Marks
-from lakehold.ingest.offsets import Offsets, TopicPartition
 from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Available
-from lakehold.ingest.transactions.passed import joined_transactions
+from lakehold.model import readers as decide
+from lakehold.model.offsets import Offsets, TopicPartition
+from lakehold.model.passed import NOTHING_PASSED, Passed, joined_transactions
+from lakehold.model.readers import BACKFILL_READER, MAIN_READER, ReaderError, Readers, ReaderState, TableProgress
 
 
 def with_tables(
@@ -64,7 +63,9 @@ def _pruned(main: ReaderState, tables: Mapping[str, Entry[Table]], transaction_t
     if not topics:
         begun = () if main.intent is None else (main.intent.mz_timestamp + 1,)
         upper_ms = max((*begun, *(() if main.upper_ms is None else (main.upper_ms,))), default=None)
-        return replace(main, position={}, topic_ids={}, transactions="", waiting=None, intent=None, upper_ms=upper_ms)
+        return replace(
+            main, position={}, topic_ids={}, transactions=NOTHING_PASSED, waiting=None, intent=None, upper_ms=upper_ms
+        )
     if main.intent is not None:
         return main
     kept = {*topics, transaction_topic}
@@ -100,7 +101,7 @@ def joined(
     readers: Readers,
     name: str,
     available: Available,
-    keeps_back: Callable[[str, TableProgress, str], bool],
+    keeps_back: Callable[[str, TableProgress, Passed], bool],
     read: Collection[str],
 ) -> Readers:
     """The readers with the tables of `name` in `main`, which they have caught up with.
@@ -142,6 +143,6 @@ def joined(
 
 def _readable(progress: TableProgress, upper_ms: int | None) -> TableProgress:
     """A table that joins is readable from its reader's last batch on, once no snapshot is half read."""
-    if progress.since_ms is not None or upper_ms is None or not Marks.from_json(progress.marks).is_whole:
+    if progress.since_ms is not None or upper_ms is None or not progress.marks.is_whole:
         return progress
     return replace(progress, since_ms=upper_ms - 1)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 
-from lakehold.catalog.readers import ReaderState
-from lakehold.ingest.offsets import Offsets, starts
 from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Available, Limits, Reader, ReadPlan, Watermarks
 from lakehold.ingest.transactions.cut import Blocked
-from lakehold.ingest.transactions.passed import Replaced
+from lakehold.model.offsets import Offsets, starts
+from lakehold.model.passed import NOTHING_PASSED, Passed, Replaced
+from lakehold.model.readers import ReaderState
 
 _ALL = Limits(sys.maxsize, sys.maxsize, record_bytes=1)
 """All there is; with the size of a record nobody reads one to know it."""
@@ -39,7 +39,7 @@ class Planned:
     settled: frozenset[str]
     ends: Offsets
     past_snapshots: Offsets
-    transactions: str = ""
+    transactions: Passed = NOTHING_PASSED
     has_news: bool = True
     is_last: bool = False
     blocked: Blocked | None = None
@@ -105,7 +105,7 @@ class Planner:
         """Whether tables that catch up must wait for `main`: it can only be where they are, or further."""
         return False
 
-    def plan_again(self, state: ReaderState, ends: Offsets, transactions: str, available: Available) -> Planned:
+    def plan_again(self, state: ReaderState, ends: Offsets, transactions: Passed, available: Available) -> Planned:
         """A batch that was begun before, with its own ends."""
         plan = self.reader.plan_to(available, state.position, ends)
         return replace(Planned.of(plan, available), transactions=transactions)

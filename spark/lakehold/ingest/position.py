@@ -20,7 +20,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from lakehold.ingest.changes import POSITION_TYPE
-from lakehold.ingest.marks import Position
+from lakehold.model.marks import Position
 
 POSTGRES = ("postgresql",)
 MYSQL = ("mysql", "mariadb")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator
 
-from lakehold.catalog.readers import MAIN_READER
 from lakehold.ingest.batch import BatchReport, complete
 from lakehold.ingest.held_source import HeldSource
 from lakehold.ingest.read.checks import faults
 from lakehold.ingest.read.reader import Available
+from lakehold.model.readers import MAIN_READER
 from lakehold.times import now_ms
 
 log = logging.getLogger(__name__)

@@ -12,14 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from lakehold.catalog.definitions import Entry
-from lakehold.catalog.readers import TableProgress
 from lakehold.definitions import Table
 from lakehold.ingest.apply import Writing, remove_stale
 from lakehold.ingest.effects import BatchIdentity, TableReport, counted
-from lakehold.ingest.marks import Marks
-from lakehold.ingest.offsets import Offsets
-from lakehold.ingest.transactions.passed import has_reached
-from lakehold.ingest.transactions.places import Place
+from lakehold.model.offsets import Offsets
+from lakehold.model.passed import Passed
+from lakehold.model.places import Place
+from lakehold.model.readers import TableProgress
 
 _STEP = 3
 """Of the batch, behind those of its changes."""
@@ -62,7 +61,7 @@ class Snapshots:
         """Return whether upstream says that the first snapshot of a table has been sent whole."""
         return self.are_told and object_id not in self.awaited
 
-    def keeps_back(self, object_id: str, transactions: str) -> bool:
+    def keeps_back(self, object_id: str, transactions: Passed) -> bool:
         """Whether a table is not readable yet by what is said, whatever its topic holds.
 
         Args:
@@ -70,7 +69,7 @@ class Snapshots:
             transactions: What `main` has taken of upstream's transactions.
         """
         fits_from = self.fits_from.get(object_id)
-        return object_id in self.awaited or (fits_from is not None and not has_reached(transactions, fits_from))
+        return object_id in self.awaited or (fits_from is not None and not transactions.has(fits_from))
 
 
 def remove_gone(  # noqa: PLR0913 - a batch, a table, what it did to it, and where to write
@@ -94,7 +93,7 @@ def remove_gone(  # noqa: PLR0913 - a batch, a table, what it did to it, and whe
     Returns:
         What the batch did to rows of the table, None if nothing was deleted, and its progress.
     """
-    marks = Marks.from_json(progress.marks)
+    marks = progress.marks
     is_read = all(reached.get(tp, 0) >= end for tp, end in snapshot.ends.items())
     table = entry.definition
     if not table.envelope.has_positions or marks.repeated == snapshot.signal_id or not is_read:
@@ -102,4 +101,4 @@ def remove_gone(  # noqa: PLR0913 - a batch, a table, what it did to it, and whe
     marks = replace(marks, repeated=snapshot.signal_id)
     written = remove_stale(writing, batch, table, snapshot.replaces_through, marks, _STEP)
     report = counted(TableReport(table.full_name), written, batch) if written is not None else None
-    return report, replace(progress, marks=marks.to_json())
+    return report, replace(progress, marks=marks)

@@ -7,8 +7,8 @@ from lakehold.errors import TableStopped
 from lakehold.ingest.changes import Changes
 from lakehold.ingest.deduplicate.statistics import BatchStatistics, WentBack
 from lakehold.ingest.keys import require_keys
-from lakehold.ingest.marks import Position
 from lakehold.ingest.position import MYSQL, POSTGRES, written
+from lakehold.model.marks import Position
 
 
 def check(table: Table, changes: Changes, statistics: BatchStatistics) -> None:

@@ -14,18 +14,17 @@ from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from lakehold.catalog.readers import MAIN_READER, ReaderError, Readers, ReaderState, Waiting
 from lakehold.errors import IngestFailed, TransactionIncomplete, UpstreamError
 from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.catching_up import CatchingUp
 from lakehold.ingest.held_source import HeldSource
-from lakehold.ingest.marks import Marks
 from lakehold.ingest.membership import identified
-from lakehold.ingest.offsets import Offsets
 from lakehold.ingest.planning import Planned
 from lakehold.ingest.read.reader import Available
 from lakehold.ingest.recovery import recover, stop_faulty
 from lakehold.ingest.transactions.waiting import incomplete, waiting_for
+from lakehold.model.offsets import Offsets
+from lakehold.model.readers import MAIN_READER, ReaderError, Readers, ReaderState, Waiting
 from lakehold.spark_errors import is_sparks, said_by_spark
 from lakehold.times import now_ms
 
@@ -229,5 +228,5 @@ class Ingesting(HeldSource):
 def _lacks_ends(state: ReaderState) -> bool:
     """Return whether a table is not readable yet although the end of its first snapshot was seen."""
     unreadable = (progress for progress in state.tables.values() if progress.since_ms is None)
-    snapshots = (Marks.from_json(progress.marks).snapshot for progress in unreadable)
+    snapshots = (progress.marks.snapshot for progress in unreadable)
     return any(snapshot is not None and snapshot.end_seen and not snapshot.complete for snapshot in snapshots)

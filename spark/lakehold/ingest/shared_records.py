@@ -17,15 +17,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakehold.definitions import Table
 from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.marks import Marks
 from lakehold.ingest.metrics import DECODES
-from lakehold.ingest.offsets import OffsetRange
 from lakehold.ingest.read.edges import edges
 from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Limits, Reader, ReadPlan
 from lakehold.ingest.shared_topic import SharedTopic
 from lakehold.ingest.shelf import Shelf, Stretch
 from lakehold.ingest.topic import DecodedTopic, TopicDecoder
+from lakehold.model.marks import Marks
+from lakehold.model.offsets import OffsetRange
 
 
 @dataclass(frozen=True)

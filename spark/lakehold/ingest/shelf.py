@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakehold.definitions import Table
-from lakehold.ingest.offsets import OffsetRange, Offsets
 from lakehold.ingest.shared_topic import SharedTopic
+from lakehold.model.offsets import OffsetRange, Offsets
 
 
 @dataclass(frozen=True)

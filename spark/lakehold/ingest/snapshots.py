@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from lakehold.ingest.deduplicate.statistics import BatchStatistics
-from lakehold.ingest.marks import Marks, Position, SnapshotProgress
+from lakehold.model.marks import Marks, Position, SnapshotProgress
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lakehold.catalog.backlog import Backlog
-from lakehold.catalog.readers import ReaderError, Waiting
 from lakehold.catalog.subscribers import SubscriberKind
+from lakehold.model.readers import ReaderError, Waiting
 from lakehold.overview.standing import State
 
 

@@ -11,11 +11,11 @@ from lakehold.catalog.data_tables import TableState, state_of
 from lakehold.catalog.definitions import Definitions
 from lakehold.catalog.hold_checks import HoldCheck
 from lakehold.catalog.holds import Hold
-from lakehold.catalog.readers import MAIN_READER, ReaderError, ReaderState
 from lakehold.catalog.subscribers import Subscriber, SubscriberKind
 from lakehold.definitions import OnLapse
 from lakehold.errors import DefinitionError
 from lakehold.lake import Lake
+from lakehold.model.readers import MAIN_READER, ReaderError, ReaderState
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
 from lakehold.overview.standing import Standing, State, standings
 from lakehold.publish.subscriptions import COLUMNS

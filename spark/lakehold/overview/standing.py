@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from lakehold.catalog.backlog import Backlog, backlog
 from lakehold.catalog.definitions import Definitions
-from lakehold.catalog.readers import MAIN_READER, ReaderState, TableProgress, Waiting
 from lakehold.definitions import Table
+from lakehold.model.readers import MAIN_READER, ReaderState, TableProgress, Waiting
 
 
 class State(StrEnum):

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from lakehold.catalog.readers import Stop
 from lakehold.errors import NotReadable
+from lakehold.model.readers import Stop
 from lakehold.times import iso
 
 

@@ -15,8 +15,8 @@ from lakehold.catalog.batches import BatchStore
 from lakehold.catalog.data_tables import DataTables
 from lakehold.catalog.definitions import DefinitionReader, Definitions
 from lakehold.catalog.holds import Holds
-from lakehold.catalog.readers import Readers, Stop, TableProgress
 from lakehold.errors import DefinitionError, NotReadable
+from lakehold.model.readers import Readers, Stop, TableProgress
 from lakehold.timeline.stops import check_level, first_behind, last_before
 from lakehold.timeline.versions import Version, begins_empty, earlier_versions, versions
 from lakehold.times import iso, now_ms

@@ -17,7 +17,7 @@ from lakehold.ingest.decode.registry import registry_of
 from lakehold.ingest.empty_tables import UpstreamColumns
 from lakehold.ingest.read.kafka_client import KafkaClient, shared_client
 from lakehold.ingest.repeats import RepeatedSnapshot, Snapshots
-from lakehold.ingest.transactions.places import Place
+from lakehold.model.places import Place
 from lakehold.times import next_timestamp, now_ms
 from lakehold.upstream.captured_columns import Columns, columns_of, left_out_hints
 from lakehold.upstream.connect import ConnectClient, ConnectorStatus

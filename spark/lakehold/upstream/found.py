@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pyiceberg.types import IcebergType
 
-from lakehold.ingest.transactions.places import Place
+from lakehold.model.places import Place
 from lakehold.upstream.connect import ConnectorStatus
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.found_values import LostValues

@@ -19,9 +19,9 @@ from typing import Any
 
 from fastavro import parse_schema, schemaless_reader
 
-from lakehold.ingest.offsets import OffsetRange, TopicPartition
 from lakehold.ingest.read.kafka_client import KafkaClient
-from lakehold.ingest.transactions.places import Place
+from lakehold.model.offsets import OffsetRange, TopicPartition
+from lakehold.model.places import Place
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.found import NO_SNAPSHOT, FoundRepeat, FoundSnapshot
 

@@ -13,7 +13,7 @@ import pymysql
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamRefused
-from lakehold.ingest.transactions.places import Place, place_of_end
+from lakehold.model.places import Place, place_of_end
 from lakehold.upstream.connector_config import SEEN, SIGNAL_SCHEMA, Login, seen_ms
 from lakehold.upstream.found import (
     HASHED,

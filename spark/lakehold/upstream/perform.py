@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from lakehold.catalog.data_tables import TableState
-from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.read.kafka_client import KafkaClient
+from lakehold.model.offsets import TopicPartition
 from lakehold.upstream.connect import ConnectClient
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.journal import asked_snapshot, noted_first_snapshot, noted_fit, noted_members, noted_missed

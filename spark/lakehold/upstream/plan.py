@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from lakehold.ingest.offsets import Offsets
+from lakehold.model.offsets import Offsets
 from lakehold.upstream.fitting import fitted
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector, FoundDatabase
 from lakehold.upstream.gaps import failed, has_no_key, is_made_again, joining, missed, there, unconfirmed, unnoted

@@ -13,7 +13,7 @@ import psycopg
 from psycopg import errors, sql
 
 from lakehold.errors import UpstreamRefused, UpstreamUnavailable
-from lakehold.ingest.transactions.places import WAL, Place
+from lakehold.model.places import WAL, Place
 from lakehold.upstream.connector_config import LOG_PREFIX, SEEN, SIGNAL_SCHEMA, Login, seen_ms
 from lakehold.upstream.found import (
     OF_DOTTED_SCHEMA,

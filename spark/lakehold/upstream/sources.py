@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from lakehold.catalog.data_tables import TableState
 from lakehold.catalog.definitions import Definitions
-from lakehold.catalog.readers import Readers
 from lakehold.definitions import Table, object_text
 from lakehold.errors import (
     ConnectorError,
@@ -24,6 +23,7 @@ from lakehold.errors import (
 from lakehold.ingest.empty_tables import UpstreamColumns
 from lakehold.ingest.lease import Leases
 from lakehold.ingest.repeats import Snapshots
+from lakehold.model.readers import Readers
 from lakehold.settings import Settings
 from lakehold.upstream.capturing import Capturing, Target
 from lakehold.upstream.changing import ChangingSources, changing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakehold.ingest.offsets import Offsets
+from lakehold.model.offsets import Offsets
 from lakehold.upstream.connector_config import included_tables
 from lakehold.upstream.wanted import Topic
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from lakehold.catalog.definitions import Definitions
-from lakehold.catalog.readers import MAIN_READER, Readers
 from lakehold.definitions import ConnectionType
-from lakehold.ingest.marks import Marks
+from lakehold.model.marks import Marks
+from lakehold.model.readers import MAIN_READER, Readers
 from lakehold.upstream.capturing import Target
 from lakehold.upstream.places import places_of
 from lakehold.upstream.wanted import InLake, wanted
@@ -71,7 +71,7 @@ class Targets:
 
 def _marks(readers: Readers, ids: Collection[str]) -> dict[str, Marks]:
     progress = [p for state in readers.values() for p in state.tables.values() if p.object_id in ids]
-    return {p.object_id: Marks.from_json(p.marks) for p in progress}
+    return {p.object_id: p.marks for p in progress}
 
 
 def _in_lake(readers: Readers, topics: Mapping[str, str]) -> dict[str, InLake]:

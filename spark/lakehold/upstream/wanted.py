@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lakehold.catalog.definitions import Entry
 from lakehold.definitions import Capture, ConnectionType, Source, Table
-from lakehold.ingest.offsets import Offsets
+from lakehold.model.offsets import Offsets
 from lakehold.upstream import connector_config
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.places import Places

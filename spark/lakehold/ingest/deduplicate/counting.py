@@ -13,7 +13,7 @@ from lakehold.ingest.deduplicate.engine import Decisions, mark_ranks
 from lakehold.ingest.deduplicate.headers import Headers
 from lakehold.ingest.deduplicate.positions import Booleans, Groups, Integers
 from lakehold.ingest.deduplicate.statistics import BatchStatistics, Bounds, WentBack
-from lakehold.ingest.marks import Marks, Position
+from lakehold.model.marks import Marks, Position
 
 
 def statistics_of(headers: Headers, decisions: Decisions, marks: Marks) -> BatchStatistics:

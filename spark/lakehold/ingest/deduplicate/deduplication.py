@@ -14,8 +14,8 @@ from lakehold.ingest.deduplicate.carriers import DriverRows, SparkRows
 from lakehold.ingest.deduplicate.counting import statistics_of
 from lakehold.ingest.deduplicate.engine import Engine, Rule
 from lakehold.ingest.deduplicate.statistics import BatchStatistics
-from lakehold.ingest.marks import Marks
 from lakehold.ingest.snapshots import Reach, advanced, begins_anew
+from lakehold.model.marks import Marks
 
 
 @dataclass(frozen=True)

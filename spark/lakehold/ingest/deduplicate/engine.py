@@ -12,7 +12,7 @@ import numpy as np
 
 from lakehold.ingest.deduplicate.headers import Headers
 from lakehold.ingest.deduplicate.positions import Booleans, Groups, Integers
-from lakehold.ingest.marks import Marks, Position
+from lakehold.model.marks import Marks, Position
 
 
 @dataclass(frozen=True)

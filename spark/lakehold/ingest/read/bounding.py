@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.read.reader import Limits
+from lakehold.model.offsets import TopicPartition
 
 
 def record_budget(limits: Limits, record_bytes: float) -> int:

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from lakehold.errors import UpstreamError
-from lakehold.ingest.offsets import Offsets, TopicPartition
 from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Available, Watermarks
+from lakehold.model.offsets import Offsets, TopicPartition
 
 _LOAD_ANEW = "drop the source's tables and create them again, so that they are loaded anew"
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from lakehold.ingest.offsets import OffsetRange
 from lakehold.ingest.read.reader import Reader
+from lakehold.model.offsets import OffsetRange
 
 _EDGE_RECORDS = 5
 """Of each end of a partition; more than one because transactions leave offsets without a record."""

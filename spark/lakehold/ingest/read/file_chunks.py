@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakehold.ingest.offsets import OffsetRange, TopicPartition
 from lakehold.ingest.read.line_index import FileSpan, Lines, lines_in
 from lakehold.ingest.read.lines import LineError, Message, parse
 from lakehold.ingest.read.reader import RAW_SCHEMA
+from lakehold.model.offsets import OffsetRange, TopicPartition
 
 _CHUNK_LINES = 50_000
 _ROWS_PER_BATCH = 10_000

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from lakehold.ingest.offsets import OffsetRange, Offsets, TopicPartition
 from lakehold.ingest.read.bounding import fair_shares, record_budget
 from lakehold.ingest.read.line_index import Integers, LineIndex, Lines
 from lakehold.ingest.read.lines import file_of, file_partition
 from lakehold.ingest.read.reader import Limits, ReadPlan
+from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition
 
 _PAYLOAD_SHARE = 0.75
 """Bytes of keys and values in a byte of a line, roughly: base64 makes four bytes of three."""

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from lakehold.ingest.offsets import OffsetRange, Offsets
 from lakehold.ingest.read.checks import recreated, verify_position
 from lakehold.ingest.read.directory import begins_line, directory_of, line_number, reading, recorded_files
 from lakehold.ingest.read.file_chunks import chunk_reader, chunks, record_batch
@@ -30,6 +29,7 @@ from lakehold.ingest.read.reader import (
     ReadPlan,
     Watermarks,
 )
+from lakehold.model.offsets import OffsetRange, Offsets
 
 
 class FilesReader(Reader):

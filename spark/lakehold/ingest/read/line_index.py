@@ -11,8 +11,8 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from lakehold.ingest.offsets import OffsetRange, Offsets, TopicPartition
 from lakehold.ingest.read.lines import LineError, file_partition, parse
+from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition
 
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]

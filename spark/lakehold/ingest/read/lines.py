@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from lakehold.ingest.offsets import TopicPartition
+from lakehold.model.offsets import TopicPartition
 
 _FILE_PREFIX = "$files/"
 _MAX_INT32 = 2**31 - 1

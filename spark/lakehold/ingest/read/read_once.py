@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehold.errors import LakeholdError
-from lakehold.ingest.offsets import OffsetRange, Offsets, TopicPartition
 from lakehold.ingest.read.reader import Available, Limits, MalformedLine, Reader, ReadPlan
+from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition
 
 
 class ReadOnce:

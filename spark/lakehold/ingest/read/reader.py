@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from lakehold.ingest.offsets import OffsetRange, Offsets, TopicPartition
+from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition
 
 RAW_SCHEMA = pa.schema(
     [

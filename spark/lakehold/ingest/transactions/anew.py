@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from lakehold.ingest.marks import Position
-from lakehold.ingest.offsets import Offsets, TopicPartition
 from lakehold.ingest.transactions.log import Begin, End, Kind, Log, Run
-from lakehold.ingest.transactions.places import is_behind
+from lakehold.model.marks import Position
+from lakehold.model.offsets import Offsets, TopicPartition
+from lakehold.model.places import is_behind
 
 
 @dataclass(frozen=True)

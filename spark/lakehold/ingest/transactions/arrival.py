@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 
-from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.transactions.commit_order import OPEN, new_ends, next_behind_open
 from lakehold.ingest.transactions.log import Begin, End, Kind, Log, Run
-from lakehold.ingest.transactions.passed import Passed
-from lakehold.ingest.transactions.places import Place
 from lakehold.ingest.transactions.unreadable import Unreadable
+from lakehold.model.offsets import TopicPartition
+from lakehold.model.passed import Passed
+from lakehold.model.places import Place
 
 
 class Arrival:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from operator import itemgetter
 
-from lakehold.ingest.offsets import TopicPartition
 from lakehold.ingest.transactions.log import End
-from lakehold.ingest.transactions.passed import Passed
+from lakehold.model.offsets import TopicPartition
+from lakehold.model.passed import Passed
 
 OPEN = 0
 """In place of a rank: of what has none."""

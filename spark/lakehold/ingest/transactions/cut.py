@@ -9,13 +9,13 @@ from functools import partial
 from itertools import takewhile
 from operator import itemgetter
 
-from lakehold.ingest.marks import Position
-from lakehold.ingest.offsets import Offsets, TopicPartition
 from lakehold.ingest.transactions.anew import Anew, taken_anew
 from lakehold.ingest.transactions.arrival import Arrival
 from lakehold.ingest.transactions.log import Kind, Log, Run
-from lakehold.ingest.transactions.passed import Mark, Passed, Replaced
-from lakehold.ingest.transactions.places import Place
+from lakehold.model.marks import Position
+from lakehold.model.offsets import Offsets, TopicPartition
+from lakehold.model.passed import Mark, Passed, Replaced
+from lakehold.model.places import Place
 
 
 @dataclass(frozen=True)

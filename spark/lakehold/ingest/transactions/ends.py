@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehold.ingest.offsets import TopicPartition
+from lakehold.ingest.transactions.ids import transactions_of
 from lakehold.ingest.transactions.log import Begin, End
 from lakehold.ingest.transactions.naming import topic_of
-from lakehold.ingest.transactions.places import place_of_end, transactions_of
+from lakehold.model.offsets import TopicPartition
+from lakehold.model.places import place_of_end
 
 _T = TypeVar("_T")
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from lakehold.ingest.marks import Position
-from lakehold.ingest.offsets import Offsets, TopicPartition
-from lakehold.ingest.transactions.places import Place, place_of_end
+from lakehold.model.marks import Position
+from lakehold.model.offsets import Offsets, TopicPartition
+from lakehold.model.places import Place, place_of_end
 
 
 class Kind(StrEnum):

@@ -6,10 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from lakehold.catalog.readers import ReaderState
 from lakehold.errors import UpstreamError
-from lakehold.ingest.marks import Marks, Position
-from lakehold.ingest.offsets import OffsetRange, Offsets, TopicPartition, starts
 from lakehold.ingest.planning import Planned, Planner, ends_of
 from lakehold.ingest.read.edges import edges, tails
 from lakehold.ingest.read.lines import file_of
@@ -17,10 +14,13 @@ from lakehold.ingest.read.reader import Available, Limits, ReadPlan
 from lakehold.ingest.transactions.anew import shown_by
 from lakehold.ingest.transactions.cut import Blocked, Cut, cut
 from lakehold.ingest.transactions.log import Kind, Log, with_all_ends
-from lakehold.ingest.transactions.passed import Passed
-from lakehold.ingest.transactions.places import transaction_of
 from lakehold.ingest.transactions.records import Found, Records
 from lakehold.ingest.transactions.runs import Runs
+from lakehold.model.marks import Position
+from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, starts
+from lakehold.model.passed import Passed
+from lakehold.model.places import transaction_of
+from lakehold.model.readers import ReaderState
 from lakehold.times import now_ms
 
 
@@ -94,10 +94,10 @@ class WholeTransactions(Planner):
             blocked, came=sum(ends[tp] for tp, runs in last.runs.items() if runs[-1].transaction == transaction)
         )
 
-    def plan_again(self, state: ReaderState, ends: Offsets, transactions: str, available: Available) -> Planned:
+    def plan_again(self, state: ReaderState, ends: Offsets, transactions: Passed, available: Available) -> Planned:
         """See `Planner.plan_again`."""
         planned = super().plan_again(state, ends, transactions, available)
-        return self._replacing(planned, Passed.from_json(transactions))
+        return self._replacing(planned, transactions)
 
     def plan_behind(self, state: ReaderState, main: ReaderState, available: Available, limits: Limits) -> Planned:
         """See `Planner.plan_behind`: also of partitions that are new to `main` no more than it would have taken."""
@@ -184,7 +184,7 @@ class WholeTransactions(Planner):
     def _shown(self, state: ReaderState, available: Available) -> Mapping[str, Position | None]:
         """See `Log`."""
         readable = (
-            (topic, Marks.from_json(progress.marks).snapshot)
+            (topic, progress.marks.snapshot)
             for name, progress in state.tables.items()
             if progress.since_ms is not None and (topic := self.topics_of.get(name)) in available.topics
         )
@@ -221,7 +221,7 @@ class WholeTransactions(Planner):
             )
         batch = replace(
             batch,
-            transactions=found.passed.to_json(),
+            transactions=found.passed,
             has_news=whole.malformed > 0 or any(self._is_news(r.topic_partition) for r in whole.ranges),
             blocked=found.blocked,
             waiting=found.waiting,
@@ -244,7 +244,7 @@ class WholeTransactions(Planner):
 
 def _passed(state: ReaderState) -> Passed:
     """What a reader has taken, of the partitions that it still has: a topic that comes back is read from its beginning."""
-    passed = Passed.from_json(state.transactions)
+    passed = state.transactions
     return replace(passed, marks={tp: mark for tp, mark in passed.marks.items() if tp in state.position})
 
 

@@ -22,10 +22,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehold.ingest.marks import Position
-from lakehold.ingest.offsets import TopicPartition
+from lakehold.ingest.transactions.ids import transactions_of
 from lakehold.ingest.transactions.log import Kind, Run
-from lakehold.ingest.transactions.places import WAL, Place, place_of_end, transactions_of
+from lakehold.model.marks import Position
+from lakehold.model.offsets import TopicPartition
+from lakehold.model.places import WAL, Place, place_of_end
 
 Runs = dict[TopicPartition, list[Run]]
 

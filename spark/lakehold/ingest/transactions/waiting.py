@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from lakehold.catalog.readers import Waiting
 from lakehold.errors import TransactionIncomplete
 from lakehold.ingest.transactions.cut import Blocked
-from lakehold.ingest.transactions.places import transaction_of
+from lakehold.model.places import transaction_of
+from lakehold.model.readers import Waiting
 from lakehold.times import iso
 
 

@@ -92,6 +92,10 @@ class Marks:
         return cls(passed, snapshot, content.get("latest_ms"), content.get("repeated"))
 
 
+NO_MARKS = Marks()
+"""Of a table that has passed nothing, or whose changes have no positions."""
+
+
 def _position(numbers: list[int]) -> Position:
     a, b, c, d = numbers
     return (a, b, c, d)

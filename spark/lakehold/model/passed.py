@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lakehold.ingest.marks import Position
-from lakehold.ingest.offsets import TopicPartition
-from lakehold.ingest.transactions.places import Place
+from lakehold.model.marks import Position
+from lakehold.model.offsets import TopicPartition
+from lakehold.model.places import Place
 
 
 @dataclass(frozen=True)
@@ -100,17 +100,12 @@ class Passed:
         )
 
 
-def has_reached(transactions: str, place: Place) -> bool:
-    """Whether what was taken, as `Passed.to_json` says it, has a transaction that commits at a place or behind it."""
-    return Passed.from_json(transactions).has(place)
+NOTHING_PASSED = Passed()
 
 
-def joined_transactions(main: str, joining: str) -> str:
-    """What `main` has taken, as `Passed.to_json` says it, when tables join that have caught up with it."""
-    if not main:
-        return joining
-    taken = Passed.from_json(main)
-    return replace(taken, marks={**Passed.from_json(joining).marks, **taken.marks}).to_json()
+def joined_transactions(main: Passed, joining: Passed) -> Passed:
+    """Return what `main` has taken when tables join that have caught up with it."""
+    return joining if main == NOTHING_PASSED else replace(main, marks={**joining.marks, **main.marks})
 
 
 def _listed(place: Place) -> list[Any]:

@@ -16,10 +16,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from lakehold.ingest.marks import Position
+from lakehold.model.marks import Position
 
 POSTGRES_ID = r"^(?P<transaction>[0-9]+):[0-9]+$"
 """The id of an event of PostgreSQL; its group is the transaction."""
@@ -56,12 +53,6 @@ def transaction_of(transaction_id: str) -> str:
     """The transaction that an id names."""
     found = re.match(POSTGRES_ID, transaction_id)
     return found.group(1) if found else transaction_id
-
-
-def transactions_of(transaction_ids: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the transaction that each id names; null of null."""
-    found = pc.extract_regex(transaction_ids, POSTGRES_ID)
-    return pc.coalesce(pc.struct_field(found, "transaction"), transaction_ids)
 
 
 def place_of_end(transaction_id: str) -> Place | None:

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from lakehold.errors import DefinitionError, LeaseLost, SourceBusy
-from lakehold.ingest.offsets import Offsets
+from lakehold.model.marks import NO_MARKS, Marks
+from lakehold.model.offsets import Offsets
+from lakehold.model.passed import NOTHING_PASSED, Passed
 from lakehold.times import iso
 
 MAIN_READER = "main"
@@ -34,17 +36,20 @@ class Stop:
 class TableProgress:
     """How far one table is.
 
-    `since_ms` is its read frontier (epoch milliseconds), None until its first snapshot is complete. `open_errors`
-    counts the messages in error that no later one has healed. `marks` is what a Debezium table has passed, as
-    `lakehold.ingest.marks.Marks` writes it; empty for other tables. `object_id` tells the table from an earlier one of
-    its name. `stopped_ms` is the first time at which it is behind the others because it stopped, None while it is level with
-    them or not readable yet; `stops` are the times at which it was so before, oldest first. `left_out` says, in sentences, what
-    the last messages had that no table can hold.
+    Attributes:
+        since_ms: Its read frontier, epoch milliseconds; None until its first snapshot is complete.
+        open_errors: Messages in error that no later one has healed.
+        marks: What a table whose changes have positions has passed.
+        object_id: Distinguishes the table from an earlier one of its name.
+        stopped_ms: The first time from which the others are ahead of it, because it stopped; None while it is in sync with
+            them, or not readable yet.
+        stops: Times at which it was so before, oldest first.
+        left_out: What the last messages had that no table can hold, in sentences.
     """
 
     since_ms: int | None = None
     open_errors: int = 0
-    marks: str = ""
+    marks: Marks = NO_MARKS
     object_id: str = ""
     stopped_ms: int | None = None
     stops: tuple[Stop, ...] = ()
@@ -129,20 +134,30 @@ class Intent:
     mz_timestamp: int
     end: Offsets
     parents: Mapping[str, int | None]
-    transactions: str = ""
+    transactions: Passed = NOTHING_PASSED
 
 
 @dataclass(frozen=True)
 class ReaderState:
     """One reader: a row of `mz_catalog.mz_readers`.
 
-    `position` is the next offset to read of each partition; `topic_ids` the identity that the broker gave each topic;
-    `upper_ms` the last committed `mz_timestamp` + 1, None before the first; `error` what stopped it. `transactions` is what
-    it has taken of upstream's transactions, as `lakehold.ingest.transactions.passed.Passed` writes it; empty for a source
-    without a transaction topic. `waiting` is what it waits for there. `seen_upstream_ms` is, of `main` of a source that
-    captures a database, when it was last looked after, epoch milliseconds, as the database keeps it, too; None: it does not.
-    Of a reader that catches up `catch_up_from` is where it began, and `catch_up_to` how far there was to read when an ingest
-    last looked; how far `main` is, its own position says.
+    Attributes:
+        source: Its source.
+        reader: Its name.
+        tables: How far each of its tables is, by full name.
+        position: The next offset to read of each partition.
+        topic_ids: The identity that the broker gave each topic.
+        upper_ms: The last committed `mz_timestamp` + 1; None before the first.
+        lease: Who owns the source.
+        intent: The batch that was begun and is not committed.
+        error: What stopped it.
+        transactions: What it has taken of upstream's transactions; nothing for a source without a transaction topic.
+        waiting: What it waits for there.
+        seen_upstream_ms: Of `main` of a source that captures a database, when that was last looked at, epoch milliseconds, as the
+            database keeps it, too; None: it does not.
+        catch_up_from: Where a reader that catches up began.
+        catch_up_to: How far there was to read for it when an ingest last looked; how far `main` is, its own position says.
+        updated_at_ms: When the row was written, epoch milliseconds.
     """
 
     source: str
@@ -154,7 +169,7 @@ class ReaderState:
     lease: Lease | None = None
     intent: Intent | None = None
     error: ReaderError | None = None
-    transactions: str = ""
+    transactions: Passed = NOTHING_PASSED
     waiting: Waiting | None = None
     seen_upstream_ms: int | None = None
     catch_up_from: Offsets = field(default_factory=dict)
