@@ -42,17 +42,18 @@ use Arrow and NumPy at most. A look takes one Spark job, at few records or at ma
 `runs.py`      headers -> runs, the consecutive events of one transaction in one partition
 `ends.py`      headers of the transaction topic -> BEGINs and ENDs
 `log.py`       runs, BEGINs and ENDs of an offset range: what is judged
-`passed.py`    what earlier batches have taken, kept with the reader
 `arrival.py`   which transactions are complete
 `anew.py`      a snapshot taken anew, whole or not yet
 `cut.py`       where the batch ends
 `planning.py`  a batch's plan, made larger until something is whole
 `waiting.py`   a transaction that does not become complete
 
-`places.py`        a transaction's name and its place in the upstream's log, from the ids of PostgreSQL, MySQL and others
+`ids.py`           the transactions that ids name, of whole columns
 `commit_order.py`  the order in which transactions commit
 `unreadable.py`    unreadable records that may be events of a transaction
 `naming.py`        the topic of a table that an END counts
+
+What earlier batches have taken is in `lakehold.model.passed`, places in the upstream's log in `lakehold.model.places`.
 
 All records of a batch are looked at, not only those near its end: an event of a transaction that must not be in the batch may
 stand anywhere before a repetition.
