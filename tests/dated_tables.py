@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
-from lakehold.catalog.batches import Batch
-from lakehold.catalog.data_tables import DataTables
-from lakehold.catalog.definitions import Entry
-from lakehold.catalog.memory import MemoryBatches, MemoryDefinitions
 from lakehold.definitions import Envelope, Format, FormatType, Source, Table
+from lakehold.iceberg.data_tables import DataTables
+from lakehold.model.definitions import Entry
 from lakehold.model.offsets import TopicPartition
 from lakehold.model.readers import Intent, Readers, Stop, TableProgress
+from lakehold.state.batches import Batch
+from lakehold.state.memory import MemoryBatches, MemoryDefinitions
 from lakehold.timeline.timelines import Timeline, Timelines
 
 START_MS = 1_700_000_000_000

@@ -9,8 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from lakehold.catalog.definitions import Entry
-from lakehold.catalog.memory import MemoryBatches
 from lakehold.definitions import Envelope, Table
 from lakehold.ingest import batch
 from lakehold.ingest.batch import BatchReport, Running
@@ -22,8 +20,10 @@ from lakehold.ingest.run import Ingesting
 from lakehold.ingest.shared_records import Reading
 from lakehold.ingest.shelf import Shelf
 from lakehold.ingest.snapshots import Reach
+from lakehold.model.definitions import Entry
 from lakehold.model.offsets import OffsetRange, TopicPartition
 from lakehold.model.readers import MAIN_READER, Intent, Readers, ReaderState, TableProgress, last_timestamp
+from lakehold.state.memory import MemoryBatches
 from lakehold.times import now_ms
 
 OWNER = "me"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakehold.catalog.backlog import Backlog
-from lakehold.catalog.subscribers import SubscriberKind
+from lakehold.model.backlog import Backlog
 from lakehold.model.readers import ReaderError
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
 from lakehold.overview.standing import State
+from lakehold.state.subscribers import SubscriberKind
 
 NOW_MS = 1_795_341_600_000
 """2026-11-22 10:00 UTC."""

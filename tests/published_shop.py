@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakehold.catalog.holds import Hold
 from lakehold.failpoints import Point
 from lakehold.lake import Lake
 from lakehold.publish import publisher
+from lakehold.state.holds import Hold
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 

@@ -7,14 +7,14 @@ from typing import NoReturn
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from lakehold.catalog.data_tables import DataTables
-from lakehold.catalog.definitions import DefinitionStore
-from lakehold.catalog.holds import HoldStore
-from lakehold.catalog.memory import MemoryBatches, MemoryHolds, MemoryRoles
 from lakehold.holds.commands import HoldCommands
 from lakehold.holds.guard import Guard
 from lakehold.holds.roles import RoleCommands
+from lakehold.iceberg.data_tables import DataTables
+from lakehold.model.definitions import DefinitionStore
 from lakehold.settings import load_settings
+from lakehold.state.holds import HoldStore
+from lakehold.state.memory import MemoryBatches, MemoryHolds, MemoryRoles
 from lakehold.timeline.timelines import Timelines
 
 

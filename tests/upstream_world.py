@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import assert_never
 
-from lakehold.catalog.definitions import Entry
 from lakehold.definitions import Capture, ConnectionType, Envelope, Format, FormatType, Source, Table
 from lakehold.ingest.read.kafka_options import KafkaOptions
+from lakehold.model.definitions import Entry
 from lakehold.model.offsets import TopicPartition
 from lakehold.model.places import Place
 from lakehold.upstream.connect import ConnectorStatus

@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
-from lakehold.catalog.batch_rows import PyIcebergBatches
-from lakehold.catalog.data_tables import DataTables
-from lakehold.catalog.holds import PyIcebergHolds
-from lakehold.catalog.objects import PyIcebergDefinitions
-from lakehold.catalog.opening import open_catalog
+from lakehold.iceberg.data_tables import DataTables
 from lakehold.settings import Settings
+from lakehold.state.batch_rows import PyIcebergBatches
+from lakehold.state.holds import PyIcebergHolds
+from lakehold.state.objects import PyIcebergDefinitions
+from lakehold.state.opening import open_catalog
 
 if TYPE_CHECKING:
-    from lakehold.catalog.holds import Hold, HoldStore
-    from lakehold.catalog.long_reads import LongReadStore
     from lakehold.holds.commands import HoldCommands
     from lakehold.holds.guard import Guard
     from lakehold.holds.held_history import HeldHistory
@@ -34,6 +32,8 @@ if TYPE_CHECKING:
     from lakehold.maintenance.maintain import Maintaining
     from lakehold.publish.subscriptions import Subscriptions
     from lakehold.quality import Checks
+    from lakehold.state.holds import Hold, HoldStore
+    from lakehold.state.long_reads import LongReadStore
     from lakehold.subscribe.opening import Subscribing
     from lakehold.timeline.timelines import Timelines
     from lakehold.upstream.sources import CapturedSources
@@ -70,9 +70,9 @@ class LakeParts:
     @cached_property
     def checks(self) -> Checks:
         """What runs suites on tables."""
-        from lakehold.catalog.hold_checks import PyIcebergHoldChecks
         from lakehold.quality import Checks
         from lakehold.sql.contracts import column_docs
+        from lakehold.state.hold_checks import PyIcebergHoldChecks
 
         return Checks(
             spark=self._spark,
@@ -112,8 +112,8 @@ class LakeParts:
 
     @cached_property
     def _guard(self) -> Guard:
-        from lakehold.catalog.roles import PyIcebergRoles
         from lakehold.holds.guard import Guard
+        from lakehold.state.roles import PyIcebergRoles
 
         return Guard(PyIcebergRoles(self.catalog), self.settings.role)
 
@@ -127,7 +127,7 @@ class LakeParts:
     @cached_property
     def captured(self) -> CapturedSources:
         """What is upstream of sources that capture a database."""
-        from lakehold.catalog.upstream_leases import UpstreamLeaseStore
+        from lakehold.state.upstream_leases import UpstreamLeaseStore
         from lakehold.upstream.sources import CapturedSources
 
         leases = UpstreamLeaseStore(self.catalog)
@@ -138,9 +138,9 @@ class LakeParts:
     @cached_property
     def subscriptions(self) -> Subscriptions:
         """The subscriptions and durable clients."""
-        from lakehold.catalog.subscribers import PyIcebergSubscribers
         from lakehold.publish.subscriptions import Subscriptions
         from lakehold.sql.parse import parse_endless
+        from lakehold.state.subscribers import PyIcebergSubscribers
 
         return Subscriptions(
             self.catalog,
@@ -188,19 +188,19 @@ class LakeParts:
     @cached_property
     def long_reads(self) -> LongReadStore:
         """Reads that maintenance must not cut off."""
-        from lakehold.catalog.long_reads import LongReadStore
+        from lakehold.state.long_reads import LongReadStore
 
         return LongReadStore(self.catalog)
 
     @cached_property
     def maintaining(self) -> Maintaining:
         """What `maintain` calls."""
-        from lakehold.catalog.hold_checks import HOLD_CHECKS_TABLE, PyIcebergHoldChecks
         from lakehold.maintenance.maintain import Maintaining
         from lakehold.maintenance.procedures import Procedures
         from lakehold.maintenance.records import Records
         from lakehold.maintenance.survey import Survey
         from lakehold.quality.pages import Pages
+        from lakehold.state.hold_checks import HOLD_CHECKS_TABLE, PyIcebergHoldChecks
 
         holds, reads = self.hold_store, self.long_reads
         survey = Survey(self.catalog, self.timelines, self.batches, holds, reads, self.tags, self.settings)

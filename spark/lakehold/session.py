@@ -18,8 +18,8 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehold import artifacts
-from lakehold.catalog.properties import spark_catalog_conf
 from lakehold.errors import DefinitionError, UpstreamUnavailable
+from lakehold.iceberg.properties import spark_catalog_conf
 from lakehold.settings import Settings
 from lakehold.spark_sql import PLAIN_TEXT_CONF, quoted
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import orjson
 from pyspark.sql import Row
 
-from lakehold.catalog import metadata_files
-from lakehold.catalog.sql_catalog import RememberingSqlCatalog
+from lakehold.iceberg import metadata_files
+from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
 from lakehold.lake import Lake
 from lakehold.times import now_ms
 from tests.benchmarks.figures import Figure, seconds

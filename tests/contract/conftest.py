@@ -10,8 +10,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from sqlalchemy.exc import OperationalError
 
-from lakehold.catalog.opening import open_catalog
 from lakehold.settings import Settings, load_settings
+from lakehold.state.opening import open_catalog
 from tests.catalog_servers import NewLake, new_lake, postgres_server, rest_server
 
 __all__ = ["new_lake", "postgres_server", "rest_server"]

@@ -7,9 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from lakehold.catalog.batch_rows import PyIcebergBatches, reader_from_row, reader_to_row
-from lakehold.catalog.batches import Batch, BatchStore, TableChange
-from lakehold.catalog.memory import MemoryBatches
 from lakehold.errors import DefinitionError, LeaseLost, SourceBusy
 from lakehold.model import readers as decide
 from lakehold.model.marks import Marks
@@ -24,6 +21,9 @@ from lakehold.model.readers import (
     TableProgress,
     last_timestamp,
 )
+from lakehold.state.batch_rows import PyIcebergBatches, reader_from_row, reader_to_row
+from lakehold.state.batches import Batch, BatchStore, TableChange
+from lakehold.state.memory import MemoryBatches
 from tests.contract.conftest import STORES, CatalogOf
 
 P0 = TopicPartition("shop.public.orders", 0)

@@ -11,15 +11,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 
-from lakehold.catalog import expiry, opening
-from lakehold.catalog.data_tables import DataTables
-from lakehold.catalog.definitions import Definitions, DefinitionStore, Entry
-from lakehold.catalog.log_table import MANIFESTS_MOST, LogTable
-from lakehold.catalog.memory import MemoryDefinitions
-from lakehold.catalog.objects import OBJECTS_TABLE, PyIcebergDefinitions
-from lakehold.catalog.opening import open_catalog
-from lakehold.catalog.schemas import system_tables
-from lakehold.catalog.state_table import Row, StateTable
 from lakehold.definitions import (
     Connection,
     ConnectionType,
@@ -32,7 +23,17 @@ from lakehold.definitions import (
     Table,
 )
 from lakehold.errors import DefinitionError, UpstreamUnavailable
+from lakehold.iceberg import expiry
+from lakehold.iceberg.data_tables import DataTables
+from lakehold.model.definitions import Definitions, DefinitionStore, Entry
 from lakehold.settings import Settings
+from lakehold.state import opening
+from lakehold.state.log_table import MANIFESTS_MOST, LogTable
+from lakehold.state.memory import MemoryDefinitions
+from lakehold.state.objects import OBJECTS_TABLE, PyIcebergDefinitions
+from lakehold.state.opening import open_catalog
+from lakehold.state.schemas import system_tables
+from lakehold.state.state_table import Row, StateTable
 from tests.contract.conftest import STORES, CatalogOf, connection_lost
 
 KAFKA = Entry("u1", Connection("kafka", ConnectionType.KAFKA, {"broker": "127.0.0.1:9092"}), "CREATE CONNECTION …", 1)

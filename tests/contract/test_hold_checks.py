@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lakehold.catalog.hold_checks import HoldCheck, HoldCheckStore, PyIcebergHoldChecks
-from lakehold.catalog.memory import MemoryHoldChecks
-from lakehold.catalog.opening import open_catalog
 from lakehold.settings import load_settings
+from lakehold.state.hold_checks import HoldCheck, HoldCheckStore, PyIcebergHoldChecks
+from lakehold.state.memory import MemoryHoldChecks
+from lakehold.state.opening import open_catalog
 
 CHECK = HoldCheck(
     hold_id="h1",

@@ -9,7 +9,9 @@ from dataclasses import replace
 import pytest
 from pyiceberg.catalog import Catalog
 
-from lakehold.catalog.holds import (
+from lakehold.errors import DefinitionError
+from lakehold.settings import Settings
+from lakehold.state.holds import (
     HOLD_OBJECTS_TABLE,
     HOLDS_TABLE,
     Check,
@@ -19,11 +21,9 @@ from lakehold.catalog.holds import (
     HoldStore,
     PyIcebergHolds,
 )
-from lakehold.catalog.memory import MemoryHolds
-from lakehold.catalog.opening import open_catalog
-from lakehold.catalog.subscribers import SubscriberKind
-from lakehold.errors import DefinitionError
-from lakehold.settings import Settings
+from lakehold.state.memory import MemoryHolds
+from lakehold.state.opening import open_catalog
+from lakehold.state.subscribers import SubscriberKind
 from tests.contract.conftest import STORES, CatalogOf
 
 ORDERS = HeldTable("4f1c", "shop.orders", is_fed=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyiceberg.catalog import Catalog
 
-from lakehold.catalog import log_table
-from lakehold.catalog.log_table import LogTable
-from lakehold.catalog.state_table import Row
+from lakehold.state import log_table
+from lakehold.state.log_table import LogTable
+from lakehold.state.state_table import Row
 
 NAME = "mz_catalog.mz_hold_objects"
 """A table of three texts; the second one stands for a time here."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyiceberg.catalog import Catalog
 
-from lakehold.catalog.long_reads import LongRead, LongReadStore
+from lakehold.state.long_reads import LongRead, LongReadStore
 from lakehold.subscribe.noting import Noting
 from lakehold.times import now_ms
 from tests.waiting import wait_for

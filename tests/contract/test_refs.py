@@ -17,11 +17,11 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRef
 from tenacity import Retrying, retry_if_exception_type
 
-from lakehold.catalog import metadata_files
-from lakehold.catalog.opening import open_catalog
-from lakehold.catalog.refs import FOREVER_MS, RefChanges, change_refs
-from lakehold.catalog.sql_catalog import RememberingSqlCatalog
+from lakehold.iceberg import metadata_files
+from lakehold.iceberg.refs import FOREVER_MS, RefChanges, change_refs
+from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
 from lakehold.settings import Settings
+from lakehold.state.opening import open_catalog
 from tests.contract.conftest import connection_lost
 
 NAME = "shop.rates"

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from pyiceberg.catalog import Catalog
 
-from lakehold.catalog.memory import MemoryRoles
-from lakehold.catalog.roles import ROLES_TABLE, Grant, GrantedOn, Privilege, PyIcebergRoles, Role, Roles, RoleStore
 from lakehold.errors import DefinitionError
+from lakehold.state.memory import MemoryRoles
+from lakehold.state.roles import ROLES_TABLE, Grant, GrantedOn, Privilege, PyIcebergRoles, Role, Roles, RoleStore
 from tests.contract.conftest import STORES, CatalogOf
 
 OPS = Role("r1", "ops", True, (), 1)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lakehold.catalog.memory import MemorySubscribers
-from lakehold.catalog.subscribers import PyIcebergSubscribers, Subscriber, SubscriberKind, SubscriberStore
 from lakehold.errors import DefinitionError, LeaseLost, SubscriberBusy
+from lakehold.state.memory import MemorySubscribers
+from lakehold.state.subscribers import PyIcebergSubscribers, Subscriber, SubscriberKind, SubscriberStore
 from tests.contract.conftest import STORES, CatalogOf
 
 CLIENT = Subscriber("app", SubscriberKind.CLIENT, "app", "SUBSCRIBE shop.t")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from lakehold.catalog.hold_checks import PyIcebergHoldChecks
+from lakehold.state.hold_checks import PyIcebergHoldChecks
 from lakehold.times import now_ms
 from tests.airflow_live import ANSWERS_WITHIN_S, LiveAirflow, live_airflow
 from tests.stack_fixtures import open_directory

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from lakehold.catalog.data_tables import SnapshotState
+from lakehold.iceberg.data_tables import SnapshotState
 from lakehold.lake import Lake, connect
 from lakehold.model.marks import Marks
 from lakehold.session import SHORT_RUN_OPTIONS

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from lakehold.catalog.batch_rows import PyIcebergBatches
 from lakehold.errors import LeaseLost, SourceBusy
 from lakehold.failpoints import Point
 from lakehold.ingest import apply, merge
 from lakehold.ingest.batch import BatchReport
 from lakehold.lake import Lake
+from lakehold.state.batch_rows import PyIcebergBatches
 from lakehold.times import iso, now_ms
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehold.catalog.holds import Check, HeldTable, Hold, Holds
-from lakehold.catalog.memory import MemoryDefinitions
 from lakehold.errors import DefinitionError, NotReadable
 from lakehold.holds.rules import Frontier, Frontiers, advanced, begun, created, dropped, forced, free_name, renamed
 from lakehold.sql.hold_change import HoldChange
 from lakehold.sql.parse import parse_script
+from lakehold.state.holds import Check, HeldTable, Hold, Holds
+from lakehold.state.memory import MemoryDefinitions
 from tests.unread import no_roles
 
 TABLES = ("s.a", "s.b", "s.c")

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from pyiceberg.table import Table
 
-from lakehold.catalog.opening import open_catalog
 from lakehold.maintenance.history import Needs, kept_from_ms, unneeded_snapshots
 from lakehold.settings import load_settings
+from lakehold.state.opening import open_catalog
 from lakehold.timeline.timelines import Timeline
 from tests.dated_tables import START_MS, Shop
 

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.table import Table
 
-from lakehold.catalog.batches import Batch
-from lakehold.catalog.memory import MemoryBatches
 from lakehold.errors import NotReadable
 from lakehold.model import readers as decide
 from lakehold.model.offsets import TopicPartition
 from lakehold.model.readers import MAIN_READER, Intent, ReaderError, Readers, Stop, TableProgress
+from lakehold.state.batches import Batch
+from lakehold.state.memory import MemoryBatches
 from lakehold.subscribe.steps import steps
 from lakehold.timeline.stops import first_behind, last_before
 from lakehold.timeline.timelines import Timeline, check_readable, common_window, together

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from lakehold.catalog.hold_checks import PyIcebergHoldChecks
 from lakehold.cli.check import Asked, run_check
 from lakehold.cli.output import OutputFormat, open_output
 from lakehold.errors import LakeholdError
 from lakehold.lake import Lake
 from lakehold.quality import Verdict
+from lakehold.state.hold_checks import PyIcebergHoldChecks
 from tests.conftest import LakeFactory
 
 pytestmark = pytest.mark.spark

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lakehold.catalog.hold_checks import PyIcebergHoldChecks
 from lakehold.errors import DataRefused
 from lakehold.lake import Lake
+from lakehold.state.hold_checks import PyIcebergHoldChecks
 from tests.conftest import LakeFactory
 
 pytestmark = pytest.mark.spark

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 
-from lakehold.catalog.long_reads import LongRead, LongReadStore
 from lakehold.cli.maintain import run_maintain
 from lakehold.cli.output import OutputFormat, open_output
 from lakehold.errors import LakeholdError
@@ -26,6 +25,7 @@ from lakehold.maintenance.maintain import MaintenanceReport
 from lakehold.maintenance.procedures import ORPHANS_SEARCHED_PROPERTY, is_file_gone
 from lakehold.maintenance.survey import ORPHANS_EVERY_MS
 from lakehold.progress import NoProgress
+from lakehold.state.long_reads import LongRead, LongReadStore
 from lakehold.timeline.versions import versions
 from lakehold.times import now_ms
 from tests import recorded_files

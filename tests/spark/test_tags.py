@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehold.catalog.refs import RefChanges, change_refs
+from lakehold.iceberg.refs import RefChanges, change_refs
 from lakehold.lake import Lake
 from tests import recorded_files
 from tests.conftest import LakeFactory

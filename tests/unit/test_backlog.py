@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakehold.catalog.backlog import Backlog, backlog, backlogs
+from lakehold.model.backlog import Backlog, backlog, backlogs
 from lakehold.model.offsets import Offsets, TopicPartition
 from lakehold.model.readers import BACKFILL_READER, MAIN_READER, ReaderState, TableProgress
 

@@ -9,12 +9,12 @@ from typing import Any, NoReturn
 
 import pytest
 
-from lakehold.catalog.memory import MemoryDefinitions
 from lakehold.definitions import Envelope, Table
 from lakehold.demo.rows import SHOP_TABLES
 from lakehold.errors import DefinitionError
 from lakehold.sql.contracts import contracted
 from lakehold.sql.run import Runner
+from lakehold.state.memory import MemoryDefinitions
 from tests.unread import NoReads, NoSubscriptions, NothingUpstream, holds_without_tags, no_roles
 
 ROOT = Path(__file__).parents[2]

@@ -13,11 +13,11 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestEntry, ManifestFile
 from pyiceberg.types import LongType
 
-from lakehold.catalog.column_bounds import EMPTY, ColumnBounds
-from lakehold.catalog.data_tables import DataTables
-from lakehold.catalog.opening import open_catalog
 from lakehold.errors import SettingsError
+from lakehold.iceberg.column_bounds import EMPTY, ColumnBounds
+from lakehold.iceberg.data_tables import DataTables
 from lakehold.settings import load_settings
+from lakehold.state.opening import open_catalog
 
 SCHEMA = pa.schema([("id", pa.int32()), ("day", pa.date32()), ("at", pa.timestamp("us", "UTC")), ("name", pa.string())])
 

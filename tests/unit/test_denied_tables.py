@@ -9,8 +9,8 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import ForbiddenError, ServiceUnavailableError
 
-from lakehold.catalog import attempts
 from lakehold.errors import DefinitionError, UpstreamUnavailable
+from lakehold.iceberg import attempts
 
 
 def catalog_that_raises(error: Exception) -> Catalog:

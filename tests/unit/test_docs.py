@@ -16,7 +16,6 @@ import sqlglot
 import typer
 from pydantic_core import PydanticUndefined
 
-from lakehold.catalog.schemas import system_tables
 from lakehold.cli import backfill, ingest, maintain
 from lakehold.cli.app import app
 from lakehold.ingest.decode.avro_schema import from_avro_json
@@ -32,6 +31,7 @@ from lakehold.sql.parse import parse_script
 from lakehold.sql.statements import ForSpark
 from lakehold.stack.addresses import StackPorts
 from lakehold.stack.cli import app as stack_app
+from lakehold.state.schemas import system_tables
 from lakehold.status import COLUMNS as STATUS_COLUMNS
 from lakehold.upstream import value_options
 from tests import type_tables

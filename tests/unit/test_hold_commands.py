@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from lakehold.catalog.holds import HOLDS_TABLE, Hold, Holds
-from lakehold.catalog.memory import MemoryHolds
-from lakehold.catalog.opening import open_catalog
 from lakehold.errors import DefinitionError, NotReadable
 from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.group_commit import GroupCommit
 from lakehold.holds.tags import TableTags
 from lakehold.lake import Lake, connect
 from lakehold.settings import Settings, load_settings
+from lakehold.state.holds import HOLDS_TABLE, Hold, Holds
+from lakehold.state.memory import MemoryHolds
+from lakehold.state.opening import open_catalog
 from lakehold.timeline.timelines import check_readable
 from tests.dated_tables import FED, FOREIGN, START_MS, Shop
 from tests.waiting import wait_for

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakehold.catalog.holds import HOLDS_TABLE, Holds
 from lakehold.errors import DefinitionError, PermissionDenied
 from lakehold.lake import Lake, connect
 from lakehold.sql.hold_change import HoldChange
+from lakehold.state.holds import HOLDS_TABLE, Holds
 
 COLUMNS = pa.schema([("id", pa.int64())])
 NEW_TABLE = "CREATE TABLE shop.items FROM SOURCE feed (TOPIC 'items') ENVELOPE UPSERT;"

@@ -9,9 +9,9 @@ from threading import Thread
 
 import pytest
 
-from lakehold.catalog.opening import OPEN_ATTEMPTS, open_catalog
 from lakehold.errors import SettingsError
 from lakehold.settings import Settings
+from lakehold.state.opening import OPEN_ATTEMPTS, open_catalog
 
 RACE = "UncheckedSQLException: Failed to execute: INSERT INTO iceberg_namespace_properties"
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from lakehold.catalog.definitions import Definitions, Entry
-from lakehold.catalog.memory import MemoryBatches, MemoryDefinitions
 from lakehold.definitions import Envelope, Format, FormatType, Source, Table
 from lakehold.errors import DefinitionError
 from lakehold.ingest.opening import Opening
+from lakehold.model.definitions import Definitions, Entry
 from lakehold.model.readers import MAIN_READER
 from lakehold.settings import load_settings
+from lakehold.state.memory import MemoryBatches, MemoryDefinitions
 from tests.memory_source import tables_without_rows
 
 __all__ = ["tables_without_rows"]

@@ -8,7 +8,7 @@ from typing import Any
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, ListType, StructType
 
-from lakehold.catalog.other_types import OtherType, with_other_types
+from lakehold.iceberg.other_types import OtherType, with_other_types
 from lakehold.subscribe.project import readable_columns
 
 

@@ -9,22 +9,22 @@ from typing import NoReturn
 
 import pytest
 
-from lakehold.catalog.definitions import Entry
-from lakehold.catalog.holds import Check, HeldTable, Hold
-from lakehold.catalog.memory import MemoryDefinitions, MemoryHolds, MemoryRoles
-from lakehold.catalog.roles import Grant, GrantedOn, Privilege, Role
 from lakehold.errors import LakeholdError, PermissionDenied
 from lakehold.holds import privileges
 from lakehold.holds.commands import NewHold
 from lakehold.holds.guard import Guard
 from lakehold.holds.roles import RoleCommands
 from lakehold.lake import connect
+from lakehold.model.definitions import Entry
 from lakehold.sql.effects import BeginSubscription, EndSubscription, Plan
 from lakehold.sql.list_holds import HOLD_COLUMNS
 from lakehold.sql.parse import parse_script
 from lakehold.sql.run import Runner
 from lakehold.sql.run_roles import check_privileges
 from lakehold.sql.statements import CreateSubscription, GrantPrivileges
+from lakehold.state.holds import Check, HeldTable, Hold
+from lakehold.state.memory import MemoryDefinitions, MemoryHolds, MemoryRoles
+from lakehold.state.roles import Grant, GrantedOn, Privilege, Role
 from tests.unread import NoReads, NoSubscriptions, NothingUpstream, holds_without_tags
 
 SELECT_ORDERS = Grant(Privilege.SELECT, GrantedOn.TABLE, "shop.orders")

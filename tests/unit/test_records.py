@@ -9,13 +9,13 @@ from pathlib import Path
 from pyiceberg.catalog import load_catalog
 from pyiceberg.io import load_file_io
 
-from lakehold.catalog.data_tables import DataTables
-from lakehold.catalog.hold_checks import HoldCheck
-from lakehold.catalog.holds import Check, HeldTable, Hold
-from lakehold.catalog.memory import MemoryBatches, MemoryDefinitions, MemoryHoldChecks, MemoryHolds
+from lakehold.iceberg.data_tables import DataTables
 from lakehold.maintenance.procedures import Procedures
 from lakehold.maintenance.records import Forgotten, Records
 from lakehold.quality.pages import Pages
+from lakehold.state.hold_checks import HoldCheck
+from lakehold.state.holds import Check, HeldTable, Hold
+from lakehold.state.memory import MemoryBatches, MemoryDefinitions, MemoryHoldChecks, MemoryHolds
 
 TABLE = HeldTable("t", "shop.t")
 HELD = Hold("h1", "shop", "held", 1, (TABLE,), 1, Check.RECORD, "", 1)

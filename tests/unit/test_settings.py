@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from lakehold.catalog.properties import pyiceberg_properties, spark_catalog_conf
 from lakehold.definitions import Secret
 from lakehold.errors import SettingsError
+from lakehold.iceberg.properties import pyiceberg_properties, spark_catalog_conf
 from lakehold.secrets import resolve, secret_value
 from lakehold.settings import Settings, load_settings
 
@@ -163,7 +163,7 @@ def test_secrets_come_from_the_environment_when_they_are_needed(monkeypatch: pyt
         pytest.param(
             {"warehouse": "s3://b/lake", "catalog_uri": "https://catalog:8181"},
             {
-                "py-catalog-impl": "lakehold.catalog.rest_catalog.AnyTypeRestCatalog",
+                "py-catalog-impl": "lakehold.iceberg.rest_catalog.AnyTypeRestCatalog",
                 "uri": "https://catalog:8181",
                 "warehouse": "s3://b/lake",
             },

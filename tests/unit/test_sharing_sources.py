@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lakehold.catalog.definitions import Definitions, Entry
-from lakehold.catalog.sharing import sharing, together
 from lakehold.definitions import Connection, ConnectionType, Envelope, Format, FormatType, Source, Table
+from lakehold.model.definitions import Definitions, Entry
+from lakehold.model.sharing import sharing, together
 
 JSON, AVRO = Format(FormatType.JSON), Format(FormatType.AVRO, "registry")
 

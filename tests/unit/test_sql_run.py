@@ -7,13 +7,13 @@ from typing import NoReturn
 
 import pytest
 
-from lakehold.catalog.definitions import Definitions, DefinitionStore
-from lakehold.catalog.memory import MemoryDefinitions
 from lakehold.errors import DefinitionError, StatementError
 from lakehold.ingest.read.kafka_options import kafka_options
+from lakehold.model.definitions import Definitions, DefinitionStore
 from lakehold.sql.list_holds import HOLD_COLUMNS
 from lakehold.sql.options import KAFKA
 from lakehold.sql.run import Runner
+from lakehold.state.memory import MemoryDefinitions
 from tests.unread import NoReads, NoSubscriptions, NothingUpstream, holds_without_tags, no_roles
 
 SHOP = """

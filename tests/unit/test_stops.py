@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from lakehold.catalog.memory import MemoryHolds, MemoryRoles
-from lakehold.catalog.opening import open_catalog
 from lakehold.errors import NotReadable
 from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.guard import Guard
 from lakehold.holds.tags import TableTags
 from lakehold.quality.moment import moment_of
 from lakehold.settings import load_settings
+from lakehold.state.memory import MemoryHolds, MemoryRoles
+from lakehold.state.opening import open_catalog
 from lakehold.timeline.timelines import check_readable, common_window, together
 from tests.dated_tables import FED, FOREIGN, START_MS, Shop, at, window
 

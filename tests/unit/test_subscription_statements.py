@@ -9,14 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakehold.catalog.definitions import Definitions
-from lakehold.catalog.objects import PyIcebergDefinitions
-from lakehold.catalog.subscribers import Subscriber, SubscriberKind
 from lakehold.errors import DefinitionError, LakeholdError, PermissionDenied
 from lakehold.holds import rules
 from lakehold.holds.commands import NewHold
 from lakehold.lake import Lake, connect
+from lakehold.model.definitions import Definitions
 from lakehold.sql.list_holds import HOLD_COLUMNS
+from lakehold.state.objects import PyIcebergDefinitions
+from lakehold.state.subscribers import Subscriber, SubscriberKind
 
 COLUMNS = pa.schema([("id", pa.int64())])
 FEED = "CREATE SOURCE feed FROM FILES '/x' FORMAT JSON;"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lakehold.catalog.holds import Check, HeldTable, Hold
-from lakehold.catalog.memory import MemoryHolds
-from lakehold.catalog.opening import open_catalog
-from lakehold.catalog.refs import FOREVER_MS
 from lakehold.holds.tags import TableTags, unneeded_tags, wanted_tags
+from lakehold.iceberg.refs import FOREVER_MS
 from lakehold.settings import load_settings
+from lakehold.state.holds import Check, HeldTable, Hold
+from lakehold.state.memory import MemoryHolds
+from lakehold.state.opening import open_catalog
 from tests.dated_tables import FED, FOREIGN, START_MS, Shop
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakehold.catalog.opening import open_catalog
 from lakehold.errors import DefinitionError, NotReadable
 from lakehold.settings import load_settings
+from lakehold.state.opening import open_catalog
 from lakehold.timeline.timelines import check_readable, common_window
 from lakehold.timeline.versions import versions
 from tests.dated_tables import FED, FOREIGN, LAG_MS, SCHEMA, START_MS, Shop, at, shown, window

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from lakehold.catalog.definitions import Entry
 from lakehold.definitions import Envelope, Table
 from lakehold.ingest.membership import joined, with_tables
 from lakehold.ingest.read.reader import Available
 from lakehold.ingest.transactions.cut import Blocked
 from lakehold.ingest.transactions.naming import topic_of
 from lakehold.ingest.transactions.waiting import incomplete, waiting_for
+from lakehold.model.definitions import Entry
 from lakehold.model.marks import Marks, SnapshotProgress
 from lakehold.model.offsets import TopicPartition
 from lakehold.model.passed import NOTHING_PASSED, Mark, Passed, joined_transactions

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from lakehold.catalog.upstream_leases import UpstreamLeaseStore
 from lakehold.errors import DefinitionError, LeaseLost, SourceBusy, UpstreamRefused, UpstreamUnavailable
 from lakehold.ingest.repeats import Snapshots
 from lakehold.lake import Lake, connect
+from lakehold.state.upstream_leases import UpstreamLeaseStore
 from lakehold.times import next_timestamp, now_ms
 from lakehold.upstream import sources
 from lakehold.upstream.capturing import Target

@@ -8,7 +8,7 @@ from typing import cast
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from lakehold.catalog.data_tables import SnapshotState, TableState
+from lakehold.iceberg.data_tables import SnapshotState, TableState
 from lakehold.ingest.vectorized import ROWS_PER_FILE, VectorizedReads
 
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from lakehold.catalog.backlog import Backlog, backlogs
 from lakehold.cli.interrupt import stop_on_signal
 from lakehold.cli.output import Output
 from lakehold.cli.patience import Patience
@@ -14,6 +13,7 @@ from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.pace import CATCH_UP_S
 from lakehold.ingest.together import SourceFailed
 from lakehold.lake import Lake
+from lakehold.model.backlog import Backlog, backlogs
 from lakehold.model.readers import MAIN_READER, Waiting
 from lakehold.overview.words import count
 from lakehold.progress import Progress

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakehold.catalog.holds import HeldTable, Hold, Holds
 from lakehold.errors import LakeholdError, NotReadable
 from lakehold.holds import rules
 from lakehold.holds.changes import HoldChanges
 from lakehold.holds.frontiers import FrontierReading
 from lakehold.holds.group_commit import GroupCommit
 from lakehold.holds.rules import Frontiers
+from lakehold.state.holds import HeldTable, Hold, Holds
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from lakehold.catalog.definitions import DefinitionReader
-from lakehold.catalog.holds import Hold, Holds, HoldStore
 from lakehold.errors import LakeholdError
 from lakehold.failpoints import reach
 from lakehold.holds.rules import Frontiers, begun, existing, free_name, protecting
+from lakehold.model.definitions import DefinitionReader
+from lakehold.state.holds import Hold, Holds, HoldStore
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from lakehold.catalog.definitions import DefinitionReader
-from lakehold.catalog.holds import Check, HeldTable, Hold, Holds, HoldStore
-from lakehold.catalog.subscribers import SubscriberKind
 from lakehold.errors import DefinitionError
 from lakehold.holds import privileges, rules
 from lakehold.holds.advances import Advance, Advances
@@ -17,7 +14,10 @@ from lakehold.holds.changes import HoldChanges
 from lakehold.holds.frontiers import FrontierReading
 from lakehold.holds.guard import Guard
 from lakehold.holds.rules import Frontiers
+from lakehold.model.definitions import DefinitionReader
 from lakehold.settings import Settings
+from lakehold.state.holds import Check, HeldTable, Hold, Holds, HoldStore
+from lakehold.state.subscribers import SubscriberKind
 from lakehold.timeline.timelines import Timelines
 from lakehold.times import now_ms
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lakehold.catalog.holds import HeldTable, Hold
 from lakehold.errors import DefinitionError, NotReadable
 from lakehold.holds.retention import retention_ms
 from lakehold.holds.rules import Frontier, Frontiers
 from lakehold.settings import Settings
+from lakehold.state.holds import HeldTable, Hold
 from lakehold.timeline.timelines import Timeline, Timelines
 
 SUBSCRIPTION_PROPERTY = "lakehold.subscription"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lakehold.catalog.holds import Hold
-from lakehold.catalog.roles import Grant, Role, RoleStore
 from lakehold.holds import privileges
+from lakehold.state.holds import Hold
+from lakehold.state.roles import Grant, Role, RoleStore
 
 
 @dataclass(frozen=True)

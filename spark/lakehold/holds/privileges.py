@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lakehold.catalog.holds import Hold
-from lakehold.catalog.roles import Grant, GrantedOn, Privilege, Role, Roles
 from lakehold.definitions import full_name_text, object_text
 from lakehold.errors import PermissionDenied
+from lakehold.state.holds import Hold
+from lakehold.state.roles import Grant, GrantedOn, Privilege, Role, Roles
 
 
 def selecting(tables: Iterable[str]) -> tuple[Grant, ...]:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from lakehold.catalog.roles import Grant, Role, Roles
 from lakehold.errors import DefinitionError
 from lakehold.holds import privileges
 from lakehold.holds.guard import Guard
+from lakehold.state.roles import Grant, Role, Roles
 from lakehold.times import now_ms
 
 

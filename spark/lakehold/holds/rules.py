@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from lakehold.catalog.definitions import Definitions
-from lakehold.catalog.holds import HeldTable, Hold, Holds
-from lakehold.catalog.subscribers import SubscriberKind
 from lakehold.definitions import object_text
 from lakehold.errors import DefinitionError, NotReadable
+from lakehold.model.definitions import Definitions
 from lakehold.model.readers import Stop
+from lakehold.state.holds import HeldTable, Hold, Holds
+from lakehold.state.subscribers import SubscriberKind
 from lakehold.timeline.stops import first_behind
 from lakehold.times import iso, now_ms
 

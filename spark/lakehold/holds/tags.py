@@ -13,9 +13,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 
-from lakehold.catalog.holds import HeldTable, Holds, HoldStore
-from lakehold.catalog.refs import FOREVER_MS, RefChanges, change_refs
 from lakehold.holds.rules import protecting
+from lakehold.iceberg.refs import FOREVER_MS, RefChanges, change_refs
+from lakehold.state.holds import HeldTable, Holds, HoldStore
 from lakehold.timeline.stops import first_behind
 from lakehold.timeline.timelines import Timeline, Timelines
 

@@ -11,11 +11,10 @@ from typing import Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehold.catalog.data_tables import DataTables, TableState
-from lakehold.catalog.definitions import Entry
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.failpoints import reach
+from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest import direct, evolve, merge, requirements
 from lakehold.ingest.changes import DETAIL, ERROR, OFFSET, PARTITION, Changes
 from lakehold.ingest.commit import committed
@@ -27,6 +26,7 @@ from lakehold.ingest.path import path_of
 from lakehold.ingest.publish import Publishing
 from lakehold.ingest.snapshots import Reach, completed
 from lakehold.ingest.vectorized import OF_THIS_PROCESS
+from lakehold.model.definitions import Entry
 from lakehold.model.marks import Marks
 from lakehold.model.readers import TableProgress
 from lakehold.session import row_by_row

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from threading import Event
 
-from lakehold.catalog.backlog import Backlog, backlogs
-from lakehold.catalog.batches import BatchStore
-from lakehold.catalog.data_tables import DataTables
-from lakehold.catalog.definitions import DefinitionReader, Definitions
 from lakehold.errors import DefinitionError, LakeholdError
+from lakehold.iceberg.data_tables import DataTables
 from lakehold.ingest.batch import BatchReport
+from lakehold.model.backlog import Backlog, backlogs
+from lakehold.model.definitions import DefinitionReader, Definitions
 from lakehold.model.readers import MAIN_READER, Readers, TableProgress
 from lakehold.progress import Progress, Task
+from lakehold.state.batches import BatchStore
 from lakehold.timeline.timelines import Timelines
 
 Filled = Callable[[str, Collection[str]], Generator[BatchReport, None, None]]

@@ -10,8 +10,6 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from lakehold.catalog.batches import Batch, BatchStore, TableChange
-from lakehold.catalog.definitions import Entry
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError, LeaseLost, TableStopped, UpstreamError, UpstreamUnavailable
 from lakehold.failpoints import reach
@@ -27,11 +25,13 @@ from lakehold.ingest.read.reader import ReadPlan
 from lakehold.ingest.repeats import Snapshots, remove_gone
 from lakehold.ingest.shared_records import Reading, SharedRecords, shared_records
 from lakehold.ingest.snapshots import Reach, emptied_marks, ending_at, with_end_seen, without_end
+from lakehold.model.definitions import Entry
 from lakehold.model.marks import Marks
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, to_json
 from lakehold.model.passed import Passed, Replaced
 from lakehold.model.readers import MAIN_READER, Intent, ReaderError, ReaderState, TableProgress, Waiting
 from lakehold.spark_errors import is_sparks, said_by_spark
+from lakehold.state.batches import Batch, BatchStore, TableChange
 from lakehold.times import now_ms
 
 log = logging.getLogger(__name__)

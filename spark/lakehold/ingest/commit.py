@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from lakehold.catalog.data_tables import DataTables, TableState
 from lakehold.errors import LakeholdError
+from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest.effects import BatchIdentity, effect_of
 
 log = logging.getLogger(__name__)

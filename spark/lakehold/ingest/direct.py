@@ -15,8 +15,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakehold.catalog.data_tables import DataTables, TableState
 from lakehold.definitions import Envelope
+from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest import merge
 from lakehold.ingest.changes import (
     BEFORE_MISSING,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from lakehold.catalog.data_tables import TableState
 from lakehold.definitions import Table
+from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.deduplicate.statistics import BatchStatistics
 from lakehold.model.marks import Marks
 

@@ -16,8 +16,8 @@ from pyiceberg.expressions.literals import literal as iceberg_literal
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehold.catalog.data_tables import DataTables
 from lakehold.errors import CommitConflict
+from lakehold.iceberg.data_tables import DataTables
 from lakehold.ingest.changes import DETAIL, ERROR, KEY_BYTES, OFFSET, OP, PARTITION, Op
 from lakehold.ingest.deduplicate.carriers import COUNTS
 from lakehold.ingest.read.reader import MalformedLine

@@ -29,14 +29,14 @@ from pyiceberg.types import (
 from pyspark.sql import SparkSession
 from tenacity import Retrying, stop_after_attempt
 
-from lakehold.catalog.data_tables import TableState
-from lakehold.catalog.definitions import Entry
 from lakehold.definitions import Table, full_name_text, object_text
 from lakehold.errors import TableStopped
+from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.column_names import require_names
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
 from lakehold.ingest.publish import TABLE_PROPERTIES
+from lakehold.model.definitions import Entry
 from lakehold.spark_sql import alter_iceberg_table, alter_table, quoted, table_properties
 
 BUCKETED_TYPES = (IntegerType, LongType, StringType, DateType, DecimalType, TimestampType, TimestamptzType, BinaryType)

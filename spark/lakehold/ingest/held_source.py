@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from lakehold.catalog.definitions import Entry
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError
 from lakehold.ingest.batch import BatchReport, Running, run_batch
@@ -14,6 +13,7 @@ from lakehold.ingest.membership import split, with_tables
 from lakehold.ingest.planning import Planned, Planner
 from lakehold.ingest.read.reader import Available
 from lakehold.model import readers as decide
+from lakehold.model.definitions import Entry
 from lakehold.model.readers import Readers, ReaderState
 from lakehold.times import next_timestamp
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from itertools import count
 
-from lakehold.catalog.definitions import Entry
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError
 from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Available
 from lakehold.model import readers as decide
+from lakehold.model.definitions import Entry
 from lakehold.model.offsets import Offsets, TopicPartition
 from lakehold.model.passed import NOTHING_PASSED, Passed, joined_transactions
 from lakehold.model.readers import BACKFILL_READER, MAIN_READER, ReaderError, Readers, ReaderState, TableProgress

@@ -11,12 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import SparkSession
 
-from lakehold.catalog.batches import BatchStore
-from lakehold.catalog.data_tables import DataTables
-from lakehold.catalog.definitions import DefinitionReader, Definitions, Entry
-from lakehold.catalog.sharing import place_of, topics_of
 from lakehold.definitions import Source, Table
 from lakehold.errors import DefinitionError
+from lakehold.iceberg.data_tables import DataTables
 from lakehold.ingest.apply import HeldHistory, Writing
 from lakehold.ingest.batch import BatchReport, Running
 from lakehold.ingest.empty_tables import UpstreamColumns, UpstreamColumnsOf, no_columns
@@ -35,8 +32,11 @@ from lakehold.ingest.together import Held, Progressed, drain_together
 from lakehold.ingest.topic import TopicDecoder
 from lakehold.ingest.transactions.planning import WholeTransactions
 from lakehold.ingest.transactions.records import Records
+from lakehold.model.definitions import DefinitionReader, Definitions, Entry
+from lakehold.model.sharing import place_of, topics_of
 from lakehold.secrets import resolve
 from lakehold.settings import Settings
+from lakehold.state.batches import BatchStore
 
 if TYPE_CHECKING:
     # Its client of the registry is a second of imports, which a source without one does not need.

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
-from lakehold.catalog.column_bounds import ColumnBounds
-from lakehold.catalog.data_tables import DataTables, TableState
+from lakehold.iceberg.column_bounds import ColumnBounds
+from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest import merge
 from lakehold.ingest.changes import Changes
 from lakehold.ingest.deduplicate.deduplication import Deduplicated

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from lakehold.catalog.data_tables import TIMESTAMP_PROPERTY, DataTables, SnapshotState, TableState
 from lakehold.errors import CommitConflict
 from lakehold.failpoints import reach
+from lakehold.iceberg.data_tables import TIMESTAMP_PROPERTY, DataTables, SnapshotState, TableState
 from lakehold.session import configured
 
 TABLE_PROPERTIES = {"write.wap.enabled": "true"}

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from lakehold.catalog.definitions import Entry
 from lakehold.definitions import Table
 from lakehold.ingest.apply import Writing, remove_stale
 from lakehold.ingest.effects import BatchIdentity, TableReport, counted
+from lakehold.model.definitions import Entry
 from lakehold.model.offsets import Offsets
 from lakehold.model.passed import Passed
 from lakehold.model.places import Place

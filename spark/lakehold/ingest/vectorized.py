@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 
-from lakehold.catalog.data_tables import TableState
+from lakehold.iceberg.data_tables import TableState
 
 ROWS_PER_FILE = 100_000
 """On average from here on: the rows of such a file are read 7 ms sooner."""

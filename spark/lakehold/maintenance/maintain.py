@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeVar
 
-from lakehold.catalog.attempts import read, unreadable
-from lakehold.catalog.holds import Hold
 from lakehold.errors import CommitConflict, DefinitionError, LakeholdError
 from lakehold.failpoints import reach
+from lakehold.iceberg.attempts import read, unreadable
 from lakehold.maintenance.plan import TablePlan
 from lakehold.maintenance.procedures import Procedures, is_conflict, is_file_gone
 from lakehold.maintenance.records import KEPT_MS, Records
 from lakehold.maintenance.survey import Care, Survey
 from lakehold.progress import Progress
+from lakehold.state.holds import Hold
 
 log = logging.getLogger(__name__)
 

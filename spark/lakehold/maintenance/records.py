@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pyiceberg.expressions import LessThan, Reference
 from pyiceberg.expressions.literals import literal
 
-from lakehold.catalog.batch_rows import BATCHES_TABLE
-from lakehold.catalog.batches import BatchStore
-from lakehold.catalog.data_tables import DataTables
-from lakehold.catalog.definitions import DefinitionReader
-from lakehold.catalog.hold_checks import HOLD_CHECKS_TABLE, HoldCheckStore
-from lakehold.catalog.holds import HoldStore
-from lakehold.catalog.schemas import SYSTEM_NAMESPACE
 from lakehold.holds.rules import protecting
+from lakehold.iceberg.data_tables import DataTables
 from lakehold.maintenance.procedures import Procedures
+from lakehold.model.definitions import DefinitionReader
 from lakehold.quality.pages import Pages
+from lakehold.state.batch_rows import BATCHES_TABLE
+from lakehold.state.batches import BatchStore
+from lakehold.state.hold_checks import HOLD_CHECKS_TABLE, HoldCheckStore
+from lakehold.state.holds import HoldStore
+from lakehold.state.schemas import SYSTEM_NAMESPACE
 
 SOURCE_ERRORS = f"{SYSTEM_NAMESPACE}.mz_source_errors"
 

@@ -9,11 +9,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 
-from lakehold.catalog.batches import BatchStore
-from lakehold.catalog.definitions import Definitions
-from lakehold.catalog.holds import Holds, HoldStore
-from lakehold.catalog.long_reads import LongRead, LongReadStore
-from lakehold.catalog.schemas import SYSTEM_NAMESPACE
 from lakehold.errors import DefinitionError
 from lakehold.holds.retention import own_retention_ms, retention_ms
 from lakehold.holds.rules import protecting
@@ -23,7 +18,12 @@ from lakehold.maintenance.layout import Rewrite, rewrite_of
 from lakehold.maintenance.plan import TablePlan, plan_table
 from lakehold.maintenance.procedures import ORPHANS_SEARCHED_PROPERTY
 from lakehold.maintenance.records import SOURCE_ERRORS
+from lakehold.model.definitions import Definitions
 from lakehold.settings import Settings
+from lakehold.state.batches import BatchStore
+from lakehold.state.holds import Holds, HoldStore
+from lakehold.state.long_reads import LongRead, LongReadStore
+from lakehold.state.schemas import SYSTEM_NAMESPACE
 from lakehold.subscribe.live_files import LiveFiles, RememberedFiles
 from lakehold.timeline.timelines import Timeline, Timelines
 from lakehold.times import now_ms

@@ -11,9 +11,9 @@ from lakehold.orchestration.lakes import text_of
 from lakehold.times import iso
 
 if TYPE_CHECKING:
-    from lakehold.catalog.hold_checks import HoldCheck
     from lakehold.lake import Lake
     from lakehold.quality.verdict import Verdict
+    from lakehold.state.hold_checks import HoldCheck
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from lakehold.orchestration.lakes import text_of
 from lakehold.times import iso
 
 if TYPE_CHECKING:
-    from lakehold.catalog.holds import Hold
     from lakehold.lake import Lake
+    from lakehold.state.holds import Hold
 
 log = logging.getLogger(__name__)
 

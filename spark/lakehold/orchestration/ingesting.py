@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from lakehold.catalog.sharing import together
 from lakehold.errors import DefinitionError, LakeholdError, TransactionIncomplete
+from lakehold.model.sharing import together
 from lakehold.orchestration.assets import Changed
 from lakehold.orchestration.lakes import text_of
 from lakehold.times import iso

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lakehold.catalog.backlog import Backlog
-from lakehold.catalog.subscribers import SubscriberKind
+from lakehold.model.backlog import Backlog
 from lakehold.model.readers import ReaderError, Waiting
 from lakehold.overview.standing import State
+from lakehold.state.subscribers import SubscriberKind
 
 
 @dataclass(frozen=True)

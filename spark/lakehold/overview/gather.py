@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from lakehold.catalog.data_tables import TableState, state_of
-from lakehold.catalog.definitions import Definitions
-from lakehold.catalog.hold_checks import HoldCheck
-from lakehold.catalog.holds import Hold
-from lakehold.catalog.subscribers import Subscriber, SubscriberKind
 from lakehold.definitions import OnLapse
 from lakehold.errors import DefinitionError
+from lakehold.iceberg.data_tables import TableState, state_of
 from lakehold.lake import Lake
+from lakehold.model.definitions import Definitions
 from lakehold.model.readers import MAIN_READER, ReaderError, ReaderState
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
 from lakehold.overview.standing import Standing, State, standings
 from lakehold.publish.subscriptions import COLUMNS
+from lakehold.state.hold_checks import HoldCheck
+from lakehold.state.holds import Hold
+from lakehold.state.subscribers import Subscriber, SubscriberKind
 from lakehold.timeline.timelines import Timeline
 from lakehold.timeline.versions import versions
 from lakehold.times import now_ms

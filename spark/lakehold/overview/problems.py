@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
-from lakehold.catalog.subscribers import SubscriberKind
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
 from lakehold.overview.standing import State
 from lakehold.overview.words import count, duration, to_second
+from lakehold.state.subscribers import SubscriberKind
 
 
 class Level(IntEnum):

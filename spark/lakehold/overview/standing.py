@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lakehold.catalog.backlog import Backlog, backlog
-from lakehold.catalog.definitions import Definitions
 from lakehold.definitions import Table
+from lakehold.model.backlog import Backlog, backlog
+from lakehold.model.definitions import Definitions
 from lakehold.model.readers import MAIN_READER, ReaderState, TableProgress, Waiting
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Generator, Iterator
 from enum import StrEnum
 from threading import Event
 
-from lakehold.catalog.subscribers import Subscriber, SubscriberKind, SubscriberStore
 from lakehold.definitions import OnLapse
 from lakehold.errors import DefinitionError, SubscriberLapsed
 from lakehold.ingest.lease import held
@@ -21,6 +20,7 @@ from lakehold.publish.deliveries import Delivering, Delivery, Place
 from lakehold.publish.following import Following
 from lakehold.publish.held_input import HeldInput
 from lakehold.settings import Settings
+from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
 from lakehold.subscribe.batches import Row
 from lakehold.subscribe.opening import Opened
 

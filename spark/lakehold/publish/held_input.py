@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from lakehold.catalog.holds import Hold
 from lakehold.errors import NotReadable, SubscriberLapsed
 from lakehold.holds.commands import HoldCommands, NewHold
+from lakehold.state.holds import Hold
 from lakehold.times import iso
 
 _PAUSE_S = 1.0

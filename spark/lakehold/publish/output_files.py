@@ -13,7 +13,7 @@ from pyiceberg.table import Table, TableProperties, WriteTask
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import LongType
 
-from lakehold.catalog import expiry
+from lakehold.iceberg import expiry
 from lakehold.publish.output_columns import fitted
 from lakehold.subscribe.batches import Piece
 from lakehold.subscribe.row_values import is_beyond_python

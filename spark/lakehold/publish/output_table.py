@@ -17,9 +17,9 @@ from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from lakehold.catalog.compare_and_set import Rewrite, change, live_entries
 from lakehold.errors import DefinitionError, LeaseLost
 from lakehold.holds.frontiers import SUBSCRIPTION_PROPERTY
+from lakehold.iceberg.compare_and_set import Rewrite, change, live_entries
 from lakehold.publish.output_columns import DAY_MS, ColumnsUnfit, evolved, made
 
 POSITION_PROPERTY = "lakehold.position"

@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from threading import Event
 
-from lakehold.catalog.definitions import Entry
-from lakehold.catalog.subscribers import Subscriber, SubscriberKind, SubscriberStore
 from lakehold.definitions import OnLapse, Subscription
 from lakehold.errors import SubscriberLapsed
 from lakehold.failpoints import reach
 from lakehold.ingest.lease import HeldLease, held
+from lakehold.model.definitions import Entry
 from lakehold.publish.following import Complete, Following
 from lakehold.publish.held_input import HeldInput
 from lakehold.publish.output_files import OutputFiles
 from lakehold.publish.output_table import OutputTable, Publication, Published
 from lakehold.settings import Settings
+from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
 from lakehold.subscribe.batches import Piece
 from lakehold.subscribe.opening import Opened
 from lakehold.times import now_ms

@@ -9,19 +9,19 @@ from typing import Any
 
 from pyiceberg.catalog import Catalog
 
-from lakehold.catalog.definitions import DefinitionReader, Entry
-from lakehold.catalog.subscribers import Subscriber, SubscriberKind, SubscriberStore
 from lakehold.definitions import OnLapse, Subscription
 from lakehold.errors import NotReadable
 from lakehold.holds import privileges
 from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.guard import Guard
+from lakehold.model.definitions import DefinitionReader, Entry
 from lakehold.publish.durable import DurableClient
 from lakehold.publish.following import Following
 from lakehold.publish.held_input import HeldInput
 from lakehold.publish.output_table import OutputTable
 from lakehold.publish.publisher import Publisher, published_position_ms
 from lakehold.settings import Settings
+from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
 from lakehold.subscribe.opening import Subscribing
 from lakehold.subscribe.statement import Subscribe
 from lakehold.times import iso, now_ms

@@ -9,12 +9,10 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from lakehold.catalog.data_tables import DataTables, TableState
-from lakehold.catalog.definitions import DefinitionReader
-from lakehold.catalog.hold_checks import HoldCheck, HoldCheckStore
-from lakehold.catalog.holds import Hold
 from lakehold.errors import DefinitionError
+from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest.evolve import stored_key
+from lakehold.model.definitions import DefinitionReader
 from lakehold.quality.generate import FUTURE, FUTURE_MS, Described, generated_suite
 from lakehold.quality.moment import moment_of
 from lakehold.quality.page import page_uri, write_page
@@ -22,6 +20,8 @@ from lakehold.quality.run import run_suite
 from lakehold.quality.suites import GENERATED, Suite, read_suite, write_suite
 from lakehold.quality.verdict import Verdict
 from lakehold.spark_sql import quoted_table
+from lakehold.state.hold_checks import HoldCheck, HoldCheckStore
+from lakehold.state.holds import Hold
 from lakehold.templates import shown_path
 from lakehold.timeline.timelines import Timelines
 from lakehold.times import now_ms

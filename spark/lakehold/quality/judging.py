@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lakehold.catalog.holds import Check, Hold
 from lakehold.errors import DataRefused
 from lakehold.quality.checks import Checks
 from lakehold.quality.verdict import Verdict
+from lakehold.state.holds import Check, Hold
 
 
 @dataclass(frozen=True)

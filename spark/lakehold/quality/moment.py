@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lakehold.catalog.holds import Hold
 from lakehold.errors import DefinitionError
+from lakehold.state.holds import Hold
 from lakehold.timeline.stops import first_behind
 from lakehold.timeline.timelines import Timelines, check_readable
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc  # type: ignore[import-untyped]  # comes with pyspark[connect], without types
 import pyspark
 
-from lakehold.catalog.properties import spark_catalog_conf
+from lakehold.iceberg.properties import spark_catalog_conf
 from lakehold.servers import HOST, Server, ServerCommand
 from lakehold.session import session_conf
 from lakehold.settings import Settings

@@ -33,12 +33,12 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from lakehold.catalog.schemas import SYSTEM_NAMESPACE
 from lakehold.definitions import DeclaredColumn, Table
 from lakehold.errors import DefinitionError
 from lakehold.ingest.column_names import name_fault
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.sql.column_types import struct_field
+from lakehold.state.schemas import SYSTEM_NAMESPACE
 
 _LEAVES = (
     BooleanType,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lakehold.catalog.definitions import Entry
-from lakehold.catalog.holds import Hold, Holds
 from lakehold.definitions import Definition, Subscription, Table
 from lakehold.holds.commands import NewHold
+from lakehold.model.definitions import Entry
 from lakehold.sql.statements import RoleStatement
+from lakehold.state.holds import Hold, Holds
 from lakehold.subscribe.statement import Query, Subscribe
 
 

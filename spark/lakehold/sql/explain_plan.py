@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lakehold.catalog.definitions import Definitions
-from lakehold.catalog.sharing import sharing
 from lakehold.definitions import Definition, Source, Subscription, Table
+from lakehold.model.definitions import Definitions
+from lakehold.model.sharing import sharing
 from lakehold.sql.effects import (
     Converge,
     DropDefinitions,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakehold.catalog.definitions import DefinitionReader
-from lakehold.catalog.holds import Holds
 from lakehold.holds import rules
 from lakehold.holds.guard import Guard
+from lakehold.model.definitions import DefinitionReader
 from lakehold.sql.definition_change import placed
 from lakehold.sql.effects import DropHolds, Effect, NameHold, Notice
 from lakehold.sql.plan import plan
 from lakehold.sql.run_roles import check_privileges
 from lakehold.sql.statements import ParsedStatement
+from lakehold.state.holds import Holds
 
 
 class HoldChange:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakehold.catalog.definitions import Definitions
-from lakehold.catalog.holds import Holds
-from lakehold.catalog.roles import Roles
 from lakehold.holds.rules import keeper_name
+from lakehold.model.definitions import Definitions
 from lakehold.sql.durations import duration_text
 from lakehold.sql.result import Result
+from lakehold.state.holds import Holds
+from lakehold.state.roles import Roles
 
 HOLD_COLUMNS = ("namespace", "name", "at", "tables", "max_lag", "check", "kept_by", "owner", "forced_from")
 

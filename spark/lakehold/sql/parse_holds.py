@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakehold.catalog.holds import Check
 from lakehold.holds.commands import NewHold
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.durations import parse_duration
@@ -12,6 +11,7 @@ from lakehold.sql.names import table_reference
 from lakehold.sql.parse_as_of import parse_timestamp
 from lakehold.sql.queries import one_part
 from lakehold.sql.statements import AdvanceHold, CreateHold, DropHold, RenameHold, ShowCreateHold, ShowHolds
+from lakehold.state.holds import Check
 
 _A_HOLD = "a hold name"
 

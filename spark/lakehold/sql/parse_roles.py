@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lakehold.catalog.roles import Grant, GrantedOn, Privilege
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.names import namespace_reference
 from lakehold.sql.parse_holds import table_list
 from lakehold.sql.statements import CreateRole, DropRole, GrantPrivileges, RevokePrivileges, ShowGrants, ShowRoles
+from lakehold.state.roles import Grant, GrantedOn, Privilege
 
 _A_ROLE = "a role name"
 

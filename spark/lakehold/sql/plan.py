@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from lakehold.catalog.definitions import Definitions
-from lakehold.catalog.holds import Holds
-from lakehold.catalog.sharing import sharing, topics_of
 from lakehold.definitions import Connection, ConnectionType, Definition, Source, Subscription, Table
 from lakehold.errors import DefinitionError
 from lakehold.holds.rules import find as find_hold
+from lakehold.model.definitions import Definitions
+from lakehold.model.sharing import sharing, topics_of
 from lakehold.sql.effects import (
     BeginSubscription,
     DropDefinitions,
@@ -76,6 +75,7 @@ from lakehold.sql.statements import (
     ShowRoles,
     SubscribeTo,
 )
+from lakehold.state.holds import Holds
 
 _RESERVED_NAMESPACES = frozenset({"information_schema", "mz_catalog", "mz_internal", "sys"})
 

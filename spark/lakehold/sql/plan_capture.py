@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lakehold.catalog.definitions import Definitions
 from lakehold.definitions import Definition, Source, Table
 from lakehold.errors import DefinitionError
+from lakehold.model.definitions import Definitions
 from lakehold.sql.effects import Converge, Release
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from lakehold.catalog.definitions import Definitions
-from lakehold.catalog.holds import Check, Hold, Holds
 from lakehold.definitions import full_name_text, object_text
 from lakehold.errors import DefinitionError
 from lakehold.holds.commands import NewHold
 from lakehold.holds.rules import check_not_kept, find
+from lakehold.model.definitions import Definitions
 from lakehold.sql.durations import duration_text
 from lakehold.sql.effects import DropHolds, Notice, Plan, PutHold, Rows
 from lakehold.sql.statements import (
@@ -24,6 +23,7 @@ from lakehold.sql.statements import (
     ShowHolds,
     Statement,
 )
+from lakehold.state.holds import Check, Hold, Holds
 
 _NEEDS_HOLDS = (CreateHold, Drop, DropHold, ForSpark, RenameHold, ShowCreateHold, ShowHolds)
 

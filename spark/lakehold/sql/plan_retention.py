@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakehold.catalog.definitions import Definitions
 from lakehold.holds.retention import RETAIN_HISTORY, RETAIN_HISTORY_PROPERTY
+from lakehold.model.definitions import Definitions
 from lakehold.spark_sql import alter_table, literal, quoted, table_properties
 from lakehold.sql.effects import ChangeTable, Plan, RunOnSpark
 

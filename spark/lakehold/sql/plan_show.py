@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from lakehold.catalog.definitions import Definitions
 from lakehold.definitions import Connection, Definition, Source, Table
+from lakehold.model.definitions import Definitions
 from lakehold.sql.effects import Rows
 from lakehold.sql.render import create_statement, options_text
 from lakehold.sql.statements import ObjectKind

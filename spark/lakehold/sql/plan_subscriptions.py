@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lakehold.catalog.definitions import Definitions
 from lakehold.definitions import Subscription
 from lakehold.errors import DefinitionError
+from lakehold.model.definitions import Definitions
 
 
 def check_subscription(subscription: Subscription, definitions: Definitions) -> None:

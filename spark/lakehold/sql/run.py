@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
-from lakehold.catalog.definitions import DefinitionStore, Entry
-from lakehold.catalog.holds import Hold
 from lakehold.definitions import Source, Subscription
 from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.roles import RoleCommands
+from lakehold.model.definitions import DefinitionStore, Entry
 from lakehold.publish.subscriptions import COLUMNS as SUBSCRIPTION_COLUMNS
 from lakehold.spark_errors import readable
 from lakehold.sql.contracts import contracted
@@ -53,6 +52,7 @@ from lakehold.sql.run_roles import check_privileges, run_on_roles
 from lakehold.sql.run_upstream import Upstream, converged, explained
 from lakehold.sql.statements import CreateTable, ParsedStatement
 from lakehold.sql.transactions import Transaction, units
+from lakehold.state.holds import Hold
 from lakehold.subscribe.statement import Query, Subscribe
 
 if TYPE_CHECKING:

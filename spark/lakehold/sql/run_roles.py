@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from lakehold.catalog.roles import Roles
 from lakehold.holds import privileges
 from lakehold.holds.guard import Guard
 from lakehold.holds.roles import RoleCommands
@@ -19,6 +18,7 @@ from lakehold.sql.statements import (
     ShowGrants,
     ShowRoles,
 )
+from lakehold.state.roles import Roles
 
 ROLE_COLUMNS = ("name", "superuser", "current")
 GRANT_COLUMNS = ("role", "privilege", "object_type", "object")

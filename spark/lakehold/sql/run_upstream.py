@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
-from lakehold.catalog.definitions import DefinitionReader, Definitions
 from lakehold.definitions import object_text
 from lakehold.errors import CommitConflict, LakeholdError, UpstreamUnavailable
+from lakehold.model.definitions import DefinitionReader, Definitions
 from lakehold.sql.definition_change import DefinitionChange
 from lakehold.sql.effects import Converge, Plan, Release
 from lakehold.sql.explain_plan import shared_by, told

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lakehold.catalog.roles import Grant
 from lakehold.definitions import Connection, Source, Subscription, Table
 from lakehold.holds.commands import NewHold
 from lakehold.sql.dialect import StatementText
+from lakehold.state.roles import Grant
 from lakehold.subscribe.statement import Query, Subscribe
 
 

@@ -15,7 +15,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
 from pyiceberg.table import Table
 
-from lakehold.catalog.attempts import MALFORMED, unreadable
+from lakehold.iceberg.attempts import MALFORMED, unreadable
 from lakehold.subscribe import avro_files
 from lakehold.subscribe.remembered import Remembered
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
-from lakehold.catalog.long_reads import LongRead, LongReadStore
 from lakehold.errors import LakeholdError
+from lakehold.state.long_reads import LongRead, LongReadStore
 from lakehold.times import now_ms
 
 log = logging.getLogger(__name__)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from lakehold.catalog.holds import Holds
 from lakehold.errors import StatementBounds
+from lakehold.state.holds import Holds
 from lakehold.subscribe.batches import Piece
 from lakehold.subscribe.output import Output
 from lakehold.subscribe.relation import Lines, Relation

@@ -17,7 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyspark.sql import DataFrame
 
-from lakehold.catalog.attempts import unreadable
+from lakehold.iceberg.attempts import unreadable
 from lakehold.subscribe import metrics
 from lakehold.subscribe.changed_rows import ChangedRows
 from lakehold.subscribe.consolidate import consolidated

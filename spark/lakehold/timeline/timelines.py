@@ -11,12 +11,12 @@ from functools import cache, cached_property
 
 from pyiceberg.table import Table
 
-from lakehold.catalog.batches import BatchStore
-from lakehold.catalog.data_tables import DataTables
-from lakehold.catalog.definitions import DefinitionReader, Definitions
-from lakehold.catalog.holds import Holds
 from lakehold.errors import DefinitionError, NotReadable
+from lakehold.iceberg.data_tables import DataTables
+from lakehold.model.definitions import DefinitionReader, Definitions
 from lakehold.model.readers import Readers, Stop, TableProgress
+from lakehold.state.batches import BatchStore
+from lakehold.state.holds import Holds
 from lakehold.timeline.stops import check_level, first_behind, last_before
 from lakehold.timeline.versions import Version, begins_empty, earlier_versions, versions
 from lakehold.times import iso, now_ms

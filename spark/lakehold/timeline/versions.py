@@ -14,9 +14,9 @@ from itertools import accumulate
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
-from lakehold.catalog import metadata_files
-from lakehold.catalog.attempts import MALFORMED
-from lakehold.catalog.data_tables import SOURCE_PROPERTY, TIMESTAMP_PROPERTY
+from lakehold.iceberg import metadata_files
+from lakehold.iceberg.attempts import MALFORMED
+from lakehold.iceberg.data_tables import SOURCE_PROPERTY, TIMESTAMP_PROPERTY
 
 BATCHES_REMEMBERED = 100_000
 """Snapshots of which it is known which batch made them: a snapshot never changes, and PyIceberg is slow to say."""

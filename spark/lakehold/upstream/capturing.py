@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from pyiceberg.types import IcebergType
 
-from lakehold.catalog.data_tables import TableState
 from lakehold.definitions import ConnectionType
 from lakehold.errors import ConnectorError
 from lakehold.failpoints import reach
+from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.decode.registry import registry_of
 from lakehold.ingest.empty_tables import UpstreamColumns
 from lakehold.ingest.read.kafka_client import KafkaClient, shared_client

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from lakehold.catalog.definitions import Definitions
 from lakehold.ingest.lease import HeldLease, Leases, held
+from lakehold.model.definitions import Definitions
 from lakehold.settings import Settings
 from lakehold.upstream.capturing import Capturing
 from lakehold.upstream.steps import Steps

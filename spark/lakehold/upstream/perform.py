@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
-from lakehold.catalog.data_tables import TableState
+from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.read.kafka_client import KafkaClient
 from lakehold.model.offsets import TopicPartition
 from lakehold.upstream.connect import ConnectClient

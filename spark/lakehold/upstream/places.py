@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lakehold.catalog.definitions import Definitions
 from lakehold.definitions import Capture, ConnectionType, Source
 from lakehold.ingest.read.kafka_options import KafkaOptions, kafka_options
+from lakehold.model.definitions import Definitions
 from lakehold.secrets import resolve
 from lakehold.upstream.connector_config import Login, apicurio_avro, confluent_avro, json
 

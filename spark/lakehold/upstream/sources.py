@@ -8,8 +8,6 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from lakehold.catalog.data_tables import TableState
-from lakehold.catalog.definitions import Definitions
 from lakehold.definitions import Table, object_text
 from lakehold.errors import (
     ConnectorError,
@@ -20,9 +18,11 @@ from lakehold.errors import (
     UpstreamRefused,
     UpstreamUnavailable,
 )
+from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.empty_tables import UpstreamColumns
 from lakehold.ingest.lease import Leases
 from lakehold.ingest.repeats import Snapshots
+from lakehold.model.definitions import Definitions
 from lakehold.model.readers import Readers
 from lakehold.settings import Settings
 from lakehold.upstream.capturing import Capturing, Target

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from lakehold.catalog.definitions import Definitions
 from lakehold.definitions import ConnectionType
+from lakehold.model.definitions import Definitions
 from lakehold.model.marks import Marks
 from lakehold.model.readers import MAIN_READER, Readers
 from lakehold.upstream.capturing import Target

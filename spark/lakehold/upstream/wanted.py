@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lakehold.catalog.definitions import Entry
 from lakehold.definitions import Capture, ConnectionType, Source, Table
+from lakehold.model.definitions import Entry
 from lakehold.model.offsets import Offsets
 from lakehold.upstream import connector_config
 from lakehold.upstream.connector_config import SideTopics

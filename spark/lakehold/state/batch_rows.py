@@ -9,13 +9,13 @@ from dataclasses import replace
 from pydantic import TypeAdapter
 from pyiceberg.catalog import Catalog
 
-from lakehold.catalog.batches import Batch, BatchStore, TableChange
-from lakehold.catalog.log_table import LogTable
-from lakehold.catalog.state_table import Row, StateValues
 from lakehold.model import offsets
 from lakehold.model.marks import NO_MARKS, Marks
 from lakehold.model.passed import Passed
 from lakehold.model.readers import Intent, Lease, ReaderError, ReaderState, TableProgress, Waiting
+from lakehold.state.batches import Batch, BatchStore, TableChange
+from lakehold.state.log_table import LogTable
+from lakehold.state.state_table import Row, StateValues
 from lakehold.times import now_ms
 
 READERS_TABLE = "mz_catalog.mz_readers"

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pydantic import TypeAdapter
 from pyiceberg.catalog import Catalog
 
-from lakehold.catalog.definitions import AnyEntry, Definitions, DefinitionStore, Entry
-from lakehold.catalog.state_table import Row, StateTable
 from lakehold.definitions import Connection, Source, Subscription, Table
 from lakehold.errors import DefinitionError
+from lakehold.model.definitions import AnyEntry, Definitions, DefinitionStore, Entry
+from lakehold.state.state_table import Row, StateTable
 
 OBJECTS_TABLE = "mz_catalog.mz_objects"
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
 
-from lakehold.catalog.state_table import Row, StateValues
 from lakehold.errors import LeaseLost, SourceBusy
 from lakehold.model.readers import Lease
+from lakehold.state.state_table import Row, StateValues
 from lakehold.times import now_ms
 
 UPSTREAM_LEASES_TABLE = "mz_catalog.mz_upstream_leases"

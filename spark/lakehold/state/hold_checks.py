@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
 
-from lakehold.catalog.log_table import LogTable
-from lakehold.catalog.state_table import Row
+from lakehold.state.log_table import LogTable
+from lakehold.state.state_table import Row
 
 HOLD_CHECKS_TABLE = "mz_catalog.mz_hold_checks"
 

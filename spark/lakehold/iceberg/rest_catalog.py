@@ -9,7 +9,7 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 
-from lakehold.catalog.other_types import with_other_types
+from lakehold.iceberg.other_types import with_other_types
 
 
 class AnyTypeRestCatalog(RestCatalog):

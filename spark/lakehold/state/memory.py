@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable
 
-from lakehold.catalog.batches import Batch, BatchStore
-from lakehold.catalog.definitions import Definitions, DefinitionStore
-from lakehold.catalog.hold_checks import HoldCheck, HoldCheckStore
-from lakehold.catalog.holds import Hold, Holds, HoldStore
-from lakehold.catalog.roles import Role, Roles, RoleStore
-from lakehold.catalog.subscribers import Subscriber, Subscribers, SubscriberStore
+from lakehold.model.definitions import Definitions, DefinitionStore
 from lakehold.model.readers import ReaderState
+from lakehold.state.batches import Batch, BatchStore
+from lakehold.state.hold_checks import HoldCheck, HoldCheckStore
+from lakehold.state.holds import Hold, Holds, HoldStore
+from lakehold.state.roles import Role, Roles, RoleStore
+from lakehold.state.subscribers import Subscriber, Subscribers, SubscriberStore
 from lakehold.times import now_ms
 
 

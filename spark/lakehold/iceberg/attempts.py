@@ -16,8 +16,8 @@ from pyiceberg.exceptions import CommitFailedException, ForbiddenError, RESTErro
 from pyiceberg.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
-from lakehold.catalog import expiry
 from lakehold.errors import CommitConflict, DefinitionError, UpstreamUnavailable
+from lakehold.iceberg import expiry
 
 logger = logging.getLogger(__name__)
 

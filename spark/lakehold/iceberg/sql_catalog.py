@@ -24,8 +24,8 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 from sqlalchemy import ColumnElement, and_, or_, select, update
 
-from lakehold.catalog import metadata_files
-from lakehold.catalog.metadata_files import MetadataFile
+from lakehold.iceberg import metadata_files
+from lakehold.iceberg.metadata_files import MetadataFile
 
 TABLES_REMEMBERED = 100
 """Tables whose last metadata is kept."""

@@ -12,9 +12,9 @@ from enum import StrEnum
 
 from pyiceberg.catalog import Catalog
 
-from lakehold.catalog.state_table import Row, StateValues
 from lakehold.errors import DefinitionError, LeaseLost, SubscriberBusy
 from lakehold.model.readers import Lease
+from lakehold.state.state_table import Row, StateValues
 from lakehold.times import now_ms
 
 SUBSCRIBERS_TABLE = "mz_catalog.mz_subscribers"

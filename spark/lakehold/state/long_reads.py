@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
 
-from lakehold.catalog.state_table import Row, StateValues
+from lakehold.state.state_table import Row, StateValues
 from lakehold.times import now_ms
 
 READS_TABLE = "mz_catalog.mz_reads"

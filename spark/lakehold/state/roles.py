@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from pyiceberg.catalog import Catalog
 
-from lakehold.catalog.state_table import Row, StateValues
+from lakehold.state.state_table import Row, StateValues
 
 ROLES_TABLE = "mz_catalog.mz_roles"
 

@@ -14,8 +14,8 @@ from enum import StrEnum
 from pydantic import TypeAdapter
 from pyiceberg.catalog import Catalog
 
-from lakehold.catalog.state_table import Row, StateTable, StateValues
-from lakehold.catalog.subscribers import SubscriberKind
+from lakehold.state.state_table import Row, StateTable, StateValues
+from lakehold.state.subscribers import SubscriberKind
 
 HOLDS_TABLE = "mz_catalog.mz_holds"
 HOLD_OBJECTS_TABLE = "mz_catalog.mz_hold_objects"

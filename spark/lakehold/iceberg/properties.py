@@ -14,7 +14,7 @@ from lakehold.settings import Settings
 BUSY_TIMEOUT_MS = 30_000
 """How long a commit waits for another's write to the SQLite file before it fails."""
 
-_REST_CATALOG = "lakehold.catalog.rest_catalog.AnyTypeRestCatalog"
+_REST_CATALOG = "lakehold.iceberg.rest_catalog.AnyTypeRestCatalog"
 
 
 def is_rest(catalog_uri: str) -> bool:
@@ -52,7 +52,7 @@ def _sqlalchemy(url: URL) -> dict[str, str]:
     if url.get_backend_name() == "sqlite":
         url = url.update_query_dict({"timeout": str(BUSY_TIMEOUT_MS // 1000)})
     return {
-        "py-catalog-impl": "lakehold.catalog.sql_catalog.RememberingSqlCatalog",
+        "py-catalog-impl": "lakehold.iceberg.sql_catalog.RememberingSqlCatalog",
         "uri": url.render_as_string(hide_password=False),
         "schema_version": "v1",
     }

@@ -17,11 +17,11 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField
 
-from lakehold.catalog.attempts import read
-from lakehold.catalog.column_bounds import ColumnBounds, around_all, file_bounds
-from lakehold.catalog.refs import RefChanges, change_refs
-from lakehold.catalog.views import is_view
 from lakehold.errors import CommitConflict
+from lakehold.iceberg.attempts import read
+from lakehold.iceberg.column_bounds import ColumnBounds, around_all, file_bounds
+from lakehold.iceberg.refs import RefChanges, change_refs
+from lakehold.iceberg.views import is_view
 
 TIMESTAMP_PROPERTY = "lakehold.timestamp"
 """In a snapshot's summary: the `mz_timestamp` of the batch that made it."""

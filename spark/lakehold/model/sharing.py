@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
 
-from lakehold.catalog.definitions import Definitions
 from lakehold.definitions import Source
+from lakehold.model.definitions import Definitions
 
 
 def place_of(source: Source, definitions: Definitions) -> Hashable:

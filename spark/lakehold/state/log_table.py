@@ -9,10 +9,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestEntry
 from pyiceberg.table import Table
 
-from lakehold.catalog.attempts import read
-from lakehold.catalog.column_bounds import file_bounds
-from lakehold.catalog.compare_and_set import Rewrite, change, live_entries
-from lakehold.catalog.state_table import Row, current_entries, read_rows, to_arrow
+from lakehold.iceberg.attempts import read
+from lakehold.iceberg.column_bounds import file_bounds
+from lakehold.iceberg.compare_and_set import Rewrite, change, live_entries
+from lakehold.state.state_table import Row, current_entries, read_rows, to_arrow
 
 MANIFESTS_MOST = 50
 """Appends after which the next one gathers the small files into one."""

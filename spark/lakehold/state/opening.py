@@ -21,10 +21,10 @@ from pyiceberg.table import Table
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from lakehold.catalog.properties import is_sqlite, pyiceberg_properties
-from lakehold.catalog.schemas import SYSTEM_NAMESPACE, TableSchema, system_tables
 from lakehold.errors import SettingsError
+from lakehold.iceberg.properties import is_sqlite, pyiceberg_properties
 from lakehold.settings import Settings
+from lakehold.state.schemas import SYSTEM_NAMESPACE, TableSchema, system_tables
 
 logger = logging.getLogger(__name__)
 

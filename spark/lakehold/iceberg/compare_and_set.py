@@ -41,8 +41,8 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from lakehold.catalog import attempts, expiry
-from lakehold.catalog.attempts import Attempt
+from lakehold.iceberg import attempts, expiry
+from lakehold.iceberg.attempts import Attempt
 
 _AVRO_COMPRESSION: AvroCompressionCodec = "deflate"
 

@@ -20,10 +20,10 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
-from lakehold.catalog import attempts, expiry, metadata_files
-from lakehold.catalog.attempts import Attempt
-from lakehold.catalog.metadata_files import MetadataJson
-from lakehold.catalog.sql_catalog import RememberingSqlCatalog
+from lakehold.iceberg import attempts, expiry, metadata_files
+from lakehold.iceberg.attempts import Attempt
+from lakehold.iceberg.metadata_files import MetadataJson
+from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
 from lakehold.times import now_ms
 
 FOREVER_MS = 2**63 - 1

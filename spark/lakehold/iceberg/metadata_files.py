@@ -22,7 +22,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.snapshots import SnapshotLogEntry
 
-from lakehold.catalog.other_types import with_other_types
+from lakehold.iceberg.other_types import with_other_types
 
 MetadataJson = Mapping[str, Any]
 """Table metadata as in its file (Iceberg spec, "Table Metadata and Snapshots"), without the snapshots."""

@@ -12,8 +12,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestEntry
 from pyiceberg.table import Table
 
-from lakehold.catalog.attempts import read
-from lakehold.catalog.compare_and_set import Rewrite, change, live_entries
+from lakehold.iceberg.attempts import read
+from lakehold.iceberg.compare_and_set import Rewrite, change, live_entries
 
 Row = Mapping[str, Any]
 """A row of a system table: column name to value; a column added later may be missing."""
