@@ -15,13 +15,13 @@ from lakehold.ingest.batch import BatchReport, Running
 from lakehold.ingest.effects import BatchIdentity, TableReport
 from lakehold.ingest.planning import Planner
 from lakehold.ingest.read.kafka import KafkaReader
-from lakehold.ingest.read.reader import Available, Limits, Watermarks
+from lakehold.ingest.read.reader import Available, Limits
 from lakehold.ingest.run import Ingesting
 from lakehold.ingest.shared_records import Reading
 from lakehold.ingest.shelf import Shelf
 from lakehold.ingest.snapshots import Reach
 from lakehold.model.definitions import Entry
-from lakehold.model.offsets import OffsetRange, TopicPartition
+from lakehold.model.offsets import OffsetRange, TopicPartition, Watermarks
 from lakehold.model.readers import MAIN_READER, Intent, Readers, ReaderState, TableProgress, last_timestamp
 from lakehold.state.memory import MemoryBatches
 from lakehold.times import now_ms

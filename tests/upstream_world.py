@@ -8,7 +8,7 @@ from itertools import count
 from typing import assert_never
 
 from lakehold.definitions import Capture, ConnectionType, Envelope, Format, FormatType, Source, Table
-from lakehold.ingest.read.kafka_options import KafkaOptions
+from lakehold.kafka.options import KafkaOptions
 from lakehold.model.definitions import Entry
 from lakehold.model.offsets import TopicPartition
 from lakehold.model.places import Place

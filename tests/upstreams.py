@@ -10,8 +10,8 @@ from pathlib import Path
 from lakehold.errors import UpstreamUnavailable
 from lakehold.ingest.read.files import FilesReader
 from lakehold.ingest.read.kafka import KafkaReader
-from lakehold.ingest.read.kafka_options import kafka_options
 from lakehold.ingest.read.reader import Reader
+from lakehold.kafka.options import kafka_options
 from lakehold.model.offsets import TopicPartition
 from tests.kafka_broker import Broker
 from tests.recorded_files import append, line

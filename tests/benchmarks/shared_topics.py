@@ -11,13 +11,13 @@ from time import perf_counter
 from pyspark.sql import DataFrame
 
 from lakehold.definitions import DeclaredColumn, Envelope, Format, FormatType, Source, Table
-from lakehold.ingest.decode.registry import registry_of
 from lakehold.ingest.read.opening import open_reader
 from lakehold.ingest.read.read_once import ReadOnce
 from lakehold.ingest.read.reader import Limits
 from lakehold.ingest.shared_records import Reading, shared_records
 from lakehold.ingest.shelf import Shelf
 from lakehold.ingest.topic import TopicDecoder
+from lakehold.kafka.registry import registry_of
 from lakehold.lake import Lake
 from lakehold.stack import StackAddresses
 from tests.benchmarks.figures import Figure, seconds

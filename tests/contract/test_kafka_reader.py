@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from lakehold.errors import UpstreamError, UpstreamUnavailable
 from lakehold.ingest.read.checks import faults
 from lakehold.ingest.read.kafka import KafkaReader
-from lakehold.ingest.read.kafka_client import shared_client
-from lakehold.ingest.read.kafka_options import KafkaOptions, kafka_options
-from lakehold.ingest.read.reader import Available, Watermarks
-from lakehold.model.offsets import Offsets, TopicPartition
+from lakehold.ingest.read.reader import Available
+from lakehold.kafka.client import shared_client
+from lakehold.kafka.options import KafkaOptions, kafka_options
+from lakehold.model.offsets import Offsets, TopicPartition, Watermarks
 from lakehold.times import now_ms
 from tests.contract.test_readers import LARGE, numbered, values
 from tests.kafka_broker import Broker

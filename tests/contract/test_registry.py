@@ -9,9 +9,9 @@ import pytest
 
 from lakehold.definitions import Envelope, FormatType, Table
 from lakehold.errors import UpstreamError, UpstreamUnavailable
-from lakehold.ingest.decode.registry import Registry
 from lakehold.ingest.decode.schemas import AvroIds, TopicSchemas
 from lakehold.ingest.topic import TopicDecoder, TopicPart
+from lakehold.kafka.registry import Registry
 from tests.registry_server import RegistryServer, registry_server
 
 LONG, STRING = '"long"', '"string"'
@@ -40,14 +40,13 @@ def test_schemas_by_id_are_asked_for_once(server: RegistryServer) -> None:
     registry = Registry(server.url)
     assert [registry.schema_text(i) for i in (1, 2, 1, 8)] == [LONG, None, LONG, None]
     assert [path for path, _ in server.asked].count("/schemas/ids/1") == 1
-    assert registry.schemas([7, 1, 2]) == AvroIds({1: LONG, 7: STRING})
+    assert registry.schema_texts([7, 1, 2]) == {1: LONG, 7: STRING}
 
 
 def test_a_topics_subjects(server: RegistryServer) -> None:
     registry = Registry(server.url)
     assert registry.subject_ids("shop.t-value") == {1, 7}
     assert registry.subject_ids("nowhere-value") == frozenset()
-    assert registry.topic_schemas("shop.t") == TopicSchemas(AvroIds({1: LONG}), AvroIds({1: LONG, 7: STRING}))
 
 
 def test_tables_over_one_topic_ask_for_its_subjects_once(server: RegistryServer) -> None:
@@ -56,7 +55,7 @@ def test_tables_over_one_topic_ask_for_its_subjects_once(server: RegistryServer)
     part = TopicPart(nothing, None, FormatType.AVRO)
     tables = [Table("s", f"t{n}", "shop", "shop.t", envelope) for n, envelope in enumerate(Envelope)]
     wanted = [decoder.wanted(table, part, (), look=False)[0].schemas for table in tables]
-    assert wanted == [Registry(server.url).topic_schemas("shop.t")] * len(tables)
+    assert wanted == [TopicSchemas(AvroIds({1: LONG}), AvroIds({1: LONG, 7: STRING}))] * len(tables)
     assert [path for path, _ in server.asked].count("/subjects/shop.t-value/versions") == 2
 
 

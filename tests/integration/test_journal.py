@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from lakehold.ingest.read.kafka_client import KafkaClient, shared_client
-from lakehold.ingest.read.kafka_options import KafkaOptions
+from lakehold.kafka.client import KafkaClient, shared_client
+from lakehold.kafka.options import KafkaOptions
 from lakehold.model.places import Place
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.found import FoundSnapshot

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from lakehold.cli.app import app
 from lakehold.cli.ingest import run_ingest
 from lakehold.cli.output import JsonOutput
-from lakehold.ingest.lease import held
 from lakehold.lake import Lake
 from lakehold.progress import NoProgress
+from lakehold.state.lease import held
 from tests.shop_records import ShopRecords
 from tests.signal_handlers import handlers_restored as handlers_restored  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.waiting import wait_for

@@ -13,11 +13,11 @@ from lakehold.definitions import Table
 from lakehold.ingest import shared_records
 from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.lease import held
 from lakehold.ingest.shared_topic import SharedTopic
 from lakehold.ingest.together import Progressed, SourceFailed
 from lakehold.ingest.topic import DecodedTopic, TopicDecoder
 from lakehold.lake import Lake
+from lakehold.state.lease import held
 from tests.conftest import LakeFactory
 from tests.counters import decodes
 from tests.debezium_messages import Topic

@@ -58,7 +58,7 @@ def test_a_publisher_that_was_taken_for_dead_commits_nothing(shop: Shop, monkeyp
             taken[0] += successor.publish("s")
 
     monkeypatch.setattr(publisher, "reach", succeeded)
-    monkeypatch.setattr("lakehold.ingest.lease.HeldLease.confirm", lambda _: None)
+    monkeypatch.setattr("lakehold.state.lease.HeldLease.confirm", lambda _: None)
     with pytest.raises(LeaseLost, match="another publisher") as lost:
         shop.lake.publish("s")
     assert taken[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakehold.ingest import run
-from lakehold.ingest.read.reader import Watermarks
+from lakehold.model.offsets import Watermarks
 from lakehold.model.readers import BACKFILL_READER, MAIN_READER
 from lakehold.times import now_ms
 from tests.memory_source import MemorySource, Topics, tables_without_rows

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakehold.errors import UpstreamUnavailable
 from lakehold.ingest.read.read_once import ReadOnce
-from lakehold.ingest.read.reader import RAW_SCHEMA, Available, Limits, Reader, ReadPlan, Watermarks
-from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition
+from lakehold.ingest.read.reader import RAW_SCHEMA, Available, Limits, Reader, ReadPlan
+from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, Watermarks
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 

@@ -6,8 +6,7 @@ import pytest
 
 from lakehold.errors import UpstreamError
 from lakehold.ingest.batch import BatchReport
-from lakehold.ingest.read.reader import Watermarks
-from lakehold.model.offsets import TopicPartition
+from lakehold.model.offsets import TopicPartition, Watermarks
 from lakehold.model.readers import BACKFILL_READER, MAIN_READER
 from tests.memory_source import MemorySource, Topics, tables_without_rows
 

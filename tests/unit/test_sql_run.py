@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 
 from lakehold.errors import DefinitionError, StatementError
-from lakehold.ingest.read.kafka_options import kafka_options
+from lakehold.kafka.options import kafka_options
 from lakehold.model.definitions import Definitions, DefinitionStore
 from lakehold.sql.list_holds import HOLD_COLUMNS
 from lakehold.sql.options import KAFKA

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from lakehold.ingest.read.kafka_client import KafkaClient
+from lakehold.kafka.client import KafkaClient
 from lakehold.model.offsets import TopicPartition
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.journal import Journal, asked_snapshot, noted_first_snapshot

@@ -19,7 +19,6 @@ from lakehold.ingest.effects import BatchIdentity, TableReport
 from lakehold.ingest.empty_tables import UpstreamColumnsOf, make_empty, no_columns
 from lakehold.ingest.envelope import changes_of
 from lakehold.ingest.evolve import stored_key
-from lakehold.ingest.lease import HeldLease
 from lakehold.ingest.planning import Planned
 from lakehold.ingest.read.reader import ReadPlan
 from lakehold.ingest.repeats import Snapshots, remove_gone
@@ -32,6 +31,7 @@ from lakehold.model.passed import Passed, Replaced
 from lakehold.model.readers import MAIN_READER, Intent, ReaderError, ReaderState, TableProgress, Waiting
 from lakehold.spark_errors import is_sparks, said_by_spark
 from lakehold.state.batches import Batch, BatchStore, TableChange
+from lakehold.state.lease import HeldLease
 from lakehold.times import now_ms
 
 log = logging.getLogger(__name__)

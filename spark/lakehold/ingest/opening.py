@@ -18,7 +18,6 @@ from lakehold.ingest.apply import HeldHistory, Writing
 from lakehold.ingest.batch import BatchReport, Running
 from lakehold.ingest.empty_tables import UpstreamColumns, UpstreamColumnsOf, no_columns
 from lakehold.ingest.error_records import ErrorRecords
-from lakehold.ingest.lease import HeldLease, held
 from lakehold.ingest.planning import Planner
 from lakehold.ingest.read.files import FilesReader
 from lakehold.ingest.read.opening import open_reader
@@ -37,10 +36,11 @@ from lakehold.model.sharing import place_of, topics_of
 from lakehold.secrets import resolve
 from lakehold.settings import Settings
 from lakehold.state.batches import BatchStore
+from lakehold.state.lease import HeldLease, held
 
 if TYPE_CHECKING:
     # Its client of the registry is a second of imports, which a source without one does not need.
-    from lakehold.ingest.decode.registry import Registry
+    from lakehold.kafka.registry import Registry
 
 _READ_TASKS = max(4, os.cpu_count() or 1)
 """Tasks a large read is cut into at least, so that one large partition uses all cores; each writes a file per bucket."""
@@ -212,7 +212,7 @@ class Opening:
     def _registry(self, source: Source, defined: Definitions) -> Registry | None:
         if source.format.registry is None:
             return None
-        from lakehold.ingest.decode.registry import registry_of  # noqa: PLC0415 - see above
+        from lakehold.kafka.registry import registry_of  # noqa: PLC0415 - see above
 
         connection = defined.connection(source.format.registry)
         return registry_of(resolve(connection.options), timeout_s=self.settings.upstream_timeout_ms / 1000)

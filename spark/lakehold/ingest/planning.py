@@ -6,9 +6,9 @@ import sys
 from dataclasses import dataclass, replace
 
 from lakehold.ingest.read.lines import file_of
-from lakehold.ingest.read.reader import Available, Limits, Reader, ReadPlan, Watermarks
+from lakehold.ingest.read.reader import Available, Limits, Reader, ReadPlan
 from lakehold.ingest.transactions.cut import Blocked
-from lakehold.model.offsets import Offsets, starts
+from lakehold.model.offsets import Offsets, Watermarks, starts
 from lakehold.model.passed import NOTHING_PASSED, Passed, Replaced
 from lakehold.model.readers import ReaderState
 

@@ -29,7 +29,7 @@ from lakehold.ingest.decode.unify import TypeConflict
 
 if TYPE_CHECKING:
     # Its client of the registry is a second of imports, which a source without one does not need.
-    from lakehold.ingest.decode.registry import Registry
+    from lakehold.kafka.registry import Registry
 
 _SAMPLED = 100
 """Keys and values looked at to find out what they are, where the first ones may be broken."""
@@ -55,9 +55,10 @@ class TopicPart:
         self._subjects: TopicSchemas | None = None
 
     def subjects(self, registry: Registry, topic: str) -> TopicSchemas:
-        """What the topic's subjects in the registry say."""
+        """Return all schemas that a topic's subjects know: what its records were most likely written with."""
         if self._subjects is None:
-            self._subjects = registry.topic_schemas(topic)
+            key, value = (_known(registry, registry.subject_ids(f"{topic}-{part}")) for part in ("key", "value"))
+            self._subjects = TopicSchemas(key, value)
         return self._subjects
 
     @cached_property
@@ -184,7 +185,7 @@ class TopicDecoder:
 
 
 def _known(registry: Registry, ids: frozenset[int] | frozenset[str]) -> AvroIds:
-    return registry.schemas(i for i in ids if isinstance(i, int))
+    return AvroIds(registry.schema_texts(i for i in ids if isinstance(i, int)))
 
 
 def _heads(found: frozenset[int] | frozenset[str]) -> JsonHeads:

@@ -42,6 +42,17 @@ class OffsetRange:
         )
 
 
+@dataclass(frozen=True)
+class Watermarks:
+    """What one partition holds: `[earliest, end_exclusive)`. Offsets in it may have gaps.
+
+    `end_exclusive` is the last stable offset: records of open transactions lie at or above it.
+    """
+
+    earliest: int
+    end_exclusive: int
+
+
 Offsets = Mapping[TopicPartition, int]
 """For each partition an offset: of the next record to read, or behind the last one."""
 

@@ -11,9 +11,9 @@ from threading import Event
 import pyarrow as pa
 
 from lakehold.failpoints import reach
-from lakehold.ingest.lease import HeldLease
 from lakehold.publish.following import Complete
 from lakehold.publish.held_input import HeldInput
+from lakehold.state.lease import HeldLease
 from lakehold.state.subscribers import SubscriberStore
 from lakehold.subscribe.batches import Piece, Row
 from lakehold.subscribe.row_values import tuples

@@ -15,11 +15,11 @@ from threading import Event
 
 from lakehold.definitions import OnLapse
 from lakehold.errors import DefinitionError, SubscriberLapsed
-from lakehold.ingest.lease import held
 from lakehold.publish.deliveries import Delivering, Delivery, Place
 from lakehold.publish.following import Following
 from lakehold.publish.held_input import HeldInput
 from lakehold.settings import Settings
+from lakehold.state.lease import held
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
 from lakehold.subscribe.batches import Row
 from lakehold.subscribe.opening import Opened

@@ -11,13 +11,13 @@ from threading import Event
 from lakehold.definitions import OnLapse, Subscription
 from lakehold.errors import SubscriberLapsed
 from lakehold.failpoints import reach
-from lakehold.ingest.lease import HeldLease, held
 from lakehold.model.definitions import Entry
 from lakehold.publish.following import Complete, Following
 from lakehold.publish.held_input import HeldInput
 from lakehold.publish.output_files import OutputFiles
 from lakehold.publish.output_table import OutputTable, Publication, Published
 from lakehold.settings import Settings
+from lakehold.state.lease import HeldLease, held
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
 from lakehold.subscribe.batches import Piece
 from lakehold.subscribe.opening import Opened

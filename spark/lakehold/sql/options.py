@@ -88,7 +88,7 @@ KAFKA = OptionSet(
     },
     required=("broker",),
 )
-"""What `lakehold.ingest.read.kafka_options` can give to both of its clients."""
+"""What `lakehold.kafka.options` can give to both of its clients."""
 
 SCHEMA_REGISTRY = OptionSet(
     known={"url": UrlOption(many=True), "username": _TEXT, "password": _TEXT}, required=("url",)

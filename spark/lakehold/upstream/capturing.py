@@ -13,10 +13,10 @@ from lakehold.definitions import ConnectionType
 from lakehold.errors import ConnectorError
 from lakehold.failpoints import reach
 from lakehold.iceberg.data_tables import TableState
-from lakehold.ingest.decode.registry import registry_of
 from lakehold.ingest.empty_tables import UpstreamColumns
-from lakehold.ingest.read.kafka_client import KafkaClient, shared_client
 from lakehold.ingest.repeats import RepeatedSnapshot, Snapshots
+from lakehold.kafka.client import KafkaClient, shared_client
+from lakehold.kafka.registry import registry_of
 from lakehold.model.places import Place
 from lakehold.times import next_timestamp, now_ms
 from lakehold.upstream.captured_columns import Columns, columns_of, left_out_hints

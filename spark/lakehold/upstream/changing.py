@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from lakehold.ingest.lease import HeldLease, Leases, held
 from lakehold.model.definitions import Definitions
 from lakehold.settings import Settings
+from lakehold.state.lease import HeldLease, Leases, held
 from lakehold.upstream.capturing import Capturing
 from lakehold.upstream.steps import Steps
 from lakehold.upstream.targets import Targets

@@ -19,7 +19,7 @@ from typing import Any
 
 from fastavro import parse_schema, schemaless_reader
 
-from lakehold.ingest.read.kafka_client import KafkaClient
+from lakehold.kafka.client import KafkaClient
 from lakehold.model.offsets import OffsetRange, TopicPartition
 from lakehold.model.places import Place
 from lakehold.upstream.connector_config import SideTopics

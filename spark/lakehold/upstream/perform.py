@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from lakehold.iceberg.data_tables import TableState
-from lakehold.ingest.read.kafka_client import KafkaClient
+from lakehold.kafka.client import KafkaClient
 from lakehold.model.offsets import TopicPartition
 from lakehold.upstream.connect import ConnectClient
 from lakehold.upstream.connector_config import SideTopics

@@ -20,11 +20,11 @@ from lakehold.errors import (
 )
 from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.empty_tables import UpstreamColumns
-from lakehold.ingest.lease import Leases
 from lakehold.ingest.repeats import Snapshots
 from lakehold.model.definitions import Definitions
 from lakehold.model.readers import Readers
 from lakehold.settings import Settings
+from lakehold.state.lease import Leases
 from lakehold.upstream.capturing import Capturing, Target
 from lakehold.upstream.changing import ChangingSources, changing
 from lakehold.upstream.failure import with_way_out

@@ -10,10 +10,9 @@ from difflib import get_close_matches
 
 from lakehold.errors import UpstreamError
 from lakehold.ingest.read.lines import file_of
-from lakehold.ingest.read.reader import Available, Watermarks
-from lakehold.model.offsets import Offsets, TopicPartition
-
-_LOAD_ANEW = "drop the source's tables and create them again, so that they are loaded anew"
+from lakehold.ingest.read.reader import Available
+from lakehold.kafka.faults import LOAD_AGAIN, offsets_lost
+from lakehold.model.offsets import Offsets, TopicPartition, Watermarks
 
 
 def faults(
@@ -94,18 +93,6 @@ def topic_missing(topic: str, available: Available) -> UpstreamError:
     )
 
 
-def offsets_lost(tp: TopicPartition, position: int, earliest: int) -> UpstreamError:
-    """Records that were not read yet have been deleted."""
-    return UpstreamError(
-        f'records of topic "{tp.topic}" partition {tp.partition} were deleted before they were read',
-        code="offsets-lost",
-        detail=f"The next offset to read is {position}, but the partition now begins at {earliest}: "
-        f"offsets {position} to {earliest - 1} are gone. The topic's retention (retention.ms, retention.bytes) "
-        "or a deletion took them.",
-        hint=f"Raise the topic's retention above the longest pause between runs; then {_LOAD_ANEW}.",
-    )
-
-
 def recreated(topic: str, detail: str) -> UpstreamError:
     """A topic or file is another one than the one that was read before."""
     file = file_of(TopicPartition(topic, 0))
@@ -114,13 +101,13 @@ def recreated(topic: str, detail: str) -> UpstreamError:
             f'file "{file}" is not the one that was read before',
             code="topic-recreated",
             detail=detail,
-            hint=f"Files may only grow. Put the former content back, or {_LOAD_ANEW}.",
+            hint=f"Files may only grow. Put the former content back, or {LOAD_AGAIN}.",
         )
     return UpstreamError(
         f'topic "{topic}" was deleted and created again since it was last read',
         code="topic-recreated",
         detail=detail,
-        hint=f"If the new topic is meant to be read, {_LOAD_ANEW}.",
+        hint=f"If the new topic is meant to be read, {LOAD_AGAIN}.",
     )
 
 
@@ -130,5 +117,5 @@ def file_gone(tp: TopicPartition, position: int) -> UpstreamError:
         f'file "{file_of(tp)}" is gone',
         code="offsets-lost",
         detail=f"It was read up to byte {position}; what came after that is lost.",
-        hint=f"Put the file back, or {_LOAD_ANEW}.",
+        hint=f"Put the file back, or {LOAD_AGAIN}.",
     )

@@ -27,9 +27,8 @@ from lakehold.ingest.read.reader import (
     MalformedLine,
     Reader,
     ReadPlan,
-    Watermarks,
 )
-from lakehold.model.offsets import OffsetRange, Offsets
+from lakehold.model.offsets import OffsetRange, Offsets, Watermarks
 
 
 class FilesReader(Reader):

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 
 from lakehold.ingest.read.bounding import fair_shares, record_budget
 from lakehold.ingest.read.checks import added_partitions, verify_position
-from lakehold.ingest.read.kafka_client import shared_client
-from lakehold.ingest.read.kafka_options import KafkaOptions
 from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Available, Limits, Reader, ReadPlan
+from lakehold.kafka.client import shared_client
+from lakehold.kafka.options import KafkaOptions
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, ends, starts, to_json
 from lakehold.times import now_ms
 

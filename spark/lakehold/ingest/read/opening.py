@@ -8,8 +8,8 @@ from lakehold.definitions import Source
 from lakehold.errors import DefinitionError
 from lakehold.ingest.read.files import FilesReader
 from lakehold.ingest.read.kafka import KafkaReader
-from lakehold.ingest.read.kafka_options import kafka_options
 from lakehold.ingest.read.reader import Reader
+from lakehold.kafka.options import kafka_options
 
 
 def open_reader(

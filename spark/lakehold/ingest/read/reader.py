@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition
+from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, Watermarks
 
 RAW_SCHEMA = pa.schema(
     [
@@ -25,17 +25,6 @@ RAW_SCHEMA = pa.schema(
 
 RAW_DDL = "topic string, partition int, offset bigint, timestamp_ms bigint, key binary, value binary"
 """The same columns, as `Reader.dataframe` gives them."""
-
-
-@dataclass(frozen=True)
-class Watermarks:
-    """What one partition holds: `[earliest, end_exclusive)`. Offsets in it may have gaps.
-
-    `end_exclusive` is the last stable offset: records of open transactions lie at or above it.
-    """
-
-    earliest: int
-    end_exclusive: int
 
 
 @dataclass(frozen=True)

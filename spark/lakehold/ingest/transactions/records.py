@@ -22,7 +22,7 @@ from lakehold.ingest.transactions.runs import HEADERS, POSITION, Runs, runs_of
 
 if TYPE_CHECKING:
     # Its client of the registry is a second of imports, which a source without one does not need.
-    from lakehold.ingest.decode.registry import Registry
+    from lakehold.kafka.registry import Registry
 
 _KIND = (
     f"CASE WHEN transaction.id IS NOT NULL THEN '{Kind.EVENTS}'"
@@ -143,7 +143,7 @@ class Records:
 
 
 def _known(registry: Registry, ids: Iterable[int | str]) -> AvroIds:
-    return registry.schemas(i for i in ids if isinstance(i, int))
+    return AvroIds(registry.schema_texts(i for i in ids if isinstance(i, int)))
 
 
 def _with_columns(schema: pa.Schema, found: pa.Table) -> pa.Table:

@@ -23,10 +23,9 @@ from confluent_kafka.admin import (
 from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_fixed
 
 from lakehold.errors import UpstreamUnavailable
-from lakehold.ingest.read.checks import offsets_lost
-from lakehold.ingest.read.kafka_options import KafkaOptions
-from lakehold.ingest.read.reader import Watermarks
-from lakehold.model.offsets import OffsetRange, TopicPartition
+from lakehold.kafka.faults import offsets_lost
+from lakehold.kafka.options import KafkaOptions
+from lakehold.model.offsets import OffsetRange, TopicPartition, Watermarks
 
 _log = logging.getLogger("lakehold.librdkafka")
 # What matters of its messages is in our errors: none goes to stderr, whether the program logs there or not.

@@ -10,7 +10,6 @@ from typing import TypeVar
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
 
 from lakehold.errors import DefinitionError, UpstreamError, UpstreamUnavailable
-from lakehold.ingest.decode.schemas import AvroIds, TopicSchemas
 
 _T = TypeVar("_T")
 
@@ -57,14 +56,10 @@ class Registry:
         registered = (self._asked(partial(self._client.get_version, subject, v)) for v in versions)
         return frozenset(r.schema_id for r in registered if r is not None and r.schema_id is not None)
 
-    def schemas(self, ids: Iterable[int]) -> AvroIds:
-        """The schemas with these ids, without those that the registry lacks."""
+    def schema_texts(self, ids: Iterable[int]) -> dict[int, str]:
+        """Return the schemas with these ids, in their order, without those that the registry lacks."""
         texts = {i: self.schema_text(i) for i in sorted(ids)}
-        return AvroIds({i: text for i, text in texts.items() if text is not None})
-
-    def topic_schemas(self, topic: str) -> TopicSchemas:
-        """All schemas that a topic's subjects know: what its records were most likely written with."""
-        return TopicSchemas(*(self.schemas(self.subject_ids(f"{topic}-{part}")) for part in ("key", "value")))
+        return {i: text for i, text in texts.items() if text is not None}
 
     def _asked(self, ask: Callable[[], _T]) -> _T | None:
         """The answer; None if what was asked for does not exist."""
