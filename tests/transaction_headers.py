@@ -21,7 +21,7 @@ _Place = tuple[int, int, int]
 
 
 class Record(NamedTuple):
-    """What is needed of one record, see `HEADERS`."""
+    """Hold what is needed of one record, see `HEADERS`."""
 
     topic: str
     partition: int

@@ -136,7 +136,7 @@ class Source:
 
 
 class Envelope(StrEnum):
-    """How a topic's messages say what changed (`envelopes.md`).
+    """Name how a topic's messages say what changed (`envelopes.md`).
 
     Others than the grammar and the module that reads messages ask for its properties, not for its name.
     """

@@ -69,7 +69,7 @@ class BareTables:
             )
 
     def ends(self) -> dict[str, int]:
-        """Where (exclusive) the one partition of each table's topic ends, by table."""
+        """Fetch where (exclusive) the one partition of each table's topic ends, by table."""
         consumer = Consumer({"bootstrap.servers": self._kafka, "group.id": "bench", "log_level": 0})
         try:
             places = {table: TopicPartition(self._bank.source.topic(table), 0) for table in TABLES}

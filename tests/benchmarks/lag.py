@@ -1,4 +1,4 @@
-"""From a commit in PostgreSQL to a row that readers of the lake see, under a steady load of pgbench's transactions.
+"""Measure the time from a commit in PostgreSQL to a row that readers of the lake see, under pgbench's load.
 
 Floor: from the commit to Kafka, in the same run, and a bare MERGE of one batch's changes into a copy of each table, one after the
 other: what has to happen at least, unless it is done while the next changes arrive.

@@ -85,7 +85,7 @@ def found(lake: Lake) -> dict[str, Any]:
 
 
 def direct(lake: Lake) -> list[bool]:
-    """Of each snapshot, oldest first, whether it was written directly."""
+    """Return of each snapshot, oldest first, whether it was written directly."""
     state = lake.tables.table_state("s.t")
     assert state is not None
     return [s.summary.get("wap.id", "").endswith(":direct") for s in reversed(state.history)]

@@ -19,7 +19,7 @@ EXAMPLES = 600
 
 
 def records_of(random: Random, ids: str) -> list[Record]:
-    """What killed connectors left, in any order, some of it unreadable, and of some where it stood upstream unknown."""
+    """Find runs in what killed connectors left: in any order, some unreadable, some of an unknown place upstream."""
     upstream = Upstream(
         random,
         tables=random.randint(1, 3),

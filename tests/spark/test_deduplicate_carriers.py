@@ -113,7 +113,7 @@ def test_decisions_reach_rows_in_the_driver_and_in_spark_alike(spark: SparkSessi
 
 
 def decided(carrier: Carrier, names: tuple[str, ...]) -> list[Any]:
-    """What each change is after the decisions; values that are kept say nothing."""
+    """Show each change after the decisions; values that are kept say nothing."""
     engine = Engine(carrier.headers, Rule(True, False, Marks({0: (10, 10, 0, 1)})))
     decisions = engine.decide()
     frame = carrier.frame(decisions, engine.givers(decisions, {"a.b", "it's", "none"}))

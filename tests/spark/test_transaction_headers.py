@@ -1,4 +1,4 @@
-"""What whole transactions need of raw records is the same whatever they are written in, and however many there are."""
+"""Headers of raw records are the same whatever these are written in, and however many there are."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def raw(written: FormatType, *, lost: bool = False) -> pa.Table:
 
 @contextmanager
 def records_of(spark: SparkSession, written: FormatType, *, names_subjects: bool = True) -> Iterator[Records]:
-    """What looks at them; the registry knows the schemas by their ids, and by the topics' subjects if it `names_subjects`."""
+    """Make what looks at them; the registry knows schemas by their ids, and by topics' subjects if it `names_subjects`."""
     texts = {CHANGE_ID: json.dumps(CHANGE), METADATA_ID: json.dumps(METADATA)}
     answers = subjects(
         {

@@ -44,7 +44,7 @@ class OffsetRange:
 
 @dataclass(frozen=True)
 class Watermarks:
-    """What one partition holds: `[earliest, end_exclusive)`. Offsets in it may have gaps.
+    """Say what one partition holds: `[earliest, end_exclusive)`. Offsets in it may have gaps.
 
     `end_exclusive` is the last stable offset: records of open transactions lie at or above it.
     """

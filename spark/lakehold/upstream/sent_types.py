@@ -28,7 +28,7 @@ class Loss:
 
     @property
     def text(self) -> str:
-        """What is lost, and what a column without nulls does to the connector."""
+        """Return what is lost, and what a column without nulls does to the connector."""
         return f"{self.what}, and where the column is NOT NULL the connector fails" if self.is_null else self.what
 
 
@@ -52,7 +52,7 @@ class SentType:
 
     @property
     def lost_text(self) -> str:
-        """All that is lost, as clauses."""
+        """Return all that is lost, as clauses."""
         return "; ".join([*([self.lost] if self.lost else []), *(loss.text for loss in self.losses)])
 
     @property

@@ -17,7 +17,7 @@ from lakehold.model.marks import Marks, Position
 
 @dataclass(frozen=True)
 class Rule:
-    """How changes of a table are deduplicated.
+    """Say how changes of a table are deduplicated.
 
     Args:
         skips_applied: What high-water marks have passed is a repeat; otherwise every change counts.

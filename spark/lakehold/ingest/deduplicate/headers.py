@@ -111,7 +111,7 @@ class Headers:
 
     @property
     def changes_row(self) -> Booleans:
-        """Whether the change writes or deletes a row."""
+        """Mark changes that write or delete a row."""
         return self.is_upsert | self.is_delete
 
     @classmethod

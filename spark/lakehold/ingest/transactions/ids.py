@@ -1,4 +1,4 @@
-"""Which transactions ids of events and of ENDs name: of whole columns at once."""
+"""Find the transactions that ids of events and of ENDs name, of whole columns at once."""
 
 from __future__ import annotations
 

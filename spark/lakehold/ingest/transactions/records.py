@@ -1,4 +1,4 @@
-"""From raw records to runs, BEGINs and ENDs: one Spark job brings what is needed of each record to the driver."""
+"""Find runs, BEGINs and ENDs in raw records: one Spark job brings what is needed of each record to the driver."""
 
 from __future__ import annotations
 
