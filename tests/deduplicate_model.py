@@ -8,7 +8,7 @@ from typing import Any
 
 from pyiceberg.types import LongType, StringType
 
-from lakehold.ingest.changes import KEYLESS, UNKNOWN_SCHEMA, Op, Phase
+from lakehold.ingest.changes import KEYLESS, Op, Phase
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.engine import Rule
 from lakehold.ingest.deduplicate.statistics import BatchStatistics, Bounds, WentBack
@@ -117,7 +117,6 @@ def statistics(changes: Sequence[Change], marks: Marks) -> BatchStatistics:
     return BatchStatistics(
         records=len(changes),
         errors=len(errors),
-        unknown_schemas=errors.count(UNKNOWN_SCHEMA),
         keyless=errors.count(KEYLESS),
         upserts=sum(c.op == Op.UPSERT for c in wins),
         deletes=sum(c.op == Op.DELETE for c in wins),

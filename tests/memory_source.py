@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
 from lakehold.definitions import Envelope, Table
-from lakehold.ingest import batch
+from lakehold.ingest.apply import TableBatch
+from lakehold.ingest.arriving import TableArrival
 from lakehold.ingest.batch import BatchReport, Running
 from lakehold.ingest.effects import BatchIdentity, TableReport
 from lakehold.ingest.planning import Planner
@@ -98,6 +97,7 @@ class MemorySource:
                     tables=_NoTables(),
                 ),
             ),
+            OnlyOffsets(),
             entries,
         )
         return Ingesting(
@@ -144,18 +144,17 @@ class _NoTables:
         return None
 
 
-def _apply(
-    running: Running,  # noqa: ARG001
-    identity: BatchIdentity,
-    entry: Entry[Table],
-    records: object,  # noqa: ARG001
-    before: TableProgress,
-    reach: Reach,  # noqa: ARG001
-) -> tuple[TableReport, TableProgress]:
-    return TableReport(entry.definition.full_name), replace(before, since_ms=before.since_ms or identity.timestamp_ms)
+class OnlyOffsets:
+    """Gives tables nothing but offsets: an `Applier`."""
 
+    def prepare(self, arrival: TableArrival, progress: TableProgress) -> None:
+        """See `Applier`."""
 
-@pytest.fixture(autouse=True)
-def tables_without_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches give tables nothing but offsets. For tests that import it."""
-    monkeypatch.setattr(batch, "_apply", _apply)
+    def apply(self, batch: TableBatch) -> tuple[TableReport, TableProgress]:
+        """See `Applier`."""
+        since_ms = batch.progress.since_ms or batch.identity.timestamp_ms
+        return TableReport(batch.table.full_name), replace(batch.progress, since_ms=since_ms)
+
+    def settle(self, identity: BatchIdentity, table: Table, progress: TableProgress, reach: Reach) -> TableProgress:  # noqa: ARG002
+        """See `Applier`."""
+        return replace(progress, since_ms=progress.since_ms or identity.timestamp_ms)

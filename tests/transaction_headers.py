@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from lakehold.ingest.transactions.headers import HEADERS
 from lakehold.ingest.transactions.log import Kind, Run
-from lakehold.ingest.transactions.runs import HEADERS, Runs, runs_of
+from lakehold.ingest.transactions.runs import Runs, runs_of
 from lakehold.model.marks import Position
 from lakehold.model.offsets import TopicPartition
 from lakehold.model.places import POSTGRES_ID, place_of_event, transaction_of

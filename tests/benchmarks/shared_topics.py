@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from time import perf_counter
 
@@ -14,7 +15,7 @@ from lakehold.definitions import DeclaredColumn, Envelope, Format, FormatType, S
 from lakehold.ingest.read.opening import open_reader
 from lakehold.ingest.read.read_once import ReadOnce
 from lakehold.ingest.read.reader import Limits
-from lakehold.ingest.shared_records import Reading, shared_records
+from lakehold.ingest.shared_records import Reading, SharedRecords
 from lakehold.ingest.shelf import Shelf
 from lakehold.ingest.topic import TopicDecoder
 from lakehold.kafka.registry import registry_of
@@ -150,7 +151,7 @@ class _Topic:
             own = once.reader_for(source)
             plan = own.plan(own.look([self.name]), {}, _NO_LIMIT)
             reading = Reading(source, own, decoder, lambda: lake.spark, nothing_here, shelf)
-            with shared_records(reading, plan, own_tables) as records:
+            with closing(SharedRecords(reading, plan, own_tables)) as records:
                 for table in own_tables:
                     frame = records.decoded(table, (), look=False).decoded.frame
                     if not any(frame is before for before in written):

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakehold.ingest.transactions.headers import HEADERS
 from lakehold.ingest.transactions.log import Kind
-from lakehold.ingest.transactions.runs import HEADERS, runs_of
+from lakehold.ingest.transactions.runs import runs_of
 from tests.transaction_headers import Record, headers_of, model_of_runs
 from tests.upstream_log import Upstream
 

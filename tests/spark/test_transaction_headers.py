@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from lakehold.definitions import FormatType
 from lakehold.ingest.read.reader import RAW_SCHEMA
 from lakehold.ingest.transactions.ends import RECORDS
+from lakehold.ingest.transactions.headers import HEADERS
 from lakehold.ingest.transactions.log import Kind
 from lakehold.ingest.transactions.records import Records
-from lakehold.ingest.transactions.runs import HEADERS
 from lakehold.kafka.registry import Registry
 from tests.connect_converters import framed
 from tests.registry_server import registry_server, subjects

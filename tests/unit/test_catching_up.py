@@ -8,9 +8,7 @@ from lakehold.ingest import run
 from lakehold.model.offsets import Watermarks
 from lakehold.model.readers import BACKFILL_READER, MAIN_READER
 from lakehold.times import now_ms
-from tests.memory_source import MemorySource, Topics, tables_without_rows
-
-__all__ = ["tables_without_rows"]
+from tests.memory_source import MemorySource, Topics
 
 
 @pytest.fixture

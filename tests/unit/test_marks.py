@@ -30,7 +30,6 @@ marks = st.builds(
 NOTHING = BatchStatistics(
     records=0,
     errors=0,
-    unknown_schemas=0,
     upserts=0,
     deletes=0,
     repeated=0,

@@ -16,9 +16,7 @@ from lakehold.model.definitions import Definitions, Entry
 from lakehold.model.readers import MAIN_READER
 from lakehold.settings import load_settings
 from lakehold.state.memory import MemoryBatches, MemoryDefinitions
-from tests.memory_source import tables_without_rows
-
-__all__ = ["tables_without_rows"]
+from tests.memory_source import OnlyOffsets
 
 
 def entry(name: str) -> Entry[Table]:
@@ -40,7 +38,8 @@ def opening(tmp_path: Path) -> Opening:
     nothing: Any = None
     no_tables: Any = SimpleNamespace(table_state=lambda _: None)
     no_holds: Any = SimpleNamespace(begin=lambda _: None)
-    return Opening(settings, MemoryDefinitions(defined), MemoryBatches(), no_tables, no_holds, nothing, nothing)
+    in_memory = (MemoryDefinitions(defined), MemoryBatches())
+    return Opening(settings, *in_memory, no_tables, no_holds, nothing, nothing, applier=lambda _: OnlyOffsets())
 
 
 def ingest(opening: Opening) -> None:

@@ -8,9 +8,7 @@ from lakehold.errors import UpstreamError
 from lakehold.ingest.batch import BatchReport
 from lakehold.model.offsets import TopicPartition, Watermarks
 from lakehold.model.readers import BACKFILL_READER, MAIN_READER
-from tests.memory_source import MemorySource, Topics, tables_without_rows
-
-__all__ = ["tables_without_rows"]
+from tests.memory_source import MemorySource, Topics
 
 ORDERS = TopicPartition("orders", 0)
 

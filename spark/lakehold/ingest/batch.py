@@ -1,4 +1,4 @@
-"""One batch, in the five steps of the design: plan, intent, decode once, apply each table, commit.
+"""One batch: what arrives is read and decoded, the intent is written, each table takes its changes, the batch is committed.
 
 Everything a batch does is named by its intent, which is in the lake before any table is touched: run again after a crash it
 reads the same offsets under the same timestamp, and every effect that is there already is seen and skipped.
@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from lakehold.definitions import Table
-from lakehold.errors import LakeholdError, LeaseLost, TableStopped, UpstreamError, UpstreamUnavailable
+from lakehold.errors import LakeholdError, LeaseLost, UpstreamError, UpstreamUnavailable
 from lakehold.failpoints import reach
-from lakehold.ingest.apply import Arriving, SchemasUnknown, Writing, apply_changes, settle
-from lakehold.ingest.changes import Changes
+from lakehold.ingest.apply import Applier, TableBatch
+from lakehold.ingest.arriving import Arriving
 from lakehold.ingest.effects import BatchIdentity, TableReport
 from lakehold.ingest.empty_tables import UpstreamColumnsOf, make_empty, no_columns
-from lakehold.ingest.envelope import changes_of
-from lakehold.ingest.evolve import stored_key
 from lakehold.ingest.planning import Planned
 from lakehold.ingest.read.reader import ReadPlan
 from lakehold.ingest.repeats import Snapshots, remove_gone
-from lakehold.ingest.shared_records import Reading, SharedRecords, shared_records
+from lakehold.ingest.shared_records import Reading
 from lakehold.ingest.snapshots import Reach, emptied_marks, ending_at, with_end_seen, without_end
+from lakehold.ingest.writing import Writing
 from lakehold.model.definitions import Entry
 from lakehold.model.marks import Marks
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, to_json
@@ -50,7 +50,7 @@ class BatchReport:
         stopped: Tables that could not go on, with the error.
         waiting: An upstream transaction that has not come whole, for which the source waits.
         malformed: Lines of a FILES source that are no message.
-        elapsed_ms: From before the intent to behind the last table's commit.
+        elapsed_ms: From before anything was read to the last table's commit.
     """
 
     source: str
@@ -72,7 +72,8 @@ class Running:
         store: Where intents and commits go.
         lease: Held on the source.
         reading: Where records come from.
-        writing: Where changes go.
+        writing: Commits to tables.
+        applier: Where changes go.
         tables: The source's tables by full name.
         snapshots: What is said of those upstream, as the topics of tables need not tell.
         seen_upstream_ms: See `ReaderState`; None: nothing new.
@@ -83,10 +84,15 @@ class Running:
     lease: HeldLease
     reading: Reading
     writing: Writing
+    applier: Applier
     tables: Mapping[str, Entry[Table]]
     snapshots: Snapshots = field(default_factory=Snapshots)
     seen_upstream_ms: int | None = None
     columns_of: UpstreamColumnsOf = no_columns
+
+    def arriving(self, state: ReaderState) -> Arriving:
+        """Return what will arrive for the tables of a reader; to be closed."""
+        return Arriving(self.reading, {name: self.tables[name] for name in state.tables}, self.writing.tables)
 
     def keeps_back(self, table: str, progress: TableProgress, transactions: Passed) -> bool:
         """Whether a table is not readable yet, though no snapshot of it is half read.
@@ -131,26 +137,59 @@ class Running:
             self.writing.held.begin(begun)
 
 
-def run_batch(running: Running, state: ReaderState, planned: Planned, timestamp_ms: int) -> BatchReport:
-    """Begin a batch and bring it to its commit."""
+def run_batch(
+    running: Running, state: ReaderState, planned: Planned, arriving: Arriving, timestamp_ms: int
+) -> BatchReport:
+    """Begin a batch and bring it to its commit.
+
+    Args:
+        running: What it takes.
+        state: Its reader.
+        planned: What it reads.
+        arriving: The same, as far as it has been read to plan it.
+        timestamp_ms: Its timestamp (epoch milliseconds).
+    """
     started_ms = now_ms()
+    _prepare(running, state, planned, arriving)
     parents: dict[str, int | None] = dict.fromkeys(state.tables)
     intent = Intent(state.source, state.reader, timestamp_ms, planned.plan.position, parents, planned.transactions)
     reach("before-intent")
     running.store.begin(intent, running.lease.owner, running.seen_upstream_ms if state.reader == MAIN_READER else None)
     reach("after-intent")
-    return complete(running, state, intent, planned, started_ms)
+    return _complete(running, state, intent, planned, arriving, started_ms)
 
 
-def complete(running: Running, state: ReaderState, intent: Intent, planned: Planned, started_ms: int) -> BatchReport:
+def complete(running: Running, state: ReaderState, intent: Intent, planned: Planned) -> BatchReport:
     """Make the effects of an open intent and commit it; of those an earlier attempt made, none is made again."""
+    started_ms = now_ms()
+    with closing(running.arriving(state)) as arriving:
+        _prepare(running, state, planned, arriving)
+        return _complete(running, state, intent, planned, arriving, started_ms)
+
+
+def _prepare(running: Running, state: ReaderState, planned: Planned, arriving: Arriving) -> None:
+    """Read and decode what the batch has for each table."""
+    arriving.take(planned.plan)
+    for name, progress in state.tables.items():
+        if arriving.has(running.tables[name].definition.topic):
+            try:
+                running.applier.prepare(arriving.of(name), progress)
+            except (LeaseLost, UpstreamUnavailable):
+                raise
+            # The table stops by it when its turn comes, alone.
+            except Exception as error:
+                log.info("table %s cannot be prepared", name, exc_info=error)
+
+
+def _complete(  # noqa: PLR0913 - a batch, what it reads, and where it is run
+    running: Running, state: ReaderState, intent: Intent, planned: Planned, arriving: Arriving, started_ms: int
+) -> BatchReport:
     plan = planned.plan
     identity = BatchIdentity(intent.source, intent.mz_timestamp, to_json(_own_offsets(plan.ranges)))
     malformed = running.reading.reader.malformed(plan.ranges) if state.reader == MAIN_READER else ()
     if malformed:
         running.writing.errors.record_malformed(identity, malformed)
-    with shared_records(running.reading, plan, (running.tables[name].definition for name in state.tables)) as records:
-        applied = _apply_all(running, identity, state, planned, records)
+    applied = _apply_all(running, identity, state, planned, arriving)
     reach("before-commit")
     whole = BatchReport(
         source=intent.source,
@@ -179,7 +218,7 @@ class _Applied:
 
 
 def _apply_all(
-    running: Running, identity: BatchIdentity, state: ReaderState, planned: Planned, records: SharedRecords
+    running: Running, identity: BatchIdentity, state: ReaderState, planned: Planned, arriving: Arriving
 ) -> _Applied:
     """Bring every table of a reader to the batch's timestamp."""
     done = _Applied()
@@ -190,10 +229,11 @@ def _apply_all(
         report, after = None, held
         try:
             before = _emptied(running, entry, held, planned.replaced)
-            if records.has(entry.definition.topic):
-                report, after = _apply(running, identity, entry, records, before, reach)
+            if arriving.has(entry.definition.topic):
+                with closing(arriving.of(name)) as arrival:
+                    report, after = running.applier.apply(TableBatch(identity, arrival, before, reach))
             elif _tells_without_messages(entry.definition, before, planned):
-                after = settle(running.writing, identity, entry, before, reach)
+                after = running.applier.settle(identity, entry.definition, before, reach)
             after = _with_ends(running, identity, entry, after, planned)
             if entry.object_id in running.snapshots.repeated:
                 report, after = _remove_gone(running, identity, entry, planned, report, after)
@@ -246,7 +286,7 @@ def _with_ends(
     ends = {**planned.ends, **running.reading.reader.written_ends(of_topic)}
     found = {partition: at for partition, at in _of(topic, ends).items() if partition in partitions}
     ended = replace(after, marks=ending_at(marks, found))
-    return settle(running.writing, identity, entry, ended, reach)
+    return running.applier.settle(identity, entry.definition, ended, reach)
 
 
 def _of(topic: str, offsets: Offsets) -> dict[int, int]:
@@ -262,52 +302,6 @@ def _emptied(running: Running, entry: Entry[Table], before: TableProgress, repla
     sequence_number = state.current.sequence_number if state is not None and state.current is not None else None
     marks = emptied_marks(before.marks, replaced.position, sequence_number)
     return replace(before, marks=marks)
-
-
-def _apply(  # noqa: PLR0913
-    running: Running,
-    identity: BatchIdentity,
-    entry: Entry[Table],
-    records: SharedRecords,
-    before: TableProgress,
-    reach: Reach,
-) -> tuple[TableReport, TableProgress]:
-    table = entry.definition
-    state = running.writing.tables.table_state(table.full_name)
-    key = stored_key(state)
-    by_position = table.envelope.has_positions and records.may_move_keys(table.topic, before.marks)
-
-    def edges() -> Changes:
-        return changes_of(records.decoded_edges(table, key).decoded, table, key)
-
-    def applied(*, look: bool) -> tuple[TableReport, TableProgress]:
-        nonlocal key
-        try:
-            topic = records.decoded(table, key, look=look)
-            changes = changes_of(topic.decoded, table, key)
-        except TableStopped as stop:
-            if key and stop.code == "key-changed" and state is not None and state.current is None:
-                # The database said which key the table has, and it has no rows yet that depend on it.
-                key = ()
-                return applied(look=look)
-            if look or records.are_few:
-                raise
-            # The topic's subjects may know schemas that contradict each other and that no message of the batch has.
-            raise SchemasUnknown from None
-        arriving = Arriving(
-            replace(changes, by_position=by_position),
-            topic.raw,
-            are_few=records.are_few,
-            edges=edges if records.have_edges(table.topic) else None,
-            reach=reach,
-            knows_all_schemas=topic.knows_all,
-        )
-        return apply_changes(running.writing, identity, entry, arriving, before, state)
-
-    try:
-        return applied(look=False)
-    except SchemasUnknown:
-        return applied(look=True)
 
 
 def _remove_gone(  # noqa: PLR0913

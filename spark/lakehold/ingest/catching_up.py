@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from lakehold.errors import LakeholdError, LeaseLost, TableStopped, UpstreamUnavailable
@@ -96,8 +97,9 @@ class CatchingUp:
             self.of.change(lambda readers: begun(readers, name, *stretch))
         limits = pace.limits if main.tables else self.of.planner.limits
         began_s = time.monotonic()
-        planned = self.of.planner.plan_behind(state, main, own, limits)
-        report = self.of.run(state, planned) if planned.plan.ranges else None
+        with closing(self.of.running.arriving(state)) as arriving:
+            planned = self.of.planner.plan_behind(state, main, own, limits, arriving)
+            report = self.of.run(state, planned, arriving) if planned.plan.ranges else None
         if report is not None:
             pace.took(sum(r.end_exclusive - r.start_inclusive for r in planned.plan.ranges), _ms_since(began_s))
         if report is None or self._is_level(name, report, planned, main, own, limits):
@@ -134,7 +136,9 @@ class CatchingUp:
         """
         if report.stopped or planned.plan.remaining > limits.max_records:
             return False
-        return not self.of.planner.plan_behind(self.of.readers()[name], main, own, limits).plan.ranges
+        state = self.of.readers()[name]
+        with closing(self.of.running.arriving(state)) as arriving:
+            return not self.of.planner.plan_behind(state, main, own, limits, arriving).plan.ranges
 
 
 def _ms_since(began_s: float) -> int:

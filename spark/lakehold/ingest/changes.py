@@ -12,6 +12,8 @@ A *changes* DataFrame has the user's columns (key columns first when the value l
     _lh_connector string                     Debezium's `source.connector`; null for ENVELOPE UPSERT
     _lh_before_missing boolean               an update came without `before`
     _lh_error, _lh_detail string             why the message cannot be applied; null when it can
+    _lh_transaction struct<…>                what whole transactions need of it (`lakehold.ingest.transactions.headers`), null
+                                             where nothing; the column is there of a source with a transaction topic only
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ CONNECTOR = "_lh_connector"
 BEFORE_MISSING = "_lh_before_missing"
 ERROR = "_lh_error"
 DETAIL = "_lh_detail"
+TRANSACTION = "_lh_transaction"
 
 KEYLESS = "keyless"
 """The error of a change without a message key, where the table takes its key from there: the table stops, none is recorded."""
@@ -78,7 +81,6 @@ class Changes:
         key: The key's columns, in order; each is among `columns` and has single values. None where no message that can be decoded
             has a key.
         columns: The user's columns in the order the table should have them.
-        by_position: A key's changes may be in several partitions, where only their positions order them.
         needs_before: The key is taken from the rows, so that only the row before an update tells whether it changed the key.
         knows_rows: Some schema or column list says which columns rows have; without one every message with a row is an error.
         lacks_before: A schema of the messages has no `before`.
@@ -89,7 +91,6 @@ class Changes:
     key: tuple[str, ...]
     columns: tuple[ColumnType, ...]
     needs_before: bool = False
-    by_position: bool = False
     knows_rows: bool = True
     lacks_before: bool = False
     left_out: tuple[str, ...] = ()

@@ -35,6 +35,7 @@ from lakehold.ingest.changes import (
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.carriers import WINS
 from lakehold.ingest.deduplicate.deduplication import statistics_of_few
+from lakehold.ingest.deduplicate.engine import Rule
 from lakehold.ingest.deduplicate.headers import bounded
 from lakehold.ingest.deduplicate.statistics import BOUNDED_TYPES, BatchStatistics
 from lakehold.ingest.effects import BatchIdentity
@@ -74,20 +75,19 @@ def may_be_new(envelope: Envelope, marks: Marks, row_count: int | None) -> bool:
     return row_count == 0 or goes_on
 
 
-def expected(  # noqa: PLR0913 - what arrives, and what was before it
-    edges: Changes, envelope: Envelope, marks: Marks, state: TableState | None, tables: DataTables, *, reach: Reach
+def expected(
+    edges: Changes, rule: Rule, state: TableState | None, tables: DataTables, *, reach: Reach
 ) -> Expected | None:
     """What the first and last records of a batch let expect of it; None when it is not all new rows.
 
     Args:
         edges: Changes of the batch's first and last records.
-        envelope: The table's envelope.
-        marks: Of the table before the batch.
+        rule: How changes of the table are deduplicated.
         state: The table; None before the first batch.
         tables: Reads what it holds.
         reach: How far the batch reads the table's topic.
     """
-    found = statistics_of_few(edges, envelope, marks)
+    found, marks = statistics_of_few(edges, rule), rule.marks
     if not (found.records and found.went_back is None and _is_plain(found) and _stands_at_once(found)):
         return None
     if marks.snapshot is not None and marks.snapshot.position != found.snapshot_position:

@@ -13,9 +13,9 @@ from pyspark.sql.types import DataType
 
 from lakehold.definitions import Table
 from lakehold.ingest import evolve
-from lakehold.ingest.apply import Writing
 from lakehold.ingest.column_names import require_names
 from lakehold.ingest.decode.types import ColumnType, from_spark
+from lakehold.ingest.writing import Writing
 from lakehold.model.definitions import Entry
 from lakehold.spark_sql import quoted_table
 

@@ -28,6 +28,7 @@ from lakehold.ingest.changes import (
     POSITION,
     POSITION_TYPE,
     SOURCE_MS,
+    TRANSACTION,
     Changes,
     Op,
     Phase,
@@ -38,6 +39,7 @@ from lakehold.ingest.decode.types import ColumnType, from_spark, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
 from lakehold.ingest.keys import Key, is_keyless, key_of, with_left_keys
 from lakehold.ingest.position import POSTGRES, is_ad_hoc, position_of
+from lakehold.ingest.transactions.headers import header_of_change
 from lakehold.spark_sql import literal, quoted
 
 
@@ -115,6 +117,7 @@ def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) 
         f"CASE WHEN {writes} THEN '{Op.UPSERT}' WHEN op = 'd' THEN '{Op.DELETE}' WHEN op = 't' THEN {literal(truncate_op)}"
         f" WHEN op IS NULL AND error IS NULL AND {key.is_in_tombstone} THEN {literal(tombstone_op)} ELSE '{Op.NOTHING}' END"
     )
+    heads = {TRANSACTION: header_of_change()} if "head" in decoded.frame.columns else {}
     return _assembled(
         with_left_keys(decoded, table),
         table,
@@ -133,6 +136,7 @@ def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) 
             DETAIL: f"CASE WHEN error IS NOT NULL THEN error_detail WHEN {key.is_unequal} THEN {key.unequal_detail}"
             f" WHEN {null_key} THEN 'neither the message key nor the row holds the key\\'s columns'"
             f" WHEN ({error}) IS NOT NULL THEN concat('op is ', op) END",
+            **heads,
         },
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError
+from lakehold.ingest.arriving import Arriving
 from lakehold.ingest.batch import BatchReport, Running, run_batch
 from lakehold.ingest.dropped import clear
 from lakehold.ingest.membership import split, with_tables
@@ -88,9 +89,10 @@ class HeldSource:
         """Tells of tables that stopped without a batch."""
         return BatchReport(self.source, reader, self.last_ms(), 0, stopped=stopped)
 
-    def run(self, state: ReaderState, planned: Planned) -> BatchReport:
-        """A batch, from its intent to its commit."""
-        return run_batch(self.running, state, planned, next_timestamp(decide.last_timestamp(self.readers())))
+    def run(self, state: ReaderState, planned: Planned, arriving: Arriving) -> BatchReport:
+        """Run a batch, of which `arriving` has what was read to plan it."""
+        timestamp_ms = next_timestamp(decide.last_timestamp(self.readers()))
+        return run_batch(self.running, state, planned, arriving, timestamp_ms)
 
     def last_ms(self) -> int:
         """The source's last timestamp."""

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from lakehold.definitions import Source, Table
 from lakehold.errors import DefinitionError
 from lakehold.iceberg.data_tables import DataTables
-from lakehold.ingest.apply import HeldHistory, Writing
+from lakehold.ingest.apply import Applier, IcebergApplier
 from lakehold.ingest.batch import BatchReport, Running
 from lakehold.ingest.empty_tables import UpstreamColumns, UpstreamColumnsOf, no_columns
 from lakehold.ingest.error_records import ErrorRecords
@@ -31,6 +31,7 @@ from lakehold.ingest.together import Held, Progressed, drain_together
 from lakehold.ingest.topic import TopicDecoder
 from lakehold.ingest.transactions.planning import WholeTransactions
 from lakehold.ingest.transactions.records import Records
+from lakehold.ingest.writing import HeldHistory, Writing
 from lakehold.model.definitions import DefinitionReader, Definitions, Entry
 from lakehold.model.sharing import place_of, topics_of
 from lakehold.secrets import resolve
@@ -78,6 +79,7 @@ class Opening:
         history: Keeps what holds need of a table's history.
         captured: Gives what is upstream.
         spark: Gives the session, which takes seconds to start.
+        applier: Gives what brings changes into tables.
     """
 
     settings: Settings
@@ -87,6 +89,7 @@ class Opening:
     history: HeldHistory
     captured: Callable[[], Captured]
     spark: Callable[[], SparkSession]
+    applier: Callable[[Writing], Applier] = IcebergApplier
 
     def held(self, source: str, idle_ms: int = 0, catch_up_s: float | None = None) -> AbstractContextManager[Ingesting]:
         """One source, held until the context ends; see `Ingesting` for the rest.
@@ -126,7 +129,13 @@ class Opening:
                 own = shared.get(place_of(source, now)) or _Shared([source], now)
                 reader = own.reader(name, lambda: self._reader(source, now))
                 registry = self._registry(source, now)
-                decoder = TopicDecoder(source.format.type, registry, self.spark, self.settings.max_record_bytes)
+                decoder = TopicDecoder(
+                    source.format.type,
+                    registry,
+                    self.spark,
+                    self.settings.max_record_bytes,
+                    has_heads=source.transaction_topic is not None,
+                )
                 reading = Reading(name, reader, decoder, self.spark, self._driver_limits, own.shelf)
                 seen_upstream_ms, snapshots = None, Snapshots()
                 columns_of: UpstreamColumnsOf = no_columns
@@ -136,7 +145,17 @@ class Opening:
                     columns_of = partial(self.captured().columns_of, name)
                 planner = self._planner(source, [entry.definition for entry in tables.values()], reader, registry)
                 writing = self._writing(lease)
-                running = Running(self.store, lease, reading, writing, tables, snapshots, seen_upstream_ms, columns_of)
+                running = Running(
+                    self.store,
+                    lease,
+                    reading,
+                    writing,
+                    self.applier(writing),
+                    tables,
+                    snapshots,
+                    seen_upstream_ms,
+                    columns_of,
+                )
                 try:
                     yield replace(self._ingesting(source, running, planner), idle_ms=idle_ms, catch_up_s=catch_up_s)
                 finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 
+from lakehold.ingest.arriving import Arriving
 from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Available, Limits, Reader, ReadPlan
 from lakehold.ingest.transactions.cut import Blocked
@@ -67,17 +68,25 @@ class Planner:
     reader: Reader
     limits: Limits
 
-    def plan(self, state: ReaderState, available: Available) -> Planned:
-        """The next batch of `main`.
+    def plan(self, state: ReaderState, available: Available, arriving: Arriving) -> Planned:  # noqa: ARG002
+        """Plan the next batch of `main`.
 
         Args:
             state: Where it stands.
             available: What there is.
+            arriving: Reads what the end of a batch depends on.
         """
         plan = self.reader.plan(available, state.position, self.limits)
         return Planned.of(plan, available)
 
-    def plan_behind(self, state: ReaderState, main: ReaderState, available: Available, limits: Limits) -> Planned:
+    def plan_behind(
+        self,
+        state: ReaderState,
+        main: ReaderState,
+        available: Available,
+        limits: Limits,
+        arriving: Arriving,  # noqa: ARG002
+    ) -> Planned:
         """The next batch of tables that catch up: nothing that `main` has not read of the same partitions.
 
         Args:
@@ -85,6 +94,7 @@ class Planner:
             main: Where `main` stands.
             available: What there is of their topics.
             limits: How large the batch may be, instead of those of `main`.
+            arriving: See `plan`.
         """
         plan, own = self._behind(state, main, available, limits)
         return replace(Planned.of(plan, own), ends=ends_of(available, plan))

@@ -10,7 +10,6 @@ from lakehold.ingest.held_source import HeldSource
 from lakehold.ingest.read.checks import faults
 from lakehold.ingest.read.reader import Available
 from lakehold.model.readers import MAIN_READER
-from lakehold.times import now_ms
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +39,7 @@ def recover(of: HeldSource, available: Available) -> Generator[BatchReport, None
             state = of.readers().get(name, state)
         if state.intent is not None and not state.tables.keys() <= stopped.keys():
             planned = of.planner.plan_again(state, state.intent.end, state.intent.transactions, own.without(found))
-            yield complete(of.running, state, state.intent, planned, now_ms())
+            yield complete(of.running, state, state.intent, planned)
     return all_stopped
 
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from lakehold.definitions import Table
-from lakehold.ingest.apply import Writing, remove_stale
 from lakehold.ingest.effects import BatchIdentity, TableReport, counted
+from lakehold.ingest.writing import Writing
 from lakehold.model.definitions import Entry
 from lakehold.model.offsets import Offsets
 from lakehold.model.passed import Passed
@@ -99,6 +99,6 @@ def remove_gone(  # noqa: PLR0913 - a batch, a table, what it did to it, and whe
     if not table.envelope.has_positions or marks.repeated == snapshot.signal_id or not is_read:
         return None, progress
     marks = replace(marks, repeated=snapshot.signal_id)
-    written = remove_stale(writing, batch, table, snapshot.replaces_through, marks, _STEP)
+    written = writing.remove_stale(batch, table.full_name, snapshot.replaces_through, marks, _STEP)
     report = counted(TableReport(table.full_name), written, batch) if written is not None else None
     return report, replace(progress, marks=marks)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
 from lakehold.errors import IngestFailed, TransactionIncomplete, UpstreamError
@@ -155,15 +155,16 @@ class Ingesting(HeldSource):
             if not state.tables:
                 return None
             own = available.without(available.topics - self._topics_of_main())
-            planned = self.planner.plan(state, own)
-            if state.waiting is not None:
-                # It may have come, and long batches may lie before the end of them.
-                self._note_waiting(planned)
-                state = self.readers()[MAIN_READER]
-            may_stand = ran or self._moved_lately(state, meanwhile=meanwhile)
-            if not planned.has_news and (may_stand or self._is_overdue(planned, state)):
-                return self._ended(planned, state)
-            report = self.run(state, planned)
+            with closing(self.running.arriving(state)) as arriving:
+                planned = self.planner.plan(state, own, arriving)
+                if state.waiting is not None:
+                    # It may have come, and long batches may lie before the end of them.
+                    self._note_waiting(planned)
+                    state = self.readers()[MAIN_READER]
+                may_stand = ran or self._moved_lately(state, meanwhile=meanwhile)
+                if not planned.has_news and (may_stand or self._is_overdue(planned, state)):
+                    return self._ended(planned, state)
+                report = self.run(state, planned, arriving)
             ran = True
             yield report
             if planned.is_last and not report.stopped:

@@ -7,9 +7,8 @@ do so in batches that read the same offsets of the topic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,16 +48,6 @@ class Reading:
     shelf: Shelf
 
 
-@contextmanager
-def shared_records(reading: Reading, plan: ReadPlan, tables: Iterable[Table]) -> Iterator[SharedRecords]:
-    """The records of `plan` for the tables that take them; they can be read until the context ends."""
-    records = SharedRecords(reading, plan, tables)
-    try:
-        yield records
-    finally:
-        records.release()
-
-
 class SharedRecords:
     """A batch's raw records, in the driver when they are few, read by Spark otherwise, and what they are decoded.
 
@@ -96,11 +85,18 @@ class SharedRecords:
         if table.topic not in self._whole:
             shelf, source, stretch = self._reading.shelf, self._reading.source, self._stretch(table.topic)
             takers = [*self._own(table.topic), *shelf.waiting(source, stretch)]
-            self._whole[table.topic] = SharedTopic(self._reading.decoder, self._of(table.topic), takers)
+            self._whole[table.topic] = SharedTopic(self._reading.decoder, self.raw([table.topic]), takers)
             shelf.put(source, stretch, self._whole[table.topic])
         topic, is_shared = self._whole[table.topic].decoded(table, tuple(stored_key), look=look)
         DECODES.labels(source=table.source, by="shared" if is_shared else "own").inc()
         return topic
+
+    def raw(self, topics: Collection[str]) -> pa.Table | DataFrame:
+        """The records of some topics as they are: a table if they are few."""
+        if self._table is not None:
+            return self._table.filter(pc.is_in(self._table["topic"], pa.array(sorted(topics), pa.string())))
+        ranges = [r for topic in topics for r in self._ranges_of(topic)]
+        return self._reading.reader.dataframe(self._reading.spark(), list(dict.fromkeys(ranges)))
 
     def may_move_keys(self, topic: str, before: Marks) -> bool:
         """Whether a partition has records that had none before, beside others: keys may have come from those."""
@@ -111,16 +107,21 @@ class SharedRecords:
         """Whether they are many, and of partitions: files hold messages of several partitions."""
         return not self.are_few and any(r.topic_partition.topic == topic for r in self._plan.ranges)
 
-    def decoded_edges(self, table: Table, stored_key: Sequence[ColumnType]) -> DecodedTopic:
-        """The first and the last records of each partition of the table's topic, decoded."""
+    def decoded_edges(
+        self, table: Table, stored_key: Sequence[ColumnType], ends: Mapping[int, int] | None
+    ) -> DecodedTopic:
+        """The first and the last records of each partition of the table's topic, up to `ends` by partition, decoded."""
         if table.topic not in self._edges:
             ranges = [r for r in self._plan.ranges if r.topic_partition.topic == table.topic]
+            if ends is not None:
+                of_batch = (r for r in ranges if r.topic_partition.partition in ends)
+                ranges = [replace(r, end_exclusive=ends[r.topic_partition.partition]) for r in of_batch]
             records = edges(self._reading.reader, ranges)
             self._edges[table.topic] = SharedTopic(self._reading.decoder, records, self._own(table.topic))
         topic, _ = self._edges[table.topic].decoded(table, tuple(stored_key), look=False)
         return topic
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Let go of what is kept for several tables, unless another source waits for it."""
         for shared in self._edges.values():
             shared.release()
@@ -128,11 +129,6 @@ class SharedRecords:
 
     def _own(self, topic: str) -> list[Table]:
         return [table for table in self._tables if table.topic == topic]
-
-    def _of(self, topic: str) -> pa.Table | DataFrame:
-        if self._table is not None:
-            return self._table.filter(pc.equal(self._table["topic"], topic))
-        return self._reading.reader.dataframe(self._reading.spark(), self._ranges_of(topic))
 
     def _ranges_of(self, topic: str) -> list[OffsetRange]:
         """What has records of `topic`: any file may."""

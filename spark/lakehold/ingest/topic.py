@@ -105,12 +105,14 @@ class TopicDecoder:
         registry: Where Avro schemas are; None for JSON.
         spark: Gives the session.
         max_record_bytes: Longer records are errors.
+        has_heads: Whether what stands around rows is wanted of all records: a transaction topic says which of them come together.
     """
 
     written: FormatType
     registry: Registry | None
     spark: Callable[[], SparkSession]
     max_record_bytes: int
+    has_heads: bool = False
 
     def part(self, records: pa.Table | DataFrame) -> TopicPart:
         """Records of one topic."""
@@ -134,7 +136,8 @@ class TopicDecoder:
         """
         subjects = None if look or part.here is not None else self._subjects(table, part)
         shape = Shape.DEBEZIUM if table.envelope.wraps_rows else Shape.FLAT
-        return Wanted(subjects or self._found(table, part, stored_key), shape), subjects is None
+        has_heads = self.has_heads and shape is Shape.DEBEZIUM
+        return Wanted(subjects or self._found(table, part, stored_key), shape, has_heads), subjects is None
 
     def decode(self, table: Table, part: TopicPart, wanted: Wanted) -> Decoded:
         """Decode the records of a topic for a table, as what `wanted` gave.
@@ -143,7 +146,13 @@ class TopicDecoder:
             TableStopped: The schemas contradict each other.
         """
         try:
-            return decode(part.raw, wanted.schemas, wanted.shape, max_record_bytes=self.max_record_bytes)
+            return decode(
+                part.raw,
+                wanted.schemas,
+                wanted.shape,
+                has_heads=wanted.has_heads,
+                max_record_bytes=self.max_record_bytes,
+            )
         except TypeConflict as conflict:
             raise TableStopped(
                 conflict.message, table=table.full_name, code="type-changed", detail=conflict.detail, hint=conflict.hint

@@ -31,7 +31,11 @@ SOURCE = {
 }
 """Fields of `source` in the result: the name Debezium gives it, and the type."""
 
-_TRANSACTION = {"id": ("id", "string"), "total_order": ("total_order", "bigint")}
+_TRANSACTION = {
+    "id": ("id", "string"),
+    "total_order": ("total_order", "bigint"),
+    "collection_order": ("data_collection_order", "bigint"),
+}
 
 _JAVA_ARRAY = r"^\[+(L[\w.$]+;|[ZBCSIJFD])@[0-9a-f]+$"
 """The text that Debezium makes of an inner array: `[Ljava.lang.String;@1b2c3d`."""
@@ -74,9 +78,26 @@ def _refused(version: Version) -> Refused | None:
 
 def fields(value: Part, after: Structure) -> dict[str, str]:
     """`op`, `unavailable`, `source` and `transaction` of the result."""
+    return {**_around_rows(value), "unavailable": _unavailable(after)}
+
+
+def head(value: Part) -> dict[str, str]:
+    """Show what stands around the rows of a change, whatever is wrong with its rows.
+
+    Returns:
+        SQL of `op`, `source` and `transaction` as in `fields`, and of `is_readable`: false of a value that is there and of which
+        nobody can say what it is.
+    """
+    other = [refused.matches for refused in value.refused if refused.reason == NOT_DEBEZIUM]
+    columns = [(version, parsed_column(value, i)) for i, version in enumerate(value.versions)]
+    read = [f"({column} IS NOT NULL AND NOT {version.corrupt(column)})" for version, column in columns]
+    is_readable = f"coalesce({' OR '.join(['value IS NULL', *read, *other])}, false)"
+    return {**_around_rows(value), "is_readable": is_readable}
+
+
+def _around_rows(value: Part) -> dict[str, str]:
     return {
         "op": field_of(value, "op"),
-        "unavailable": _unavailable(after),
         "source": block(value, "source", SOURCE),
         "transaction": block(value, "transaction", _TRANSACTION),
     }

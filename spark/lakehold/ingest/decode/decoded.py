@@ -45,7 +45,8 @@ class Decoded:
 
     - DEBEZIUM: `op, before struct<columns>, after struct<columns>, unavailable array<string>` (columns of `after` that
       hold Debezium's placeholder for a value it does not have, null if none), `source struct<connector, snapshot,
-      sequence, lsn, file, pos, row, ts_ms>, transaction struct<id, total_order>`;
+      sequence, lsn, file, pos, row, ts_ms>, transaction struct<id, total_order, collection_order>`; and, where it is wanted,
+      `head struct<op, source, transaction, is_readable>`, which says the same of records with errors as well;
     - FLAT: `value struct<columns>`.
 
     A tombstone (null value) has null everywhere and no error. A record with an error has no value; it has its key if
@@ -72,27 +73,40 @@ class Decoded:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a reader wants of a topic's records: how keys and values were written, and what the values are."""
+    """Say what a reader wants of a topic's records.
+
+    Args:
+        schemas: How keys and values were written. A record with another schema is an error `unknown-schema`.
+        shape: What the values are.
+        has_heads: Whether `head` is wanted of Debezium's values.
+    """
 
     schemas: TopicSchemas
     shape: Shape
+    has_heads: bool = False
 
 
 def decode(
-    raw: DataFrame, schemas: TopicSchemas, shape: Shape, *, max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
+    raw: DataFrame,
+    schemas: TopicSchemas,
+    shape: Shape,
+    *,
+    has_heads: bool = False,
+    max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
 ) -> Decoded:
-    """Decodes the raw records of one topic.
+    """Decode the raw records of one topic.
 
     Args:
         raw: `topic string, partition int, offset bigint, timestamp_ms bigint, key binary, value binary`.
-        schemas: How keys and values were written. A record with another schema is an error `unknown-schema`.
-        shape: What the values are.
+        schemas: See `Wanted`.
+        shape: See there.
+        has_heads: See there.
         max_record_bytes: A record whose key and value are longer together is an error `oversized`.
 
     Raises:
         TypeConflict: Two of the schemas give a column types that do not fit together.
     """
-    reader = ReaderSql.of(Wanted(schemas, shape), 0, max_record_bytes)
+    reader = ReaderSql.of(Wanted(schemas, shape, has_heads), 0, max_record_bytes)
     frame = judged(raw, [reader]).selectExpr(*COMMON, barrier(reader.result()))
     return reader.decoded(frame)
 
@@ -104,13 +118,15 @@ class ReaderSql:
     key: Decoding
     value: Decoding
     shape: Shape
+    has_heads: bool
 
     @classmethod
     def of(cls, wanted: Wanted, number: int, max_bytes: int) -> ReaderSql:
         """Reader `number` of those that decode together."""
         key = replace(part("key", wanted.schemas.key), reader=number)
         of_key = Decoding(key, (structure("key", key),), f"length(key) <= {max_bytes}")
-        return cls(of_key, _decode_value(wanted, number, max_bytes), wanted.shape)
+        has_heads = wanted.has_heads and wanted.shape is Shape.DEBEZIUM
+        return cls(of_key, _decode_value(wanted, number, max_bytes), wanted.shape, has_heads)
 
     @property
     def parts(self) -> tuple[Decoding, Decoding]:
@@ -134,6 +150,8 @@ class ReaderSql:
             "error_detail": f"coalesce({key.problem}.detail, {value.problem}.detail)",
             **{name: f"CASE WHEN {is_right} THEN {sql} END" for name, sql in found.items()},
         }
+        if self.has_heads:
+            fields["head"] = struct_of(debezium.head(value.part))
         return struct_of(fields)
 
     def decoded(self, frame: DataFrame) -> Decoded:

@@ -8,20 +8,15 @@ from pyspark.sql import DataFrame
 
 from lakehold.definitions import DeclaredColumn
 from lakehold.ingest.decode.connect_schema import ConnectSchema, Field, SchemaType
-from lakehold.ingest.decode.debezium import NOT_DEBEZIUM, SOURCE, block, field_of, only_envelopes
-from lakehold.ingest.decode.parts import Part, is_small_value, part
+from lakehold.ingest.decode.debezium import field_of, head, only_envelopes
+from lakehold.ingest.decode.parts import is_small_value, part
 from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, declared_envelope
-from lakehold.ingest.decode.structures import parsed_column, parsing
+from lakehold.ingest.decode.structures import parsing
 from lakehold.spark_sql import literal, struct_of
 
 ANY_JSON = JsonDeclared((DeclaredColumn("_", "string"),))
 """Of JSON with a schema or without one; the column is in no row."""
 
-_TRANSACTION = {
-    "id": ("id", "string"),
-    "total_order": ("total_order", "bigint"),
-    "collection_order": ("data_collection_order", "bigint"),
-}
 _COLLECTIONS = "array<struct<data_collection:string,event_count:bigint>>"
 
 
@@ -59,14 +54,10 @@ def heads(raw: DataFrame, schemas: HeadSchemas, transaction_topic: str, max_reco
     """
     change = only_envelopes(part("value", schemas.changes, declared_envelope))
     metadata = replace(part("value", schemas.transactions, lambda _: _METADATA), reader=1)
-    other = [refused.matches for refused in change.refused if refused.reason == NOT_DEBEZIUM]
     is_metadata = f"topic = {literal(transaction_topic)}"
     found = {
         "timestamp_ms": "timestamp_ms",
-        "op": field_of(change, "op"),
-        "source": block(change, "source", SOURCE),
-        "transaction": block(change, "transaction", _TRANSACTION),
-        "is_readable": f"coalesce({' OR '.join(['value IS NULL', *_read(change), *other])}, false)",
+        **head(change),
         "status": field_of(metadata, "status"),
         "id": field_of(metadata, "id"),
         "data_collections": f"CAST({field_of(metadata, 'data_collections', _COLLECTIONS)} AS {_COLLECTIONS})",
@@ -95,12 +86,6 @@ def _unknown(schemas: AvroIds | JsonDeclared) -> str:
 
 def _joined(schemas: AvroIds | JsonDeclared, more: AvroIds) -> AvroIds | JsonDeclared:
     return AvroIds({**schemas.schemas, **more.schemas}) if isinstance(schemas, AvroIds) else schemas
-
-
-def _read(value: Part) -> list[str]:
-    """Conditions of which one holds where a record could be read."""
-    columns = [(version, parsed_column(value, i)) for i, version in enumerate(value.versions)]
-    return [f"({column} IS NOT NULL AND NOT {version.corrupt(column)})" for version, column in columns]
 
 
 def _struct(**fields: ConnectSchema) -> ConnectSchema:

@@ -1,7 +1,8 @@
 """Carriers: keep the rows of changes while the engine decides on their headers, and bring the decisions back to the rows.
 
 Few changes are in the driver as an Arrow table. Many stay in Spark: what was decoded is cached, headers come to the driver, and
-the decisions go back as a small table that is joined by broadcast. So records are read and decoded once.
+the decisions go back as a small table that is joined by broadcast. So records are read and decoded once, also where a batch ends
+before the last of them, which only their headers tell.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakehold.ingest.changes import KEPT, OFFSET, OP, PARTITION, Changes, Op
+from lakehold.ingest.changes import KEPT, OFFSET, OP, PARTITION, TRANSACTION, Changes, Op
 from lakehold.ingest.deduplicate.engine import Decisions
 from lakehold.ingest.deduplicate.headers import INTERNAL, Headers
 from lakehold.ingest.deduplicate.positions import Integers
@@ -38,12 +40,30 @@ class Carrier(ABC):
     """
 
     def __init__(self, changes: Changes) -> None:
-        self._changes = changes
+        self.changes = changes
+        self._ends: Mapping[int, int] | None = None
 
     @property
     @abstractmethod
+    def header_rows(self) -> pa.Table:
+        """Return the columns of headers of all that was read: `INTERNAL`, the key's, and `_lh_transaction` where there is one."""
+
+    def end_at(self, ends: Mapping[int, int]) -> None:
+        """Leave out what lies at or after `ends`, by partition; to be said before the headers or the frame are used."""
+        self._ends = ends
+
+    @cached_property
     def headers(self) -> Headers:
-        """The headers of all changes."""
+        """Return the headers of all changes."""
+        return Headers.of(self._ended(self.header_rows), self.changes)
+
+    def _ended(self, rows: pa.Table) -> pa.Table:
+        if self._ends is None:
+            return rows
+        # A partition that is not named has nothing in the batch.
+        partitions, ends = pa.array([*self._ends], pa.int32()), pa.array([*self._ends.values()], pa.int64())
+        end = ends.take(pc.index_in(rows[PARTITION], value_set=partitions))
+        return rows.filter(pc.fill_null(pc.less(rows[OFFSET], end), False))
 
     @abstractmethod
     def frame(self, decisions: Decisions, givers: Integers) -> DataFrame:
@@ -66,17 +86,17 @@ class DriverRows(Carrier):
     """Rows in the driver, decoded by one Spark job."""
 
     @cached_property
-    def _rows(self) -> pa.Table:
-        return self._changes.frame.toArrow()
+    def header_rows(self) -> pa.Table:
+        """See `Carrier`."""
+        return self.changes.frame.toArrow()
 
     @cached_property
-    def headers(self) -> Headers:
-        """See `Carrier`."""
-        return Headers.of(self._rows, self._changes)
+    def _rows(self) -> pa.Table:
+        return self._ended(self.header_rows)
 
     def frame(self, decisions: Decisions, givers: Integers) -> DataFrame:
         """See `Carrier`."""
-        rows, frame = self._filled(givers), self._changes.frame
+        rows, frame = self._filled(givers), self.changes.frame
         rows = rows.append_column(COUNTS, pa.array(decisions.counts)).append_column(WINS, pa.array(decisions.wins))
         return frame.sparkSession.createDataFrame(rows, frame.schema.add(COUNTS, "boolean").add(WINS, "boolean"))
 
@@ -95,6 +115,13 @@ class DriverRows(Carrier):
         return _replaced(rows, KEPT, kept.lists(~is_given, rows.num_rows))
 
 
+def before(ends: Mapping[int, int]) -> str:
+    """Write the condition that a change lies before `ends` (exclusive), by partition."""
+    return (
+        " OR ".join([f"({PARTITION} = {partition} AND {OFFSET} < {end})" for partition, end in ends.items()]) or "false"
+    )
+
+
 def _replaced(rows: pa.Table, name: str, column: pa.ChunkedArray | pa.Array) -> pa.Table:
     at = rows.schema.get_field_index(name)
     return rows.set_column(at, rows.field(at), column)
@@ -107,12 +134,18 @@ class SparkRows(Carrier):
         super().__init__(changes)
         # In one column, because Spark's cache takes twice as long for a dozen.
         self._cached = changes.frame.select(F.struct("*").alias(_ROW)).persist()
-        self._rows = self._cached.select(f"{_ROW}.*")
 
     @cached_property
-    def headers(self) -> Headers:
+    def header_rows(self) -> pa.Table:
         """See `Carrier`."""
-        return Headers.of(self._rows.select(*INTERNAL, *map(quoted, self._changes.key)).toArrow(), self._changes)
+        of_transactions = [TRANSACTION] if TRANSACTION in self.changes.frame.columns else []
+        rows = self._cached.select(f"{_ROW}.*")
+        return rows.select(*INTERNAL, *of_transactions, *map(quoted, self.changes.key)).toArrow()
+
+    @property
+    def _rows(self) -> DataFrame:
+        rows = self._cached.select(f"{_ROW}.*")
+        return rows if self._ends is None else rows.filter(before(self._ends))
 
     def frame(self, decisions: Decisions, givers: Integers) -> DataFrame:
         """See `Carrier`."""
@@ -135,7 +168,7 @@ class SparkRows(Carrier):
             found = f"coalesce({_FLAGS}, {usual})"
         operations = f"coalesce({OP} IN ('{Op.UPSERT}', '{Op.DELETE}', '{Op.TRUNCATE}'), false)"
         return rows.selectExpr(
-            *map(quoted, self._changes.frame.columns),
+            *map(quoted, self.changes.frame.columns),
             f"{operations} AND {found} & 1 <> 0 AS {COUNTS}",
             f"{operations} AND {found} & 2 <> 0 AS {WINS}",
         )
@@ -153,7 +186,7 @@ class SparkRows(Carrier):
         is_kept = " ".join(f"WHEN {literal(name)} THEN {value} IS NULL" for name, value in values.items())
         found[KEPT] = f"filter({KEPT}, name -> CASE name {is_kept} ELSE true END)"
         filled = self._rows.join(given, F.expr(f"struct({', '.join(_ID)}) = {_TARGET}"), "left")
-        return filled.selectExpr(*(f"{found.get(n, quoted(n))} AS {quoted(n)}" for n in self._changes.frame.columns))
+        return filled.selectExpr(*(f"{found.get(n, quoted(n))} AS {quoted(n)}" for n in self.changes.frame.columns))
 
     def _given(self, sent: pa.Table, values: Mapping[str, str]) -> DataFrame:
         """Bring the values that are given together, a row for each winner.

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehold.ingest.changes import KEYLESS, UNKNOWN_SCHEMA
+from lakehold.ingest.changes import KEYLESS
 from lakehold.ingest.deduplicate.engine import Decisions, mark_ranks
 from lakehold.ingest.deduplicate.headers import Headers
 from lakehold.ingest.deduplicate.positions import Booleans, Groups, Integers
@@ -31,7 +31,6 @@ def statistics_of(headers: Headers, decisions: Decisions, marks: Marks) -> Batch
     return BatchStatistics(
         records=len(headers),
         errors=sum(headers.errors.values()),
-        unknown_schemas=headers.errors.get(UNKNOWN_SCHEMA, 0),
         keyless=headers.errors.get(KEYLESS, 0),
         upserts=_count(wins & headers.is_upsert),
         deletes=_count(wins & headers.is_delete),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
 from lakehold.definitions import Envelope
 from lakehold.ingest.changes import Changes
-from lakehold.ingest.deduplicate.carriers import DriverRows, SparkRows
+from lakehold.ingest.deduplicate.carriers import Carrier, DriverRows
 from lakehold.ingest.deduplicate.counting import statistics_of
 from lakehold.ingest.deduplicate.engine import Engine, Rule
 from lakehold.ingest.deduplicate.statistics import BatchStatistics
@@ -35,51 +33,38 @@ class Deduplicated:
     replaces_all: bool
 
 
-@contextmanager
-def deduplicated(  # noqa: PLR0913 - changes, and what was before them
-    changes: Changes,
-    envelope: Envelope,
-    marks: Marks,
-    *,
-    are_few: bool,
-    reach: Reach,
-    sequence_number: int | None,
-) -> Iterator[Deduplicated]:
-    """Deduplicate the changes of one batch to one table; they can be read until the context ends.
+def deduplicated(
+    carrier: Carrier, envelope: Envelope, rule: Rule, *, reach: Reach, sequence_number: int | None
+) -> Deduplicated:
+    """Deduplicate the changes of one batch to one table; they can be read until their carrier is released.
 
     Args:
-        changes: The changes.
+        carrier: Has the changes.
         envelope: The table's envelope.
-        marks: Of the table before the batch.
-        are_few: They fit into the driver.
+        rule: How they are deduplicated.
         reach: How far the batch reads the table's topic.
         sequence_number: See `lakehold.ingest.snapshots.advanced`.
     """
-    carrier = DriverRows(changes) if are_few else SparkRows(changes)
-    try:
-        headers = carrier.headers
-        engine = Engine(headers, Rule(envelope.skips_applied, changes.by_position, marks))
-        decisions = engine.decide()
-        found = statistics_of(headers, decisions, marks)
-        is_resnapshot, new_marks = False, marks
-        if envelope.has_positions:
-            is_resnapshot = begins_anew(marks, found)
-            new_marks = advanced(marks, found, reach=reach, sequence_number=sequence_number)
-        if is_resnapshot or found.truncates:
-            not_below = found.snapshot_position if is_resnapshot else None
-            decisions = engine.decide(after=found.truncate_position, not_below=not_below)
-            # What a truncate or a newer snapshot took was no repeat.
-            again = statistics_of(headers, decisions, marks)
-            found = replace(again, truncates=found.truncates, repeated=found.repeated)
-        values = {c.name for c in changes.columns if c.name not in changes.key}
-        frame = carrier.frame(decisions, engine.givers(decisions, values))
-        yield Deduplicated(frame, found, new_marks, replaces_all=found.truncates > 0)
-    finally:
-        carrier.release()
+    headers, changes, marks = carrier.headers, carrier.changes, rule.marks
+    engine = Engine(headers, rule)
+    decisions = engine.decide()
+    found = statistics_of(headers, decisions, marks)
+    is_resnapshot, new_marks = False, marks
+    if envelope.has_positions:
+        is_resnapshot = begins_anew(marks, found)
+        new_marks = advanced(marks, found, reach=reach, sequence_number=sequence_number)
+    if is_resnapshot or found.truncates:
+        not_below = found.snapshot_position if is_resnapshot else None
+        decisions = engine.decide(after=found.truncate_position, not_below=not_below)
+        # What a truncate or a newer snapshot took was no repeat.
+        again = statistics_of(headers, decisions, marks)
+        found = replace(again, truncates=found.truncates, repeated=found.repeated)
+    values = {c.name for c in changes.columns if c.name not in changes.key}
+    frame = carrier.frame(decisions, engine.givers(decisions, values))
+    return Deduplicated(frame, found, new_marks, replaces_all=found.truncates > 0)
 
 
-def statistics_of_few(changes: Changes, envelope: Envelope, marks: Marks) -> BatchStatistics:
+def statistics_of_few(changes: Changes, rule: Rule) -> BatchStatistics:
     """Deduplicate changes that are few for their statistics alone; see `deduplicated`."""
     headers = DriverRows(changes).headers
-    rule = Rule(envelope.skips_applied, changes.by_position, marks)
-    return statistics_of(headers, Engine(headers, rule).decide(), marks)
+    return statistics_of(headers, Engine(headers, rule).decide(), rule.marks)

@@ -46,7 +46,6 @@ class BatchStatistics:
 
     records: int
     errors: int
-    unknown_schemas: int
     keyless: int
     upserts: int
     deletes: int

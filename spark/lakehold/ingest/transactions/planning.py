@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from lakehold.errors import UpstreamError
+from lakehold.ingest.arriving import Arriving
 from lakehold.ingest.planning import Planned, Planner, ends_of
 from lakehold.ingest.read.edges import edges, tails
 from lakehold.ingest.read.lines import file_of
@@ -47,7 +48,7 @@ class WholeTransactions(Planner):
         """Those whose events are counted."""
         return frozenset(self.topics_of.values())
 
-    def plan(self, state: ReaderState, available: Available) -> Planned:
+    def plan(self, state: ReaderState, available: Available, arriving: Arriving) -> Planned:
         """See `Planner.plan`. A transaction that is larger than a batch makes its batch larger."""
         passed, limits = _passed(state), self.limits
         while True:
@@ -56,7 +57,8 @@ class WholeTransactions(Planner):
             first_read = {tp for tp, at in begins.items() if tp not in state.position and at > 0}
             passed_before = replace(passed, cut_off=passed.cut_off | first_read)
             log = replace(
-                self._log(plan, begins, available, self._look(plan, available)), shown=self._shown(state, available)
+                self._log(plan, begins, available, self._look(plan, available, arriving)),
+                shown=self._shown(state, available),
             )
             found = cut(log, passed_before)
             if found.is_uncertain and log.knows_partitions:
@@ -99,14 +101,16 @@ class WholeTransactions(Planner):
         planned = super().plan_again(state, ends, transactions, available)
         return self._replacing(planned, transactions)
 
-    def plan_behind(self, state: ReaderState, main: ReaderState, available: Available, limits: Limits) -> Planned:
+    def plan_behind(
+        self, state: ReaderState, main: ReaderState, available: Available, limits: Limits, arriving: Arriving
+    ) -> Planned:
         """See `Planner.plan_behind`: also of partitions that are new to `main` no more than it would have taken."""
         if not main.position:
-            return self.plan(state, available)
+            return self.plan(state, available, arriving)
         passed = replace(_passed(state), commits=_passed(main).commits)
         while True:
             plan, own = self._behind(state, main, available, limits)
-            runs = self._look(plan, available).runs
+            runs = self._look(plan, available, arriving).runs
             # Where the place of a transaction is unknown, nobody can tell whether `main` has taken it.
             placed = {tp: [run for run in of_tp if run.place is not None] for tp, of_tp in runs.items()}
             log = self._log(plan, _begins(plan), own, Found(placed))
@@ -121,25 +125,23 @@ class WholeTransactions(Planner):
         """See `Planner.is_ahead`: `main` has begun again at an earlier commit, as it does when all of its tables left it."""
         return bool(main.position) and _passed(state).is_ahead_of(_passed(main))
 
-    def _look(self, plan: ReadPlan, available: Available) -> Found:
-        """What is needed of the records of `plan`; counts are of the topics that are read now."""
+    def _look(self, plan: ReadPlan, available: Available, arriving: Arriving) -> Found:
+        """Find what is needed of the records of `plan`; counts are of the topics that are read now."""
         topics = self.topics & available.topics
         if not plan.ranges:
             return Found()
-        if plan.fits(self.driver_limits):
-            return self.records.look(self.reader.in_driver(plan.ranges), topics)
-        snapshots = self._snapshots(plan, topics)
-        rest = [
-            r for r in plan.ranges if r.topic_partition not in snapshots and self._is_wanted(r.topic_partition, topics)
-        ]
-        if not rest:
-            return Found(snapshots)
-        found = self.records.look(self.reader.dataframe(self.records.spark(), rest), topics)
+        records = arriving.read(plan)
+        if any(map(file_of, plan.position)):
+            # Of a file nobody knows of which topics it has lines.
+            return self.records.look(records.raw([*topics, self.records.transaction_topic]), topics)
+        snapshots = {} if records.are_few else self._snapshots(plan, topics)
+        unknown = {r.topic_partition.topic for r in plan.ranges if r.topic_partition not in snapshots}
+        decoded = {topic: headers for topic in topics & unknown if (headers := arriving.headers(topic)) is not None}
+        rest = {
+            topic for topic in unknown - decoded.keys() if topic in topics or topic == self.records.transaction_topic
+        }
+        found = self.records.look(records.raw(rest) if rest else None, topics, decoded.values())
         return replace(found, runs={**found.runs, **snapshots})
-
-    def _is_wanted(self, tp: TopicPartition, topics: frozenset[str]) -> bool:
-        """Return whether a partition may hold records that are looked at, as any file may."""
-        return tp.topic in topics or tp.topic == self.records.transaction_topic or file_of(tp) is not None
 
     def _snapshots(self, plan: ReadPlan, topics: frozenset[str]) -> Runs:
         """The partitions of which many rows of one snapshot are read, each as one run, as far as their ends tell.

@@ -14,21 +14,15 @@ from lakehold.definitions import FormatType
 from lakehold.ingest.decode.heads import ANY_JSON, HeadSchemas, heads
 from lakehold.ingest.decode.schema_ids import schema_ids_of
 from lakehold.ingest.decode.schemas import AvroIds
-from lakehold.ingest.position import commits_by_itself, position_of
 from lakehold.ingest.read.reader import RAW_DDL
 from lakehold.ingest.transactions.ends import RECORDS, Boundaries, boundaries_of
-from lakehold.ingest.transactions.log import Kind
-from lakehold.ingest.transactions.runs import HEADERS, POSITION, Runs, runs_of
+from lakehold.ingest.transactions.headers import HEADERS, as_headers, header_columns
+from lakehold.ingest.transactions.runs import Runs, runs_of
 
 if TYPE_CHECKING:
     # Its client of the registry is a second of imports, which a source without one does not need.
     from lakehold.kafka.registry import Registry
 
-_KIND = (
-    f"CASE WHEN transaction.id IS NOT NULL THEN '{Kind.EVENTS}'"
-    f" WHEN op = 'r' AND source.snapshot = 'last' THEN '{Kind.SNAPSHOT_END}' WHEN op = 'r' THEN '{Kind.SNAPSHOT}'"
-    f" WHEN NOT is_readable THEN '{Kind.UNREADABLE}' END"
-)
 _UNKNOWN = "unknown_schema"
 
 
@@ -58,15 +52,21 @@ class Records:
     spark: Callable[[], SparkSession]
     max_record_bytes: int
 
-    def look(self, records: pa.Table | DataFrame, topics: frozenset[str]) -> Found:
+    def look(
+        self, records: pa.Table | DataFrame | None, topics: frozenset[str], decoded: Iterable[pa.Table] = ()
+    ) -> Found:
         """Find the runs of `topics`, and the ENDs with the numbers of their events there.
 
         Args:
             records: Raw records of `topics`, of the transaction topic and maybe of others, in any order: a table if they are few.
             topics: The topics that are judged.
+            decoded: `HEADERS` of further records, which were decoded already.
         """
+        if records is None:
+            return Found(runs_of(pa.concat_tables([HEADERS.empty_table(), *decoded])))
         changes, transactions = self.headers(records, topics)
-        return Found(runs_of(changes), boundaries_of(transactions, topics, self.transaction_topic))
+        runs = runs_of(pa.concat_tables([changes, *decoded]))
+        return Found(runs, boundaries_of(transactions, topics, self.transaction_topic))
 
     def headers(self, records: pa.Table | DataFrame, topics: frozenset[str]) -> tuple[pa.Table, pa.Table]:
         """Fetch `HEADERS` of the records that are in runs, and `RECORDS` of the transaction topic; arguments as of `look`."""
@@ -85,29 +85,24 @@ class Records:
             found = self._fetch(raw, more)
         of_transactions = self._are_of_transactions(found)
         changes, transactions = found.filter(pc.invert(of_transactions)), found.filter(of_transactions)
-        return _with_columns(HEADERS, changes), _with_columns(RECORDS, transactions)
+        return as_headers(changes), transactions.select(RECORDS.names).cast(RECORDS)
 
     def _fetch(self, raw: DataFrame, schemas: HeadSchemas) -> pa.Table:
+        columns = header_columns()
+        columns |= {
+            "kind": f"coalesce(status, {columns['kind']})",
+            "transaction_id": f"coalesce(id, {columns['transaction_id']})",
+        }
         found = heads(raw, schemas, self.transaction_topic, self.max_record_bytes).selectExpr(
             "topic",
             "partition",
             "offset",
-            "timestamp_ms AS sent_ms",
-            f"coalesce(status, {_KIND}) AS kind",
-            "coalesce(id, transaction.id) AS transaction_id",
-            "transaction.total_order AS total_order",
-            "transaction.collection_order AS collection_order",
-            f"{position_of('source', 'transaction', 'op')} AS position",
-            f"{commits_by_itself('source', 'op')} AS commits",
+            *(f"{sql} AS {name}" for name, sql in columns.items()),
             "data_collections",
             _UNKNOWN,
         )
         # Of the transaction topic also what says nothing: where a record stands is no control record.
-        kept = found.filter((found["topic"] == self.transaction_topic) | found["kind"].isNotNull())
-        headers = kept.toArrow()
-        for name in POSITION:
-            headers = headers.append_column(name, pc.struct_field(headers["position"], name))
-        return headers
+        return found.filter((found["topic"] == self.transaction_topic) | found["kind"].isNotNull()).toArrow()
 
     def _schemas_in(self, records: pa.Table) -> HeadSchemas:
         """Return how a few records were written."""
@@ -144,7 +139,3 @@ class Records:
 
 def _known(registry: Registry, ids: Iterable[int | str]) -> AvroIds:
     return AvroIds(registry.schema_texts(i for i in ids if isinstance(i, int)))
-
-
-def _with_columns(schema: pa.Schema, found: pa.Table) -> pa.Table:
-    return found.select(schema.names).cast(schema)

@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehold.ingest.transactions.headers import POSITION
 from lakehold.ingest.transactions.ids import transactions_of
 from lakehold.ingest.transactions.log import Kind, Run
 from lakehold.model.marks import Position
@@ -29,30 +30,6 @@ from lakehold.model.offsets import TopicPartition
 from lakehold.model.places import WAL, Place, place_of_end
 
 Runs = dict[TopicPartition, list[Run]]
-
-POSITION = ("a", "b", "c", "d")
-"""Columns with the four numbers of a position (`lakehold.ingest.position`), all null where it is unknown."""
-
-HEADERS = pa.schema(
-    [
-        ("topic", pa.dictionary(pa.int32(), pa.string())),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("sent_ms", pa.int64()),
-        ("kind", pa.dictionary(pa.int32(), pa.string())),
-        ("transaction_id", pa.string()),
-        ("total_order", pa.int64()),
-        ("collection_order", pa.int64()),
-        *((name, pa.int64()) for name in POSITION),
-        ("commits", pa.bool_()),
-    ]
-)
-"""What is needed of each record.
-
-`sent_ms` is when it was sent (epoch milliseconds), `kind` one of `Kind`. Rows of snapshots also have positions, events have all.
-`total_order` counts from 1 in the transaction, `collection_order` in its events of one table; `commits` says that the event
-commits by itself.
-"""
 
 _Numbers = npt.NDArray[np.int64]
 _Flags = npt.NDArray[np.bool_]

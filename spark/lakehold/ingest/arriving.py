@@ -1,0 +1,245 @@
+"""Arriving: the records of a range, read once and decoded once for each table, before anything is written.
+
+A planner looks at their headers to find where the batch ends; the tables of the batch take the same changes, without what lies
+after its end. Reading has no effects, so it comes before the intent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from lakehold.definitions import Table
+from lakehold.errors import TableStopped
+from lakehold.iceberg.data_tables import DataTables, TableState
+from lakehold.ingest.changes import ERROR, UNKNOWN_SCHEMA, Changes
+from lakehold.ingest.deduplicate.carriers import Carrier, DriverRows, SparkRows, before
+from lakehold.ingest.envelope import changes_of
+from lakehold.ingest.evolve import stored_key
+from lakehold.ingest.read.lines import file_of
+from lakehold.ingest.read.reader import ReadPlan
+from lakehold.ingest.shared_records import Reading, SharedRecords
+from lakehold.ingest.topic import DecodedTopic
+from lakehold.ingest.transactions.headers import headers_of_changes
+from lakehold.ingest.transactions.log import Kind
+from lakehold.model.definitions import Entry
+from lakehold.model.marks import Marks
+from lakehold.spark_errors import is_sparks
+
+log = logging.getLogger(__name__)
+
+
+class Arriving:
+    """What arrives for the tables of a reader. Nothing is read before it is asked for; `close` lets go of it.
+
+    Args:
+        reading: Reads and decodes.
+        entries: The reader's tables, by full name.
+        tables: Reads what is there of them.
+    """
+
+    def __init__(self, reading: Reading, entries: Mapping[str, Entry[Table]], tables: DataTables) -> None:
+        self._reading = reading
+        self._entries = entries
+        self._tables = tables
+        self._plan: ReadPlan | None = None
+        self._ends: dict[str, dict[int, int]] | None = None
+        self._records: SharedRecords | None = None
+        self._of: dict[str, TableArrival] = {}
+
+    def read(self, plan: ReadPlan) -> SharedRecords:
+        """Read what `plan` says, and let go of what was read before."""
+        if self._records is None or self._plan != plan:
+            self.close()
+            self._plan = plan
+            self._records = SharedRecords(self._reading, plan, [entry.definition for entry in self._entries.values()])
+        return self._records
+
+    def take(self, plan: ReadPlan) -> None:
+        """Make `plan` the batch: what was read and is not in it is left out. Reads it, if nothing was read."""
+        if self._plan == plan:
+            return
+        # A file has lines of several partitions, and does not end where one of them does.
+        if self._plan is None or any(map(file_of, plan.position)):
+            self.read(plan)
+            return
+        self._ends = {r.topic_partition.topic: {} for r in self._plan.ranges}
+        for r in plan.ranges:
+            self._ends[r.topic_partition.topic][r.topic_partition.partition] = r.end_exclusive
+        for name, arrival in self._of.items():
+            arrival.end_at(self._ends[self._entries[name].definition.topic])
+
+    def headers(self, topic: str) -> pa.Table | None:
+        """Return `HEADERS` (`lakehold.ingest.transactions.headers`) of a topic's changes, as decoded for one of its tables.
+
+        None where no table says them: none can be decoded, or some message cannot, so that only its envelope may tell what it is.
+        """
+        for name, entry in self._entries.items():
+            if entry.definition.topic == topic and entry.definition.envelope.wraps_rows:
+                try:
+                    found = self.of(name).carrier.header_rows
+                # The table stops by it when its turn comes.
+                except Exception as error:
+                    if not (isinstance(error, TableStopped) or is_sparks(error)):
+                        raise
+                    log.info("the changes of %s cannot be decoded: %s", name, error)
+                    continue
+                headers = headers_of_changes(found, topic)
+                return None if pc.any(pc.equal(headers["kind"], Kind.UNREADABLE)).as_py() else headers
+        return None
+
+    def has(self, topic: str) -> bool:
+        """Return whether the batch may have records of a topic."""
+        if self._records is None or not self._records.has(topic):
+            return False
+        return self._ends is None or bool(self._ends.get(topic))
+
+    def of(self, name: str) -> TableArrival:
+        """Return what arrives for a table."""
+        if self._records is None:
+            raise LookupError(name)
+        if name not in self._of:
+            entry = self._entries[name]
+            arrival = TableArrival(self._records, entry, self._tables.table_state(entry.definition.full_name))
+            if self._ends is not None:
+                arrival.end_at(self._ends[entry.definition.topic])
+            self._of[name] = arrival
+        return self._of[name]
+
+    def close(self) -> None:
+        """Let go of what was read."""
+        for arrival in self._of.values():
+            arrival.close()
+        if self._records is not None:
+            self._records.close()
+        self._of, self._records, self._plan, self._ends = {}, None, None, None
+
+
+@dataclass(frozen=True)
+class _Decoded:
+    topic: DecodedTopic
+    changes: Changes
+
+
+class TableArrival:
+    """What arrives for one table.
+
+    Args:
+        records: What is read.
+        entry: The table.
+        state: The Iceberg table; None before the first batch.
+    """
+
+    def __init__(self, records: SharedRecords, entry: Entry[Table], state: TableState | None) -> None:
+        self.entry = entry
+        self.state = state
+        self.are_few = records.are_few
+        self._records = records
+        self._key = stored_key(state)
+        self._ends: dict[int, int] | None = None
+        self._found: _Decoded | None = None
+        self._carrier: Carrier | None = None
+
+    @property
+    def table(self) -> Table:
+        """Return the table's definition."""
+        return self.entry.definition
+
+    @property
+    def changes(self) -> Changes:
+        """Return the changes, decoded when they are read.
+
+        Raises:
+            TableStopped: The table cannot take such messages.
+        """
+        changes = self._decoded.changes
+        return changes if self._ends is None else replace(changes, frame=changes.frame.filter(before(self._ends)))
+
+    @property
+    def raw(self) -> DataFrame:
+        """Return the raw records, and perhaps some that lie after the batch."""
+        return self._decoded.topic.raw
+
+    @property
+    def carrier(self) -> Carrier:
+        """Return the changes with their headers, decoded now and once.
+
+        Raises:
+            TableStopped: The table cannot take such messages.
+        """
+        if self._carrier is None:
+            self._carrier = self._made()
+            if not self._decoded.topic.knows_all and _name_unknown_schemas(self._carrier.header_rows):
+                self._carrier.release()
+                self._found = self._decode(look=True)
+                self._carrier = self._made()
+        return self._carrier
+
+    @property
+    def has_edges(self) -> bool:
+        """Return whether there are many records, of which the first and the last tell what most likely stands in between."""
+        return self._records.have_edges(self.table.topic)
+
+    @property
+    def edges(self) -> Changes:
+        """Return the changes of the first and the last records of each partition."""
+        decoded = self._records.decoded_edges(self.table, self._key, self._ends)
+        return changes_of(decoded.decoded, self.table, self._key)
+
+    def may_move_keys(self, before_: Marks) -> bool:
+        """Return whether a partition has records that had none before, beside others: keys may have come from those."""
+        return self._records.may_move_keys(self.table.topic, before_)
+
+    def end_at(self, ends: dict[int, int]) -> None:
+        """Leave out what lies at or after `ends`, by partition."""
+        self._ends = ends
+        if self._carrier is not None:
+            self._carrier.end_at(ends)
+
+    def close(self) -> None:
+        """Let go of the changes."""
+        if self._carrier is not None:
+            self._carrier.release()
+        self._carrier = None
+
+    def _made(self) -> Carrier:
+        changes = self._decoded.changes
+        carrier = DriverRows(changes) if self.are_few else SparkRows(changes)
+        if self._ends is not None:
+            carrier.end_at(self._ends)
+        return carrier
+
+    @property
+    def _decoded(self) -> _Decoded:
+        if self._found is None:
+            try:
+                self._found = self._decode(look=False)
+            except TableStopped:
+                if self.are_few:
+                    raise
+                # The topic's subjects may know schemas that contradict each other and that no message of the batch has.
+                self._found = self._decode(look=True)
+        return self._found
+
+    def _decode(self, *, look: bool) -> _Decoded:
+        try:
+            return self._decode_with_key(look=look)
+        except TableStopped as stop:
+            if not (self._key and stop.code == "key-changed" and self.state is not None and self.state.current is None):
+                raise
+        # The database said which key the table has, and it has no rows yet that depend on it.
+        self._key = ()
+        return self._decode_with_key(look=look)
+
+    def _decode_with_key(self, *, look: bool) -> _Decoded:
+        topic = self._records.decoded(self.table, self._key, look=look)
+        return _Decoded(topic, changes_of(topic.decoded, self.table, self._key))
+
+
+def _name_unknown_schemas(rows: pa.Table) -> bool:
+    return bool(pc.any(pc.equal(rows[ERROR], UNKNOWN_SCHEMA)).as_py())

@@ -1,0 +1,96 @@
+"""Writing: what commits to a table take, each of which a batch makes once, however often it is begun."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyspark.sql import SparkSession
+
+from lakehold.iceberg.data_tables import DataTables, TableState
+from lakehold.ingest import merge
+from lakehold.ingest.commit import committed
+from lakehold.ingest.effects import BatchIdentity
+from lakehold.ingest.error_records import ErrorRecords
+from lakehold.ingest.publish import Publishing
+from lakehold.model.marks import Marks
+from lakehold.spark_sql import quoted_table
+
+
+class HeldHistory(Protocol):
+    """The holds as a writer meets them: it tags the snapshots that they need, and begins those that wait."""
+
+    def is_held(self, full_name: str) -> bool:
+        """Whether some hold is on a table."""
+
+    def keep(self, full_name: str) -> None:
+        """Tag what holds need of a table as it is now; nothing of one without holds."""
+
+    def begin(self, full_names: Collection[str]) -> None:
+        """Give the holds their time that wait for one of these tables, which are readable now."""
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What writing to the tables of a source takes.
+
+    Args:
+        spark: Gives the session; called only when there is something to write, because one takes seconds to start.
+        catalog_name: Spark's name of the lake's catalog.
+        buckets: Buckets of a table made without `WITH (BUCKETS = n)`.
+        tables: Reads a table's metadata.
+        confirm_lease: Raises `LeaseLost` when somebody else owns the source; called before each commit.
+        held: Keeps what holds need of a table's history.
+        errors: Where bad messages go.
+    """
+
+    spark: Callable[[], SparkSession]
+    catalog_name: str
+    buckets: int
+    tables: DataTables
+    confirm_lease: Callable[[], None]
+    held: HeldHistory
+    errors: ErrorRecords
+
+    def name(self, full_name: str) -> str:
+        """Return a table's name in SQL, quoted."""
+        return quoted_table(self.catalog_name, full_name)
+
+    @property
+    def publishing(self) -> Publishing:
+        """Return what stages snapshots and publishes them."""
+        return Publishing(self.spark(), self.tables, self.confirm_lease, self.held.is_held)
+
+    def commit(
+        self, batch: BatchIdentity, full_name: str, step: int, commit: Callable[[TableState], None]
+    ) -> TableState | None:
+        """Make a step of a batch to a table, unless it is made. Returns the table as committed; None when nothing was to do."""
+        self.held.keep(full_name)
+        found = committed(self.tables, self.confirm_lease, batch, full_name, step, commit)
+        self.held.keep(full_name)
+        return found
+
+    def remove_stale(
+        self, batch: BatchIdentity, full_name: str, through: int, marks: Marks, step: int
+    ) -> TableState | None:
+        """Delete the rows that were last changed at or before a sequence number of the table.
+
+        Args:
+            batch: The batch.
+            full_name: The table.
+            through: The sequence number.
+            marks: Of the table afterwards.
+            step: Of the batch.
+
+        Returns:
+            The table as committed; None when nothing was to do.
+        """
+        name, properties = self.name(full_name), batch.properties(marks, step)
+
+        def delete(state: TableState) -> None:
+            self.publishing.run(
+                lambda: merge.delete_stale(self.spark(), name, through, properties), state, batch.effect(step)
+            )
+
+        return self.commit(batch, full_name, step, delete)
