@@ -18,6 +18,7 @@ from lakehold.ingest.read.reader import Available, Limits
 from lakehold.ingest.run import Ingesting
 from lakehold.ingest.shared_records import Reading
 from lakehold.ingest.shelf import Shelf
+from lakehold.ingest.side_by_side import Lanes
 from lakehold.ingest.snapshots import Reach
 from lakehold.model.definitions import Entry
 from lakehold.model.offsets import OffsetRange, TopicPartition, Watermarks
@@ -98,6 +99,7 @@ class MemorySource:
                 ),
             ),
             OnlyOffsets(),
+            Lanes(nothing, nothing, 1),
             entries,
         )
         return Ingesting(

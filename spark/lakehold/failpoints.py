@@ -19,6 +19,7 @@ Point = Literal[
     "before-merge",
     "before-publish",
     "after-merge",
+    "after-table",
     "before-commit",
     "after-commit",
     "after-tags",

@@ -312,10 +312,10 @@ class Lake:
         self.batches.forget_source(name)
 
     def close(self) -> None:
-        """Let go of the catalog, and of the session if it was made here."""
+        """Let go of the catalog, and of the sessions that were made here."""
+        self._parts.close()
         if self._given_spark is None and "spark" in self.__dict__:
             close_session(self.spark, self.settings, self._closed)
-        self._parts.close()
 
     def __enter__(self) -> Self:
         return self

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lakehold.holds.tags import TableTags
     from lakehold.ingest.backfill import Backfilling
     from lakehold.ingest.opening import Opening
+    from lakehold.ingest.side_by_side import Lanes
     from lakehold.maintenance.maintain import Maintaining
     from lakehold.publish.subscriptions import Subscriptions
     from lakehold.quality import Checks
@@ -63,8 +64,9 @@ class LakeParts:
 
     def close(self) -> None:
         """Let go of the catalog, and of the threads that read files."""
-        if "_workers" in self.__dict__:
-            self._workers.shutdown()
+        for threads in ("_workers", "_lanes"):
+            if threads in self.__dict__:
+                getattr(self, threads).shutdown()
         self.catalog.close()
 
     @cached_property
@@ -240,6 +242,13 @@ class LakeParts:
         return ThreadPoolExecutor(at_once, thread_name_prefix="lakehold-files")
 
     @cached_property
+    def _lanes(self) -> Lanes:
+        from lakehold.ingest.side_by_side import Lanes
+        from lakehold.session import another_session
+
+        return Lanes(self._spark, lambda spark: another_session(spark, self.settings), self.settings.tables_at_once)
+
+    @cached_property
     def backfilling(self) -> Backfilling:
         """What `backfill` calls."""
         from lakehold.ingest.backfill import Backfilling
@@ -258,5 +267,5 @@ class LakeParts:
             tables=self.tables,
             history=self._held_history,
             captured=lambda: self.captured,
-            spark=self._spark,
+            lanes=self._lanes,
         )

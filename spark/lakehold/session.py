@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import DataFrame, SparkSession
@@ -72,8 +73,11 @@ _CONNECT_PORT = 15_002
 _HEARD_OF_EVERY_S = 60.0
 """Servers keep a silent session for an hour, unless they are configured otherwise."""
 
-_session_state = threading.RLock()
-"""Held while one thread's statement relies on the session's settings and views, which all threads of a session share."""
+_opening = threading.RLock()
+"""Held while this process's classic session is opened or closed."""
+
+_in_use: WeakKeyDictionary[SparkSession, threading.RLock] = WeakKeyDictionary()
+"""Locks, held while one thread's statement relies on the session's settings and views, which all threads of a session share."""
 
 _started_for: set[threading.Event] = set()
 """The lakes that share this process's classic session, each as the event it is closed with; empty when others started Spark."""
@@ -96,7 +100,7 @@ def open_session(settings: Settings, closed: threading.Event) -> SparkSession:
     builder = SparkSession.builder.master(settings.spark_master).appName("lakehold")
     for name, value in session_conf(settings).items():
         builder = builder.config(name, value)
-    with _own_interrupts(), _session_state:
+    with _own_interrupts(), _opening:
         running = _running()
         if running is not None:
             _refuse_other_lake(running, settings)
@@ -109,7 +113,7 @@ def open_session(settings: Settings, closed: threading.Event) -> SparkSession:
 def close_session(session: SparkSession, settings: Settings, closed: threading.Event) -> None:
     """Let go of what `open_session` gave: classic Spark stops with the last lake that uses it, never when others started it."""
     closed.set()
-    with _session_state:
+    with _opening:
         is_last = _started_for == {closed}
         _started_for.discard(closed)
     if is_last or settings.spark_remote:
@@ -218,6 +222,24 @@ def prepared(spark: SparkSession, settings: Settings) -> SparkSession:
     return spark
 
 
+@contextmanager
+def another_session(spark: SparkSession, settings: Settings) -> Iterator[SparkSession]:
+    """Give one more session like `spark`, whose settings and views change alone until the context ends."""
+    if hasattr(spark, "cloneSession"):  # of Spark Connect, which has no `newSession`
+        made = prepared(spark.cloneSession(), settings)
+        try:
+            yield made
+        finally:
+            # What nobody stops waits for its connection when Python ends, for ever.
+            made.stop()
+        return
+    made = spark.newSession()
+    for name, value in spark.conf.getAll.items():
+        if made.conf.get(name, None) != value and made.conf.isModifiable(name):
+            made.conf.set(name, value)
+    yield prepared(made, settings)
+
+
 def _refuse_other_lake(spark: SparkSession, settings: Settings) -> None:
     """A session opens a catalog once: a second lake of the same name would read and write the first one's tables."""
     name = f"spark.sql.catalog.{settings.catalog_name}.warehouse"
@@ -229,6 +251,11 @@ def _refuse_other_lake(spark: SparkSession, settings: Settings) -> None:
             detail=f"Its warehouse is {other}, this lake's is {own}.",
             hint="Give one of them another name: connect(…, catalog_name=…) or LAKEHOLD_CATALOG_NAME.",
         )
+
+
+def _alone(spark: SparkSession) -> threading.RLock:
+    with _opening:
+        return _in_use.setdefault(spark, threading.RLock())
 
 
 @contextmanager
@@ -244,7 +271,7 @@ def snapshot_properties(spark: SparkSession, properties: Mapping[str, str]) -> I
 @contextmanager
 def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
     """Statements inside run with `conf`, those behind it with what was set before; those of other threads wait."""
-    with _session_state:
+    with _alone(spark):
         before = {name: spark.conf.get(name, None) for name in conf}
         for name, value in conf.items():
             spark.conf.set(name, value)
@@ -266,7 +293,7 @@ def row_by_row(spark: SparkSession) -> AbstractContextManager[None]:
 @contextmanager
 def temp_view(frame: DataFrame, name: str) -> Iterator[None]:
     """Statements inside can read `frame` by `name`; other threads that name a view wait."""
-    with _session_state:
+    with _alone(frame.sparkSession):
         frame.createOrReplaceTempView(name)
         try:
             yield

@@ -120,6 +120,9 @@ class Settings(BaseSettings):
     driver_read_max_bytes: int = Field(default=16 * 1024 * 1024, ge=0)
     """Bytes up to which a batch is read in the driver instead of by a Spark job."""
 
+    tables_at_once: int = Field(default_factory=lambda: max(2, os.cpu_count() or 1), gt=0)
+    """How many tables of a batch are written side by side, each in a Spark session of its own; by default one a core."""
+
     lease_ms: int = Field(default=15_000, gt=0)
     """How long a writer owns its source without renewing, in milliseconds: the wait after a crash for another."""
 

@@ -12,6 +12,7 @@ import pytest
 from lakehold.definitions import Envelope, Format, FormatType, Source, Table
 from lakehold.errors import DefinitionError
 from lakehold.ingest.opening import Opening
+from lakehold.ingest.side_by_side import Lanes
 from lakehold.model.definitions import Definitions, Entry
 from lakehold.model.readers import MAIN_READER
 from lakehold.settings import load_settings
@@ -39,7 +40,8 @@ def opening(tmp_path: Path) -> Opening:
     no_tables: Any = SimpleNamespace(table_state=lambda _: None)
     no_holds: Any = SimpleNamespace(begin=lambda _: None)
     in_memory = (MemoryDefinitions(defined), MemoryBatches())
-    return Opening(settings, *in_memory, no_tables, no_holds, nothing, nothing, applier=lambda _: OnlyOffsets())
+    lanes = Lanes(nothing, nothing, 1)
+    return Opening(settings, *in_memory, no_tables, no_holds, nothing, lanes, applier=lambda _: OnlyOffsets())
 
 
 def ingest(opening: Opening) -> None:

@@ -139,7 +139,8 @@ class IcebergApplier:
 
         def load(state: TableState) -> None:
             nonlocal statistics
-            statistics = direct.load(self.writing.publishing, how, name, changes, columns, identity, properties, state)
+            publishing = self.writing.publishing(changes.frame.sparkSession)
+            statistics = direct.load(publishing, how, name, changes, columns, identity, properties, state)
 
         reach("before-merge")
         written = self.writing.commit(identity, table.full_name, 1, load)
@@ -216,14 +217,15 @@ class IcebergApplier:
                 case merge.Append():
                     merge.append(path, changes, found.frame, columns, properties)
                 case merge.Merge():
-                    spark = writing.spark()
+                    # What sources share was decoded in one of their sessions.
+                    spark = found.frame.sparkSession
                     reading = nullcontext() if OF_THIS_PROCESS.take(state) else row_by_row(spark)
 
                     def merging() -> None:
                         with reading:
                             merge.merge(spark, path, changes, found.frame, columns, properties)
 
-                    writing.publishing.run(merging, state, identity.effect(1))
+                    writing.publishing(spark).run(merging, state, identity.effect(1))
 
         written = None
         if found.statistics.changes_rows:

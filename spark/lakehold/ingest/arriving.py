@@ -7,8 +7,11 @@ after its end. Reading has no effects, so it comes before the intent.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,12 +27,15 @@ from lakehold.ingest.evolve import stored_key
 from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import ReadPlan
 from lakehold.ingest.shared_records import Reading, SharedRecords
+from lakehold.ingest.side_by_side import Lanes
 from lakehold.ingest.topic import DecodedTopic
 from lakehold.ingest.transactions.headers import headers_of_changes
 from lakehold.ingest.transactions.log import Kind
 from lakehold.model.definitions import Entry
 from lakehold.model.marks import Marks
 from lakehold.spark_errors import is_sparks
+
+Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
@@ -41,12 +47,15 @@ class Arriving:
         reading: Reads and decodes.
         entries: The reader's tables, by full name.
         tables: Reads what is there of them.
+        lanes: Where the topics are worked on side by side.
     """
 
-    def __init__(self, reading: Reading, entries: Mapping[str, Entry[Table]], tables: DataTables) -> None:
+    def __init__(self, reading: Reading, entries: Mapping[str, Entry[Table]], tables: DataTables, lanes: Lanes) -> None:
         self._reading = reading
         self._entries = entries
         self._tables = tables
+        self._lanes = lanes
+        self._lane_of: dict[str, int] = {}
         self._plan: ReadPlan | None = None
         self._ends: dict[str, dict[int, int]] | None = None
         self._records: SharedRecords | None = None
@@ -58,6 +67,11 @@ class Arriving:
             self.close()
             self._plan = plan
             self._records = SharedRecords(self._reading, plan, [entry.definition for entry in self._entries.values()])
+            sizes = Counter[str]()
+            for r in plan.ranges:
+                if file_of(r.topic_partition) is None:
+                    sizes[r.topic_partition.topic] += r.end_exclusive - r.start_inclusive
+            self._lane_of = self._lanes.of(sizes)
         return self._records
 
     def take(self, plan: ReadPlan) -> None:
@@ -110,6 +124,22 @@ class Arriving:
                 arrival.end_at(self._ends[entry.definition.topic])
             self._of[name] = arrival
         return self._of[name]
+
+    def side_by_side(self, work: Mapping[str, Callable[[], Result]]) -> dict[str, Result]:
+        """Do work on topics at once. Returns what it gives, by topic."""
+        found = self._lanes.run([(self._lane_of.get(topic, 0), do) for topic, do in work.items()])
+        return dict(zip(work, found, strict=True))
+
+    def for_tables(self, names: Sequence[str], do: Callable[[str], Result]) -> dict[str, Result]:
+        """Do something to tables, those of one topic one after the other. Returns what it gives, by table in their order."""
+        of_topic: dict[str, list[str]] = {}
+        for name in names:
+            of_topic.setdefault(self._entries[name].definition.topic, []).append(name)
+        work = {
+            topic: partial(lambda these: {name: do(name) for name in these}, these) for topic, these in of_topic.items()
+        }
+        found = {name: result for results in self.side_by_side(work).values() for name, result in results.items()}
+        return {name: found[name] for name in names}
 
     def close(self) -> None:
         """Let go of what was read."""

@@ -22,6 +22,7 @@ from lakehold.ingest.planning import Planned
 from lakehold.ingest.read.reader import ReadPlan
 from lakehold.ingest.repeats import Snapshots, remove_gone
 from lakehold.ingest.shared_records import Reading
+from lakehold.ingest.side_by_side import Lanes
 from lakehold.ingest.snapshots import Reach, emptied_marks, ending_at, with_end_seen, without_end
 from lakehold.ingest.writing import Writing
 from lakehold.model.definitions import Entry
@@ -74,6 +75,7 @@ class Running:
         reading: Where records come from.
         writing: Commits to tables.
         applier: Where changes go.
+        lanes: Where tables take them side by side.
         tables: The source's tables by full name.
         snapshots: What is said of those upstream, as the topics of tables need not tell.
         seen_upstream_ms: See `ReaderState`; None: nothing new.
@@ -85,14 +87,20 @@ class Running:
     reading: Reading
     writing: Writing
     applier: Applier
+    lanes: Lanes
     tables: Mapping[str, Entry[Table]]
     snapshots: Snapshots = field(default_factory=Snapshots)
     seen_upstream_ms: int | None = None
     columns_of: UpstreamColumnsOf = no_columns
 
+    def topic(self, table: str) -> str:
+        """Return that of one of the tables."""
+        return self.tables[table].definition.topic
+
     def arriving(self, state: ReaderState) -> Arriving:
         """Return what will arrive for the tables of a reader; to be closed."""
-        return Arriving(self.reading, {name: self.tables[name] for name in state.tables}, self.writing.tables)
+        entries = {name: self.tables[name] for name in state.tables}
+        return Arriving(self.reading, entries, self.writing.tables, self.lanes)
 
     def keeps_back(self, table: str, progress: TableProgress, transactions: Passed) -> bool:
         """Whether a table is not readable yet, though no snapshot of it is half read.
@@ -170,15 +178,17 @@ def complete(running: Running, state: ReaderState, intent: Intent, planned: Plan
 def _prepare(running: Running, state: ReaderState, planned: Planned, arriving: Arriving) -> None:
     """Read and decode what the batch has for each table."""
     arriving.take(planned.plan)
-    for name, progress in state.tables.items():
-        if arriving.has(running.tables[name].definition.topic):
-            try:
-                running.applier.prepare(arriving.of(name), progress)
-            except (LeaseLost, UpstreamUnavailable):
-                raise
-            # The table stops by it when its turn comes, alone.
-            except Exception as error:
-                log.info("table %s cannot be prepared", name, exc_info=error)
+
+    def prepare(name: str) -> None:
+        try:
+            running.applier.prepare(arriving.of(name), state.tables[name])
+        except (LeaseLost, UpstreamUnavailable):
+            raise
+        # The table stops by it when its turn comes, alone.
+        except Exception as error:
+            log.info("table %s cannot be prepared", name, exc_info=error)
+
+    arriving.for_tables([name for name in state.tables if arriving.has(running.topic(name))], prepare)
 
 
 def _complete(  # noqa: PLR0913 - a batch, what it reads, and where it is run
@@ -191,70 +201,82 @@ def _complete(  # noqa: PLR0913 - a batch, what it reads, and where it is run
         running.writing.errors.record_malformed(identity, malformed)
     applied = _apply_all(running, identity, state, planned, arriving)
     reach("before-commit")
+    reports = tuple(done.report for done in applied.values() if done.report is not None)
+    progress = {name: done.progress for name, done in applied.items()}
     whole = BatchReport(
         source=intent.source,
         reader=intent.reader,
         timestamp_ms=intent.mz_timestamp,
-        records=sum(r.records for r in applied.reports),
-        tables=tuple(applied.reports),
-        stopped=applied.stopped,
+        records=sum(report.records for report in reports),
+        tables=reports,
+        stopped={name: done.stopped for name, done in applied.items() if done.stopped is not None},
         malformed=len(malformed),
         elapsed_ms=now_ms() - started_ms,
     )
-    _commit(running, state, intent, applied.progress, whole, plan, started_ms)
+    _commit(running, state, intent, progress, whole, plan, started_ms)
     reach("after-commit")
     if state.reader == MAIN_READER:
-        running.begin_holds(state.tables, applied.progress)
+        running.begin_holds(state.tables, progress)
     return whole
 
 
 @dataclass(frozen=True)
 class _Applied:
-    """What a batch did to its tables, by full name where there is one of each."""
+    """What a batch did to one table."""
 
-    progress: dict[str, TableProgress] = field(default_factory=dict)
-    reports: list[TableReport] = field(default_factory=list)
-    stopped: dict[str, LakeholdError] = field(default_factory=dict)
+    progress: TableProgress
+    report: TableReport | None = None
+    stopped: LakeholdError | None = None
 
 
 def _apply_all(
     running: Running, identity: BatchIdentity, state: ReaderState, planned: Planned, arriving: Arriving
-) -> _Applied:
-    """Bring every table of a reader to the batch's timestamp."""
-    done = _Applied()
-    for name, held in state.tables.items():
-        entry = running.tables[name]
-        done.progress[name] = held
-        reach = _reach(entry.definition.topic, planned)
-        report, after = None, held
+) -> dict[str, _Applied]:
+    """Bring every table of a reader to the batch's timestamp, side by side."""
+
+    def applied(name: str) -> _Applied:
+        entry, held = running.tables[name], state.tables[name]
         try:
-            before = _emptied(running, entry, held, planned.replaced)
-            if arriving.has(entry.definition.topic):
-                with closing(arriving.of(name)) as arrival:
-                    report, after = running.applier.apply(TableBatch(identity, arrival, before, reach))
-            elif _tells_without_messages(entry.definition, before, planned):
-                after = running.applier.settle(identity, entry.definition, before, reach)
-            after = _with_ends(running, identity, entry, after, planned)
-            if entry.object_id in running.snapshots.repeated:
-                report, after = _remove_gone(running, identity, entry, planned, report, after)
-            is_kept_back = held.since_ms is None and running.keeps_back(name, after, planned.transactions)
-            if is_kept_back or state.reader != MAIN_READER:
-                # A table that catches up becomes readable as it joins the others.
-                after = replace(after, since_ms=held.since_ms)
-            if held.since_ms is None and after.since_ms is not None and report is None and not running.has_table(name):
-                after = replace(after, since_ms=None)
-            done.progress[name] = after
-            if report is not None:
-                done.reports.append(report)
+            report, after = _applied_to(running, identity, state, planned, arriving, name)
         except (LeaseLost, UpstreamUnavailable):
             raise
         # Whatever else goes wrong with one table must not stop its neighbours: it stops alone and says why.
         except Exception as error:
-            stop = done.stopped[name] = _as_stop(entry.definition, error)
+            stop = _as_stop(entry.definition, error)
             if state.error is None or state.error.message != stop.message:
                 # A follow tries it again every few seconds.
                 log.warning("table %s stopped: %s", name, stop.message, exc_info=not isinstance(error, LakeholdError))
-    return done
+            return _Applied(held, stopped=stop)
+        reach("after-table")
+        return _Applied(after, report)
+
+    return arriving.for_tables([*state.tables], applied)
+
+
+def _applied_to(  # noqa: PLR0913 - a batch, what it reads, and where it is run
+    running: Running, identity: BatchIdentity, state: ReaderState, planned: Planned, arriving: Arriving, name: str
+) -> tuple[TableReport | None, TableProgress]:
+    """Bring a table to the batch's timestamp. Returns what was done to it, if anything, and its progress."""
+    entry, held = running.tables[name], state.tables[name]
+    table = entry.definition
+    reach = _reach(table.topic, planned)
+    report, after = None, held
+    before = _emptied(running, entry, held, planned.replaced)
+    if arriving.has(table.topic):
+        with closing(arriving.of(name)) as arrival:
+            report, after = running.applier.apply(TableBatch(identity, arrival, before, reach))
+    elif _tells_without_messages(table, before, planned):
+        after = running.applier.settle(identity, table, before, reach)
+    after = _with_ends(running, identity, entry, after, planned)
+    if entry.object_id in running.snapshots.repeated:
+        report, after = _remove_gone(running, identity, entry, planned, report, after)
+    is_kept_back = held.since_ms is None and running.keeps_back(name, after, planned.transactions)
+    if is_kept_back or state.reader != MAIN_READER:
+        # A table that catches up becomes readable as it joins the others.
+        after = replace(after, since_ms=held.since_ms)
+    if held.since_ms is None and after.since_ms is not None and report is None and not running.has_table(name):
+        after = replace(after, since_ms=None)
+    return report, after
 
 
 def _reach(topic: str, planned: Planned) -> Reach:

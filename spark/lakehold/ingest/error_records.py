@@ -176,8 +176,9 @@ class ErrorRecords:
             ON e.source = {literal(batch.source)} AND e.table_name = {literal(table_name)} AND e.healed_at IS NULL
                AND e.key <=> g.key AND (e.mz_timestamp < {batch.timestamp_ms} OR e.offset < g.offset)
             WHEN MATCHED THEN UPDATE SET healed_at = {batch.timestamp_ms}"""
-        with temp_view(good, _GOOD), row_by_row(self.spark()):
-            self._retried(lambda: self.spark().sql(statement))
+        spark = good.sparkSession
+        with temp_view(good, _GOOD), row_by_row(spark):
+            self._retried(lambda: spark.sql(statement))
 
     def _open(self, source: str, table_name: str) -> int:
         errors = self.spark().table(self._table)

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from pyspark.sql import SparkSession
-
 from lakehold.definitions import Source, Table
 from lakehold.errors import DefinitionError
 from lakehold.iceberg.data_tables import DataTables
@@ -27,6 +25,7 @@ from lakehold.ingest.repeats import Snapshots
 from lakehold.ingest.run import Ingesting
 from lakehold.ingest.shared_records import Reading
 from lakehold.ingest.shelf import Shelf
+from lakehold.ingest.side_by_side import Lanes
 from lakehold.ingest.together import Held, Progressed, drain_together
 from lakehold.ingest.topic import TopicDecoder
 from lakehold.ingest.transactions.planning import WholeTransactions
@@ -78,7 +77,7 @@ class Opening:
         tables: Reads a table's metadata.
         history: Keeps what holds need of a table's history.
         captured: Gives what is upstream.
-        spark: Gives the session, which takes seconds to start.
+        lanes: Give sessions, the first of which takes seconds to start.
         applier: Gives what brings changes into tables.
     """
 
@@ -88,7 +87,7 @@ class Opening:
     tables: DataTables
     history: HeldHistory
     captured: Callable[[], Captured]
-    spark: Callable[[], SparkSession]
+    lanes: Lanes
     applier: Callable[[Writing], Applier] = IcebergApplier
 
     def held(self, source: str, idle_ms: int = 0, catch_up_s: float | None = None) -> AbstractContextManager[Ingesting]:
@@ -132,11 +131,11 @@ class Opening:
                 decoder = TopicDecoder(
                     source.format.type,
                     registry,
-                    self.spark,
+                    self.lanes.spark,
                     self.settings.max_record_bytes,
                     has_heads=source.transaction_topic is not None,
                 )
-                reading = Reading(name, reader, decoder, self.spark, self._driver_limits, own.shelf)
+                reading = Reading(name, reader, decoder, self.lanes.spark, self._driver_limits, own.shelf)
                 seen_upstream_ms, snapshots = None, Snapshots()
                 columns_of: UpstreamColumnsOf = no_columns
                 if source.capture is not None:
@@ -151,6 +150,7 @@ class Opening:
                     reading,
                     writing,
                     self.applier(writing),
+                    self.lanes,
                     tables,
                     snapshots,
                     seen_upstream_ms,
@@ -178,13 +178,13 @@ class Opening:
 
     def _writing(self, lease: HeldLease) -> Writing:
         return Writing(
-            spark=self.spark,
+            spark=self.lanes.spark,
             catalog_name=self.settings.catalog_name,
             buckets=self.settings.buckets,
             tables=self.tables,
             confirm_lease=lease.confirm,
             held=self.history,
-            errors=ErrorRecords(self.spark, self.settings.catalog_name, self.tables),
+            errors=ErrorRecords(self.lanes.spark, self.settings.catalog_name, self.tables),
         )
 
     def _ingesting(self, source: Source, running: Running, planner: Planner) -> Ingesting:
@@ -207,7 +207,7 @@ class Opening:
         if source.transaction_topic is None:
             return Planner(reader, limits)
         records = Records(
-            source.transaction_topic, source.format.type, registry, self.spark, self.settings.max_record_bytes
+            source.transaction_topic, source.format.type, registry, self.lanes.spark, self.settings.max_record_bytes
         )
         return WholeTransactions(
             reader,

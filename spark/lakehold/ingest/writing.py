@@ -57,10 +57,9 @@ class Writing:
         """Return a table's name in SQL, quoted."""
         return quoted_table(self.catalog_name, full_name)
 
-    @property
-    def publishing(self) -> Publishing:
-        """Return what stages snapshots and publishes them."""
-        return Publishing(self.spark(), self.tables, self.confirm_lease, self.held.is_held)
+    def publishing(self, spark: SparkSession) -> Publishing:
+        """Return what stages snapshots that statements of a session commit, and publishes them."""
+        return Publishing(spark, self.tables, self.confirm_lease, self.held.is_held)
 
     def commit(
         self, batch: BatchIdentity, full_name: str, step: int, commit: Callable[[TableState], None]
@@ -89,8 +88,9 @@ class Writing:
         name, properties = self.name(full_name), batch.properties(marks, step)
 
         def delete(state: TableState) -> None:
-            self.publishing.run(
-                lambda: merge.delete_stale(self.spark(), name, through, properties), state, batch.effect(step)
+            spark = self.spark()
+            self.publishing(spark).run(
+                lambda: merge.delete_stale(spark, name, through, properties), state, batch.effect(step)
             )
 
         return self.commit(batch, full_name, step, delete)

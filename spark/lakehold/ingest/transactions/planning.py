@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
 
 from lakehold.errors import UpstreamError
 from lakehold.ingest.arriving import Arriving
@@ -12,11 +15,14 @@ from lakehold.ingest.planning import Planned, Planner, ends_of
 from lakehold.ingest.read.edges import edges, tails
 from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Available, Limits, ReadPlan
+from lakehold.ingest.shared_records import SharedRecords
 from lakehold.ingest.transactions.anew import shown_by
 from lakehold.ingest.transactions.cut import Blocked, Cut, cut
+from lakehold.ingest.transactions.ends import RECORDS, boundaries_of
+from lakehold.ingest.transactions.headers import HEADERS
 from lakehold.ingest.transactions.log import Kind, Log, with_all_ends
 from lakehold.ingest.transactions.records import Found, Records
-from lakehold.ingest.transactions.runs import Runs
+from lakehold.ingest.transactions.runs import Runs, runs_of
 from lakehold.model.marks import Position
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, starts
 from lakehold.model.passed import Passed
@@ -135,13 +141,22 @@ class WholeTransactions(Planner):
             # Of a file nobody knows of which topics it has lines.
             return self.records.look(records.raw([*topics, self.records.transaction_topic]), topics)
         snapshots = {} if records.are_few else self._snapshots(plan, topics)
-        unknown = {r.topic_partition.topic for r in plan.ranges if r.topic_partition not in snapshots}
-        decoded = {topic: headers for topic in topics & unknown if (headers := arriving.headers(topic)) is not None}
-        rest = {
-            topic for topic in unknown - decoded.keys() if topic in topics or topic == self.records.transaction_topic
-        }
-        found = self.records.look(records.raw(rest) if rest else None, topics, decoded.values())
-        return replace(found, runs={**found.runs, **snapshots})
+        wanted = sorted({r.topic_partition.topic for r in plan.ranges if r.topic_partition not in snapshots})
+        work = {topic: partial(arriving.headers, topic) for topic in wanted if topic in topics}
+        if self.records.transaction_topic in wanted:
+            work[self.records.transaction_topic] = partial(self._of_transactions, records)
+        found = arriving.side_by_side(work)
+        transactions = found.pop(self.records.transaction_topic, RECORDS.empty_table())
+        decoded = [headers for headers in found.values() if headers is not None]
+        if rest := frozenset(topic for topic, headers in found.items() if headers is None):
+            decoded.append(self.records.headers(records.raw(rest), rest)[0])
+        runs = runs_of(pa.concat_tables([HEADERS.empty_table(), *decoded]))
+        boundaries = boundaries_of(transactions, topics, self.records.transaction_topic)
+        return Found({**runs, **snapshots}, boundaries)
+
+    def _of_transactions(self, records: SharedRecords) -> pa.Table:
+        """Fetch `RECORDS` of the transaction topic."""
+        return self.records.headers(records.raw([self.records.transaction_topic]), frozenset())[1]
 
     def _snapshots(self, plan: ReadPlan, topics: frozenset[str]) -> Runs:
         """The partitions of which many rows of one snapshot are read, each as one run, as far as their ends tell.

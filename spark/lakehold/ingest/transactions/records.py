@@ -16,7 +16,7 @@ from lakehold.ingest.decode.schema_ids import schema_ids_of
 from lakehold.ingest.decode.schemas import AvroIds
 from lakehold.ingest.read.reader import RAW_DDL
 from lakehold.ingest.transactions.ends import RECORDS, Boundaries, boundaries_of
-from lakehold.ingest.transactions.headers import HEADERS, as_headers, header_columns
+from lakehold.ingest.transactions.headers import as_headers, header_columns
 from lakehold.ingest.transactions.runs import Runs, runs_of
 
 if TYPE_CHECKING:
@@ -52,21 +52,15 @@ class Records:
     spark: Callable[[], SparkSession]
     max_record_bytes: int
 
-    def look(
-        self, records: pa.Table | DataFrame | None, topics: frozenset[str], decoded: Iterable[pa.Table] = ()
-    ) -> Found:
+    def look(self, records: pa.Table | DataFrame, topics: frozenset[str]) -> Found:
         """Find the runs of `topics`, and the ENDs with the numbers of their events there.
 
         Args:
             records: Raw records of `topics`, of the transaction topic and maybe of others, in any order: a table if they are few.
             topics: The topics that are judged.
-            decoded: `HEADERS` of further records, which were decoded already.
         """
-        if records is None:
-            return Found(runs_of(pa.concat_tables([HEADERS.empty_table(), *decoded])))
         changes, transactions = self.headers(records, topics)
-        runs = runs_of(pa.concat_tables([changes, *decoded]))
-        return Found(runs, boundaries_of(transactions, topics, self.transaction_topic))
+        return Found(runs_of(changes), boundaries_of(transactions, topics, self.transaction_topic))
 
     def headers(self, records: pa.Table | DataFrame, topics: frozenset[str]) -> tuple[pa.Table, pa.Table]:
         """Fetch `HEADERS` of the records that are in runs, and `RECORDS` of the transaction topic; arguments as of `look`."""

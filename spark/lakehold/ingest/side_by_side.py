@@ -1,0 +1,100 @@
+"""Side by side: the topics of a batch are decoded and written at once, in lanes that share nothing but the lake.
+
+A lane is a thread and a Spark session of its own, because a session has one configuration and one set of views, from which a
+statement takes what its commit carries. Lane 0 is the caller's thread with the lake's session. What a lane decoded it writes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, ExitStack
+from typing import TypeVar
+
+from pyspark.sql import SparkSession
+
+Result = TypeVar("Result")
+
+
+class Lanes:
+    """The lanes of one lake; threads and sessions are made when they are first needed.
+
+    Args:
+        spark: Gives the lake's session.
+        another: Gives one more that knows the same tables, for as long as the context goes on.
+        at_once: How many lanes there are.
+    """
+
+    def __init__(
+        self,
+        spark: Callable[[], SparkSession],
+        another: Callable[[SparkSession], AbstractContextManager[SparkSession]],
+        at_once: int,
+    ) -> None:
+        self._spark = spark
+        self._another = another
+        self._threads = [
+            ThreadPoolExecutor(1, thread_name_prefix=f"lakehold-lane-{number}") for number in range(1, at_once)
+        ]
+        self._own = threading.local()
+        self._sessions = ExitStack()
+
+    def spark(self) -> SparkSession:
+        """Return the session of this thread's lane."""
+        own: SparkSession | None = getattr(self._own, "spark", None)
+        return own or self._spark()
+
+    def of(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Choose a lane for each topic, the largest first, so that all have about as much to do."""
+        lanes, taken = {}, [0] * (len(self._threads) + 1)
+        for topic in sorted(sizes, key=lambda topic: (-sizes[topic], topic)):
+            lanes[topic] = taken.index(min(taken))
+            taken[lanes[topic]] += sizes[topic]
+        return lanes
+
+    def run(self, work: Sequence[tuple[int, Callable[[], Result]]]) -> list[Result]:
+        """Run work, each in its lane, and return what it gives in the order of `work`.
+
+        What one raises is raised when all have ended: a table that is being written is not left alone.
+        """
+        ended: list[Future[Result]] = [Future() for _ in work]
+        others = [
+            self._threads[lane - 1].submit(self._run_in_own_session, do, future)
+            for (lane, do), future in zip(work, ended, strict=True)
+            if lane
+        ]
+        try:
+            for (lane, do), future in zip(work, ended, strict=True):
+                if not lane:
+                    _run(do, future)
+        except BaseException:
+            # Whoever interrupts does not wait for what has not begun.
+            for other in others:
+                other.cancel()
+            raise
+        finally:
+            wait(others)
+        return [future.result() for future in ended]
+
+    def shutdown(self) -> None:
+        """End the threads and their sessions."""
+        for thread in self._threads:
+            thread.shutdown()
+        self._sessions.close()
+
+    def _run_in_own_session(self, do: Callable[[], Result], future: Future[Result]) -> None:
+        try:
+            if getattr(self._own, "spark", None) is None:
+                self._own.spark = self._sessions.enter_context(self._another(self._spark()))
+        except Exception as error:  # noqa: BLE001 - it is the caller's
+            future.set_exception(error)
+        else:
+            _run(do, future)
+
+
+def _run(do: Callable[[], Result], future: Future[Result]) -> None:
+    try:
+        future.set_result(do())
+    except Exception as error:  # noqa: BLE001 - it is the caller's
+        future.set_exception(error)
