@@ -13,8 +13,9 @@ from lakehold.iceberg.data_tables import DataTables
 from lakehold.model.definitions import Entry
 from lakehold.model.offsets import TopicPartition
 from lakehold.model.readers import Intent, Readers, Stop, TableProgress
-from lakehold.state.batches import Batch
-from lakehold.state.memory import MemoryBatches, MemoryDefinitions
+from lakehold.state.batches import Batch, BatchStore
+from lakehold.state.objects import DefinitionStore
+from lakehold.state.store import MemoryState
 from lakehold.timeline.timelines import Timeline, Timelines
 
 START_MS = 1_700_000_000_000
@@ -50,7 +51,7 @@ class Shop:
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog, self.clock = catalog, Clock()
-        self.definitions, self.batches = MemoryDefinitions(), MemoryBatches(self.clock)
+        self.definitions, self.batches = DefinitionStore(MemoryState()), BatchStore(MemoryState(), self.clock)
         tables = DataTables(catalog)
         self.timelines = Timelines(tables, self.definitions, self.batches, LAG_MS, self.clock, self.clock.wait)
 
@@ -93,7 +94,7 @@ class Shop:
 
     def commit(self, intent: Intent, since: int | None) -> None:
         self.clock.ms = max(self.clock.ms, intent.mz_timestamp - START_MS)
-        before = self.batches.reader("feed", "main").tables[FED]
+        before = self.batches.readers("feed")["main"].tables[FED]
         progress = replace(before, since_ms=None if since is None else START_MS + since)
         row = Batch("feed", "main", intent.mz_timestamp, {P0: 0}, intent.end)
         self.batches.commit(intent, "me", {FED: progress}, row)

@@ -23,7 +23,8 @@ from lakehold.ingest.snapshots import Reach
 from lakehold.model.definitions import Entry
 from lakehold.model.offsets import OffsetRange, TopicPartition, Watermarks
 from lakehold.model.readers import MAIN_READER, Intent, Readers, ReaderState, TableProgress, last_timestamp
-from lakehold.state.memory import MemoryBatches
+from lakehold.state.batches import BatchStore
+from lakehold.state.store import MemoryState
 from lakehold.times import now_ms
 
 OWNER = "me"
@@ -78,7 +79,7 @@ class MemorySource:
     batch_records: int = 1_000
     idle_ms: int = 0
     catch_up_s: float | None = None
-    store: MemoryBatches = field(default_factory=MemoryBatches)
+    store: BatchStore = field(default_factory=lambda: BatchStore(MemoryState()))
 
     def ingesting(self) -> Ingesting:
         """Held by this process."""

@@ -11,10 +11,12 @@ from lakehold.holds.commands import HoldCommands
 from lakehold.holds.guard import Guard
 from lakehold.holds.roles import RoleCommands
 from lakehold.iceberg.data_tables import DataTables
-from lakehold.model.definitions import DefinitionStore
 from lakehold.settings import load_settings
+from lakehold.state.batches import BatchStore
 from lakehold.state.holds import HoldStore
-from lakehold.state.memory import MemoryBatches, MemoryHolds, MemoryRoles
+from lakehold.state.objects import DefinitionStore
+from lakehold.state.roles import ROLES
+from lakehold.state.store import MemoryState
 from lakehold.timeline.timelines import Timelines
 
 
@@ -47,7 +49,7 @@ class NothingUpstream:
 
 def no_roles() -> RoleCommands:
     """Commands over roles in memory; there are none, so that everything is allowed."""
-    return RoleCommands(Guard(MemoryRoles()))
+    return RoleCommands(Guard(MemoryState().store(ROLES)))
 
 
 def holds_without_tags(
@@ -55,6 +57,6 @@ def holds_without_tags(
 ) -> HoldCommands:
     """Commands over holds in memory, on the tables of `definitions`; none has any rows."""
     tables = DataTables(load_catalog("lake", type="in-memory"))
-    timelines = Timelines(tables, definitions, MemoryBatches(), foreign_lag_ms=0)
-    store = store or MemoryHolds()
+    timelines = Timelines(tables, definitions, BatchStore(MemoryState()), foreign_lag_ms=0)
+    store = store or HoldStore(MemoryState())
     return HoldCommands(store, timelines, definitions, load_settings(), lambda _: None, lambda _: None, guard)

@@ -16,9 +16,11 @@ from pyspark.sql import SparkSession
 
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.settings import Settings
-from lakehold.state.batch_rows import PyIcebergBatches
-from lakehold.state.holds import PyIcebergHolds
-from lakehold.state.objects import PyIcebergDefinitions
+from lakehold.state.batches import BATCHES, BatchStore
+from lakehold.state.holds import HoldStore
+from lakehold.state.iceberg_state import IcebergState
+from lakehold.state.long_reads import LongReadStore
+from lakehold.state.objects import DefinitionStore
 from lakehold.state.opening import open_catalog
 
 if TYPE_CHECKING:
@@ -33,8 +35,7 @@ if TYPE_CHECKING:
     from lakehold.maintenance.maintain import Maintaining
     from lakehold.publish.subscriptions import Subscriptions
     from lakehold.quality import Checks
-    from lakehold.state.holds import Hold, HoldStore
-    from lakehold.state.long_reads import LongReadStore
+    from lakehold.state.holds import Hold
     from lakehold.subscribe.opening import Subscribing
     from lakehold.timeline.timelines import Timelines
     from lakehold.upstream.sources import CapturedSources
@@ -58,8 +59,11 @@ class LakeParts:
         self.settings = settings
         self._spark = spark
         self.catalog = open_catalog(settings)
-        self.definitions = PyIcebergDefinitions(self.catalog)
-        self.batches = PyIcebergBatches(self.catalog)
+        self.state = IcebergState(self.catalog)
+        self.definitions = DefinitionStore(self.state)
+        self.batches = BatchStore(self.state)
+        self.hold_store = HoldStore(self.state)
+        self.long_reads = LongReadStore(self.state)
         self.tables = DataTables(self.catalog)
 
     def close(self) -> None:
@@ -74,7 +78,7 @@ class LakeParts:
         """What runs suites on tables."""
         from lakehold.quality import Checks
         from lakehold.sql.contracts import column_docs
-        from lakehold.state.hold_checks import PyIcebergHoldChecks
+        from lakehold.state.hold_checks import HOLD_CHECKS
 
         return Checks(
             spark=self._spark,
@@ -82,7 +86,7 @@ class LakeParts:
             tables=self.tables,
             definitions=self.definitions,
             timelines=self.timelines,
-            kept=PyIcebergHoldChecks(self.catalog),
+            kept=self.state.log(HOLD_CHECKS),
             suites=self.settings.expectations,
             pages=self.settings.check_pages_uri,
             docs_of=lambda table: column_docs(table, self.settings.schemas),
@@ -115,9 +119,9 @@ class LakeParts:
     @cached_property
     def _guard(self) -> Guard:
         from lakehold.holds.guard import Guard
-        from lakehold.state.roles import PyIcebergRoles
+        from lakehold.state.roles import ROLES
 
-        return Guard(PyIcebergRoles(self.catalog), self.settings.role)
+        return Guard(self.state.store(ROLES), self.settings.role)
 
     def _judge_hold(self, hold: Hold) -> None:
         from lakehold.quality import HoldJudge
@@ -129,10 +133,10 @@ class LakeParts:
     @cached_property
     def captured(self) -> CapturedSources:
         """What is upstream of sources that capture a database."""
-        from lakehold.state.upstream_leases import UpstreamLeaseStore
+        from lakehold.state.upstream_leases import UpstreamLeases
         from lakehold.upstream.sources import CapturedSources
 
-        leases = UpstreamLeaseStore(self.catalog)
+        leases = UpstreamLeases(self.state)
         return CapturedSources(
             self.definitions.definitions, self.batches.readers, leases, self.settings, self.tables.table_state
         )
@@ -142,12 +146,12 @@ class LakeParts:
         """The subscriptions and durable clients."""
         from lakehold.publish.subscriptions import Subscriptions
         from lakehold.sql.parse import parse_endless
-        from lakehold.state.subscribers import PyIcebergSubscribers
+        from lakehold.state.subscribers import SubscriberStore
 
         return Subscriptions(
             self.catalog,
             self.definitions,
-            PyIcebergSubscribers(self.catalog),
+            SubscriberStore(self.state),
             self._own_holds,
             self.subscribing,
             parse_endless,
@@ -170,11 +174,6 @@ class LakeParts:
         )
 
     @cached_property
-    def hold_store(self) -> HoldStore:
-        """Where holds are kept."""
-        return PyIcebergHolds(self.catalog)
-
-    @cached_property
     def tags(self) -> TableTags:
         """The tags that holds need."""
         from lakehold.holds.tags import TableTags
@@ -188,13 +187,6 @@ class LakeParts:
         return HeldHistory(self.tags, self._own_holds)
 
     @cached_property
-    def long_reads(self) -> LongReadStore:
-        """Reads that maintenance must not cut off."""
-        from lakehold.state.long_reads import LongReadStore
-
-        return LongReadStore(self.catalog)
-
-    @cached_property
     def maintaining(self) -> Maintaining:
         """What `maintain` calls."""
         from lakehold.maintenance.maintain import Maintaining
@@ -202,14 +194,14 @@ class LakeParts:
         from lakehold.maintenance.records import Records
         from lakehold.maintenance.survey import Survey
         from lakehold.quality.pages import Pages
-        from lakehold.state.hold_checks import HOLD_CHECKS_TABLE, PyIcebergHoldChecks
+        from lakehold.state.hold_checks import HOLD_CHECKS
 
         holds, reads = self.hold_store, self.long_reads
         survey = Survey(self.catalog, self.timelines, self.batches, holds, reads, self.tags, self.settings)
         procedures = Procedures(self._call, self.settings.catalog_name)
-        pages = Pages(self.settings.check_pages_uri, self.catalog.load_table(HOLD_CHECKS_TABLE).io)
-        checks = PyIcebergHoldChecks(self.catalog)
-        records = Records(self.batches, checks, pages, self.tables, holds, self.definitions, procedures)
+        pages = Pages(self.settings.check_pages_uri, self.catalog.load_table(HOLD_CHECKS.table).io)
+        batches, checks = self.state.log(BATCHES), self.state.log(HOLD_CHECKS)
+        records = Records(batches, checks, pages, self.tables, holds, self.definitions, procedures)
         return Maintaining(survey, procedures, records, self.subscriptions.let_go, self._own_holds.enforce_lag)
 
     def _call(self, statement: str) -> list[dict[str, Any]]:

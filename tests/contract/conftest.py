@@ -11,7 +11,9 @@ from pyiceberg.catalog.rest import RestCatalog
 from sqlalchemy.exc import OperationalError
 
 from lakehold.settings import Settings, load_settings
+from lakehold.state.iceberg_state import IcebergState
 from lakehold.state.opening import open_catalog
+from lakehold.state.store import MemoryState, State
 from tests.catalog_servers import NewLake, new_lake, postgres_server, rest_server
 
 __all__ = ["new_lake", "postgres_server", "rest_server"]
@@ -20,7 +22,9 @@ _POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.stack)
 _REST = pytest.param("rest", marks=pytest.mark.stack)
 
 STORES = ["memory", "sqlite", _REST]
-"""Where the state of a lake is kept, as parameters of a store: to it the databases are one."""
+"""Where the state of a lake is kept: to stores and logs the databases are one."""
+
+START_MS = 1_000_000
 
 CatalogOf = Callable[[str], Catalog]
 """Opens the catalog of a new lake of a kind."""
@@ -28,9 +32,30 @@ CatalogOf = Callable[[str], Catalog]
 
 @pytest.fixture
 def catalog_of(new_lake: NewLake) -> Iterator[CatalogOf]:
-    """For the stores of `STORES`."""
+    """For those of `STORES`."""
     with ExitStack() as opened:
         yield lambda kind: opened.enter_context(closing(open_catalog(load_settings(**new_lake(kind)))))
+
+
+@pytest.fixture(params=STORES)
+def state(request: pytest.FixtureRequest, catalog_of: CatalogOf) -> State:
+    """Of a new lake."""
+    return MemoryState() if request.param == "memory" else IcebergState(catalog_of(request.param))
+
+
+class Clock:
+    """Epoch milliseconds that a test moves by hand."""
+
+    def __init__(self) -> None:
+        self.now_ms = START_MS
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture(params=["sqlite", _POSTGRESQL, _REST])

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
-from lakehold.errors import DefinitionError, LeaseLost, SourceBusy
+from lakehold.errors import DefinitionError, LeaseLost
 from lakehold.model import readers as decide
+from lakehold.model.leases import Lease
 from lakehold.model.marks import Marks
 from lakehold.model.offsets import TopicPartition
 from lakehold.model.readers import (
     Intent,
-    Lease,
     ReaderError,
     Readers,
     ReaderState,
@@ -21,33 +20,16 @@ from lakehold.model.readers import (
     TableProgress,
     last_timestamp,
 )
-from lakehold.state.batch_rows import PyIcebergBatches, reader_from_row, reader_to_row
-from lakehold.state.batches import Batch, BatchStore, TableChange
-from lakehold.state.memory import MemoryBatches
-from tests.contract.conftest import STORES, CatalogOf
+from lakehold.state.batches import BATCHES, READERS, Batch, BatchStore, TableChange
+from lakehold.state.store import State
+from tests.contract.conftest import START_MS, Clock
 
 P0 = TopicPartition("shop.public.orders", 0)
-START_MS = 1_000_000
-
-
-class Clock:
-    """Epoch milliseconds that a test moves by hand."""
-
-    def __init__(self) -> None:
-        self.now_ms = START_MS
-
-    def __call__(self) -> int:
-        return self.now_ms
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, catalog_of: CatalogOf, clock: Clock) -> BatchStore:
-    return MemoryBatches(clock) if request.param == "memory" else PyIcebergBatches(catalog_of(request.param), clock)
+def store(state: State, clock: Clock) -> BatchStore:
+    return BatchStore(state, clock)
 
 
 def intent(mz_timestamp: int, end: int, reader: str = "main") -> Intent:
@@ -70,43 +52,10 @@ def reading(store: BatchStore, *tables: str, owner: str = "a") -> None:
 
 
 def test_a_source_read_for_the_first_time_gets_a_main_reader(store: BatchStore) -> None:
-    readers = store.acquire("shop", "a", START_MS + 15_000)
-    assert list(readers) == ["main"]
-    assert store.reader("shop", "main").lease == Lease("a", START_MS, START_MS + 15_000)
-    assert store.reader("shop", "main").upper_ms is None
-
-
-def test_a_live_lease_keeps_others_out_and_says_whose_it_is(store: BatchStore, clock: Clock) -> None:
-    store.acquire("shop", "host-1/4711", START_MS + 15_000)
-    clock.now_ms += 14_999
-    with pytest.raises(SourceBusy) as busy:
-        store.acquire("shop", "b", clock.now_ms + 15_000)
-    assert "host-1/4711" in busy.value.detail
-    assert "1970-01-01 00:16:40.000" in busy.value.detail
-    assert "00:16:55.000" in busy.value.detail
-    store.acquire("stock", "b", clock.now_ms + 15_000)
-
-
-def test_the_owner_prolongs_its_lease(store: BatchStore, clock: Clock) -> None:
     store.acquire("shop", "a", START_MS + 15_000)
-    clock.now_ms += 5_000
-    store.acquire("shop", "a", START_MS + 20_000)
-    store.renew("shop", "a", START_MS + 25_000)
-    assert store.reader("shop", "main").lease == Lease("a", START_MS, START_MS + 25_000)
-
-
-def test_a_lease_that_ran_out_can_still_be_renewed_until_another_takes_over(store: BatchStore, clock: Clock) -> None:
-    store.acquire("shop", "a", START_MS + 15_000)
-    clock.now_ms += 60_000
-    store.renew("shop", "a", clock.now_ms + 15_000)
-    with pytest.raises(SourceBusy):
-        store.acquire("shop", "b", clock.now_ms + 15_000)
-
-
-def test_a_released_source_is_free_at_once(store: BatchStore) -> None:
-    store.acquire("shop", "a", START_MS + 15_000)
-    store.release("shop", "a")
-    assert store.acquire("shop", "b", START_MS + 15_000)["main"].lease == Lease("b", START_MS, START_MS + 15_000)
+    assert list(store.readers("shop")) == ["main"]
+    assert store.readers("shop")["main"].lease == Lease("a", START_MS, START_MS + 15_000)
+    assert store.readers("shop")["main"].upper_ms is None
 
 
 def test_a_writer_taken_for_dead_can_do_nothing_any_more(store: BatchStore, clock: Clock) -> None:
@@ -114,8 +63,8 @@ def test_a_writer_taken_for_dead_can_do_nothing_any_more(store: BatchStore, cloc
     begun = intent(START_MS + 1, 10)
     store.begin(begun, "zombie")
     clock.now_ms += 15_000
-    successor = store.acquire("shop", "b", clock.now_ms + 15_000)
-    assert successor["main"].intent == begun
+    store.acquire("shop", "b", clock.now_ms + 15_000)
+    assert store.readers("shop")["main"].intent == begun
 
     with pytest.raises(LeaseLost, match="shop"):
         store.renew("shop", "zombie", clock.now_ms + 15_000)
@@ -128,7 +77,7 @@ def test_a_writer_taken_for_dead_can_do_nothing_any_more(store: BatchStore, cloc
     store.commit(begun, "b", {"shop.orders": TableProgress()}, row(begun))
     with pytest.raises(LeaseLost):
         store.begin(intent(clock.now_ms, 20), "zombie")
-    assert store.reader("shop", "main").lease == Lease("b", clock.now_ms, clock.now_ms + 15_000)
+    assert store.readers("shop")["main"].lease == Lease("b", clock.now_ms, clock.now_ms + 15_000)
     assert [b.mz_timestamp for b in store.history()] == [START_MS + 1]
 
 
@@ -136,11 +85,11 @@ def test_a_batch_moves_position_and_upper_and_is_in_the_history(store: BatchStor
     reading(store, "shop.orders")
     first = intent(START_MS + 1, 10)
     store.begin(first, "a")
-    assert store.reader("shop", "main").intent == first
-    assert store.reader("shop", "main").position == {P0: 0}
+    assert store.readers("shop")["main"].intent == first
+    assert store.readers("shop")["main"].position == {P0: 0}
 
     store.commit(first, "a", {"shop.orders": TableProgress(since_ms=START_MS + 1, open_errors=2)}, row(first))
-    state = store.reader("shop", "main")
+    state = store.readers("shop")["main"]
     assert (state.position, state.upper_ms, state.intent) == ({P0: 10}, START_MS + 2, None)
     assert state.tables == {"shop.orders": TableProgress(since_ms=START_MS + 1, open_errors=2)}
     assert store.history("shop") == (row(first),)
@@ -155,7 +104,7 @@ def test_committing_again_is_harmless_even_after_later_batches(store: BatchStore
         store.begin(batch, "a")
         store.commit(batch, "a", tables, row(batch))
         store.commit(first, "a", tables, row(first))
-    assert store.reader("shop", "main").position == {P0: 20}
+    assert store.readers("shop")["main"].position == {P0: 20}
     assert [b.mz_timestamp for b in store.history()] == [START_MS + 1, START_MS + 2]
 
 
@@ -168,11 +117,11 @@ def test_a_batch_counts_only_once_it_is_committed(store: BatchStore, monkeypatch
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "_change", crash)
+        patch.setattr(store._readers, "change", crash)
         with pytest.raises(KeyboardInterrupt):
             store.commit(batch, "a", {"shop.orders": TableProgress()}, row(batch))
     assert store.history() == ()
-    assert store.reader("shop", "main").intent == batch
+    assert store.readers("shop")["main"].intent == batch
 
     store.commit(batch, "a", {"shop.orders": TableProgress()}, row(batch))
     assert store.history() == (row(batch),)
@@ -228,24 +177,24 @@ def test_when_a_readable_table_was_behind_the_others_is_kept(store: BatchStore) 
     def batch(at: int, end: int, stopped: str | None = None, reader: str = "main") -> None:
         begun = intent(START_MS + at, end, reader)
         store.begin(begun, "a")
-        tables = store.reader("shop", reader).tables
+        tables = store.readers("shop")[reader].tables
         progress = {name: replace(before, since_ms=before.since_ms or START_MS + at) for name, before in tables.items()}
         store.commit(begun, "a", progress, row(begun), {stopped: error} if stopped else {})
 
     def progress(reader: str = "main") -> TableProgress:
-        return store.reader("shop", reader).tables["shop.orders"]
+        return store.readers("shop")[reader].tables["shop.orders"]
 
     batch(1, 10)
     batch(20, 20, stopped="shop.orders")
     assert progress("shop.orders") == TableProgress(since_ms=START_MS + 1, stopped_ms=START_MS + 20)
     batch(30, 15, reader="shop.orders")
     batch(40, 20, reader="shop.orders")
-    own = store.reader("shop", "shop.orders")
+    own = store.readers("shop")["shop.orders"]
     assert (own.upper_ms, own.upper_of("shop.orders")) == (START_MS + 41, START_MS + 20)
     store.change_readers("shop", "a", lambda r: decide.joined(r, "shop.orders"))
     first = Stop(START_MS + 20, START_MS + 40)
     assert progress() == TableProgress(since_ms=START_MS + 1, stops=(first,))
-    assert store.reader("shop", "main").upper_of("shop.orders") == START_MS + 41
+    assert store.readers("shop")["main"].upper_of("shop.orders") == START_MS + 41
 
     store.change_readers("shop", "a", lambda r: decide.split_off(r, "shop.orders", error))
     assert progress("shop.orders").stopped_ms == START_MS + 41
@@ -256,11 +205,11 @@ def test_when_a_readable_table_was_behind_the_others_is_kept(store: BatchStore) 
     batch(60, 20)
     store.change_readers("shop", "a", lambda r: decide.joined(r, "shop.orders"))
     assert progress().stops == (first, Stop(START_MS + 41, START_MS + 60))
-    assert store.reader("shop", "main").tables["shop.lines"].stops == ()
+    assert store.readers("shop")["main"].tables["shop.lines"].stops == ()
 
 
 def test_readers_of_before_stops_were_kept_are_read() -> None:
-    now = reader_to_row(
+    now = READERS.to_row(
         ReaderState("shop", "main", {"shop.orders": TableProgress(7, 2, Marks({0: (1, 2, 3, 4)}), "id")})
     )
     before = {
@@ -268,7 +217,7 @@ def test_readers_of_before_stops_were_kept_are_read() -> None:
         "tables": '{"shop.orders": {"since_ms": 7, "open_errors": 2, "object_id": "id", '
         '"marks": "{\\"passed\\":{\\"0\\":[1,2,3,4]}}"}}',
     }
-    assert reader_from_row(before) == reader_from_row(now)
+    assert READERS.from_row(before) == READERS.from_row(now)
 
 
 def test_what_a_reader_has_to_catch_up_with_is_kept_and_goes_with_it(store: BatchStore) -> None:
@@ -279,7 +228,7 @@ def test_what_a_reader_has_to_catch_up_with_is_kept_and_goes_with_it(store: Batc
         return {**readers, "shop.new": replace(own, catch_up_from={P0: 3}, catch_up_to={P0: 10})}
 
     store.change_readers("shop", "a", catching_up)
-    kept = store.reader("shop", "shop.new")
+    kept = store.readers("shop")["shop.new"]
     assert (kept.catch_up_from, kept.catch_up_to) == ({P0: 3}, {P0: 10})
     readers = store.change_readers("shop", "a", lambda r: decide.joined(r, "shop.new"))
     assert (readers["main"].catch_up_from, readers["main"].catch_up_to) == ({}, {})
@@ -312,13 +261,13 @@ def test_tables_can_be_stopped_and_dropped(store: BatchStore) -> None:
     reading(store, "shop.orders", "shop.lines")
     error = ReaderError("stopped", "stopped by hand")
     store.change_readers("shop", "a", lambda r: decide.split_off(r, "shop.orders", error))
-    assert store.reader("shop", "shop.orders").error == error
-    assert set(store.reader("shop", "main").tables) == {"shop.lines"}
+    assert store.readers("shop")["shop.orders"].error == error
+    assert set(store.readers("shop")["main"].tables) == {"shop.lines"}
     store.change_readers("shop", "a", lambda r: decide.dropped(r, "shop.orders"))
     store.change_readers("shop", "a", lambda r: decide.dropped(r, "shop.lines"))
     assert set(store.readers("shop")) == {"main"}
     with pytest.raises(DefinitionError, match=r'no reader "shop\.orders"'):
-        store.reader("shop", "shop.orders")
+        store.begin(intent(START_MS + 1, 10, reader="shop.orders"), "a")
     store.change_readers("shop", "a", lambda _: {})
     assert store.all_readers() == ()
 
@@ -332,24 +281,7 @@ def test_sources_do_not_touch_each_other(store: BatchStore, clock: Clock) -> Non
     assert store.readers("shop") == before
 
 
-def test_of_two_owners_who_race_one_gets_the_source(store: BatchStore) -> None:
-    def take(owner: str) -> str | None:
-        try:
-            store.acquire("shop", owner, START_MS + 15_000)
-        except SourceBusy:
-            return None
-        return owner
-
-    with ThreadPoolExecutor(4) as pool:
-        for _ in range(3):
-            winners = [owner for owner in pool.map(take, ["a", "b", "c", "d"]) if owner]
-            lease = store.reader("shop", "main").lease
-            assert lease is not None
-            assert winners == [lease.owner]
-            store.release("shop", winners[0])
-
-
-def test_old_batches_go_and_the_source_goes_on(store: BatchStore) -> None:
+def test_old_batches_go_and_the_source_goes_on(state: State, store: BatchStore) -> None:
     """Where a reader stands is its own row: a batch that is under way is committed whatever went from the history."""
     reading(store, "shop.orders")
     for number in (1, 2):
@@ -358,17 +290,15 @@ def test_old_batches_go_and_the_source_goes_on(store: BatchStore) -> None:
         store.commit(done, "a", {"shop.orders": TableProgress()}, replace(row(done), committed_at_ms=number))
     under_way = intent(START_MS + 3, 30)
     store.begin(under_way, "a")
-    assert store.forget(2, dry_run=True) == 1
-    assert len(store.history()) == 2
-    assert store.forget(2) == 1
+    log = state.log(BATCHES)
+    assert log.forget("committed_at_ms", 2) == 1
     assert [batch.committed_at_ms for batch in store.history()] == [2]
-    assert store.forget(2) == 0
     before = store.readers("shop")
-    assert store.forget(99) == 1
+    assert log.forget("committed_at_ms", 99) == 1
     assert store.readers("shop") == before
     store.commit(under_way, "a", {"shop.orders": TableProgress()}, row(under_way))
     assert store.history() == (row(under_way),)
-    assert store.reader("shop", "main").upper_ms == START_MS + 4
+    assert store.readers("shop")["main"].upper_ms == START_MS + 4
 
 
 def test_a_source_that_is_not_declared_is_forgotten_when_nobody_has_it(store: BatchStore, clock: Clock) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -25,16 +25,16 @@ from lakehold.definitions import (
 from lakehold.errors import DefinitionError, UpstreamUnavailable
 from lakehold.iceberg import expiry
 from lakehold.iceberg.data_tables import DataTables
-from lakehold.model.definitions import Definitions, DefinitionStore, Entry
+from lakehold.model.definitions import Definitions, Entry
 from lakehold.settings import Settings
-from lakehold.state import opening
-from lakehold.state.log_table import MANIFESTS_MOST, LogTable
-from lakehold.state.memory import MemoryDefinitions
-from lakehold.state.objects import OBJECTS_TABLE, PyIcebergDefinitions
+from lakehold.state import opening, rows
+from lakehold.state.iceberg_state import MANIFESTS_MOST, IcebergState
+from lakehold.state.objects import OBJECTS, DefinitionStore, ObjectRow
 from lakehold.state.opening import open_catalog
+from lakehold.state.rows import Rows
 from lakehold.state.schemas import system_tables
-from lakehold.state.state_table import Row, StateTable
-from tests.contract.conftest import STORES, CatalogOf, connection_lost
+from lakehold.state.store import State
+from tests.contract.conftest import connection_lost
 
 KAFKA = Entry("u1", Connection("kafka", ConnectionType.KAFKA, {"broker": "127.0.0.1:9092"}), "CREATE CONNECTION …", 1)
 REGISTRY = Entry(
@@ -59,9 +59,14 @@ ORDERS = Entry(
 )
 
 
-@pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, catalog_of: CatalogOf) -> DefinitionStore:
-    return MemoryDefinitions() if request.param == "memory" else PyIcebergDefinitions(catalog_of(request.param))
+@dataclass(frozen=True)
+class OwnedRow(ObjectRow):
+    owner: str | None = None
+
+
+@pytest.fixture
+def store(state: State) -> DefinitionStore:
+    return DefinitionStore(state)
 
 
 def test_definitions_come_back_as_they_were_declared(store: DefinitionStore) -> None:
@@ -90,10 +95,10 @@ def test_a_refused_change_leaves_nothing(store: DefinitionStore) -> None:
 def make_and_change(settings: Settings, process: int, changes: int) -> None:
     """What each of several processes does to one lake."""
     catalog = open_catalog(settings)
-    table = StateTable(catalog, OBJECTS_TABLE)
+    table = IcebergState(catalog).store(OBJECTS)
     for change in range(changes):
         added = row(100 * process + change)
-        table.change(lambda rows, added=added: [*rows, added])  # type: ignore[misc] # mypy: no defaults in a lambda
+        table.change(lambda known, added=added: [*known, added])  # type: ignore[misc] # mypy: no defaults in a lambda
     catalog.close()
 
 
@@ -107,44 +112,36 @@ def test_processes_that_make_a_lake_and_change_it_at_once_lose_nothing(settings:
         process.join()
     assert [process.exitcode for process in processes] == [0] * 8
     catalog = open_catalog(settings)
-    written = {r["id"] for r in StateTable(catalog, OBJECTS_TABLE).rows()}
+    written = {r.id for r in IcebergState(catalog).store(OBJECTS).values()}
     catalog.close()
     assert written == {f"u{100 * process + change}" for process in range(8) for change in range(6)}
 
 
-def row(number: int) -> Row:
-    return {
-        "id": f"u{number}",
-        "type": "table",
-        "namespace": None,
-        "name": "t",
-        "definition": "{}",
-        "create_sql": "CREATE TABLE …",
-        "created_at_ms": number,
-    }
+def row(number: int) -> ObjectRow:
+    return ObjectRow(f"u{number}", "table", None, "t", "{}", "CREATE TABLE …", number)
 
 
 def test_a_change_whose_base_moved_is_decided_again_on_the_newest_rows(settings: Settings, catalog: Catalog) -> None:
-    other = StateTable(open_catalog(settings), OBJECTS_TABLE)
+    other = IcebergState(open_catalog(settings)).store(OBJECTS)
     seen: list[int] = []
 
-    def interrupted(rows: tuple[Row, ...]) -> list[Row]:
-        seen.append(len(rows))
+    def interrupted(known: tuple[ObjectRow, ...]) -> list[ObjectRow]:
+        seen.append(len(known))
         if len(seen) == 1:
             other.change(lambda theirs: [*theirs, row(1)])
-        return [*rows, row(2)]
+        return [*known, row(2)]
 
-    table = StateTable(catalog, OBJECTS_TABLE)
+    table = IcebergState(catalog).store(OBJECTS)
     assert table.change(interrupted) == (row(1), row(2))
     assert seen == [0, 1]
-    assert table.rows() == other.rows() == (row(1), row(2))
+    assert table.values() == other.values() == (row(1), row(2))
 
 
 @pytest.mark.parametrize("committed", [True, False], ids=["it was committed", "it was not committed"])
 def test_a_commit_with_an_open_outcome_counts_once(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, committed: bool
 ) -> None:
-    table, commit_table = StateTable(catalog, OBJECTS_TABLE), catalog.commit_table
+    table, commit_table = IcebergState(catalog).store(OBJECTS), catalog.commit_table
     failures = iter([True])
 
     def failing_once(*arguments: Any) -> Any:
@@ -155,47 +152,47 @@ def test_a_commit_with_an_open_outcome_counts_once(
         return response
 
     monkeypatch.setattr(catalog, "commit_table", failing_once)
-    assert table.change(lambda rows: [*rows, row(1)]) == (row(1),)
-    assert table.rows() == (row(1),)
-    assert table.change(lambda rows: [*rows, row(2)]) == (row(1), row(2))
+    assert table.change(lambda known: [*known, row(1)]) == (row(1),)
+    assert table.values() == (row(1),)
+    assert table.change(lambda known: [*known, row(2)]) == (row(1), row(2))
 
 
 def test_a_catalog_that_stays_away_is_an_error_for_people(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: Any) -> Any:
         raise connection_lost(catalog)
 
-    table = StateTable(catalog, OBJECTS_TABLE)
+    table = IcebergState(catalog).store(OBJECTS)
     for method in ("commit_table", "load_table"):
         with monkeypatch.context() as patch:
             patch.setattr(catalog, method, failing)
             with pytest.raises(UpstreamUnavailable, match="does not answer") as error:
-                table.change(lambda rows: [*rows, row(1)])
+                table.change(lambda known: [*known, row(1)])
         assert "server closed the connection unexpectedly" in error.value.detail
     with monkeypatch.context() as patch:
         patch.setattr(catalog, "load_table", failing)
-        for look in (table.rows, lambda: DataTables(catalog).table_state(OBJECTS_TABLE)):
+        for look in (table.values, lambda: DataTables(catalog).table_state(OBJECTS.table)):
             with pytest.raises(UpstreamUnavailable, match="does not answer"):
                 look()
-    assert table.rows() == ()
+    assert table.values() == ()
 
 
 def test_a_change_to_equal_rows_commits_nothing(catalog: Catalog) -> None:
-    table = StateTable(catalog, OBJECTS_TABLE)
+    table = IcebergState(catalog).store(OBJECTS)
     table.change(lambda _: [row(1)])
-    before = catalog.load_table(OBJECTS_TABLE).metadata_location
+    before = catalog.load_table(OBJECTS.table).metadata_location
     table.change(list)
-    assert catalog.load_table(OBJECTS_TABLE).metadata_location == before
+    assert catalog.load_table(OBJECTS.table).metadata_location == before
     assert table.change(lambda _: []) == ()
-    assert StateTable(catalog, OBJECTS_TABLE).rows() == ()
+    assert IcebergState(catalog).store(OBJECTS).values() == ()
 
 
 def test_many_changes_leave_few_files(settings: Settings, catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
-    table = StateTable(catalog, OBJECTS_TABLE)
+    table = IcebergState(catalog).store(OBJECTS)
     for number in range(2 * expiry.SNAPSHOTS_MOST):
         table.change(lambda _, number=number: [row(number)])  # type: ignore[misc] # mypy takes no default in a lambda
-    assert StateTable(catalog, OBJECTS_TABLE).rows() == (row(2 * expiry.SNAPSHOTS_MOST - 1),)
+    assert IcebergState(catalog).store(OBJECTS).values() == (row(2 * expiry.SNAPSHOTS_MOST - 1),)
 
-    metadata = catalog.load_table(OBJECTS_TABLE).metadata
+    metadata = catalog.load_table(OBJECTS.table).metadata
     assert expiry.SNAPSHOTS_KEPT <= len(metadata.snapshots) <= expiry.SNAPSHOTS_MOST
     assert settings.warehouse_path is not None
     files = [path for path in (settings.warehouse_path / "mz_catalog" / "mz_objects").rglob("*") if path.is_file()]
@@ -203,17 +200,17 @@ def test_many_changes_leave_few_files(settings: Settings, catalog: Catalog, capl
     assert per_snapshot[".parquet"] <= len(metadata.snapshots) + 1
     assert per_snapshot[".avro"] <= 2 * len(metadata.snapshots)
     for snapshot in metadata.snapshots:
-        assert catalog.load_table(OBJECTS_TABLE).scan(snapshot_id=snapshot.snapshot_id).to_arrow().num_rows == 1
+        assert catalog.load_table(OBJECTS.table).scan(snapshot_id=snapshot.snapshot_id).to_arrow().num_rows == 1
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
 def test_history_keeps_every_row_in_order_in_few_files(catalog: Catalog) -> None:
-    log = LogTable(catalog, OBJECTS_TABLE)
+    log = IcebergState(catalog).log(OBJECTS)
     count = MANIFESTS_MOST + expiry.SNAPSHOTS_MOST + 5
     for number in range(count):
         log.append(row(number))
-    assert log.rows() == tuple(row(number) for number in range(count))
-    table = catalog.load_table(OBJECTS_TABLE)
+    assert log.values() == tuple(row(number) for number in range(count))
+    table = catalog.load_table(OBJECTS.table)
     assert table.scan().to_arrow().num_rows == count
     assert len(table.inspect.files()) < count - MANIFESTS_MOST + 2
     assert len(table.metadata.snapshots) <= expiry.SNAPSHOTS_MOST
@@ -222,21 +219,23 @@ def test_history_keeps_every_row_in_order_in_few_files(catalog: Catalog) -> None
 def test_a_new_column_of_a_system_table_appears_when_the_lake_is_opened(
     settings: Settings, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    StateTable(catalog, OBJECTS_TABLE).change(lambda _: [row(1)])
+    IcebergState(catalog).store(OBJECTS).change(lambda _: [row(1)])
 
     def with_owner() -> list[Any]:
         field = NestedField(100, "owner", StringType(), doc="Who created it.")
         return [
-            replace(table, schema=Schema(*table.schema.fields, field)) if table.table == OBJECTS_TABLE else table
+            replace(table, schema=Schema(*table.schema.fields, field)) if table.table == OBJECTS.table else table
             for table in system_tables()
         ]
 
     monkeypatch.setattr(opening, "system_tables", with_owner)
-    later = StateTable(open_catalog(settings), OBJECTS_TABLE)
-    later.change(lambda rows: [*rows, {**row(2), "owner": "me"}])
-    assert [r.get("owner") for r in StateTable(catalog, OBJECTS_TABLE).rows()] == [None, "me"]
+    monkeypatch.setattr(rows, "system_tables", with_owner)
+    owned = Rows(OBJECTS.table, OwnedRow)
+    later = IcebergState(open_catalog(settings)).store(owned)
+    later.change(lambda known: [*known, OwnedRow("u2", "table", None, "t", "{}", "CREATE TABLE …", 2, "me")])
+    assert [of.owner for of in IcebergState(catalog).store(owned).values()] == [None, "me"]
     open_catalog(settings).close()
-    assert catalog.load_table(OBJECTS_TABLE).schema().find_field("owner").doc == "Who created it."
+    assert catalog.load_table(OBJECTS.table).schema().find_field("owner").doc == "Who created it."
 
 
 def test_the_system_tables_are_there_and_empty_from_the_start(catalog: Catalog) -> None:

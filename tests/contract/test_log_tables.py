@@ -5,47 +5,48 @@ from __future__ import annotations
 import pytest
 from pyiceberg.catalog import Catalog
 
-from lakehold.state import log_table
-from lakehold.state.log_table import LogTable
-from lakehold.state.state_table import Row
+from lakehold.state import iceberg_state
+from lakehold.state.holds import HOLD_OBJECTS, HoldObject
+from lakehold.state.iceberg_state import IcebergState
+from lakehold.state.store import Log
 
-NAME = "mz_catalog.mz_hold_objects"
+NAME = HOLD_OBJECTS.table
 """A table of three texts; the second one stands for a time here."""
 
 
 @pytest.fixture
-def log(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> LogTable:
+def log(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Log[HoldObject]:
     """Rows 0 to 29; files of at least 8 count as large: [0, 8) and [8, 22), and [22, 29) and [29, 30) are small."""
-    monkeypatch.setattr(log_table, "MANIFESTS_MOST", 7)
-    monkeypatch.setattr(log_table, "SMALL_FILE_RECORDS", 8)
-    made = LogTable(catalog, NAME)
+    monkeypatch.setattr(iceberg_state, "MANIFESTS_MOST", 7)
+    monkeypatch.setattr(iceberg_state, "SMALL_FILE_RECORDS", 8)
+    made = IcebergState(catalog).log(HOLD_OBJECTS)
     for number in range(30):
         made.append(row(number))
     return made
 
 
-def row(number: int) -> Row:
-    return {"hold_id": f"h{number}", "on_id": f"{number:02}", "on_name": "t"}
+def row(number: int) -> HoldObject:
+    return HoldObject(f"h{number}", f"{number:02}", "t")
 
 
-def numbers(log: LogTable) -> list[int]:
-    return [int(found["on_id"]) for found in log.rows()]
+def numbers(log: Log[HoldObject]) -> list[int]:
+    return [int(found.on_id) for found in log.values()]
 
 
-def forget(log: LogTable, before: int, *kept: int) -> int:
-    return log.forget("on_id", f"{before:02}", lambda found: int(found["on_id"]) in kept)  # type: ignore[arg-type]
+def forget(log: Log[HoldObject], before: int, *kept: int) -> int:
+    return log.forget("on_id", f"{before:02}", lambda found: int(found.on_id) in kept)  # type: ignore[arg-type]
 
 
 def sizes(catalog: Catalog) -> list[int]:
     return [task.file.record_count for task in catalog.load_table(NAME).scan().plan_files()]
 
 
-def test_it_is_kept_in_few_files(log: LogTable, catalog: Catalog) -> None:
+def test_it_is_kept_in_few_files(log: Log[HoldObject], catalog: Catalog) -> None:
     assert numbers(log) == list(range(30))
     assert sorted(sizes(catalog)) == [1, 7, 8, 14]
 
 
-def test_large_files_go_as_a_whole_and_small_ones_row_by_row(log: LogTable, catalog: Catalog) -> None:
+def test_large_files_go_as_a_whole_and_small_ones_row_by_row(log: Log[HoldObject], catalog: Catalog) -> None:
     assert forget(log, 12) == 8
     assert numbers(log) == list(range(8, 30))
     assert forget(log, 21) == 0
@@ -57,12 +58,12 @@ def test_large_files_go_as_a_whole_and_small_ones_row_by_row(log: LogTable, cata
     assert numbers(log) == [25, 27, 28, 29, 30]
 
 
-def test_what_is_young_is_not_read(log: LogTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_table, "read_rows", lambda *_: pytest.fail("a file was read"))
+def test_what_is_young_is_not_read(log: Log[HoldObject], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(iceberg_state, "_read_rows", lambda *_: pytest.fail("a file was read"))
     assert forget(log, 0) == 0
 
 
-def test_all_may_go(log: LogTable) -> None:
+def test_all_may_go(log: Log[HoldObject]) -> None:
     assert forget(log, 99) == 30
     assert numbers(log) == []
     assert forget(log, 99) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyiceberg.catalog import Catalog
 
+from lakehold.state.iceberg_state import IcebergState
 from lakehold.state.long_reads import LongRead, LongReadStore
 from lakehold.subscribe.noting import Noting
 from lakehold.times import now_ms
@@ -12,7 +13,7 @@ from tests.waiting import wait_for
 
 def test_a_read_is_there_until_it_is_removed_or_was_not_renewed(catalog: Catalog) -> None:
     now = 1_000
-    store = LongReadStore(catalog, lambda: now)
+    store = LongReadStore(IcebergState(catalog), lambda: now)
     one, two = LongRead("1", ("s.t", "s.u"), 5, 2_000), LongRead("2", ("s.t",), 6, 1_500)
     store.put(one)
     store.put(two)
@@ -27,7 +28,7 @@ def test_a_read_is_there_until_it_is_removed_or_was_not_renewed(catalog: Catalog
 
 
 def test_a_read_is_noted_while_it_needs_what_is_old_and_not_after_it(catalog: Catalog) -> None:
-    store = LongReadStore(catalog)
+    store = LongReadStore(IcebergState(catalog))
     noting, began_ms = Noting(store, grace_ms=0), now_ms()
     with noting.noted(["s.t"], began_ms - 10_000) as note:
         wait_for(lambda: len(store.reads()) == 1, within_s=20)
@@ -42,7 +43,7 @@ def test_a_read_is_noted_while_it_needs_what_is_old_and_not_after_it(catalog: Ca
 
 
 def test_a_short_read_writes_nothing(catalog: Catalog) -> None:
-    store = LongReadStore(catalog)
+    store = LongReadStore(IcebergState(catalog))
     before = catalog.load_table("mz_catalog.mz_reads").metadata_location
     with Noting(store, grace_ms=600_000).noted(["s.t"], 0):
         pass

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from lakehold.state.hold_checks import PyIcebergHoldChecks
+from lakehold.state.hold_checks import HOLD_CHECKS
+from lakehold.state.iceberg_state import IcebergState
 from lakehold.times import now_ms
 from tests.airflow_live import ANSWERS_WITHIN_S, LiveAirflow, live_airflow
 from tests.stack_fixtures import open_directory
@@ -42,7 +43,7 @@ def test_changes_go_from_postgres_to_tables_outputs_and_checks(live: LiveAirflow
     assert position_ms > first
     rows = output.scan(selected_fields=("mz_timestamp",)).to_arrow()["mz_timestamp"].to_pylist()
     assert max(rows) < position_ms
-    checked = {check.table for check in PyIcebergHoldChecks(live.lake.catalog).checks() if not check.hold_id}
+    checked = {check.table for check in IcebergState(live.lake.catalog).log(HOLD_CHECKS).values() if not check.hold_id}
     assert checked == {"shop.customers", "shop.order_items", "shop.orders"}
     live.wait_for(lambda: any(run["state"] == "success" for run in live.runs("lakehold_holds")))
 

@@ -41,7 +41,7 @@ def test_created_again_after_a_kill(make_lake: LakeFactory, spark_connect: str, 
     processes = IngestProcesses(warehouse, "shop", settings)
     code, said = processes.run(kill_at=point)
     assert code == -signal.SIGKILL, said
-    begun = shop.lake.batches.reader("shop", BACKFILL_READER)
+    begun = shop.lake.batches.readers("shop")[BACKFILL_READER]
     assert begun.intent is not None
 
     for name, topic in (("again", "orders"), ("items", "items")):

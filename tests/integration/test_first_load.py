@@ -70,7 +70,7 @@ def half_snapshot(topic: Topic, partition: int, *, ended: bool = False) -> None:
 def found(lake: Lake) -> dict[str, Any]:
     """What a lake shows of the topic, but for its times and its snapshots."""
     catalog = lake.settings.catalog_name
-    progress = lake.batches.reader("shop", "main").tables["s.t"]
+    progress = lake.batches.readers("shop")["main"].tables["s.t"]
     state = lake.tables.table_state("s.t")
     assert state is not None
     written = [Marks.from_json(s.summary.get("lakehold.marks")) for s in state.history]
@@ -252,7 +252,7 @@ def test_a_load_that_is_killed_is_there_once(spark_connect: str, tmp_path: Path,
     state = lake.tables.table_state("s.t")
     assert state is not None
     assert state.row_count == 2 * ROWS
-    progress = lake.batches.reader("shop", "main").tables["s.t"]
+    progress = lake.batches.readers("shop")["main"].tables["s.t"]
     marks, written = progress.marks, Marks.from_json(state.history[0].summary["lakehold.marks"])
     assert marks.passed == written.passed
     assert marks.is_whole, "where the other partition ended was fetched after the snapshot's end was written"

@@ -150,7 +150,7 @@ def contents(lake: Lake) -> dict[str, Any]:
     """Everything that ingesting leaves in a lake, timestamps as numbers from 1 on, but for batches without records."""
     history = [batch for batch in lake.batches.history("shop") if batch.records]
     numbers = {batch.mz_timestamp: number for number, batch in enumerate(history, start=1)}
-    progress = lake.batches.reader("shop", "main").tables
+    progress = lake.batches.readers("shop")["main"].tables
     return {
         "rows": {name: sorted(_rows(lake, name), key=repr) for name in TABLES},
         "errors": sorted(
@@ -179,7 +179,7 @@ def contents(lake: Lake) -> dict[str, Any]:
             )
             for batch in history
         ],
-        "position": lake.batches.reader("shop", "main").position,
+        "position": lake.batches.readers("shop")["main"].position,
     }
 
 
@@ -284,7 +284,7 @@ def test_a_process_with_a_spark_of_its_own(spark_connect: str, tmp_path: Path, c
     shop.define()
     write_history(tmp_path / "topics", customers)
     shop.killed("after-merge:3", **own_spark)
-    open_batch = shop.lake.batches.reader("shop", "main").intent
+    open_batch = shop.lake.batches.readers("shop")["main"].intent
     assert open_batch is not None
     shop.ingest(spark_remote=spark_connect)
     assert open_batch.mz_timestamp in [batch.mz_timestamp for batch in shop.lake.batches.history("shop")]

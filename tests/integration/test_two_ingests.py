@@ -17,7 +17,8 @@ from lakehold.failpoints import Point
 from lakehold.ingest import apply, merge
 from lakehold.ingest.batch import BatchReport
 from lakehold.lake import Lake
-from lakehold.state.batch_rows import PyIcebergBatches
+from lakehold.state.batches import BatchStore
+from lakehold.state.iceberg_state import IcebergState
 from lakehold.times import iso, now_ms
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
@@ -73,7 +74,7 @@ def successor(make_lake: LakeFactory, first: Lake, tmp_path: Path) -> Lake:
         catalog_name=first.settings.catalog_name,
         lease_ms=2 * LATER_MS,
     )
-    lake._parts.batches = PyIcebergBatches(lake.catalog, clock=lambda: now_ms() + LATER_MS)
+    lake._parts.batches = BatchStore(IcebergState(lake.catalog), clock=lambda: now_ms() + LATER_MS)
     lake.batches = lake._parts.batches
     return lake
 
@@ -117,7 +118,7 @@ def assert_all_is_there_once(lake: Lake) -> None:
 def test_the_second_is_told_who_works_and_until_when(first: Lake, second: Lake) -> None:
     working = first.batches_of("shop")
     next(working)
-    lease = first.batches.reader("shop", "main").lease
+    lease = first.batches.readers("shop")["main"].lease
     assert lease is not None
     with pytest.raises(SourceBusy) as busy:
         second.ingest("shop")
@@ -155,14 +156,14 @@ def test_a_killed_owner_is_waited_for_and_then_replaced(first: Lake, second: Lak
     processes = IngestProcesses(tmp_path / "lake", "shop", settings | {"max_batch_records": 2})
     code, said = processes.run(kill_at="after-intent")
     assert code == -signal.SIGKILL, said
-    lease = first.batches.reader("shop", "main").lease
+    lease = first.batches.readers("shop")["main"].lease
     assert lease is not None
     with pytest.raises(SourceBusy) as busy:
         first.ingest("shop")
     assert lease.owner in busy.value.detail
     assert iso(lease.until_ms) in busy.value.detail
     wait_for(lambda: now_ms() > lease.until_ms, within_s=10)
-    begun = first.batches.reader("shop", "main").intent
+    begun = first.batches.readers("shop")["main"].intent
     assert begun is not None
     reports = second.ingest("shop")
     assert [r.records for r in reports] == [2, 2, 2]
@@ -275,7 +276,7 @@ def test_a_writer_that_wakes_up_behind_its_errors_opens_none_again(
     (error,) = first.catalog.load_table("mz_catalog.mz_source_errors").scan().to_arrow().to_pylist()
     bad, good = [batch.mz_timestamp for batch in first.batches.history("shop") if batch.records][-2:]
     assert (error["offset"], error["mz_timestamp"], error["healed_at"]) == (6, bad, good)
-    assert first.batches.reader("shop", "main").tables["s.t"].open_errors == 0
+    assert first.batches.readers("shop")["main"].tables["s.t"].open_errors == 0
 
 
 def test_sources_in_threads_of_one_program_do_not_mix(first: Lake, topic: Topic, tmp_path: Path) -> None:

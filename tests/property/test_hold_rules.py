@@ -13,7 +13,8 @@ from lakehold.holds.rules import Frontier, Frontiers, advanced, begun, created, 
 from lakehold.sql.hold_change import HoldChange
 from lakehold.sql.parse import parse_script
 from lakehold.state.holds import Check, HeldTable, Hold, Holds
-from lakehold.state.memory import MemoryDefinitions
+from lakehold.state.objects import DefinitionStore
+from lakehold.state.store import MemoryState
 from tests.unread import no_roles
 
 TABLES = ("s.a", "s.b", "s.c")
@@ -133,7 +134,7 @@ def together(holds: Holds, changes: list[tuple[str, ...]]) -> Holds:
     """The holds after a transaction of `changes`."""
     texts = {"rename": "ALTER HOLD {} RENAME TO {}", "drop": "DROP HOLD {}"}
     script = parse_script("; ".join(texts[verb].format(*named) for verb, *named in changes))
-    return HoldChange(script, MemoryDefinitions(), no_roles().guard).apply(holds)
+    return HoldChange(script, DefinitionStore(MemoryState()), no_roles().guard).apply(holds)
 
 
 @given(st.lists(steps, max_size=25))

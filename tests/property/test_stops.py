@@ -13,8 +13,8 @@ from lakehold.errors import NotReadable
 from lakehold.model import readers as decide
 from lakehold.model.offsets import TopicPartition
 from lakehold.model.readers import MAIN_READER, Intent, ReaderError, Readers, Stop, TableProgress
-from lakehold.state.batches import Batch
-from lakehold.state.memory import MemoryBatches
+from lakehold.state.batches import Batch, BatchStore
+from lakehold.state.store import MemoryState
 from lakehold.subscribe.steps import steps
 from lakehold.timeline.stops import first_behind, last_before
 from lakehold.timeline.timelines import Timeline, check_readable, common_window, together
@@ -49,7 +49,7 @@ class Feed:
         followed: How far a SUBSCRIBE over all tables has come, and what it has of each.
     """
 
-    batches: MemoryBatches = field(default_factory=MemoryBatches)
+    batches: BatchStore = field(default_factory=lambda: BatchStore(MemoryState()))
     versions: dict[str, list[Version]] = field(default_factory=lambda: {name: [] for name in TABLES})
     clock_ms: int = 10
     rates_upper_ms: int = 12

@@ -15,7 +15,8 @@ from lakehold.cli.output import OutputFormat, open_output
 from lakehold.errors import LakeholdError
 from lakehold.lake import Lake
 from lakehold.quality import Verdict
-from lakehold.state.hold_checks import PyIcebergHoldChecks
+from lakehold.state.hold_checks import HOLD_CHECKS
+from lakehold.state.iceberg_state import IcebergState
 from tests.conftest import LakeFactory
 
 pytestmark = pytest.mark.spark
@@ -83,7 +84,7 @@ def test_a_table_is_checked_as_it_was_at_a_time_and_where_a_hold_keeps_it(lake: 
     assert before.snapshot_id != now.snapshot_id
     held = lake.check("s.orders", hold="kept")
     assert (held.success, held.snapshot_id, held.at_ms) == (True, before.snapshot_id, before_ms)
-    *others, row = PyIcebergHoldChecks(lake.catalog).checks()
+    *others, row = IcebergState(lake.catalog).log(HOLD_CHECKS).values()
     assert [(other.hold_id, other.at_ms, other.success) for other in others] == [
         ("", now.at_ms, False),
         ("", before_ms, True),

@@ -78,7 +78,7 @@ class Feed:
                 patch.setattr(f"lakehold.ingest.{module}.reach", reach)
             with pytest.raises(Killed):
                 self.lake.ingest(self.name)
-        intent = self.lake.batches.reader(self.name, "main").intent
+        intent = self.lake.batches.readers(self.name)["main"].intent
         assert intent is not None
         return intent.mz_timestamp
 

@@ -8,7 +8,8 @@ import pytest
 
 from lakehold.errors import DataRefused
 from lakehold.lake import Lake
-from lakehold.state.hold_checks import PyIcebergHoldChecks
+from lakehold.state.hold_checks import HOLD_CHECKS
+from lakehold.state.iceberg_state import IcebergState
 from tests.conftest import LakeFactory
 
 pytestmark = pytest.mark.spark
@@ -29,7 +30,7 @@ def times(lake: Lake) -> list[int]:
 
 
 def verdicts(lake: Lake) -> list[tuple[int, bool]]:
-    return [(check.at_ms, check.success) for check in PyIcebergHoldChecks(lake.catalog).checks()]
+    return [(check.at_ms, check.success) for check in IcebergState(lake.catalog).log(HOLD_CHECKS).values()]
 
 
 def test_a_hold_that_requires_is_not_made_and_not_moved_where_the_data_fails(lake: Lake) -> None:

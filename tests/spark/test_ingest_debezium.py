@@ -104,11 +104,11 @@ def test_a_table_is_readable_from_the_batch_that_completes_its_first_snapshot(sh
     shop.table(topic, "DEBEZIUM")
     topic.snapshot([row(1)], ended=False)
     shop.ingest(topic)
-    main = shop.lake.batches.reader("shop", "main")
+    main = shop.lake.batches.readers("shop")["main"]
     assert main.tables["s.t"].since_ms is None
     topic.snapshot([row(2)])
     (report,) = shop.ingest(topic)
-    main = shop.lake.batches.reader("shop", "main")
+    main = shop.lake.batches.readers("shop")["main"]
     assert main.tables["s.t"].since_ms == report.timestamp_ms
     assert main.upper_ms == report.timestamp_ms + 1
 
@@ -237,11 +237,11 @@ def test_a_bad_message_is_kept_and_healed(shop: Shop, topic: Topic) -> None:
     shop.ingest(topic)
     assert shop.rows() == [(1, "a", 0), (2, "a", 0)]
     assert [(offset, healed) for offset, _, healed in shop.errors()] == [(1, False), (2, False)]
-    assert shop.lake.batches.reader("shop", "main").tables["s.t"].open_errors == 2
+    assert shop.lake.batches.readers("shop")["main"].tables["s.t"].open_errors == 2
     topic.update(row(1), row(1, "good"))
     shop.ingest(topic)
     assert [(offset, healed) for offset, _, healed in shop.errors()] == [(1, True), (2, False)]
-    assert shop.lake.batches.reader("shop", "main").tables["s.t"].open_errors == 1
+    assert shop.lake.batches.readers("shop")["main"].tables["s.t"].open_errors == 1
 
 
 def test_on_error_fail_stops_the_table(shop: Shop, topic: Topic) -> None:

@@ -88,7 +88,7 @@ class Feed:
 
     @property
     def open_errors(self) -> int:
-        return self.lake.batches.reader("feed", "main").tables["s.t"].open_errors
+        return self.lake.batches.readers("feed")["main"].tables["s.t"].open_errors
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from lakehold.demo.rows import SHOP_TABLES
 from lakehold.errors import DefinitionError
 from lakehold.sql.contracts import contracted
 from lakehold.sql.run import Runner
-from lakehold.state.memory import MemoryDefinitions
+from lakehold.state.objects import DefinitionStore
+from lakehold.state.store import MemoryState
 from tests.unread import NoReads, NoSubscriptions, NothingUpstream, holds_without_tags, no_roles
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +40,7 @@ def no_spark() -> NoReturn:
 
 
 def runner(schemas: Path | None) -> Runner:
-    store = MemoryDefinitions()
+    store = DefinitionStore(MemoryState())
     holds = holds_without_tags(store)
     made = Runner(
         store, NoTables(), no_spark, NoReads(), holds, NoSubscriptions(), no_roles(), NothingUpstream(), schemas

@@ -16,9 +16,9 @@ from lakehold.holds.group_commit import GroupCommit
 from lakehold.holds.tags import TableTags
 from lakehold.lake import Lake, connect
 from lakehold.settings import Settings, load_settings
-from lakehold.state.holds import HOLDS_TABLE, Hold, Holds
-from lakehold.state.memory import MemoryHolds
+from lakehold.state.holds import HOLDS, Hold, Holds, HoldStore
 from lakehold.state.opening import open_catalog
+from lakehold.state.store import MemoryState
 from lakehold.timeline.timelines import check_readable
 from tests.dated_tables import FED, FOREIGN, START_MS, Shop
 from tests.waiting import wait_for
@@ -49,17 +49,17 @@ def shop(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
 
 
 @pytest.fixture
-def store() -> MemoryHolds:
-    return MemoryHolds()
+def store() -> HoldStore:
+    return HoldStore(MemoryState())
 
 
 @pytest.fixture
-def tags(shop: Shop, store: MemoryHolds) -> TableTags:
+def tags(shop: Shop, store: HoldStore) -> TableTags:
     return TableTags(shop.catalog, shop.timelines, store)
 
 
 @pytest.fixture
-def holds(shop: Shop, store: MemoryHolds, settings: Settings, tags: TableTags) -> HoldCommands:
+def holds(shop: Shop, store: HoldStore, settings: Settings, tags: TableTags) -> HoldCommands:
     return HoldCommands(store, shop.timelines, shop.definitions, settings, tags.put, lambda _: None)
 
 
@@ -159,7 +159,7 @@ def test_a_hold_of_a_table_without_rows_begins_with_its_first_batch(shop: Shop, 
         holds.create(new("k", FED, at=2_100))
 
 
-def test_a_hold_on_a_table_that_is_not_declared_is_none(shop: Shop, holds: HoldCommands, store: MemoryHolds) -> None:
+def test_a_hold_on_a_table_that_is_not_declared_is_none(shop: Shop, holds: HoldCommands, store: HoldStore) -> None:
     shop.feed()
     holds.create(new("h", FED))
     shop.definitions.change(lambda d: d.without(d.tables[FED].definition))
@@ -171,9 +171,7 @@ def test_a_hold_on_a_table_that_is_not_declared_is_none(shop: Shop, holds: HoldC
     assert [hold.tables[0].full_name for hold in store.holds()] == [FOREIGN]
 
 
-def test_a_hold_of_a_transaction_is_there_when_its_table_is(
-    shop: Shop, holds: HoldCommands, store: MemoryHolds
-) -> None:
+def test_a_hold_of_a_transaction_is_there_when_its_table_is(shop: Shop, holds: HoldCommands, store: HoldStore) -> None:
     with holds.created(new("h", FED), {FED: "t"}):
         assert holds.all() == ()
         store.change(lambda _: ())  # somebody took it for abandoned
@@ -190,14 +188,14 @@ def test_a_hold_of_a_transaction_gives_way_to_one_that_takes_its_name_meanwhile(
     assert [(hold.name, hold.tables[0].full_name) for hold in holds.all()] == [("h", FOREIGN), ("h1", FED)]
 
 
-def test_a_transaction_that_fails_takes_its_hold_back(holds: HoldCommands, store: MemoryHolds) -> None:
+def test_a_transaction_that_fails_takes_its_hold_back(holds: HoldCommands, store: HoldStore) -> None:
     with pytest.raises(DefinitionError, match="another came first"), holds.created(new("h", FED), {FED: "t"}):
         raise DefinitionError("another came first")
     assert store.holds() == ()
 
 
 def test_a_hold_whose_snapshot_is_expired_while_it_is_made_is_taken_back(
-    shop: Shop, store: MemoryHolds, settings: Settings, tags: TableTags
+    shop: Shop, store: HoldStore, settings: Settings, tags: TableTags
 ) -> None:
     first = shop.catalog.load_table(FOREIGN).history()[0].snapshot_id
 
@@ -214,7 +212,7 @@ def test_a_hold_whose_snapshot_is_expired_while_it_is_made_is_taken_back(
 
 
 def test_a_hold_that_cannot_go_back_any_more_stands_where_it_stood(
-    shop: Shop, store: MemoryHolds, settings: Settings, tags: TableTags
+    shop: Shop, store: HoldStore, settings: Settings, tags: TableTags
 ) -> None:
     first = shop.catalog.load_table(FOREIGN).history()[0].snapshot_id
     expire = False
@@ -239,7 +237,7 @@ class Crash(Exception):
 
 
 def test_what_a_crash_left_undone_is_done_by_the_same_command_again(
-    shop: Shop, store: MemoryHolds, settings: Settings, holds: HoldCommands
+    shop: Shop, store: HoldStore, settings: Settings, holds: HoldCommands
 ) -> None:
     def crash(_: Sequence[str]) -> None:
         raise Crash
@@ -279,11 +277,11 @@ def test_the_error_of_a_read_below_names_the_hold_that_begins_later(shop: Shop, 
 # --- many at once -----------------------------------------------------------------------------------------------------
 
 
-class CountedHolds(MemoryHolds):
+class CountedHolds(HoldStore):
     """Counts commits; the first waits until all callers are on their way."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(MemoryState())
         self.commits = 0
         self.may_commit: Callable[[], bool] = lambda: True
 
@@ -328,7 +326,7 @@ def advance_many(warehouse: str, process: int, callers: int) -> None:
 
 
 def commits(lake: Lake) -> int:
-    snapshot = lake.catalog.load_table(HOLDS_TABLE).current_snapshot()
+    snapshot = lake.catalog.load_table(HOLDS.table).current_snapshot()
     assert snapshot is not None
     assert snapshot.sequence_number is not None
     return snapshot.sequence_number

@@ -11,7 +11,7 @@ import pytest
 from lakehold.errors import DefinitionError, PermissionDenied
 from lakehold.lake import Lake, connect
 from lakehold.sql.hold_change import HoldChange
-from lakehold.state.holds import HOLDS_TABLE, Holds
+from lakehold.state.holds import HOLDS, Holds
 
 COLUMNS = pa.schema([("id", pa.int64())])
 NEW_TABLE = "CREATE TABLE shop.items FROM SOURCE feed (TOPIC 'items') ENVELOPE UPSERT;"
@@ -39,7 +39,7 @@ def tags(lake: Lake) -> dict[str, int]:
 
 
 def commits(lake: Lake) -> int:
-    return len(lake.catalog.load_table(HOLDS_TABLE).metadata.snapshots)
+    return len(lake.catalog.load_table(HOLDS.table).metadata.snapshots)
 
 
 def test_a_hold_without_a_name_is_told_and_shown_by_the_one_it_got(lake: Lake) -> None:

@@ -16,7 +16,9 @@ from lakehold.ingest.side_by_side import Lanes
 from lakehold.model.definitions import Definitions, Entry
 from lakehold.model.readers import MAIN_READER
 from lakehold.settings import load_settings
-from lakehold.state.memory import MemoryBatches, MemoryDefinitions
+from lakehold.state.batches import BatchStore
+from lakehold.state.objects import DefinitionStore
+from lakehold.state.store import MemoryState
 from tests.memory_source import OnlyOffsets
 
 
@@ -39,9 +41,13 @@ def opening(tmp_path: Path) -> Opening:
     nothing: Any = None
     no_tables: Any = SimpleNamespace(table_state=lambda _: None)
     no_holds: Any = SimpleNamespace(begin=lambda _: None)
-    in_memory = (MemoryDefinitions(defined), MemoryBatches())
+    state = MemoryState()
+    definitions, batches = DefinitionStore(state), BatchStore(state)
+    definitions.change(lambda _: defined)
     lanes = Lanes(nothing, nothing, 1)
-    return Opening(settings, *in_memory, no_tables, no_holds, nothing, lanes, applier=lambda _: OnlyOffsets())
+    return Opening(
+        settings, definitions, batches, no_tables, no_holds, nothing, lanes, applier=lambda _: OnlyOffsets()
+    )
 
 
 def ingest(opening: Opening) -> None:

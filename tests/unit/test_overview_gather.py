@@ -176,10 +176,10 @@ def test_the_newest_verdict_of_each_hold_that_there_is_and_of_none(shop: Shop) -
     hold = shop.lake.holds.create(NewHold("report", None, ("shop.rates",)))
     kept = shop.lake.checks.kept
     verdict = HoldCheck(hold.hold_id, "shop.rates", 1, 5, "generated", True, {"evaluated": 3}, (), "/1.html", 10)
-    kept.record(verdict)
-    kept.record(replace(verdict, success=False, failures=("too few",), checked_at_ms=20))
-    kept.record(replace(verdict, hold_id="dropped"))
-    kept.record(replace(verdict, hold_id="", at_ms=7))
+    kept.append(verdict)
+    kept.append(replace(verdict, success=False, failures=("too few",), checked_at_ms=20))
+    kept.append(replace(verdict, hold_id="dropped"))
+    kept.append(replace(verdict, hold_id="", at_ms=7))
     found, of_none = shop.table("shop.rates").checks
     assert (of_none.hold, of_none.success, of_none.at_ms) == (None, True, 7)
     assert (found.hold, found.success, found.failures, found.evaluated) == ("report", False, ("too few",), 3)

@@ -22,9 +22,10 @@ from lakehold.sql.parse import parse_script
 from lakehold.sql.run import Runner
 from lakehold.sql.run_roles import check_privileges
 from lakehold.sql.statements import CreateSubscription, GrantPrivileges
-from lakehold.state.holds import Check, HeldTable, Hold
-from lakehold.state.memory import MemoryDefinitions, MemoryHolds, MemoryRoles
-from lakehold.state.roles import Grant, GrantedOn, Privilege, Role
+from lakehold.state.holds import Check, HeldTable, Hold, HoldStore
+from lakehold.state.objects import DefinitionStore
+from lakehold.state.roles import ROLES, Grant, GrantedOn, Privilege, Role
+from lakehold.state.store import MemoryState
 from tests.unread import NoReads, NoSubscriptions, NothingUpstream, holds_without_tags
 
 SELECT_ORDERS = Grant(Privilege.SELECT, GrantedOn.TABLE, "shop.orders")
@@ -144,7 +145,7 @@ Program = Callable[[str | None], Runner]
 @pytest.fixture
 def program() -> Program:
     """Makes a program with a role; all of them work on one lake."""
-    definitions, stored, roles = MemoryDefinitions(), MemoryHolds(), MemoryRoles()
+    definitions, stored, roles = DefinitionStore(MemoryState()), HoldStore(MemoryState()), MemoryState().store(ROLES)
 
     def made(role: str | None) -> Runner:
         guard = Guard(roles, role)
@@ -308,7 +309,7 @@ def test_whoever_made_a_hold_may_drop_it_without_create(program: Program) -> Non
 def test_a_subscription_takes_select_on_what_it_reads_and_create_where_it_writes() -> None:
     (parsed,) = parse_script("CREATE SUBSCRIPTION s INTO bi.changes AS SUBSCRIBE shop.orders")
     assert isinstance(parsed.statement, CreateSubscription)
-    subscription, store = parsed.statement.subscription, MemoryRoles()
+    subscription, store = parsed.statement.subscription, MemoryState().store(ROLES)
     begin = Plan((BeginSubscription(subscription),))
     end = Plan((EndSubscription(Entry("s1", subscription, "", 1), with_output=False),))
     create_bi = replace(CREATE_SHOP, object_name="bi")

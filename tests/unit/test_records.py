@@ -13,9 +13,11 @@ from lakehold.iceberg.data_tables import DataTables
 from lakehold.maintenance.procedures import Procedures
 from lakehold.maintenance.records import Forgotten, Records
 from lakehold.quality.pages import Pages
-from lakehold.state.hold_checks import HoldCheck
-from lakehold.state.holds import Check, HeldTable, Hold
-from lakehold.state.memory import MemoryBatches, MemoryDefinitions, MemoryHoldChecks, MemoryHolds
+from lakehold.state.batches import BATCHES
+from lakehold.state.hold_checks import HOLD_CHECKS, HoldCheck
+from lakehold.state.holds import Check, HeldTable, Hold, HoldStore
+from lakehold.state.objects import DefinitionStore
+from lakehold.state.store import MemoryState
 
 TABLE = HeldTable("t", "shop.t")
 HELD = Hold("h1", "shop", "held", 1, (TABLE,), 1, Check.RECORD, "", 1)
@@ -31,7 +33,7 @@ def page(directory: Path, name: str) -> str:
 
 
 def test_checks_and_pages_stay_as_long_as_somebody_may_ask_for_them(tmp_path: Path) -> None:
-    checks, holds = MemoryHoldChecks(), MemoryHolds()
+    checks, holds = MemoryState().log(HOLD_CHECKS), HoldStore(MemoryState())
     holds.change(lambda _: (HELD,))
     on_held, on_gone, young = (
         replace(CHECK, hold_id="h1", html_path=page(tmp_path, "on held")),
@@ -41,22 +43,22 @@ def test_checks_and_pages_stay_as_long_as_somebody_may_ask_for_them(tmp_path: Pa
         ),
     )
     for check in (on_held, on_gone, young):
-        checks.record(check)
+        checks.append(check)
     page(tmp_path, "by hand")
     records = Records(
-        MemoryBatches(),
+        MemoryState().log(BATCHES),
         checks,
         Pages(f"file://{tmp_path}", load_file_io({})),
         DataTables(load_catalog("lake", type="in-memory")),
         holds,
-        MemoryDefinitions(),
+        DefinitionStore(MemoryState()),
         Procedures(lambda statement: [{"never": statement}], "lake"),
     )
     before_ms = OLD_MS + 1
     assert records.forget("mz_catalog.mz_hold_checks", before_ms, dry_run=True) == Forgotten(rows=1, files=2)
-    assert checks.checks() == (on_held, on_gone, young)
+    assert checks.values() == (on_held, on_gone, young)
     assert records.forget("mz_catalog.mz_hold_checks", before_ms) == Forgotten(rows=1, files=2)
-    assert checks.checks() == (on_held, young)
+    assert checks.values() == (on_held, young)
     assert {path.stem for path in tmp_path.iterdir()} == {"on held", "same snapshot, checked again"}
     assert (
         records.forget("shop.t", before_ms) == records.forget("mz_catalog.mz_source_errors", before_ms) == Forgotten()

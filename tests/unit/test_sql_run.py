@@ -9,11 +9,12 @@ import pytest
 
 from lakehold.errors import DefinitionError, StatementError
 from lakehold.kafka.options import kafka_options
-from lakehold.model.definitions import Definitions, DefinitionStore
+from lakehold.model.definitions import Definitions
 from lakehold.sql.list_holds import HOLD_COLUMNS
 from lakehold.sql.options import KAFKA
 from lakehold.sql.run import Runner
-from lakehold.state.memory import MemoryDefinitions
+from lakehold.state.objects import DefinitionStore
+from lakehold.state.store import MemoryState
 from tests.unread import NoReads, NoSubscriptions, NothingUpstream, holds_without_tags, no_roles
 
 SHOP = """
@@ -49,7 +50,7 @@ def no_spark() -> NoReturn:
 
 
 def runner(store: DefinitionStore | None = None) -> tuple[Runner, RecordedTables]:
-    tables, definitions = RecordedTables(), store or MemoryDefinitions()
+    tables, definitions = RecordedTables(), store or DefinitionStore(MemoryState())
     holds = holds_without_tags(definitions)
     made = Runner(definitions, tables, no_spark, NoReads(), holds, NoSubscriptions(), no_roles(), NothingUpstream())
     return made, tables
@@ -238,11 +239,11 @@ def test_an_error_in_a_script_names_the_line_and_keeps_what_ran() -> None:
     assert list(lake.store.definitions().sources) == ["a"]
 
 
-class RacingStore(MemoryDefinitions):
+class RacingStore(DefinitionStore):
     """Another writer commits between a plan and its commit."""
 
     def __init__(self, meanwhile: str) -> None:
-        super().__init__()
+        super().__init__(MemoryState())
         self._meanwhile = meanwhile
 
     def change(self, apply: Callable[[Definitions], Definitions]) -> Definitions:
@@ -326,7 +327,7 @@ def test_a_refused_transaction_leaves_nothing(sql: str, code: str, line: int) ->
 def test_a_transaction_whose_race_is_lost_leaves_no_hold() -> None:
     shop, _ = with_shop()
     store = RacingStore("CREATE TABLE shop.items FROM SOURCE shop (TOPIC 'customers') ENVELOPE UPSERT")
-    MemoryDefinitions.change(store, lambda _: shop.store.definitions())
+    DefinitionStore.change(store, lambda _: shop.store.definitions())
     lake, _ = runner(store)
     with pytest.raises(DefinitionError, match="already exists"):
         lake.run(HELD_TABLE)
@@ -349,14 +350,14 @@ def test_a_transaction_can_be_applied_again() -> None:
 
 
 def test_definitions_made_together_are_one_commit() -> None:
-    class Counted(MemoryDefinitions):
+    class Counted(DefinitionStore):
         changes = 0
 
         def change(self, apply: Callable[[Definitions], Definitions]) -> Definitions:
             self.changes += 1
             return super().change(apply)
 
-    store = Counted()
+    store = Counted(MemoryState())
     runner(store)[0].run(f"BEGIN; {SHOP} COMMIT")
     assert store.changes == 1
     assert len(store.definitions().tables) == 2

@@ -16,8 +16,10 @@ from lakehold.holds.guard import Guard
 from lakehold.holds.tags import TableTags
 from lakehold.quality.moment import moment_of
 from lakehold.settings import load_settings
-from lakehold.state.memory import MemoryHolds, MemoryRoles
+from lakehold.state.holds import HoldStore
 from lakehold.state.opening import open_catalog
+from lakehold.state.roles import ROLES
+from lakehold.state.store import MemoryState
 from lakehold.timeline.timelines import check_readable, common_window, together
 from tests.dated_tables import FED, FOREIGN, START_MS, Shop, at, window
 
@@ -117,10 +119,10 @@ def test_a_younger_table_moves_the_first_common_time_to_the_end(shop: Shop) -> N
 
 @pytest.fixture
 def holds(shop: Shop, tmp_path: Path) -> HoldCommands:
-    settings, store = load_settings(warehouse=str(tmp_path), retain_history_ms=250), MemoryHolds()
+    settings, store = load_settings(warehouse=str(tmp_path), retain_history_ms=250), HoldStore(MemoryState())
     tags = TableTags(shop.catalog, shop.timelines, store)
     return HoldCommands(
-        store, shop.timelines, shop.definitions, settings, tags.put, lambda _: None, Guard(MemoryRoles())
+        store, shop.timelines, shop.definitions, settings, tags.put, lambda _: None, Guard(MemoryState().store(ROLES))
     )
 
 

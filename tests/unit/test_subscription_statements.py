@@ -15,7 +15,7 @@ from lakehold.holds.commands import NewHold
 from lakehold.lake import Lake, connect
 from lakehold.model.definitions import Definitions
 from lakehold.sql.list_holds import HOLD_COLUMNS
-from lakehold.state.objects import PyIcebergDefinitions
+from lakehold.state.objects import DefinitionStore
 from lakehold.state.subscribers import Subscriber, SubscriberKind
 
 COLUMNS = pa.schema([("id", pa.int64())])
@@ -118,7 +118,7 @@ def test_a_process_that_dies_before_the_commit_leaves_a_hold_that_nobody_sees(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(PyIcebergDefinitions, "change", die)
+        patch.setattr(DefinitionStore, "change", die)
         patch.setattr("lakehold.holds.changes.HoldChanges.take_back", lambda *_: None)
         with pytest.raises(Killed):
             lake.sql("CREATE SUBSCRIPTION s AS SUBSCRIBE shop.t")
@@ -135,7 +135,7 @@ def test_a_subscription_that_was_begun_and_not_declared_can_be_created(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(PyIcebergDefinitions, "change", lambda *_: (_ for _ in ()).throw(Killed))
+        patch.setattr(DefinitionStore, "change", lambda *_: (_ for _ in ()).throw(Killed))
         patch.setattr("lakehold.holds.changes.HoldChanges.take_back", lambda *_: None)
         with pytest.raises(Killed):
             lake.sql("CREATE SUBSCRIPTION s AS SUBSCRIBE shop.t")

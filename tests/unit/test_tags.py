@@ -10,9 +10,9 @@ import pytest
 from lakehold.holds.tags import TableTags, unneeded_tags, wanted_tags
 from lakehold.iceberg.refs import FOREVER_MS
 from lakehold.settings import load_settings
-from lakehold.state.holds import Check, HeldTable, Hold
-from lakehold.state.memory import MemoryHolds
+from lakehold.state.holds import Check, HeldTable, Hold, HoldStore
 from lakehold.state.opening import open_catalog
+from lakehold.state.store import MemoryState
 from tests.dated_tables import FED, FOREIGN, START_MS, Shop
 
 
@@ -22,7 +22,7 @@ class Held(Shop):
     def __init__(self, warehouse: Path) -> None:
         super().__init__(open_catalog(load_settings(warehouse=str(warehouse))))
         self.catalog.create_namespace("shop")
-        self.store = MemoryHolds()
+        self.store = HoldStore(MemoryState())
         self.keeping = TableTags(self.catalog, self.timelines, self.store)
 
     def hold(self, name: str, full_name: str, at: int | None, object_id: str | None = None) -> Hold:

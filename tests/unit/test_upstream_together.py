@@ -13,7 +13,8 @@ import pytest
 from lakehold.errors import DefinitionError, LeaseLost, SourceBusy, UpstreamRefused, UpstreamUnavailable
 from lakehold.ingest.repeats import Snapshots
 from lakehold.lake import Lake, connect
-from lakehold.state.upstream_leases import UpstreamLeaseStore
+from lakehold.state.iceberg_state import IcebergState
+from lakehold.state.upstream_leases import UpstreamLeases
 from lakehold.times import next_timestamp, now_ms
 from lakehold.upstream import sources
 from lakehold.upstream.capturing import Target
@@ -106,8 +107,8 @@ class Beside:
         self.capturing.meanwhile = lambda: None
 
     @property
-    def leases(self) -> UpstreamLeaseStore:
-        return UpstreamLeaseStore(self.lake.catalog)
+    def leases(self) -> UpstreamLeases:
+        return UpstreamLeases(IcebergState(self.lake.catalog))
 
 
 @pytest.fixture
@@ -268,7 +269,7 @@ def is_lost(held: ChangingSources) -> bool:
 
 
 def test_a_statement_ends_before_its_next_step_when_it_was_taken_for_dead(beside: Beside) -> None:
-    later = UpstreamLeaseStore(beside.lake.catalog, clock=lambda: now_ms() + 60_000)
+    later = UpstreamLeases(IcebergState(beside.lake.catalog), clock=lambda: now_ms() + 60_000)
 
     def taken_over() -> None:
         beside.tend_never()

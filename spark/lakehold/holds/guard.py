@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from lakehold.holds import privileges
 from lakehold.state.holds import Hold
-from lakehold.state.roles import Grant, Role, RoleStore
+from lakehold.state.roles import Grant, Role
+from lakehold.state.store import Store
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Guard:
         role: The setting `role`.
     """
 
-    store: RoleStore
+    store: Store[Role]
     role: str | None = None
 
     def check(self, what: str, needed: Iterable[Grant]) -> Role | None:
@@ -28,7 +29,7 @@ class Guard:
         Raises:
             PermissionDenied: It may not.
         """
-        return privileges.check(self.store.roles(), self.role, what, needed)
+        return privileges.check(self.store.values(), self.role, what, needed)
 
     def check_change(self, what: str, hold: Hold) -> None:
         """The role must be allowed to do `what` to `hold`.
@@ -36,4 +37,4 @@ class Guard:
         Raises:
             PermissionDenied: It is not.
         """
-        privileges.check_change(self.store.roles(), self.role, what, hold)
+        privileges.check_change(self.store.values(), self.role, what, hold)

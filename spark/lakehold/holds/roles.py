@@ -28,7 +28,7 @@ class RoleCommands:
 
     def all(self) -> Roles:
         """The roles that are there now, in order of creation."""
-        return self.guard.store.roles()
+        return self.guard.store.values()
 
     def role(self, name: str) -> Role:
         """The role called `name`.

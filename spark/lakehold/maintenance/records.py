@@ -12,11 +12,11 @@ from lakehold.iceberg.data_tables import DataTables
 from lakehold.maintenance.procedures import Procedures
 from lakehold.model.definitions import DefinitionReader
 from lakehold.quality.pages import Pages
-from lakehold.state.batch_rows import BATCHES_TABLE
-from lakehold.state.batches import BatchStore
-from lakehold.state.hold_checks import HOLD_CHECKS_TABLE, HoldCheckStore
+from lakehold.state.batches import BATCHES, Batch
+from lakehold.state.hold_checks import HOLD_CHECKS, HoldCheck
 from lakehold.state.holds import HoldStore
 from lakehold.state.schemas import SYSTEM_NAMESPACE
+from lakehold.state.store import Log
 
 SOURCE_ERRORS = f"{SYSTEM_NAMESPACE}.mz_source_errors"
 
@@ -37,7 +37,7 @@ class Records:
     """What is written down in one lake.
 
     Args:
-        batches: The history of batches.
+        batches: The history of batches: where a source goes on, and what of a batch is done, its readers know.
         checks: What checks of holds found.
         pages: Their pages, and those of other checks.
         tables: Has the errors.
@@ -46,8 +46,8 @@ class Records:
         procedures: Deletes errors.
     """
 
-    batches: BatchStore
-    checks: HoldCheckStore
+    batches: Log[Batch]
+    checks: Log[HoldCheck]
     pages: Pages
     tables: DataTables
     holds: HoldStore
@@ -62,9 +62,9 @@ class Records:
             before_ms: Epoch milliseconds.
             dry_run: Only count them.
         """
-        if full_name == BATCHES_TABLE:
-            return Forgotten(self.batches.forget(before_ms, dry_run=dry_run))
-        if full_name == HOLD_CHECKS_TABLE:
+        if full_name == BATCHES.table:
+            return Forgotten(self.batches.forget("committed_at_ms", before_ms, dry_run=dry_run))
+        if full_name == HOLD_CHECKS.table:
             return self._forget_checks(before_ms, dry_run=dry_run)
         if full_name == SOURCE_ERRORS:
             return Forgotten(self._forget_healed(before_ms, dry_run=dry_run))
@@ -73,10 +73,10 @@ class Records:
     def _forget_checks(self, before_ms: int, *, dry_run: bool) -> Forgotten:
         # The holds before the checks: one that is made later has no check that is old.
         there = {hold.hold_id for hold in protecting(self.holds.holds(), self.definitions.definitions())}
-        rows = self.checks.forget(before_ms, there, dry_run=dry_run)
+        rows = self.checks.forget("checked_at_ms", before_ms, lambda check: check.hold_id in there, dry_run=dry_run)
         linked = {
             check.html_path
-            for check in self.checks.checks()
+            for check in self.checks.values()
             if check.hold_id in there or check.checked_at_ms >= before_ms
         }
         return Forgotten(rows, self.pages.forget(before_ms, linked, dry_run=dry_run))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Generic, TypeVar
@@ -123,14 +123,3 @@ class DefinitionReader(ABC):
     @abstractmethod
     def definitions(self) -> Definitions:
         """All definitions now."""
-
-
-class DefinitionStore(DefinitionReader):
-    """Reads and changes definitions."""
-
-    @abstractmethod
-    def change(self, apply: Callable[[Definitions], Definitions]) -> Definitions:
-        """Replace the definitions by `apply(current)` in one commit and return them.
-
-        `apply` runs again on the newest definitions when another writer came between; it raises to refuse.
-        """

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from lakehold.errors import DefinitionError, LeaseLost, SourceBusy
+from lakehold.errors import DefinitionError, SourceBusy
+from lakehold.model.leases import Lease, LeaseRules
 from lakehold.model.marks import NO_MARKS, Marks
 from lakehold.model.offsets import Offsets
 from lakehold.model.passed import NOTHING_PASSED, Passed
@@ -104,24 +105,6 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Lease:
-    """Who owns a source from `since_ms` to `until_ms` (exclusive), epoch milliseconds."""
-
-    owner: str
-    since_ms: int
-    until_ms: int
-
-    def keeps_out(self, owner: str, now_ms: int) -> bool:
-        """Whether it is live and not `owner`'s."""
-        return self.owner != owner and now_ms < self.until_ms
-
-    @property
-    def told(self) -> str:
-        """Who has what it is of, as the sentence of an error."""
-        return f'"{self.owner}" has it since {iso(self.since_ms)} UTC, until {iso(self.until_ms)} or later.'
-
-
-@dataclass(frozen=True)
 class Intent:
     """A batch begun and not yet committed: everything that running it again needs.
 
@@ -193,54 +176,26 @@ def last_timestamp(readers: Readers) -> int | None:
     return max(committed + begun, default=None)
 
 
-def acquired(source: str, readers: Readers, owner: str, now_ms: int, until_ms: int) -> Readers:
-    """`owner` takes the source, or prolongs its own lease; a source without readers gets `main`.
-
-    Raises:
-        SourceBusy: Another's lease is live.
-    """
-    lease = _lease(readers)
-    if lease and lease.keeps_out(owner, now_ms):
-        raise SourceBusy(
-            f'source "{source}" is being read by another process',
-            detail=lease.told,
-            hint="Wait until it has finished; if it is gone, the source is free when the lease runs out.",
-        )
-    since_ms = lease.since_ms if lease and lease.owner == owner else now_ms
-    held = readers or {MAIN_READER: ReaderState(source, MAIN_READER)}
-    return _leased(held, Lease(owner, since_ms, until_ms))
+def lease_of(readers: Readers) -> Lease | None:
+    """Return the lease of the source, which all its readers share."""
+    return next((state.lease for state in readers.values()), None)
 
 
-def renewed(source: str, readers: Readers, owner: str, until_ms: int) -> Readers:
-    """`owner` prolongs its lease; one that ran out but was not taken over is still its own.
-
-    Raises:
-        LeaseLost: Another owns the source, or nobody does.
-    """
-    lease = require_owner(source, readers, owner)
-    return _leased(readers, replace(lease, until_ms=until_ms))
+def leased(source: str, readers: Readers, lease: Lease | None) -> Readers:
+    """Return the readers with `lease`; a source that is taken for the first time gets `main`."""
+    known = readers or ({MAIN_READER: ReaderState(source, MAIN_READER)} if lease else {})
+    return {name: replace(state, lease=lease) for name, state in known.items()}
 
 
-def released(readers: Readers, owner: str) -> Readers:
-    """`owner` lets go of the source; a lease it no longer has stays as it is."""
-    lease = _lease(readers)
-    return _leased(readers, None) if lease and lease.owner == owner else readers
-
-
-def require_owner(source: str, readers: Readers, owner: str) -> Lease:
-    """The source's lease, which must be `owner`'s.
-
-    Raises:
-        LeaseLost: It is not.
-    """
-    lease = _lease(readers)
-    if lease and lease.owner == owner:
-        return lease
-    found = f'"{lease.owner}" took it over at {iso(lease.since_ms)} UTC' if lease else "Nobody has it now"
-    raise LeaseLost(
-        f'source "{source}" is no longer this process\'s to write',
-        detail=f'Expected the lease of "{owner}". {found}.',
-        hint="Nothing was committed twice. Run it again.",
+def lease_rules(source: str) -> LeaseRules:
+    """Return the rules of who may write a source."""
+    return LeaseRules(
+        what=f'source "{source}"',
+        used="read",
+        to_use="write",
+        busy=SourceBusy,
+        when_busy="Wait until it has finished; if it is gone, the source is free when the lease runs out.",
+        when_lost="Nothing was committed twice. Run it again.",
     )
 
 
@@ -251,13 +206,10 @@ def begun(readers: Readers, intent: Intent, owner: str, now_ms: int, seen_upstre
         LeaseLost: `owner` has no live lease.
         ValueError: The reader has another open batch, or the timestamp is not later than every earlier one.
     """
-    lease = require_owner(intent.source, readers, owner)
+    rules = lease_rules(intent.source)
+    lease = rules.owned(lease_of(readers), owner)
     if now_ms >= lease.until_ms:
-        raise LeaseLost(
-            f'source "{intent.source}" is no longer this process\'s to write',
-            detail=f"The lease ran out at {iso(lease.until_ms)} UTC and was not renewed.",
-            hint="Run it again.",
-        )
+        raise rules.lost(f"The lease ran out at {iso(lease.until_ms)} UTC and was not renewed.")
     state = _found(readers, intent.source, intent.reader)
     if state.intent == intent:
         return readers
@@ -294,14 +246,11 @@ def committed(
     state = _found(readers, intent.source, intent.reader)
     if is_committed(state, intent):
         return readers
-    require_owner(intent.source, readers, owner)
+    rules = lease_rules(intent.source)
+    rules.owned(lease_of(readers), owner)
     if state.intent != intent:
         found = state.intent.mz_timestamp if state.intent else "none"
-        raise LeaseLost(
-            f'source "{intent.source}" is no longer this process\'s to write',
-            detail=f"Expected batch {intent.mz_timestamp} to be open, found {found}.",
-            hint="Nothing was committed twice. Run it again.",
-        )
+        raise rules.lost(f"Expected batch {intent.mz_timestamp} to be open, found {found}.")
     taken = replace(state, tables={**state.tables, **tables}, intent=None)
     left = {name: _alone(taken, name, error, intent.mz_timestamp) for name, error in stopped.items()}
     moved = replace(
@@ -373,14 +322,6 @@ def _alone(state: ReaderState, table: str, error: ReaderError | None, stopped_ms
 
 def _reader_of(readers: Readers, table: str) -> ReaderState:
     return next(state for state in readers.values() if table in state.tables)
-
-
-def _lease(readers: Readers) -> Lease | None:
-    return next((state.lease for state in readers.values()), None)
-
-
-def _leased(readers: Readers, lease: Lease | None) -> Readers:
-    return {name: replace(state, lease=lease) for name, state in readers.items()}
 
 
 def _found(readers: Readers, source: str, reader: str) -> ReaderState:

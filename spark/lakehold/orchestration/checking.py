@@ -29,7 +29,7 @@ def check_tables(lake: Lake, tables: Sequence[str]) -> dict[str, str]:
         What is wrong, by table.
     """
     names = tables or sorted(lake.timelines.readable(lake.definitions.definitions().tables))
-    checked = {(c.table, c.snapshot_id) for c in lake.checks.kept.checks() if not c.hold_id}
+    checked = {(c.table, c.snapshot_id) for c in lake.checks.kept.values() if not c.hold_id}
     failures: dict[str, str] = {}
     for name in names:
         try:
@@ -51,7 +51,7 @@ def check_holds(lake: Lake, holds: Sequence[str]) -> dict[str, str]:
         What is wrong, by hold and table.
     """
     chosen = [lake.holds.hold(name) for name in holds] or [h for h in lake.holds.all() if h.check != "off"]
-    done = {(c.hold_id, c.table, c.at_ms) for c in _of_holds(lake.checks.kept.checks())}
+    done = {(c.hold_id, c.table, c.at_ms) for c in _of_holds(lake.checks.kept.values())}
     failures: dict[str, str] = {}
     for hold in chosen:
         for table in hold.tables:

@@ -47,7 +47,7 @@ def gather(lake: Lake) -> Overview:
     readers = lake.batches.all_readers()
     holds = lake.holds.all()
     followers = [*_subscriptions(lake, defined), *_clients(lake, holds, taken_at_ms)]
-    checks = _newest(lake.checks.kept.checks(), holds)
+    checks = _newest(lake.checks.kept.values(), holds)
 
     fed = {standing.full_name: standing for standing in standings(defined, readers)}
     needed = (*(t.full_name for hold in holds for t in hold.tables), *(name for f in followers for name in f.tables))

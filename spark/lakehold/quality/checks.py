@@ -20,8 +20,9 @@ from lakehold.quality.run import run_suite
 from lakehold.quality.suites import GENERATED, Suite, read_suite, write_suite
 from lakehold.quality.verdict import Verdict
 from lakehold.spark_sql import quoted_table
-from lakehold.state.hold_checks import HoldCheck, HoldCheckStore
+from lakehold.state.hold_checks import HoldCheck
 from lakehold.state.holds import Hold
+from lakehold.state.store import Log
 from lakehold.templates import shown_path
 from lakehold.timeline.timelines import Timelines
 from lakehold.times import now_ms
@@ -52,7 +53,7 @@ class Checks:
     tables: DataTables
     definitions: DefinitionReader
     timelines: Timelines
-    kept: HoldCheckStore
+    kept: Log[HoldCheck]
     suites: Path | None
     pages: str
     docs_of: Callable[[str], Mapping[str, str]]
@@ -66,7 +67,7 @@ class Checks:
         """
         moment = moment_of(self.timelines, full_name, at_ms, hold)
         verdict = self.check(full_name, moment.snapshot_id, moment.at_ms)
-        self.kept.record(as_hold_check(hold.hold_id if hold is not None else "", verdict))
+        self.kept.append(as_hold_check(hold.hold_id if hold is not None else "", verdict))
         return verdict
 
     def check(self, full_name: str, snapshot_id: int | None, at_ms: int) -> Verdict:

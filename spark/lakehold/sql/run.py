@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, assert_never
 from lakehold.definitions import Source, Subscription
 from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.roles import RoleCommands
-from lakehold.model.definitions import DefinitionStore, Entry
+from lakehold.model.definitions import Entry
 from lakehold.publish.subscriptions import COLUMNS as SUBSCRIPTION_COLUMNS
 from lakehold.spark_errors import readable
 from lakehold.sql.contracts import contracted
@@ -53,6 +53,7 @@ from lakehold.sql.run_upstream import Upstream, converged, explained
 from lakehold.sql.statements import CreateTable, ParsedStatement
 from lakehold.sql.transactions import Transaction, units
 from lakehold.state.holds import Hold
+from lakehold.state.objects import DefinitionStore
 from lakehold.subscribe.statement import Query, Subscribe
 
 if TYPE_CHECKING:

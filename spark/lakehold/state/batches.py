@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from lakehold.errors import DefinitionError
+from pydantic import TypeAdapter
+
+from lakehold.model import offsets
 from lakehold.model import readers as decide
+from lakehold.model.marks import NO_MARKS, Marks
 from lakehold.model.offsets import Offsets
+from lakehold.model.passed import Passed
 from lakehold.model.readers import Intent, ReaderError, Readers, ReaderState, TableProgress
+from lakehold.state.lease import LeaseChange, Leases
+from lakehold.state.rows import Rows
+from lakehold.state.store import State
 from lakehold.times import now_ms
 
 
@@ -41,7 +48,43 @@ class Batch:
     owner: str = ""
 
 
-class BatchStore(ABC):
+def _progress_to_json(tables: Mapping[str, TableProgress]) -> str:
+    """Write what tables have passed as text in the text, as snapshots' summaries have it."""
+    rows = _PROGRESS.dump_python(dict(tables), mode="json", exclude={"__all__": {"marks"}})
+    marks = {name: progress.marks.to_json() if progress.marks != NO_MARKS else "" for name, progress in tables.items()}
+    return json.dumps({name: {**row, "marks": marks[name]} for name, row in rows.items()})
+
+
+def _progress_from_json(text: str) -> dict[str, TableProgress]:
+    rows = json.loads(text)
+    marks = {name: Marks.from_json(row.pop("marks", "")) for name, row in rows.items()}
+    return {name: replace(progress, marks=marks[name]) for name, progress in _PROGRESS.validate_python(rows).items()}
+
+
+_PROGRESS = TypeAdapter(dict[str, TableProgress])
+_OFFSETS = {Offsets: (offsets.to_json, offsets.from_json)}
+
+READERS = Rows(
+    "mz_catalog.mz_readers",
+    ReaderState,
+    {
+        "lease.since_ms": "lease_since_ms",
+        "lease.until_ms": "lease_until_ms",
+        "intent.mz_timestamp": "intent_timestamp_ms",
+        "intent.end": "intent_offsets",
+        "intent.parents": "intent_tables",
+        "intent.transactions": "intent_transactions",
+    },
+    {
+        **_OFFSETS,
+        Passed: (Passed.to_json, Passed.from_json),
+        Mapping[str, TableProgress]: (_progress_to_json, _progress_from_json),
+    },
+)
+BATCHES = Rows("mz_catalog.mz_batches", Batch, {"start": "start_offsets", "end": "end_offsets"}, _OFFSETS)
+
+
+class BatchStore(Leases):
     """Readers and batches, and the protocol over them.
 
     A writer *acquires* a source, *begins* a batch, makes its effects, *commits* it, and renews its lease meanwhile.
@@ -49,57 +92,22 @@ class BatchStore(ABC):
     of `mz_batches` is written before it and counts only when the reader's `upper_ms` is above its timestamp.
 
     Args:
+        state: Where they are kept.
         clock: Epoch milliseconds; leases are judged by it.
     """
 
-    def __init__(self, clock: Callable[[], int] = now_ms) -> None:
-        self._clock = clock
+    def __init__(self, state: State, clock: Callable[[], int] = now_ms) -> None:
+        super().__init__(clock)
+        self._readers = state.store(READERS)
+        self._batches = state.log(BATCHES)
 
-    @abstractmethod
     def all_readers(self) -> tuple[ReaderState, ...]:
         """The readers of all sources now."""
-
-    @abstractmethod
-    def _change(self, apply: Callable[[tuple[ReaderState, ...]], Iterable[ReaderState]]) -> tuple[ReaderState, ...]:
-        """Replace all readers by `apply(readers)` in one compare-and-set and return them."""
-
-    @abstractmethod
-    def _append(self, batch: Batch) -> None:
-        """Add a row to the history."""
-
-    @abstractmethod
-    def forget(self, before_ms: int, *, dry_run: bool = False) -> int:
-        """Take the rows of the history away that were committed before a time (exclusive); returns how many.
-
-        Nothing needs them: where a source goes on, and what of a batch is done, the readers know.
-
-        Args:
-            before_ms: Epoch milliseconds.
-            dry_run: Only count them.
-        """
-
-    @abstractmethod
-    def _appended(self) -> tuple[Batch, ...]:
-        """All rows of the history, in the order in which they were added, committed or not."""
+        return self._readers.values()
 
     def readers(self, source: str) -> Readers:
         """The readers of `source` by name; none when it was never acquired."""
         return {r.reader: r for r in self.all_readers() if r.source == source}
-
-    def reader(self, source: str, reader: str) -> ReaderState:
-        """One reader, its open intent included.
-
-        Raises:
-            DefinitionError: There is none.
-        """
-        readers = self.readers(source)
-        if reader not in readers:
-            raise DefinitionError(
-                f'source "{source}" has no reader "{reader}"',
-                code="reader-missing",
-                detail=f"Its readers are: {', '.join(sorted(readers)) or 'none'}.",
-            )
-        return readers[reader]
 
     def history(self, source: str | None = None) -> tuple[Batch, ...]:
         """Committed batches of `source`, or of all sources, by timestamp; one that was written twice counts once.
@@ -111,31 +119,11 @@ class BatchStore(ABC):
         joined = {s: max(r.upper_ms or 0 for r in states if r.source == s) for s in {r.source for r in states}}
         committed = {
             (b.source, b.mz_timestamp): b
-            for b in self._appended()
+            for b in self._batches.values()
             if b.mz_timestamp < uppers.get((b.source, b.reader), joined.get(b.source, 0))
         }
         wanted = (b for b in committed.values() if source in (None, b.source))
         return tuple(sorted(wanted, key=lambda b: (b.mz_timestamp, b.source)))
-
-    def acquire(self, source: str, owner: str, lease_until_ms: int) -> Readers:
-        """Take the source for `owner` and return its readers; a lease that ran out is taken over.
-
-        Raises:
-            SourceBusy: Another's lease is live.
-        """
-        return self._change_source(source, lambda r: decide.acquired(source, r, owner, self._clock(), lease_until_ms))
-
-    def renew(self, source: str, owner: str, lease_until_ms: int) -> None:
-        """Prolong `owner`'s lease.
-
-        Raises:
-            LeaseLost: Another took the source over.
-        """
-        self._change_source(source, lambda r: decide.renewed(source, r, owner, lease_until_ms))
-
-    def release(self, source: str, owner: str) -> None:
-        """Let go of the source; harmless when the lease is lost already."""
-        self._change_source(source, lambda r: decide.released(r, owner))
 
     def begin(self, intent: Intent, owner: str, seen_upstream_ms: int | None = None) -> None:
         """Open a batch, before any effect; `seen_upstream_ms` becomes that of its reader, unless it is None.
@@ -169,7 +157,7 @@ class BatchStore(ABC):
         before = self.readers(intent.source)
         if decide.committed(before, intent, owner, tables, errors) is before:
             return before
-        self._append(batch)
+        self._batches.append(batch)
         return self._change_source(intent.source, lambda r: decide.committed(r, intent, owner, tables, errors))
 
     def change_readers(self, source: str, owner: str, apply: Callable[[Readers], Readers]) -> Readers:
@@ -180,7 +168,7 @@ class BatchStore(ABC):
         """
 
         def checked(readers: Readers) -> Readers:
-            lease = decide.require_owner(source, readers, owner)
+            lease = decide.lease_rules(source).owned(decide.lease_of(readers), owner)
             return {name: replace(state, lease=lease) for name, state in apply(readers).items()}
 
         return self._change_source(source, checked)
@@ -194,14 +182,21 @@ class BatchStore(ABC):
             return [r for r in rows if is_held or r.source != source]
 
         if self.readers(source):
-            self._change(without)
+            self._readers.change(without)
+
+    def _change_lease(self, name: str, apply: LeaseChange) -> None:
+        def changed(readers: Readers) -> Readers:
+            return decide.leased(name, readers, apply(decide.lease_of(readers), decide.lease_rules(name)))
+
+        self._change_source(name, changed)
 
     def _change_source(self, source: str, apply: Callable[[Readers], Readers]) -> Readers:
         def of_all(rows: tuple[ReaderState, ...]) -> list[ReaderState]:
             before = {r.reader: r for r in rows if r.source == source}
             after = apply(before)
             now = self._clock()
-            changed = [s if s == before.get(n) else replace(s, updated_at_ms=now) for n, s in after.items()]
+            # Of equals the one before stays, whose text is the same to the letter: nothing is written.
+            changed = [before[n] if s == before.get(n) else replace(s, updated_at_ms=now) for n, s in after.items()]
             return [*(r for r in rows if r.source != source), *changed]
 
-        return {r.reader: r for r in self._change(of_all) if r.source == source}
+        return {r.reader: r for r in self._readers.change(of_all) if r.source == source}

@@ -6,19 +6,13 @@ a hold that is not there means nothing.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pydantic import TypeAdapter
-from pyiceberg.catalog import Catalog
-
-from lakehold.state.state_table import Row, StateTable, StateValues
+from lakehold.state.rows import Rows
+from lakehold.state.store import State
 from lakehold.state.subscribers import SubscriberKind
-
-HOLDS_TABLE = "mz_catalog.mz_holds"
-HOLD_OBJECTS_TABLE = "mz_catalog.mz_hold_objects"
 
 
 class Check(StrEnum):
@@ -85,98 +79,64 @@ class Hold:
 Holds = tuple[Hold, ...]
 
 
-class HoldStore(ABC):
+@dataclass(frozen=True)
+class HoldObject:
+    """One table of a hold, a row of `mz_catalog.mz_hold_objects`."""
+
+    hold_id: str
+    on_id: str
+    on_name: str
+
+
+HOLDS = Rows(
+    "mz_catalog.mz_holds",
+    Hold,
+    {
+        "hold_id": "id",
+        "namespace": "schema_id",
+        "at_ms": "at",
+        "tables": "objects",
+        "keeper": "kept_by_type",
+        "forced_from_ms": "forced_from",
+        "sql": "create_sql",
+    },
+)
+HOLD_OBJECTS = Rows("mz_catalog.mz_hold_objects", HoldObject)
+
+
+class HoldStore:
     """Reads and changes holds."""
 
-    @abstractmethod
-    def holds(self) -> Holds:
-        """All holds now, in order of creation."""
-
-    @abstractmethod
-    def change(self, apply: Callable[[Holds], Iterable[Hold]]) -> Holds:
-        """Replace the holds by `apply(current)` in one commit and return them.
-
-        `apply` runs again on the newest holds when another writer came between; it raises to refuse.
-        """
-
-
-class PyIcebergHolds(HoldStore):
-    """The holds of the lake behind `catalog`."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self._holds = StateValues(catalog, HOLDS_TABLE, _from_row, _to_row)
-        self._objects = StateTable(catalog, HOLD_OBJECTS_TABLE)
+    def __init__(self, state: State) -> None:
+        self._holds = state.store(HOLDS)
+        self._objects = state.store(HOLD_OBJECTS)
 
     def holds(self) -> Holds:
         """All holds now, in order of creation."""
         return self._holds.values()
 
     def change(self, apply: Callable[[Holds], Iterable[Hold]]) -> Holds:
-        """Replace the holds by `apply(current)` in one commit and return them."""
+        """Replace the holds by `apply(current)` in one commit and return them, as `Store.change` does."""
         changes_objects = False
 
         def with_objects(before: Holds) -> Holds:
             nonlocal changes_objects
             after = tuple(apply(before))
-            wanted = _object_rows(after)
-            changes_objects = wanted != _object_rows(before)
+            wanted = _objects(after)
+            changes_objects = wanted != _objects(before)
             if changes_objects:
-                self._objects.change(lambda known: _with_missing(known, wanted))
+                self._objects.change(lambda known: ({_key(o): o for o in (*known, *wanted)}).values())
             return after
 
         holds = self._holds.change(with_objects)
         if changes_objects:
-            self._objects.change(lambda _: _object_rows(self.holds()))
+            self._objects.change(lambda _: _objects(self.holds()))
         return holds
 
 
-_TABLES = TypeAdapter(tuple[HeldTable, ...])
+def _objects(holds: Holds) -> list[HoldObject]:
+    return [HoldObject(hold.hold_id, table.object_id, table.full_name) for hold in holds for table in hold.tables]
 
 
-def _from_row(row: Row) -> Hold:
-    return Hold(
-        hold_id=row["id"],
-        namespace=row["schema_id"],
-        name=row["name"],
-        at_ms=row["at"],
-        tables=_TABLES.validate_json(row["objects"]),
-        max_lag_ms=row["max_lag_ms"],
-        check=Check(row["check"]),
-        sql=row["create_sql"],
-        created_at_ms=row["created_at_ms"],
-        kept_by=row["kept_by"],
-        forced_from_ms=row["forced_from"],
-        owner=row.get("owner"),
-        keeper=SubscriberKind(row["kept_by_type"]) if row.get("kept_by_type") else None,
-    )
-
-
-def _to_row(hold: Hold) -> Row:
-    return {
-        "id": hold.hold_id,
-        "schema_id": hold.namespace,
-        "name": hold.name,
-        "at": hold.at_ms,
-        "max_lag_ms": hold.max_lag_ms,
-        "check": hold.check.value,
-        "objects": _TABLES.dump_json(hold.tables).decode(),
-        "kept_by": hold.kept_by,
-        "kept_by_type": hold.keeper.value if hold.keeper else None,
-        "forced_from": hold.forced_from_ms,
-        "create_sql": hold.sql,
-        "created_at_ms": hold.created_at_ms,
-        "owner": hold.owner,
-    }
-
-
-def _object_rows(holds: Holds) -> list[Row]:
-    return [
-        {"hold_id": hold.hold_id, "on_id": table.object_id, "on_name": table.full_name}
-        for hold in holds
-        for table in hold.tables
-    ]
-
-
-def _with_missing(known: Iterable[Row], wanted: Iterable[Row]) -> list[Row]:
-    rows = {(row["hold_id"], row["on_id"]): row for row in known}
-    return list((rows | {(row["hold_id"], row["on_id"]): row for row in wanted}).values())
+def _key(of: HoldObject) -> tuple[str, str]:
+    return of.hold_id, of.on_id

@@ -1,4 +1,4 @@
-"""Holding a source: its lease is renewed while a process works on it, and known to be lost before that commits anything."""
+"""Leases: kept with what they are of, renewed while a process works, and known to be lost before it commits anything."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from dataclasses import replace
 from uuid import uuid4
 
 from lakehold.errors import LakeholdError, LeaseLost, SourceBusy
+from lakehold.model.leases import Lease, LeaseRules, released
 from lakehold.settings import Settings
 from lakehold.times import iso, now_ms
 
@@ -20,18 +22,43 @@ log = logging.getLogger(__name__)
 
 _TRIES_EVERY_S = 0.2
 
+LeaseChange = Callable[[Lease | None, LeaseRules], Lease | None]
+"""Says what a lease becomes; raises to refuse."""
 
-class Leases(Protocol):
-    """Who owns what, by name."""
 
-    def acquire(self, name: str, owner: str, lease_until_ms: int, /) -> object:
-        """Take it; raises what says who has it."""
+class Leases(ABC):
+    """Things that one process at a time may change, by name. Each change of a lease is one compare-and-set.
 
-    def renew(self, name: str, owner: str, lease_until_ms: int, /) -> None:
-        """Prolong the lease; raises `LeaseLost`."""
+    Args:
+        clock: Epoch milliseconds; leases are judged by it.
+    """
 
-    def release(self, name: str, owner: str, /) -> None:
-        """Let go of it."""
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+
+    @abstractmethod
+    def _change_lease(self, name: str, apply: LeaseChange) -> None:
+        """Replace the lease of a thing by `apply(lease, its rules)`."""
+
+    def acquire(self, name: str, owner: str, lease_until_ms: int) -> None:
+        """Take it for `owner`; a lease that ran out is taken over.
+
+        Raises:
+            SourceBusy: Another's lease is live; of a subscriber `SubscriberBusy`.
+        """
+        self._change_lease(name, lambda lease, rules: rules.taken(lease, owner, self._clock(), lease_until_ms))
+
+    def renew(self, name: str, owner: str, lease_until_ms: int) -> None:
+        """Prolong `owner`'s lease; one that ran out but was not taken over is still its own.
+
+        Raises:
+            LeaseLost: Another took it over.
+        """
+        self._change_lease(name, lambda lease, rules: replace(rules.owned(lease, owner), until_ms=lease_until_ms))
+
+    def release(self, name: str, owner: str) -> None:
+        """Let go of it; harmless when the lease is lost already."""
+        self._change_lease(name, lambda lease, _: released(lease, owner))
 
 
 class HeldLease:
@@ -51,20 +78,15 @@ class HeldLease:
     def acquire(self, wait_ms: int = 0) -> None:
         """Take the source and start renewing; raises `SourceBusy` when another has it for longer than `wait_ms`."""
         deadline_s = time.monotonic() + wait_ms / 1000
-        while not self._is_acquired(is_last_try=time.monotonic() >= deadline_s):
-            time.sleep(_TRIES_EVERY_S)
+        while not self._until_ms:
+            is_last_try = time.monotonic() >= deadline_s
+            try:
+                self._prolong(self._store.acquire)
+            except SourceBusy:
+                if is_last_try:
+                    raise
+                time.sleep(_TRIES_EVERY_S)
         self._renewer.start()
-
-    def _is_acquired(self, *, is_last_try: bool) -> bool:
-        until_ms = now_ms() + self._lease_ms
-        try:
-            self._store.acquire(self._source, self.owner, until_ms)
-        except SourceBusy:
-            if is_last_try:
-                raise
-            return False
-        self._until_ms = until_ms
-        return True
 
     def release(self) -> None:
         """Let go of the source."""
@@ -79,27 +101,23 @@ class HeldLease:
             raise self._lost
         if now_ms() >= self._until_ms:
             # A suspended process wakes up here: ask the lake before going on.
-            self._renew()
+            self._prolong(self._store.renew)
 
-    def _renew(self) -> None:
+    def _prolong(self, take: Callable[[str, str, int], None]) -> None:
         until_ms = now_ms() + self._lease_ms
-        self._store.renew(self._source, self.owner, until_ms)
+        take(self._source, self.owner, until_ms)
         self._until_ms = until_ms
 
     def _renew_until_done(self) -> None:
         while not self._done.wait(self._renew_s):
             try:
-                self._renew()
+                self._prolong(self._store.renew)
             except LeaseLost as lost:
                 self._lost = lost
                 return
             except LakeholdError as error:
-                log.warning(
-                    "lease of %s was not renewed, it runs until %s: %s",
-                    self._source,
-                    iso(self._until_ms),
-                    error.message,
-                )
+                until = iso(self._until_ms)
+                log.warning("lease of %s was not renewed, it runs until %s: %s", self._source, until, error.message)
 
 
 @contextmanager

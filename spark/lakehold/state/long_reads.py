@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyiceberg.catalog import Catalog
-
-from lakehold.state.state_table import Row, StateValues
+from lakehold.state.rows import Rows
+from lakehold.state.store import State
 from lakehold.times import now_ms
-
-READS_TABLE = "mz_catalog.mz_reads"
 
 
 @dataclass(frozen=True)
@@ -24,16 +20,19 @@ class LongRead:
     until_ms: int
 
 
+READS = Rows("mz_catalog.mz_reads", LongRead, {"read_id": "id"})
+
+
 class LongReadStore:
-    """The long reads of the lake behind `catalog`.
+    """The reads of a lake that take long.
 
     Args:
-        catalog: The lake's catalog.
+        state: Where they are kept.
         clock: Epoch milliseconds: a read that was not renewed in time is gone.
     """
 
-    def __init__(self, catalog: Catalog, clock: Callable[[], int] = now_ms) -> None:
-        self._reads = StateValues(catalog, READS_TABLE, _from_row, _to_row)
+    def __init__(self, state: State, clock: Callable[[], int] = now_ms) -> None:
+        self._reads = state.store(READS)
         self._clock = clock
 
     def reads(self) -> tuple[LongRead, ...]:
@@ -54,11 +53,3 @@ class LongReadStore:
             return [read for read in (*others, *with_reads) if read.until_ms > self._clock()]
 
         self._reads.change(apply)
-
-
-def _from_row(row: Row) -> LongRead:
-    return LongRead(row["id"], tuple(json.loads(row["tables"])), row["from_ms"], row["until_ms"])
-
-
-def _to_row(read: LongRead) -> Row:
-    return {"id": read.read_id, "tables": json.dumps(read.tables), "from_ms": read.from_ms, "until_ms": read.until_ms}

@@ -3,39 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 from pydantic import TypeAdapter
-from pyiceberg.catalog import Catalog
 
 from lakehold.definitions import Connection, Source, Subscription, Table
 from lakehold.errors import DefinitionError
-from lakehold.model.definitions import AnyEntry, Definitions, DefinitionStore, Entry
-from lakehold.state.state_table import Row, StateTable
-
-OBJECTS_TABLE = "mz_catalog.mz_objects"
-
-_CONNECTION = TypeAdapter(Connection)
-_SOURCE = TypeAdapter(Source)
-_TABLE = TypeAdapter(Table)
-_SUBSCRIPTION = TypeAdapter(Subscription)
+from lakehold.model.definitions import AnyEntry, DefinitionReader, Definitions, Entry
+from lakehold.state.rows import Rows
+from lakehold.state.store import State
 
 
-class PyIcebergDefinitions(DefinitionStore):
-    """The definitions of the lake behind `catalog`."""
+@dataclass(frozen=True)
+class ObjectRow:
+    """One row of `mz_catalog.mz_objects`; `definition` is JSON whose form `type` says."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._objects = StateTable(catalog, OBJECTS_TABLE)
+    id: str
+    type: str
+    namespace: str | None
+    name: str
+    definition: str
+    create_sql: str
+    created_at_ms: int
+
+
+OBJECTS = Rows("mz_catalog.mz_objects", ObjectRow)
+
+_TYPES = {Connection: "connection", Source: "source", Table: "table", Subscription: "subscription"}
+_ADAPTERS: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(of) for of, name in _TYPES.items()}
+
+
+class DefinitionStore(DefinitionReader):
+    """Reads and changes definitions."""
+
+    def __init__(self, state: State) -> None:
+        self._objects = state.store(OBJECTS)
 
     def definitions(self) -> Definitions:
         """All definitions now."""
-        return from_rows(self._objects.rows())
+        return _from_rows(self._objects.values())
 
     def change(self, apply: Callable[[Definitions], Definitions]) -> Definitions:
-        """Replace the definitions by `apply(current)` in one commit and return them."""
-        return from_rows(self._objects.change(lambda rows: to_rows(apply(from_rows(rows)))))
+        """Replace the definitions by `apply(current)` in one commit and return them, as `Store.change` does."""
+        return _from_rows(self._objects.change(lambda rows: _to_rows(apply(_from_rows(rows)))))
 
 
-def to_rows(definitions: Definitions) -> tuple[Row, ...]:
+def _to_rows(definitions: Definitions) -> list[ObjectRow]:
     """One row a definition, in order of creation."""
     entries: list[AnyEntry] = [
         *definitions.connections.values(),
@@ -43,53 +57,29 @@ def to_rows(definitions: Definitions) -> tuple[Row, ...]:
         *definitions.tables.values(),
         *definitions.subscriptions.values(),
     ]
-    return tuple(_to_row(entry) for entry in sorted(entries, key=lambda e: (e.created_at_ms, e.object_id)))
+    return [_to_row(entry) for entry in sorted(entries, key=lambda e: (e.created_at_ms, e.object_id))]
 
 
-def from_rows(rows: tuple[Row, ...]) -> Definitions:
-    """The definitions that `rows` keep."""
+def _from_rows(rows: tuple[ObjectRow, ...]) -> Definitions:
     definitions = Definitions()
     for row in rows:
         definitions = definitions.with_entry(_from_row(row))
     return definitions
 
 
-def _to_row(entry: AnyEntry) -> Row:
+def _to_row(entry: AnyEntry) -> ObjectRow:
     definition = entry.definition
-    match definition:
-        case Connection():
-            kind, namespace, text = "connection", None, _CONNECTION.dump_json(definition)
-        case Source():
-            kind, namespace, text = "source", None, _SOURCE.dump_json(definition)
-        case Table():
-            kind, namespace, text = "table", definition.namespace, _TABLE.dump_json(definition)
-        case Subscription():
-            kind, namespace, text = "subscription", None, _SUBSCRIPTION.dump_json(definition)
-    return {
-        "id": entry.object_id,
-        "type": kind,
-        "namespace": namespace,
-        "name": definition.name,
-        "definition": text.decode(),
-        "create_sql": entry.sql,
-        "created_at_ms": entry.created_at_ms,
-    }
+    of = _TYPES[type(definition)]
+    namespace = definition.namespace if isinstance(definition, Table) else None
+    text = _ADAPTERS[of].dump_json(definition).decode()
+    return ObjectRow(entry.object_id, of, namespace, definition.name, text, entry.sql, entry.created_at_ms)
 
 
-def _from_row(row: Row) -> AnyEntry:
-    object_id, text, sql, created_at_ms = row["id"], row["definition"], row["create_sql"], row["created_at_ms"]
-    match row["type"]:
-        case "connection":
-            return Entry(object_id, _CONNECTION.validate_json(text), sql, created_at_ms)
-        case "source":
-            return Entry(object_id, _SOURCE.validate_json(text), sql, created_at_ms)
-        case "table":
-            return Entry(object_id, _TABLE.validate_json(text), sql, created_at_ms)
-        case "subscription":
-            return Entry(object_id, _SUBSCRIPTION.validate_json(text), sql, created_at_ms)
-        case other:
-            raise DefinitionError(
-                f'"{row["name"]}" has the type "{other}", which this version does not know',
-                detail=f"It stands in {OBJECTS_TABLE}.",
-                hint="Use the version of lakehold that created it, or a later one.",
-            )
+def _from_row(row: ObjectRow) -> AnyEntry:
+    if row.type not in _ADAPTERS:
+        raise DefinitionError(
+            f'"{row.name}" has the type "{row.type}", which this version does not know',
+            detail=f"It stands in {OBJECTS.table}.",
+            hint="Use the version of lakehold that created it, or a later one.",
+        )
+    return Entry(row.id, _ADAPTERS[row.type].validate_json(row.definition), row.create_sql, row.created_at_ms)

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pyiceberg.catalog import Catalog
-
-from lakehold.state.state_table import Row, StateValues
-
-ROLES_TABLE = "mz_catalog.mz_roles"
+from lakehold.state.rows import Rows
 
 
 class Privilege(StrEnum):
@@ -64,62 +58,4 @@ class Role:
 
 Roles = tuple[Role, ...]
 
-
-class RoleStore(ABC):
-    """Reads and changes roles."""
-
-    @abstractmethod
-    def roles(self) -> Roles:
-        """All roles now, in order of creation."""
-
-    @abstractmethod
-    def change(self, apply: Callable[[Roles], Iterable[Role]]) -> Roles:
-        """Replace the roles by `apply(current)` in one commit and return them.
-
-        `apply` runs again on the newest roles when another writer came between; it raises to refuse.
-        """
-
-
-class PyIcebergRoles(RoleStore):
-    """The roles of the lake behind `catalog`."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self._roles = StateValues(catalog, ROLES_TABLE, _from_row, _to_row)
-
-    def roles(self) -> Roles:
-        """All roles now, in order of creation."""
-        return self._roles.values()
-
-    def change(self, apply: Callable[[Roles], Iterable[Role]]) -> Roles:
-        """Replace the roles by `apply(current)` in one commit and return them."""
-        return self._roles.change(apply)
-
-
-def _from_row(row: Row) -> Role:
-    return Role(
-        role_id=row["id"],
-        name=row["name"],
-        is_superuser=row["superuser"],
-        grants=tuple(
-            Grant(Privilege(grant["privilege"]), GrantedOn(grant["object_type"]), grant["object_name"])
-            for grant in row["grants"]
-        ),
-        created_at_ms=row["created_at_ms"],
-    )
-
-
-def _to_row(role: Role) -> Row:
-    return {
-        "id": role.role_id,
-        "name": role.name,
-        "superuser": role.is_superuser,
-        "grants": [
-            {
-                "privilege": grant.privilege.value,
-                "object_type": grant.object_type.value,
-                "object_name": grant.object_name,
-            }
-            for grant in role.grants
-        ],
-        "created_at_ms": role.created_at_ms,
-    }
+ROLES = Rows("mz_catalog.mz_roles", Role, {"role_id": "id", "is_superuser": "superuser"})

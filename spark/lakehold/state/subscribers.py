@@ -5,19 +5,16 @@ A *subscriber* is a subscription, whose changes go to a table, or a durable clie
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from pyiceberg.catalog import Catalog
-
-from lakehold.errors import DefinitionError, LeaseLost, SubscriberBusy
-from lakehold.model.readers import Lease
-from lakehold.state.state_table import Row, StateValues
+from lakehold.errors import DefinitionError, SubscriberBusy
+from lakehold.model.leases import Lease, LeaseRules, released
+from lakehold.state.lease import LeaseChange, Leases
+from lakehold.state.rows import Rows
+from lakehold.state.store import State
 from lakehold.times import now_ms
-
-SUBSCRIBERS_TABLE = "mz_catalog.mz_subscribers"
 
 
 class SubscriberKind(StrEnum):
@@ -58,24 +55,35 @@ class Subscriber:
 
 Subscribers = tuple[Subscriber, ...]
 
+SUBSCRIBERS = Rows(
+    "mz_catalog.mz_subscribers",
+    Subscriber,
+    {
+        "subscriber_id": "id",
+        "kind": "type",
+        "position_ms": "position",
+        "output_ms": "output_position",
+        "lease.since_ms": "lease_since_ms",
+        "lease.until_ms": "lease_until_ms",
+    },
+)
 
-class SubscriberStore(ABC):
-    """Reads and changes subscribers; each change is one compare-and-set.
+
+class SubscriberStore(Leases):
+    """Reads and changes subscribers, by their ids; each change is one compare-and-set.
 
     Args:
+        state: Where they are kept.
         clock: Epoch milliseconds; leases are judged by it.
     """
 
-    def __init__(self, clock: Callable[[], int] = now_ms) -> None:
-        self._clock = clock
+    def __init__(self, state: State, clock: Callable[[], int] = now_ms) -> None:
+        super().__init__(clock)
+        self._subscribers = state.store(SUBSCRIBERS)
 
-    @abstractmethod
     def subscribers(self) -> Subscribers:
         """All subscribers now."""
-
-    @abstractmethod
-    def _change(self, apply: Callable[[Subscribers], Iterable[Subscriber]]) -> Subscribers:
-        """Replace all subscribers by `apply(subscribers)` in one compare-and-set and return them."""
+        return self._subscribers.values()
 
     def find(self, subscriber_id: str) -> Subscriber | None:
         """The subscriber, if there is one."""
@@ -83,71 +91,41 @@ class SubscriberStore(ABC):
 
     def register(self, new: Subscriber) -> Subscriber:
         """The subscriber with the id of `new`, which is `new` if there was none."""
-        known = self._change(lambda all_: all_ if _find(all_, new.subscriber_id) else (*all_, new))
+        known = self._subscribers.change(lambda all_: all_ if _find(all_, new.subscriber_id) else (*all_, new))
         return _found(known, new.subscriber_id)
 
     def forget(self, subscriber_id: str) -> None:
         """Remove a subscriber; harmless when there is none. A process that runs it loses its lease."""
-        self._change(lambda all_: (s for s in all_ if s.subscriber_id != subscriber_id))
-
-    def acquire(self, subscriber_id: str, owner: str, lease_until_ms: int) -> None:
-        """Take the subscriber for `owner`; a lease that ran out is taken over.
-
-        Raises:
-            SubscriberBusy: Another's lease is live.
-        """
-
-        def acquired(subscriber: Subscriber) -> Subscriber:
-            lease, now = subscriber.lease, self._clock()
-            if lease and lease.keeps_out(owner, now):
-                raise SubscriberBusy(
-                    f"{subscriber} is being run by another process",
-                    detail=lease.told,
-                    hint="Wait until it has finished; if it is gone, this one is free when the lease runs out.",
-                )
-            return replace(subscriber, epoch=subscriber.epoch + 1, lease=Lease(owner, now, lease_until_ms))
-
-        self._change_one(subscriber_id, acquired)
-
-    def renew(self, subscriber_id: str, owner: str, lease_until_ms: int) -> None:
-        """Prolong `owner`'s lease.
-
-        Raises:
-            LeaseLost: Another took the subscriber over, or it is gone.
-        """
-        self._change_own(
-            subscriber_id, owner, lambda s, lease: replace(s, lease=replace(lease, until_ms=lease_until_ms))
-        )
-
-    def release(self, subscriber_id: str, owner: str) -> None:
-        """Let go of the subscriber; harmless when the lease is lost already."""
-        self._change(
-            lambda all_: (
-                replace(s, lease=None) if s.subscriber_id == subscriber_id and s.lease and s.lease.owner == owner else s
-                for s in all_
-            )
-        )
+        self._subscribers.change(lambda all_: (s for s in all_ if s.subscriber_id != subscriber_id))
 
     def move(self, subscriber_id: str, owner: str, position_ms: int | None, output_ms: int | None = None) -> None:
         """Keep how far `owner` has brought the subscriber.
 
         Raises:
-            LeaseLost: Another took the subscriber over, or it is gone.
+            LeaseLost: Another took the subscriber over.
+            DefinitionError: It is gone.
         """
-        self._change_own(subscriber_id, owner, lambda s, _: replace(s, position_ms=position_ms, output_ms=output_ms))
 
-    def _change_own(self, subscriber_id: str, owner: str, apply: Callable[[Subscriber, Lease], Subscriber]) -> None:
+        def moved(subscriber: Subscriber) -> Subscriber:
+            _rules(subscriber).owned(subscriber.lease, owner)
+            return replace(subscriber, position_ms=position_ms, output_ms=output_ms)
+
+        self._change_one(subscriber_id, moved)
+
+    def release(self, name: str, owner: str) -> None:
+        """Let go of the subscriber; harmless when the lease is lost already, or the subscriber is gone."""
+        self._subscribers.change(
+            lambda all_: (replace(s, lease=released(s.lease, owner)) if s.subscriber_id == name else s for s in all_)
+        )
+
+    def _change_lease(self, name: str, apply: LeaseChange) -> None:
         def changed(subscriber: Subscriber) -> Subscriber:
-            if subscriber.lease is None or subscriber.lease.owner != owner:
-                found = f'"{subscriber.lease.owner}"' if subscriber.lease else "nobody"
-                raise LeaseLost(
-                    f"{subscriber} is no longer this process's to run",
-                    detail=f'Expected "{owner}" to run it, found {found}.',
-                    hint="Nothing was published twice. Run it again.",
-                )
-            return apply(subscriber, subscriber.lease)
+            before = subscriber.lease
+            after = apply(before, _rules(subscriber))
+            is_taken = after is not None and (before is None or before.owner != after.owner)
+            return replace(subscriber, lease=after, epoch=subscriber.epoch + is_taken)
 
-        self._change_one(subscriber_id, changed)
+        self._change_one(name, changed)
 
     def _change_one(self, subscriber_id: str, apply: Callable[[Subscriber], Subscriber]) -> None:
         def changed(known: Subscribers) -> Subscribers:
@@ -155,22 +133,18 @@ class SubscriberStore(ABC):
             after = apply(subscriber)
             return tuple(after if s is subscriber else s for s in known)
 
-        self._change(changed)
+        self._subscribers.change(changed)
 
 
-class PyIcebergSubscribers(SubscriberStore):
-    """The subscribers of the lake behind `catalog`."""
-
-    def __init__(self, catalog: Catalog, clock: Callable[[], int] = now_ms) -> None:
-        super().__init__(clock)
-        self._subscribers = StateValues(catalog, SUBSCRIBERS_TABLE, _from_row, _to_row)
-
-    def subscribers(self) -> Subscribers:
-        """All subscribers now."""
-        return self._subscribers.values()
-
-    def _change(self, apply: Callable[[Subscribers], Iterable[Subscriber]]) -> Subscribers:
-        return self._subscribers.change(apply)
+def _rules(subscriber: Subscriber) -> LeaseRules:
+    return LeaseRules(
+        what=str(subscriber),
+        used="run",
+        to_use="run",
+        busy=SubscriberBusy,
+        when_busy="Wait until it has finished; if it is gone, this one is free when the lease runs out.",
+        when_lost="Nothing was published twice. Run it again.",
+    )
 
 
 def _find(subscribers: Subscribers, subscriber_id: str) -> Subscriber | None:
@@ -186,32 +160,3 @@ def _found(subscribers: Subscribers, subscriber_id: str) -> Subscriber:
             hint="Create it again to go on.",
         )
     return found
-
-
-def _from_row(row: Row) -> Subscriber:
-    return Subscriber(
-        subscriber_id=row["id"],
-        kind=SubscriberKind(row["type"]),
-        name=row["name"],
-        statement=row["statement"],
-        position_ms=row["position"],
-        output_ms=row["output_position"],
-        epoch=row["epoch"],
-        lease=Lease(row["owner"], row["lease_since_ms"], row["lease_until_ms"]) if row["owner"] else None,
-    )
-
-
-def _to_row(subscriber: Subscriber) -> Row:
-    lease = subscriber.lease
-    return {
-        "id": subscriber.subscriber_id,
-        "type": subscriber.kind.value,
-        "name": subscriber.name,
-        "statement": subscriber.statement,
-        "position": subscriber.position_ms,
-        "output_position": subscriber.output_ms,
-        "epoch": subscriber.epoch,
-        "owner": lease.owner if lease else None,
-        "lease_since_ms": lease.since_ms if lease else None,
-        "lease_until_ms": lease.until_ms if lease else None,
-    }

@@ -1,0 +1,76 @@
+"""Leases: which process alone may change something, and until when. Values and decisions, without a store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lakehold.errors import LakeholdError, LeaseLost
+from lakehold.times import iso
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Who owns something from `since_ms` to `until_ms` (exclusive), epoch milliseconds."""
+
+    owner: str
+    since_ms: int
+    until_ms: int
+
+
+@dataclass(frozen=True)
+class LeaseRules:
+    """Decides who gets a lease, and refuses in the words of what it is of.
+
+    Attributes:
+        what: What the lease is of, as the subject of a sentence.
+        used: What its owner does to it, as in "is being read".
+        to_use: The same as in "to write".
+        busy: The error of whoever comes while the lease is live.
+        when_busy: The hint of that error.
+        when_lost: The hint for an owner that lost the lease.
+    """
+
+    what: str
+    used: str
+    to_use: str
+    busy: type[LakeholdError]
+    when_busy: str
+    when_lost: str
+
+    def taken(self, lease: Lease | None, owner: str, now_ms: int, until_ms: int) -> Lease:
+        """Return the lease of `owner`, who takes over one that ran out and prolongs its own.
+
+        Raises:
+            LakeholdError: Another's lease is live.
+        """
+        if lease and lease.owner == owner:
+            return replace(lease, until_ms=until_ms)
+        if lease and now_ms < lease.until_ms:
+            raise self.busy(
+                f"{self.what} is being {self.used} by another process",
+                detail=f'"{lease.owner}" has it since {iso(lease.since_ms)} UTC, until {iso(lease.until_ms)} or later.',
+                hint=self.when_busy,
+            )
+        return Lease(owner, now_ms, until_ms)
+
+    def owned(self, lease: Lease | None, owner: str) -> Lease:
+        """Return the lease, which must be `owner`'s; one that ran out but was not taken over still is.
+
+        Raises:
+            LeaseLost: Another has it, or nobody.
+        """
+        if lease and lease.owner == owner:
+            return lease
+        found = f'"{lease.owner}" took it over at {iso(lease.since_ms)} UTC' if lease else "Nobody has it now"
+        raise self.lost(f'Expected the lease of "{owner}". {found}.')
+
+    def lost(self, detail: str) -> LeaseLost:
+        """Return the error of an owner that lost the lease."""
+        return LeaseLost(
+            f"{self.what} is no longer this process's to {self.to_use}", detail=detail, hint=self.when_lost
+        )
+
+
+def released(lease: Lease | None, owner: str) -> Lease | None:
+    """Return the lease after `owner` has let go of it: another's stays."""
+    return None if lease and lease.owner == owner else lease

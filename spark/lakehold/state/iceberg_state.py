@@ -1,0 +1,192 @@
+"""The state of a lake in tables of `mz_catalog`: each change is a compare-and-set on a table's current snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import ManifestEntry
+from pyiceberg.table import Table
+
+from lakehold.iceberg.attempts import read
+from lakehold.iceberg.column_bounds import file_bounds
+from lakehold.iceberg.compare_and_set import Rewrite, change, live_entries
+from lakehold.state.rows import Row, Rows, Value
+from lakehold.state.store import Log, State, Store
+
+MANIFESTS_MOST = 50
+"""Appends after which the next one gathers the small files into one."""
+
+SMALL_FILE_RECORDS = 10_000
+"""Records below which a file is gathered; larger ones stay, so that gathering costs the same for ever."""
+
+
+class IcebergState(State):
+    """The state of the lake that `catalog` is of, whose tables exist."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def store(self, rows: Rows[Value]) -> Store[Value]:
+        """Return the store of a table."""
+        return _IcebergStore(self._catalog, rows)
+
+    def log(self, rows: Rows[Value]) -> Log[Value]:
+        """Return the log that a table is."""
+        return _IcebergLog(self._catalog, rows)
+
+
+@dataclass(frozen=True)
+class _Snapshot(Generic[Value]):
+    """What one snapshot holds. A snapshot never changes, so the last one seen need not be read again."""
+
+    snapshot_id: int | None
+    entries: tuple[ManifestEntry, ...]
+    rows: tuple[Row, ...]
+    values: tuple[Value, ...]
+
+
+class _IcebergStore(Store[Value]):
+    """A table whose every change rewrites all of its rows in one commit.
+
+    Reading costs the same however many changes there were: the newest snapshot is one file.
+    """
+
+    def __init__(self, catalog: Catalog, rows: Rows[Value]) -> None:
+        self._catalog = catalog
+        self._rows = rows
+        self._seen: _Snapshot[Value] = _Snapshot(None, (), (), ())
+
+    def values(self) -> tuple[Value, ...]:
+        return read(self._catalog, self._rows.table, self._newest).values
+
+    def change(self, apply: Callable[[tuple[Value, ...]], Iterable[Value]]) -> tuple[Value, ...]:
+        before = self._seen
+
+        def plan(table: Table) -> Rewrite | None:
+            nonlocal before
+            before = self._newest(table)
+            rows = _to_arrow(table, map(self._rows.to_row, apply(before.values)))
+            return None if tuple(rows.to_pylist()) == before.rows else Rewrite(rows=rows, removed=before.entries)
+
+        written = change(self._catalog, self._rows.table, plan)
+        if written is None:
+            return before.values
+        return self._see(written.snapshot.snapshot_id, written.added, written.rows.to_pylist()).values
+
+    def _newest(self, table: Table) -> _Snapshot[Value]:
+        snapshot, seen = table.current_snapshot(), self._seen
+        if snapshot is not None and snapshot.snapshot_id == seen.snapshot_id:
+            return seen
+        entries = _current_entries(table)
+        return self._see(snapshot.snapshot_id if snapshot else None, entries, _read_rows(table, entries))
+
+    def _see(
+        self, snapshot_id: int | None, entries: tuple[ManifestEntry, ...], rows: Sequence[Row]
+    ) -> _Snapshot[Value]:
+        seen = _Snapshot(snapshot_id, entries, tuple(rows), tuple(map(self._rows.from_row, rows)))
+        self._seen = seen
+        return seen
+
+
+class _IcebergLog(Log[Value]):
+    """A table to which rows are appended, and which is kept in few files."""
+
+    def __init__(self, catalog: Catalog, rows: Rows[Value]) -> None:
+        self._catalog = catalog
+        self._rows = rows
+
+    def values(self) -> tuple[Value, ...]:
+        rows = read(self._catalog, self._rows.table, lambda table: _read_rows(table, _by_age(_current_entries(table))))
+        return tuple(map(self._rows.from_row, rows))
+
+    def append(self, value: Value) -> None:
+        row = self._rows.to_row(value)
+        change(self._catalog, self._rows.table, lambda table: _with_row(table, _to_arrow(table, [row])))
+
+    def forget(
+        self, field: str, before_ms: int, keeps: Callable[[Value], bool] = lambda _: False, *, dry_run: bool = False
+    ) -> int:
+        if dry_run:
+            return sum(getattr(value, field) < before_ms and not keeps(value) for value in self.values())
+        gone = 0
+
+        def stays(row: Row) -> bool:
+            return row[field] >= before_ms or keeps(self._rows.from_row(row))
+
+        def plan(table: Table) -> Rewrite | None:
+            nonlocal gone
+            entries = _by_age(_current_entries(table))
+            left = {
+                e.data_file.file_path: [row for row in _read_rows(table, [e]) if stays(row)]
+                for e in entries
+                if _may_be_old(table, e, field, before_ms)
+            }
+            rewrite = _with_rows_left(table, entries, left)
+            gone = sum(e.data_file.record_count for e in rewrite.removed) - rewrite.rows.num_rows
+            return rewrite if gone else None
+
+        change(self._catalog, self._rows.table, plan)
+        return gone
+
+
+def _current_entries(table: Table) -> tuple[ManifestEntry, ...]:
+    """The live data files of the current snapshot."""
+    snapshot = table.current_snapshot()
+    return live_entries(table, snapshot.manifests(table.io)) if snapshot else ()
+
+
+def _read_rows(table: Table, entries: Iterable[ManifestEntry]) -> list[Row]:
+    """The rows of the files of `entries`, file after file; columns by name, as system tables never rename one."""
+    rows: list[Row] = []
+    for entry in entries:
+        with table.io.new_input(entry.data_file.file_path).open() as file:
+            rows += pq.read_table(file).to_pylist()
+    return rows
+
+
+def _to_arrow(table: Table, rows: Iterable[Row]) -> pa.Table:
+    """`rows` as Arrow data in the table's schema; a column that a row lacks is null."""
+    return pa.Table.from_pylist(list(rows), schema=table.schema().as_arrow())
+
+
+def _may_be_old(table: Table, entry: ManifestEntry, column: str, before_ms: int) -> bool:
+    bounds = file_bounds(entry.data_file, table.schema().find_field(column))
+    return bounds is None or bounds.lower is None or bool(bounds.lower < before_ms)
+
+
+def _with_rows_left(table: Table, entries: Sequence[ManifestEntry], left: Mapping[str, list[Row]]) -> Rewrite:
+    """Files of which no row is left go. Where a small one has some rows left, all small ones become one, so that order stays."""
+    rows_of = {e.data_file.file_path: left.get(e.data_file.file_path) for e in entries}
+    emptied = [e for e in entries if rows_of[e.data_file.file_path] == []]
+    staying = [e for e in entries if rows_of[e.data_file.file_path] != []]
+    small = [e for e in staying if _is_small(e)]
+    if all(len(rows_of[e.data_file.file_path] or ()) in (0, e.data_file.record_count) for e in small):
+        small = []
+    gathered = [row for e in small for row in rows_of[e.data_file.file_path] or _read_rows(table, [e])]
+    existing = tuple(e for e in staying if e not in small)
+    return Rewrite(rows=_to_arrow(table, gathered), removed=(*emptied, *small), existing=existing)
+
+
+def _is_small(entry: ManifestEntry) -> bool:
+    return bool(entry.data_file.record_count < SMALL_FILE_RECORDS)
+
+
+def _with_row(table: Table, added: pa.Table) -> Rewrite:
+    snapshot = table.current_snapshot()
+    manifests = tuple(snapshot.manifests(table.io)) if snapshot else ()
+    if len(manifests) < MANIFESTS_MOST:
+        return Rewrite(rows=added, kept=manifests)
+    entries = _by_age(live_entries(table, manifests))
+    small = tuple(e for e in entries if _is_small(e))
+    large = tuple(e for e in entries if not _is_small(e))
+    gathered = _to_arrow(table, _read_rows(table, small))
+    return Rewrite(rows=pa.concat_tables([gathered, added]), removed=small, existing=large)
+
+
+def _by_age(entries: tuple[ManifestEntry, ...]) -> tuple[ManifestEntry, ...]:
+    return tuple(sorted(entries, key=lambda e: e.sequence_number or 0))

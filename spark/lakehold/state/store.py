@@ -1,0 +1,124 @@
+"""What keeps the state of a lake: stores, which change as a whole, and logs, which grow; in a lake or in memory."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, Generic
+
+from lakehold.state.rows import Rows, Value
+
+
+class Store(ABC, Generic[Value]):
+    """The values that something is now."""
+
+    @abstractmethod
+    def values(self) -> tuple[Value, ...]:
+        """All of them, in the order in which they were written; the same objects as long as nobody changes them."""
+
+    @abstractmethod
+    def change(self, apply: Callable[[tuple[Value, ...]], Iterable[Value]]) -> tuple[Value, ...]:
+        """Replace them by `apply(values)` in one commit and return them; equal values commit nothing.
+
+        `apply` runs again on the newest values when another writer came between; it raises to refuse.
+
+        Raises:
+            CommitConflict: Others came first each time.
+        """
+
+
+class Log(ABC, Generic[Value]):
+    """Values that are added one by one, and go when they are old."""
+
+    @abstractmethod
+    def values(self) -> tuple[Value, ...]:
+        """All of them, in the order in which they were added."""
+
+    @abstractmethod
+    def append(self, value: Value) -> None:
+        """Add `value` in one commit. Nothing conflicts with that, but after an open outcome it may stand twice.
+
+        Raises:
+            CommitConflict: Others came first each time.
+        """
+
+    @abstractmethod
+    def forget(
+        self, field: str, before_ms: int, keeps: Callable[[Value], bool] = lambda _: False, *, dry_run: bool = False
+    ) -> int:
+        """Remove values whose `field` is before a time (exclusive); returns how many.
+
+        Of a large file all go or none, so that it costs little: some thousands stay until the others of their file are old.
+
+        Args:
+            field: Epoch milliseconds, about in the order in which values were added; its column has its name.
+            before_ms: What is older goes.
+            keeps: Returns whether an old value stays.
+            dry_run: Only count how many go at most.
+
+        Raises:
+            CommitConflict: Others came first each time.
+        """
+
+
+class State(ABC):
+    """The stores and logs of one lake."""
+
+    @abstractmethod
+    def store(self, rows: Rows[Value]) -> Store[Value]:
+        """Return the store of a table."""
+
+    @abstractmethod
+    def log(self, rows: Rows[Value]) -> Log[Value]:
+        """Return the log that a table is."""
+
+
+class MemoryState(State):
+    """State in this process only, for tests and trials without a lake; each change is atomic among threads."""
+
+    def __init__(self) -> None:
+        self._tables: dict[str, Any] = {}
+
+    def store(self, rows: Rows[Value]) -> Store[Value]:
+        """Return the store of a table."""
+        store: Store[Value] = self._tables.setdefault(rows.table, _MemoryStore())
+        return store
+
+    def log(self, rows: Rows[Value]) -> Log[Value]:
+        """Return the log that a table is."""
+        log: Log[Value] = self._tables.setdefault(rows.table, _MemoryLog())
+        return log
+
+
+class _MemoryStore(Store[Value]):
+    def __init__(self) -> None:
+        self._values: tuple[Value, ...] = ()
+        self._lock = threading.Lock()
+
+    def values(self) -> tuple[Value, ...]:
+        return self._values
+
+    def change(self, apply: Callable[[tuple[Value, ...]], Iterable[Value]]) -> tuple[Value, ...]:
+        with self._lock:
+            self._values = tuple(apply(self._values))
+            return self._values
+
+
+class _MemoryLog(Log[Value]):
+    def __init__(self) -> None:
+        self._store: _MemoryStore[Value] = _MemoryStore()
+
+    def values(self) -> tuple[Value, ...]:
+        return self._store.values()
+
+    def append(self, value: Value) -> None:
+        self._store.change(lambda values: (*values, value))
+
+    def forget(
+        self, field: str, before_ms: int, keeps: Callable[[Value], bool] = lambda _: False, *, dry_run: bool = False
+    ) -> int:
+        gone = [value for value in self.values() if getattr(value, field) < before_ms and not keeps(value)]
+        if not dry_run:
+            self._store.change(lambda values: [value for value in values if value not in gone])
+        return len(gone)
