@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from pyiceberg.catalog import Catalog
 
 from lakehold.errors import DefinitionError, LeaseLost
 from lakehold.model import readers as decide
@@ -21,6 +22,7 @@ from lakehold.model.readers import (
     last_timestamp,
 )
 from lakehold.state.batches import BATCHES, READERS, Batch, BatchStore, TableChange
+from lakehold.state.iceberg_state import IcebergState
 from lakehold.state.store import State
 from tests.contract.conftest import START_MS, Clock
 
@@ -314,3 +316,16 @@ def test_a_source_that_is_not_declared_is_forgotten_when_nobody_has_it(store: Ba
     clock.now_ms += 15_000
     store.forget_source("other")
     assert store.all_readers() == (), "whoever had it is gone"
+
+
+def test_readers_that_are_equal_commit_nothing(catalog: Catalog, clock: Clock) -> None:
+    store = BatchStore(IcebergState(catalog), clock)
+    reading(store, "shop.orders")
+    ids = {"t": "a", "s": "b"}
+    store.change_readers("shop", "a", lambda r: {"main": replace(r["main"], topic_ids=ids)})
+    before = catalog.load_table(READERS.table).metadata_location
+    clock.now_ms += 1
+    other_way_round = dict(reversed(ids.items()))
+    store.change_readers("shop", "a", lambda r: {"main": replace(r["main"], topic_ids=other_way_round)})
+    store.release("shop", "b")
+    assert catalog.load_table(READERS.table).metadata_location == before

@@ -9,7 +9,7 @@ from typing import Any
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
     AssertTableUUID,
@@ -25,6 +25,9 @@ from lakehold.iceberg.attempts import Attempt
 from lakehold.iceberg.metadata_files import MetadataJson
 from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
 from lakehold.times import now_ms
+
+RefsJson = Mapping[str, Mapping[str, Any]]
+"""Refs by their names, each as in a metadata file."""
 
 FOREVER_MS = 2**63 - 1
 """The `max-ref-age-ms` of a tag that no setting of its table takes away."""
@@ -77,18 +80,15 @@ def change_refs(catalog: Catalog, full_name: str, plan: Callable[[Table], RefCha
 
 def _by_catalog(catalog: Catalog, table: Table, changes: RefChanges) -> Attempt[RefChanges]:
     """The catalog writes the metadata: it is told of the refs, and what they were."""
-    before, after = table.metadata.refs, _changed(table.metadata.refs, changes)
-    touched = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+    before = _as_json(table)
+    after = _changed(before, changes)
+    touched = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
     requirements: list[TableRequirement] = [AssertTableUUID(uuid=table.metadata.table_uuid)]
     updates: list[TableUpdate] = []
-    for name in sorted(touched):
-        requirements.append(
-            AssertRefSnapshotId(ref=name, snapshot_id=before[name].snapshot_id if name in before else None)
-        )
+    for name in touched:
+        requirements.append(AssertRefSnapshotId(ref=name, snapshot_id=before.get(name, {}).get("snapshot-id")))
         if name in after:
-            updates.append(
-                SetSnapshotRefUpdate.model_validate({"ref-name": name, **after[name].model_dump(by_alias=True)})
-            )
+            updates.append(SetSnapshotRefUpdate.model_validate({"ref-name": name, **after[name]}))
         else:
             updates.append(RemoveSnapshotRefUpdate(ref_name=name))
 
@@ -96,18 +96,21 @@ def _by_catalog(catalog: Catalog, table: Table, changes: RefChanges) -> Attempt[
         catalog.commit_table(table, tuple(requirements), tuple(updates))
 
     def is_in(newest: Table) -> bool:
-        return all(newest.metadata.refs.get(name) == after.get(name) for name in touched)
+        refs = _as_json(newest)
+        return all(refs.get(name) == after.get(name) for name in touched)
 
     return Attempt(table, changes, (), commit, is_in)
 
 
-def _changed(refs: Mapping[str, SnapshotRef], changes: RefChanges) -> dict[str, SnapshotRef]:
-    changed = {name: ref for name, ref in refs.items() if name not in changes.removed}
+def _as_json(table: Table) -> RefsJson:
+    return {name: ref.model_dump(by_alias=True, exclude_none=True) for name, ref in table.metadata.refs.items()}
+
+
+def _changed(refs: RefsJson, changes: RefChanges) -> dict[str, Any]:
+    tags = {name: _tag(snapshot_id) for name, snapshot_id in changes.tags.items()}
+    changed = {name: ref for name, ref in refs.items() if name not in changes.removed} | tags
     if changes.main is not None:
-        main = refs.get(MAIN_BRANCH) or SnapshotRef.model_validate({**_BRANCH, "snapshot-id": changes.main})
-        changed[MAIN_BRANCH] = main.model_copy(update={"snapshot_id": changes.main})
-    for name, snapshot_id in changes.tags.items():
-        changed[name] = SnapshotRef.model_validate(_tag(snapshot_id))
+        changed[MAIN_BRANCH] = {**refs.get(MAIN_BRANCH, _BRANCH), "snapshot-id": changes.main}
     return changed
 
 
@@ -149,19 +152,14 @@ def with_refs(fields: MetadataJson, location: str, changes: RefChanges) -> Metad
         TableProperties.METADATA_PREVIOUS_VERSIONS_MAX_DEFAULT,
     )
     updated_ms = max(fields["last-updated-ms"], now_ms())
-    refs = _refs(fields)
     after = {
         **fields,
         "last-updated-ms": updated_ms,
         "metadata-log": [*fields.get("metadata-log", ()), logged][-max(1, kept or 1) :],
-        "refs": {
-            **{name: ref for name, ref in refs.items() if name not in changes.removed},
-            **{name: _tag(snapshot_id) for name, snapshot_id in changes.tags.items()},
-        },
+        "refs": _changed(_refs(fields), changes),
     }
     if changes.main is not None:
         after["current-snapshot-id"] = changes.main
-        after["refs"][MAIN_BRANCH] = {**refs.get(MAIN_BRANCH, _BRANCH), "snapshot-id": changes.main}
         current = {"timestamp-ms": updated_ms, "snapshot-id": changes.main}
         after["snapshot-log"] = [*fields.get("snapshot-log", ()), current]
     return after
@@ -170,7 +168,7 @@ def with_refs(fields: MetadataJson, location: str, changes: RefChanges) -> Metad
 _BRANCH = {"type": SnapshotRefType.BRANCH.value}
 
 
-def _refs(fields: MetadataJson) -> dict[str, Any]:
+def _refs(fields: MetadataJson) -> RefsJson:
     """The refs as they stand; a table whose writer knew none has a main branch all the same."""
     current = fields.get("current-snapshot-id")
     main = {} if current in (None, -1) else {MAIN_BRANCH: {**_BRANCH, "snapshot-id": current}}

@@ -68,13 +68,13 @@ class Rows(Generic[Value]):
         columns, hints = {column.name: column for column in schema.fields}, get_type_hints(self._of)
         made: dict[str, _Column | _Inner] = {}
         for field in fields(self._of):  # type: ignore[arg-type] # a dataclass
-            name = field.name
+            name, inside = field.name, f"{field.name}."
             column = columns.get(self._columns.get(name, name))
             if column is not None:
                 made[name] = _column(field, hints[name], column, self._texts)
-                continue
-            inner = {path.removeprefix(f"{name}."): column for path, column in self._columns.items()}
-            made[name] = _Inner(Rows(self.table, _without_none(hints[name]), inner, self._texts))
+            else:
+                inner = {k.removeprefix(inside): of for k, of in self._columns.items() if k.startswith(inside)}
+                made[name] = _Inner(Rows(self.table, _without_none(hints[name]), inner, self._texts))
         return made
 
 
