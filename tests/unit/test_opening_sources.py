@@ -45,9 +45,7 @@ def opening(tmp_path: Path) -> Opening:
     definitions, batches = DefinitionStore(state), BatchStore(state)
     definitions.change(lambda _: defined)
     lanes = Lanes(nothing, nothing, 1)
-    return Opening(
-        settings, definitions, batches, no_tables, no_holds, nothing, lanes, applier=lambda _: OnlyOffsets()
-    )
+    return Opening(settings, definitions, batches, no_tables, no_holds, nothing, lanes, applier=lambda _: OnlyOffsets())
 
 
 def ingest(opening: Opening) -> None:
