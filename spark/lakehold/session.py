@@ -226,12 +226,14 @@ def prepared(spark: SparkSession, settings: Settings) -> SparkSession:
 def another_session(spark: SparkSession, settings: Settings) -> Iterator[SparkSession]:
     """Give one more session like `spark`, whose settings and views change alone until the context ends."""
     if hasattr(spark, "cloneSession"):  # of Spark Connect, which has no `newSession`
-        made = prepared(spark.cloneSession(), settings)
+        clone = spark.cloneSession()
+        # PySpark 4.1 forgets to say it of clones, and does not stop them without.
+        clone.release_session_on_close = True
         try:
-            yield made
+            yield prepared(clone, settings)
         finally:
             # What nobody stops waits for its connection when Python ends, for ever.
-            made.stop()
+            clone.stop()
         return
     made = spark.newSession()
     for name, value in spark.conf.getAll.items():

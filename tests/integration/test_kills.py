@@ -31,13 +31,19 @@ pytestmark = pytest.mark.spark
 
 KILLED = -signal.SIGKILL
 LEASE_MS = 3_000
-SETTINGS: Mapping[str, str | int] = {"max_batch_records": 8, "lease_ms": LEASE_MS, "lease_renew_ms": 500, "buckets": 2}
-"""Two topics: four messages of each are a batch."""
+SETTINGS: Mapping[str, str | int] = {
+    "max_batch_records": 8,
+    "lease_ms": LEASE_MS,
+    "lease_renew_ms": 500,
+    "buckets": 2,
+    "tables_at_once": 1,
+}
+"""Two topics: four messages of each are a batch. One table after the other, so that it is known where each process dies."""
 
 TABLES = ("s.customers", "s.orders")
 
 BEFORE_THE_SECOND_SNAPSHOT = (
-    "before-intent",
+    "before-intent",  # what arrives has been read and decoded
     "after-intent",
     "after-evolution",  # going on with the first batch: the table is made, and empty
     "after-errors:4",  # second batch, second table: its error is kept, and one healed; the first table is merged
@@ -45,6 +51,7 @@ BEFORE_THE_SECOND_SNAPSHOT = (
     "before-merge:3",  # fourth batch: nothing of it is there
     "before-publish",  # ... its rows are written, and nobody sees them
     "after-merge",  # ... and one of two tables is merged
+    "after-table",  # ... which is seen, and the other one has not begun
     "after-commit",
 )
 """Where the processes die, one after the other; `:n` is the n-th time that one gets there, so in a later batch or table."""

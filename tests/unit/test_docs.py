@@ -38,7 +38,7 @@ from tests import type_tables
 from tests.doc_pages import OPERATIONS, ROOT, inline_code, section, table_rows
 
 GROUPS = {"spark": spark_app, "stack": stack_app}
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TYPES = (ROOT / "docs" / "types.md").read_text()
 SQL = (ROOT / "docs" / "sql.md").read_text()
 
