@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-RAW = "topic string, partition int, offset bigint, timestamp_ms bigint, key binary, value binary"
+from lakehold.ingest.read.reader import RAW_DDL
 
 
 def raw_records(
     spark: SparkSession, records: Sequence[tuple[bytes | None, bytes | None]], topic: str = "shop.public.t"
 ) -> DataFrame:
     """(key, value) pairs as the records of one partition, offsets from 0."""
-    return spark.createDataFrame([(topic, 0, i, 1_000 + i, k, v) for i, (k, v) in enumerate(records)], RAW)
+    rows = [(topic, 0, i, 1_000 + i, k, v, None) for i, (k, v) in enumerate(records)]
+    return spark.createDataFrame(rows, RAW_DDL)

@@ -15,6 +15,7 @@ def line(
     value: bytes | None = b"v",
     key: bytes | None = b"k",
     timestamp: int = 1_000,
+    headers: Iterable[tuple[str, bytes | None]] = (),
 ) -> str:
     """One recorded message, without its newline."""
     message = {
@@ -24,7 +25,7 @@ def line(
         "timestamp": timestamp,
         "key": None if key is None else base64.b64encode(key).decode(),
         "value": None if value is None else base64.b64encode(value).decode(),
-        "headers": [],
+        "headers": [[name, None if each is None else base64.b64encode(each).decode()] for name, each in headers],
     }
     return json.dumps(message)
 

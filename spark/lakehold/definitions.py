@@ -141,6 +141,7 @@ class Envelope(StrEnum):
     Others than the grammar and the module that reads messages ask for its properties, not for its name.
     """
 
+    NONE = "none"
     UPSERT = "upsert"
     DEBEZIUM_UPSERT = "debezium-upsert"
     DEBEZIUM = "debezium"
@@ -151,9 +152,14 @@ class Envelope(StrEnum):
         return self.value.replace("-", " ").upper()
 
     @property
+    def has_keys(self) -> bool:
+        """Return whether keys tell rows apart, so that a message replaces or deletes one: else each message adds a row."""
+        return self is not Envelope.NONE
+
+    @property
     def wraps_rows(self) -> bool:
         """Return whether rows are inside change events, with what happened to them: else a value is the row."""
-        return self is not Envelope.UPSERT
+        return self in (Envelope.DEBEZIUM_UPSERT, Envelope.DEBEZIUM)
 
     @property
     def needs_before(self) -> bool:
@@ -163,7 +169,7 @@ class Envelope(StrEnum):
     @property
     def has_positions(self) -> bool:
         """Return whether its changes stand at positions of the upstream's log, from which tables remember high-water marks."""
-        return self is not Envelope.UPSERT
+        return self.wraps_rows
 
     @property
     def skips_applied(self) -> bool:
@@ -179,9 +185,32 @@ class DeclaredColumn:
     type: str
 
 
+class Metadata(StrEnum):
+    """Name what a message has besides its value."""
+
+    KEY = "key"
+    PARTITION = "partition"
+    OFFSET = "offset"
+    TIMESTAMP = "timestamp"
+    HEADERS = "headers"
+
+
+@dataclass(frozen=True)
+class Included:
+    """One item of `INCLUDE KEY | PARTITION | OFFSET | TIMESTAMP | HEADERS [AS alias], …`."""
+
+    what: Metadata
+    alias: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name of its column; the fields of a key without an alias have their own."""
+        return self.alias or self.what.value
+
+
 @dataclass(frozen=True)
 class Table:
-    """`CREATE TABLE namespace.name [(columns)] FROM SOURCE source (TOPIC … | TABLE …) [KEY (…)] ENVELOPE … [WITH (…)]`.
+    """`CREATE TABLE namespace.name [(columns)] FROM SOURCE s (TOPIC … | TABLE …) [KEY (…)] [INCLUDE …] ENVELOPE … [WITH (…)]`.
 
     `upstream` is the table in the database of a source that captures one, `schema.table`; its topic follows from it.
     """
@@ -195,11 +224,17 @@ class Table:
     key: tuple[str, ...] = ()
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     upstream: str | None = None
+    include: tuple[Included, ...] = ()
 
     @property
     def full_name(self) -> str:
         """`namespace.name`."""
         return f"{self.namespace}.{self.name}"
+
+    @property
+    def reads_keys(self) -> bool:
+        """Return whether message keys are decoded: they tell rows apart, or become columns."""
+        return self.envelope.has_keys or any(each.what is Metadata.KEY for each in self.include)
 
 
 class OnLapse(StrEnum):

@@ -18,6 +18,8 @@ from lakehold.definitions import (
     Envelope,
     Format,
     FormatType,
+    Included,
+    Metadata,
     OptionValue,
     Secret,
     Source,
@@ -53,7 +55,8 @@ ODD = [
 ]
 VOCABULARY = """
 CREATE DROP SHOW CONNECTION SOURCE SOURCES TABLE TABLES IF NOT EXISTS TO FROM KAFKA FILES SCHEMA REGISTRY FORMAT AVRO
-JSON USING TOPIC TOPICS KEY ENVELOPE UPSERT DEBEZIUM WITH SECRET PASSWORD BROKER URL BUCKETS TRUE = ( ) , ; . < > - 1
+INCLUDE OFFSET NONE JSON USING TOPIC TOPICS KEY ENVELOPE UPSERT DEBEZIUM WITH SECRET PASSWORD BROKER URL
+BUCKETS TRUE = ( ) , ; . < > - 1
 1.5 'text' "name" `name` shop a.b INT STRUCT<a: DECIMAL( ARRAY<INT> MAP INSERT INTO SELECT * -- /* */ \\ $ @ : ' é
 """
 PIECES = st.sampled_from(VOCABULARY.split())
@@ -255,6 +258,13 @@ types = st.recursive(
 columns = st.lists(st.builds(DeclaredColumn, NAMES, types), max_size=3, unique_by=lambda c: folded(c.name))
 
 
+includes = st.lists(
+    st.builds(Included, st.sampled_from(Metadata), st.none() | NAMES),
+    max_size=4,
+    unique_by=lambda each: folded(each.name),
+)
+
+
 @st.composite
 def tables(draw: st.DrawFn) -> Table:
     declared = tuple(draw(columns))
@@ -266,7 +276,11 @@ def tables(draw: st.DrawFn) -> Table:
     of_debezium = [Envelope.DEBEZIUM, Envelope.DEBEZIUM_UPSERT]
     envelope = draw(st.sampled_from(Envelope if upstream is None else of_debezium))
     topic = draw(TEXTS) if upstream is None else ""
-    return Table(draw(TABLE_NAMES), draw(TABLE_NAMES), draw(NAMES), topic, envelope, declared, key, options, upstream)
+    names = draw(TABLE_NAMES), draw(TABLE_NAMES), draw(NAMES)
+    listed = {folded(column.name) for column in declared}
+    include = tuple(each for each in draw(includes) if folded(each.name) not in listed)
+    key = key if envelope.has_keys else ()
+    return Table(*names, topic, envelope, declared, key, options, upstream, include)
 
 
 def _is_qualified(name: str) -> bool:

@@ -141,7 +141,7 @@ def raw(written: FormatType, *, lost: bool = False) -> pa.Table:
     values = {topic: [encoded(topic, value) for value in found] for topic, found in VALUES.items()}
     if lost:
         values[MY][2] = framed(LOST_ID, b"lost")
-    rows = [(topic, 0, at, at, b"1", value) for topic, found in values.items() for at, value in enumerate(found)]
+    rows = [(topic, 0, at, at, b"1", value, None) for topic, found in values.items() for at, value in enumerate(found)]
     columns = zip(*rows, strict=True)
     return pa.Table.from_arrays(
         [pa.array(c, f.type) for c, f in zip(columns, RAW_SCHEMA, strict=True)], schema=RAW_SCHEMA

@@ -188,7 +188,7 @@ class IcebergApplier:
         else:
             partitions = {field.name for spec in state.table.specs().values() for field in spec.fields}
             plan = evolve.evolution(table, name, state.schema, partitions, changes.columns)
-            if state.current is None and state.table.sort_order().is_unsorted:
+            if state.current is None and changes.key and state.table.sort_order().is_unsorted:
                 # The process that made the table was killed before it could say so: CREATE TABLE cannot.
                 plan = replace(plan, statements=(evolve.ordering(name, changes.key), *plan.statements))
         if plan.statements:
@@ -243,9 +243,9 @@ class IcebergApplier:
 
 
 def _may_load(arrival: TableArrival, progress: TableProgress) -> bool:
-    """Return whether the changes may all be new rows, which a look at the first and the last of them tells."""
-    rows = 0 if arrival.state is None else arrival.state.row_count
-    return arrival.has_edges and direct.may_be_new(arrival.table.envelope, progress.marks, rows)
+    """Return whether the changes may all be new rows, which a look at the first and the last of them and the keys tell."""
+    envelope, rows = arrival.table.envelope, 0 if arrival.state is None else arrival.state.row_count
+    return envelope.has_keys and arrival.has_edges and direct.may_be_new(envelope, progress.marks, rows)
 
 
 def _done(

@@ -9,7 +9,7 @@ A *changes* DataFrame has the user's columns (key columns first when the value l
     _lh_phase string                         one of `Phase`
     _lh_kept array<string>                   columns whose stored value stays (Debezium's unavailable placeholder)
     _lh_key_bytes binary                     the raw message key
-    _lh_connector string                     Debezium's `source.connector`; null for ENVELOPE UPSERT
+    _lh_connector string                     Debezium's `source.connector`; null where messages are no events of it
     _lh_before_missing boolean               an update came without `before`
     _lh_error, _lh_detail string             why the message cannot be applied; null when it can
     _lh_transaction struct<…>                what whole transactions need of it (`lakehold.ingest.transactions.headers`), null
@@ -78,8 +78,8 @@ class Changes:
 
     Args:
         frame: The DataFrame the module describes.
-        key: The key's columns, in order; each is among `columns` and has single values. None where no message that can be decoded
-            has a key.
+        key: The key's columns, in order; each is among `columns` and has single values. None where rows have no key, or
+            no message that can be decoded has one.
         columns: The user's columns in the order the table should have them.
         needs_before: The key is taken from the rows, so that only the row before an update tells whether it changed the key.
         knows_rows: Some schema or column list says which columns rows have; without one every message with a row is an error.

@@ -15,6 +15,7 @@ from lakehold.definitions import Table
 from lakehold.ingest import evolve
 from lakehold.ingest.column_names import require_names
 from lakehold.ingest.decode.types import ColumnType, from_spark
+from lakehold.ingest.included import included_columns
 from lakehold.ingest.writing import Writing
 from lakehold.model.definitions import Entry
 from lakehold.spark_sql import quoted_table
@@ -60,9 +61,11 @@ def make_empty(writing: Writing, entry: Entry[Table], columns_of: UpstreamColumn
     columns = _columns(table, found)
     if not columns:
         return
-    require_names(table, columns)
     names = {column.name for column in columns}
     key = tuple(name for name in (table.key or found.key) if name in names)
+    # What a key would add is known with the first message.
+    columns += tuple(each.column for each in included_columns(table, (), names, key))
+    require_names(table, columns)
     name = quoted_table(writing.catalog_name, table.full_name)
     buckets = int(str(table.options.get("buckets", writing.buckets)))
     plan = evolve.creation(entry, name, key, columns, buckets)

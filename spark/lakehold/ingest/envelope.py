@@ -1,5 +1,6 @@
 """Envelope in: decoded messages become changes (`envelopes.md`, "Description"; design, "Envelopes in").
 
+NONE           each value is one more row; a null value is none
 UPSERT         a null value deletes, any other is the row's new state
 DEBEZIUM …     `after` is the row's new state, `d` deletes, `t` truncates, `m` says nothing of rows; a tombstone behind a `d`
                deletes once more, harmlessly, and is all that compaction leaves of a delete
@@ -8,6 +9,7 @@ DEBEZIUM …     `after` is the row's new state, `d` deletes, `t` truncates, `m`
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from pyspark.sql.types import DataType
 
@@ -37,10 +39,39 @@ from lakehold.ingest.column_names import folded, require_case, require_names
 from lakehold.ingest.decode.decoded import Decoded
 from lakehold.ingest.decode.types import ColumnType, from_spark, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
+from lakehold.ingest.included import IncludedColumn, included_columns
 from lakehold.ingest.keys import Key, is_keyless, key_of, with_left_keys
 from lakehold.ingest.position import POSTGRES, is_ad_hoc, position_of
 from lakehold.ingest.transactions.headers import header_of_change
 from lakehold.spark_sql import literal, quoted
+
+_OF_FLAT = {
+    POSITION: f"CAST(NULL AS {POSITION_TYPE})",
+    SOURCE_MS: "CAST(NULL AS bigint)",
+    PHASE: f"'{Phase.STREAM}'",
+    KEPT: "CAST(NULL AS array<string>)",
+    KEY_BYTES: "key_bytes",
+    CONNECTOR: "CAST(NULL AS string)",
+    BEFORE_MISSING: "false",
+}
+"""The internal columns of messages that say nothing of where and when they were changes."""
+
+
+@dataclass(frozen=True)
+class _Mapped:
+    """What messages do to rows.
+
+    Args:
+        decoded: The messages.
+        key: The key's columns.
+        row: Where a message has its row, in SQL.
+        change: SQL for the internal columns that say what a message does.
+    """
+
+    decoded: Decoded
+    key: Key
+    row: str
+    change: Mapping[str, str]
 
 
 def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] = ()) -> Changes:
@@ -52,47 +83,63 @@ def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] 
         stored_key: The key of the Iceberg table, if there is one, for batches in which no message has a key.
 
     Raises:
-        TableStopped: See `key_of`; or a table cannot have names of columns.
+        TableStopped: See `key_of` and `included_columns`; or a table cannot have names of columns.
     """
-    require_names(table, _taken(decoded, table))
+    own_key = [c for c in decoded.key_columns if table.envelope.has_keys and (not table.key or c.name in table.key)]
+    included = included_columns(
+        table, decoded.key_columns, [c.name for c in decoded.columns], [c.name for c in own_key]
+    )
+    require_names(table, [*_taken(decoded, table, own_key), *(each.column for each in included)])
     if not decoded.tells_case:
         for columns in (decoded.key_columns, decoded.columns):
             require_case(table, columns)
-    if not table.envelope.wraps_rows:
-        return _upsert(decoded, table, stored_key)
-    return _debezium(decoded, table, stored_key)
+    match table.envelope:
+        case Envelope.NONE:
+            mapped = _none(decoded)
+        case Envelope.UPSERT:
+            mapped = _upsert(decoded, table, stored_key)
+        case Envelope.DEBEZIUM_UPSERT | Envelope.DEBEZIUM:
+            mapped = _debezium(decoded, table, stored_key)
+    return _assembled(mapped, table, included)
 
 
-def _taken(decoded: Decoded, table: Table) -> list[ColumnType]:
+def _taken(decoded: Decoded, table: Table, key: Sequence[ColumnType]) -> list[ColumnType]:
     """The messages' columns that the table would have, and those that Spark does not tell from one of them."""
-    key = [c for c in decoded.key_columns if not table.key or c.name in table.key]
     names = {folded(name) for name in (*(c.name for c in table.columns), *(c.name for c in key))}
     row = [c for c in decoded.columns if not table.columns or folded(c.name) in names]
     in_row = {c.name for c in row}
     return [*(c for c in key if c.name not in in_row), *row]
 
 
-def _upsert(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) -> Changes:
+def _none(decoded: Decoded) -> _Mapped:
+    return _Mapped(
+        decoded,
+        Key({}, frozenset(), only_in_messages=True),
+        row="value",
+        change={
+            **_OF_FLAT,
+            OP: f"CASE WHEN error IS NULL AND value IS NOT NULL THEN '{Op.UPSERT}' END",
+            ERROR: "CASE WHEN error IS NULL AND value IS NULL THEN 'null-value' ELSE error END",
+            DETAIL: "CASE WHEN error IS NULL AND value IS NULL THEN 'the message has no value, and so no row'"
+            " ELSE error_detail END",
+        },
+    )
+
+
+def _upsert(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) -> _Mapped:
     key = key_of(decoded, table, stored_key, row="value")
     # An undecodable value stands for its key all the same, so the key's absence is said only of messages without one.
     null_key = f"(error IS NULL AND {key.all_null})"
     without_key = "null-key" if key.columns else KEYLESS
     is_error = f"(error IS NOT NULL OR {key.is_unequal})"
-    return _assembled(
+    return _Mapped(
         decoded,
-        table,
-        key=key,
+        key,
         row="value",
         change={
+            **_OF_FLAT,
             OP: f"CASE WHEN {null_key} AND value IS NULL THEN '{Op.NOTHING}' WHEN {null_key} OR {is_error} THEN NULL"
             f" WHEN value IS NULL THEN '{Op.DELETE}' ELSE '{Op.UPSERT}' END",
-            POSITION: f"CAST(NULL AS {POSITION_TYPE})",
-            SOURCE_MS: "CAST(NULL AS bigint)",
-            PHASE: f"'{Phase.STREAM}'",
-            KEPT: "CAST(NULL AS array<string>)",
-            KEY_BYTES: "key_bytes",
-            CONNECTOR: "CAST(NULL AS string)",
-            BEFORE_MISSING: "false",
             ERROR: f"CASE WHEN error IS NULL AND {key.is_unequal} THEN 'key-type'"
             f" WHEN {null_key} AND value IS NOT NULL THEN '{without_key}' ELSE error END",
             DETAIL: f"CASE WHEN error IS NULL AND {key.is_unequal} THEN {key.unequal_detail}"
@@ -101,7 +148,7 @@ def _upsert(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) ->
     )
 
 
-def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) -> Changes:
+def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) -> _Mapped:
     key = key_of(decoded, table, stored_key, row="coalesce(after, before)")
     writes = "op IN ('c', 'r', 'u')"
     null_key = f"({key.all_null} AND op IN ('c', 'r', 'u', 'd'))"
@@ -118,10 +165,9 @@ def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) 
         f" WHEN op IS NULL AND error IS NULL AND {key.is_in_tombstone} THEN {literal(tombstone_op)} ELSE '{Op.NOTHING}' END"
     )
     heads = {TRANSACTION: header_of_change()} if "head" in decoded.frame.columns else {}
-    return _assembled(
+    return _Mapped(
         with_left_keys(decoded, table),
-        table,
-        key=key,
+        key,
         row="after",
         change={
             OP: f"CASE WHEN ({error}) IS NULL THEN {change} END",
@@ -192,29 +238,33 @@ def _contracted(
     return {**missing, **contracted}, [*missing, *contracted]
 
 
-def _assembled(decoded: Decoded, table: Table, *, key: Key, row: str, change: Mapping[str, str]) -> Changes:
-    """The changes, with `change` for the internal columns that say what a message does, in SQL.
+def _assembled(mapped: _Mapped, table: Table, included: Sequence[IncludedColumn]) -> Changes:
+    """The changes, with the columns of rows, then those that INCLUDE adds.
 
     All is one text, because Spark parses a text in the time that it takes to put together a few columns.
     """
+    decoded, key = mapped.decoded, mapped.key
     in_row = {c.name: c for c in decoded.columns}
-    found = {c.name: (f"{row}.{quoted(c.name)}", c) for c in decoded.columns} | dict(key.columns)
+    added = {each.column.name: (each.value, each.column) for each in included}
+    found = {c.name: (f"{mapped.row}.{quoted(c.name)}", c) for c in decoded.columns} | dict(key.columns) | added
     order = [*(name for name in key.columns if name not in in_row), *in_row]
     if table.columns:
-        found, order = _contracted(table, key.columns, found)
+        contracted, order = _contracted(table, key.columns, found)
+        found |= contracted
+    order += [name for name in added if name not in order]
     frame = decoded.frame.selectExpr(
         f"partition AS {PARTITION}",
         f"offset AS {OFFSET}",
-        *(f"{value} AS {name}" for name, value in change.items()),
+        *(f"{value} AS {name}" for name, value in mapped.change.items()),
         *(f"{found[name][0]} AS {quoted(name)}" for name in order),
     )
-    needs_before = table.envelope.needs_before or (row == "after" and not key.only_in_messages)
+    needs_before = table.envelope.needs_before or (mapped.row == "after" and not key.only_in_messages)
     return Changes(
         frame,
         tuple(key.columns),
         tuple(found[name][1] for name in order),
         needs_before,
-        knows_rows=bool(key.columns and decoded.columns),
+        knows_rows=bool(decoded.columns and (key.columns or not table.envelope.has_keys)),
         lacks_before=decoded.lacks_before,
         left_out=tuple(part.text for part in decoded.left_out),
     )

@@ -83,7 +83,8 @@ class ErrorRecords:
             )
             self._write(batch, table.full_name, found)
         if statistics.errors or (open_errors and statistics.records):
-            self._heal(batch, table.full_name, deduplicated)
+            if table.envelope.has_keys:
+                self._heal(batch, table.full_name, deduplicated)
             return self._open(batch.source, table.full_name)
         return open_errors
 

@@ -56,7 +56,7 @@ class Merge:
 
     Args:
         table: Full name in SQL, quoted.
-        key: The key's columns.
+        key: The key's columns; none: each change adds a row.
         null_safe: Some key part of the batch is null. `<=>` shuffles the whole table, `=` does not (facts, "measured").
         bounds: Key ranges of the batch: literals that let Iceberg skip files and row groups.
         has_deletes: Some change deletes.
@@ -109,16 +109,17 @@ def merge(  # noqa: PLR0913 - a session, a plan and what it works on
 
 
 def merge_statement(how: Merge, columns: Sequence[str]) -> str:
-    """The MERGE's text."""
+    """The MERGE's text; without a key no row of the table is one of the batch's, and Spark reads none."""
     equals = "<=>" if how.null_safe else "="
-    condition = [f"t.{quoted(name)} {equals} s.{quoted(name)}" for name in how.key]
+    condition = [f"t.{quoted(name)} {equals} s.{quoted(name)}" for name in how.key] or ["false"]
     if not how.null_safe and not how.replaces_all:
         condition += [f"t.{quoted(name)} BETWEEN {_range_literals(b)}" for name, b in how.bounds.items()]
     clauses = []
     if how.has_deletes:
         clauses.append(f"WHEN MATCHED AND s.{OP} = '{Op.DELETE.value}' THEN DELETE")
     if how.has_upserts:
-        clauses.append(f"WHEN MATCHED THEN UPDATE SET {_assignments(how, columns)}")
+        if how.key:
+            clauses.append(f"WHEN MATCHED THEN UPDATE SET {_assignments(how, columns)}")
         names = ", ".join(quoted(name) for name in columns)
         values = ", ".join(f"s.{quoted(name)}" for name in columns)
         only_upserts = f" AND s.{OP} = '{Op.UPSERT.value}'" if how.has_deletes else ""

@@ -9,8 +9,8 @@ A schema id that the registry does not know leaves its records undecodable: they
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehold.definitions import DeclaredColumn, FormatType, Table
+from lakehold.definitions import DeclaredColumn, FormatType, Metadata, Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.decode.decoded import Decoded, Shape, Wanted, decode
 from lakehold.ingest.decode.schema_ids import SchemaIds, begin_with_schemas, schema_ids, schema_ids_of
@@ -137,7 +137,10 @@ class TopicDecoder:
         subjects = None if look or part.here is not None else self._subjects(table, part)
         shape = Shape.DEBEZIUM if table.envelope.wraps_rows else Shape.FLAT
         has_heads = self.has_heads and shape is Shape.DEBEZIUM
-        return Wanted(subjects or self._found(table, part, stored_key), shape, has_heads), subjects is None
+        schemas = subjects or self._found(table, part, stored_key)
+        if not table.reads_keys:
+            schemas = replace(schemas, key=JsonDeclared())
+        return Wanted(schemas, shape, has_heads), subjects is None
 
     def decode(self, table: Table, part: TopicPart, wanted: Wanted) -> Decoded:
         """Decode the records of a topic for a table, as what `wanted` gave.
@@ -173,7 +176,8 @@ class TopicDecoder:
         if self.registry is None:
             return None
         found = part.subjects(self.registry, table.topic)
-        counts = [len(each.schemas) for each in (found.key, found.value) if isinstance(each, AvroIds)]
+        parts = (found.key, found.value) if table.reads_keys else (found.value,)
+        counts = [len(each.schemas) for each in parts if isinstance(each, AvroIds)]
         return found if all(0 < count <= _MOST_VERSIONS for count in counts) else None
 
     def _found(self, table: Table, part: TopicPart, stored_key: tuple[ColumnType, ...]) -> TopicSchemas:
@@ -188,7 +192,7 @@ class TopicDecoder:
                 value = JsonDeclared(table.columns)
             elif not stored_key and any(_is_bare_record(value) for value in part.sample("value")):
                 raise _columns_unknown(table)
-        if not ids.keys:
+        if not ids.keys and table.reads_keys:
             key = JsonDeclared(_declared_key(table, stored_key, part.sample("key")))
         return TopicSchemas(key, value)
 
@@ -218,7 +222,7 @@ def _declared_key(
         return tuple(declared.get(c.name, DeclaredColumn(c.name, c.spark_type)) for c in stored)
     content = next((record for key in sample if (record := _record(key)) is not None), None)
     if content is None:
-        return (declared.get("key", DeclaredColumn("key", "string")),) if sample else ()
+        return (_single_key(table, declared),) if sample else ()
     unknown = [name for name in content if name not in declared]
     if unknown:
         raise TableStopped(
@@ -226,9 +230,17 @@ def _declared_key(
             table=table.full_name,
             code="columns-unknown",
             detail="The messages are JSON without a schema, which does not say its type.",
-            hint="Add it to the table's column list, or name other key columns in KEY (…).",
+            hint="Add it to the table's column list"
+            + (", or name other key columns in KEY (…)." if table.envelope.has_keys else ", or leave INCLUDE KEY out."),
         )
     return tuple(declared[name] for name in content)
+
+
+def _single_key(table: Table, declared: Mapping[str, DeclaredColumn]) -> DeclaredColumn:
+    """The column of a key that is no record, of the type that the column list gives it, or the column it is included as."""
+    aliases = (each.alias for each in table.include if each.what is Metadata.KEY and each.alias)
+    found = next((declared[name] for name in ("key", *aliases) if name in declared), None)
+    return DeclaredColumn("key", "string" if found is None else found.type)
 
 
 def _is_bare_record(value: bytes) -> bool:

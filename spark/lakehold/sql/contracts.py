@@ -164,7 +164,7 @@ def _with_columns(table: Table, file: _ContractFile) -> Table:
         if field.name not in key:
             _refuse_required(field, field.name)
     columns = tuple(DeclaredColumn(field.name, declared_type(field.field_type, field.name)) for field in fields)
-    return replace(table, columns=columns, key=key)
+    return replace(table, columns=columns, key=key if table.envelope.has_keys else ())
 
 
 def _key_of(file: _ContractFile) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ from lakehold.definitions import (
     Connection,
     DeclaredColumn,
     Envelope,
+    Included,
+    Metadata,
     OptionValue,
     Table,
 )
@@ -25,7 +27,7 @@ from lakehold.sql.parse_capture import parse_upstream_table
 from lakehold.sql.statements import CreateConnection, CreateTable
 
 _ENVELOPES = {envelope.sql: envelope for envelope in Envelope}
-
+_METADATA = {each.value.upper(): each for each in Metadata}
 
 _SYSTEMS = {connection_type.value.replace("-", " ").upper(): connection_type for connection_type in CONNECTIONS}
 
@@ -42,7 +44,7 @@ def parse_connection(cursor: Cursor) -> CreateConnection:
 
 
 def parse_table(cursor: Cursor) -> CreateTable | None:
-    """`[IF NOT EXISTS] namespace.table [(columns)]`, then FROM SOURCE, KEY, ENVELOPE and WITH in any order.
+    """`[IF NOT EXISTS] namespace.table [(columns)]`, then FROM SOURCE, KEY, INCLUDE, ENVELOPE and WITH in any order.
 
     None when the statement is Spark's own CREATE TABLE.
     """
@@ -55,12 +57,15 @@ def parse_table(cursor: Cursor) -> CreateTable | None:
     key: tuple[tuple[str, Token], ...] = ()
     envelope: tuple[Envelope, Token, Token] | None = None
     options: dict[str, OptionValue] = {}
-    for clause in cursor.clauses("FROM SOURCE", "KEY", "ENVELOPE", "WITH"):
+    include: tuple[Included, ...] = ()
+    for clause in cursor.clauses("FROM SOURCE", "KEY", "INCLUDE", "ENVELOPE", "WITH"):
         match clause:
             case "FROM SOURCE":
                 feed = _feed(cursor)
             case "KEY":
                 key = _key(cursor)
+            case "INCLUDE":
+                include = _include(cursor, columns)
             case "ENVELOPE":
                 first = cursor.peek()
                 envelope = _ENVELOPES[cursor.choose(*_ENVELOPES)], first, cursor.last
@@ -72,19 +77,23 @@ def parse_table(cursor: Cursor) -> CreateTable | None:
         raise cursor.error("ENVELOPE")
     source, topic, upstream = feed
     if upstream is not None and not envelope[0].wraps_rows:
-        raise _of_captured(cursor, *envelope[1:])
+        raise _of_captured(cursor, *envelope)
+    if key and not envelope[0].has_keys:
+        message = f"rows of ENVELOPE {envelope[0].sql} have no key"
+        hint = "leave KEY out; INCLUDE KEY adds the message key's columns"
+        raise cursor.error_at(key[0][1], message, last=key[-1][1], hint=hint)
     key_columns = _within(cursor, key, columns)
-    table = Table(namespace, name, source, topic, envelope[0], columns, key_columns, options, upstream)
+    table = Table(namespace, name, source, topic, envelope[0], columns, key_columns, options, upstream, include)
     return CreateTable(table, if_not_exists)
 
 
 def _is_fed(cursor: Cursor) -> bool:
-    """Whether FROM SOURCE, or ENVELOPE, stands outside of parentheses and before any query: Spark has neither."""
+    """Whether FROM SOURCE, INCLUDE or ENVELOPE stands outside of parentheses and before any query: Spark has none of them."""
     depth = offset = 0
     while (text := cursor.source_text(cursor.peek(offset))) and cursor.word(offset) not in ("AS", "SELECT"):
         depth += (text == "(") - (text == ")")
         word = cursor.word(offset) if depth == 0 else ""
-        if word == "ENVELOPE" or (word == "FROM" and cursor.word(offset + 1) == "SOURCE"):
+        if word in ("ENVELOPE", "INCLUDE") or (word == "FROM" and cursor.word(offset + 1) == "SOURCE"):
             return True
         offset += 1
     return False
@@ -115,9 +124,29 @@ def _feed(cursor: Cursor) -> tuple[str, str, str | None]:
     return source, topic, upstream
 
 
-def _of_captured(cursor: Cursor, first: Token, last: Token) -> StatementError:
+def _include(cursor: Cursor, columns: tuple[DeclaredColumn, ...]) -> tuple[Included, ...]:
+    """`KEY [AS a], OFFSET, …`: a column list may name those of a key, whose types it then gives."""
+    found: list[Included] = []
+    more = True
+    while more:
+        token = cursor.peek()
+        what = _METADATA[cursor.choose(*_METADATA)]
+        alias = None
+        if cursor.accept("AS"):
+            token = cursor.peek()
+            alias = cursor.column_name()
+        each = Included(what, alias)
+        names = [*(i.name for i in found), *(c.name for c in columns if what is not Metadata.KEY)]
+        _refuse_repeated(cursor, token, each.name, names, hint=f"write {what.value.upper()} AS and another name")
+        _refuse_unfit(cursor, token, each.name, ())
+        found.append(each)
+        more = cursor.accept_symbol(",")
+    return tuple(found)
+
+
+def _of_captured(cursor: Cursor, envelope: Envelope, first: Token, last: Token) -> StatementError:
     return StatementError(
-        "ENVELOPE UPSERT does not read a table of a captured database",
+        f"ENVELOPE {envelope.sql} does not read a table of a captured database",
         sql=cursor.sql,
         start=first.start,
         end_exclusive=last.end + 1,
@@ -142,9 +171,9 @@ def _key(cursor: Cursor) -> tuple[tuple[str, Token], ...]:
     return tuple(found)
 
 
-def _refuse_repeated(cursor: Cursor, token: Token, name: str, earlier: Iterable[str]) -> None:
+def _refuse_repeated(cursor: Cursor, token: Token, name: str, earlier: Iterable[str], *, hint: str = "") -> None:
     if name.lower() in {e.lower() for e in earlier}:
-        raise cursor.error_at(token, f'column "{name}" is given twice')
+        raise cursor.error_at(token, f'column "{name}" is given twice', hint=hint)
 
 
 def _refuse_unfit(cursor: Cursor, token: Token, name: str, earlier: Iterable[str]) -> None:

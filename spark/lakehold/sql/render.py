@@ -11,6 +11,7 @@ from lakehold.definitions import (
     Definition,
     Format,
     FormatType,
+    Included,
     OnLapse,
     OptionValue,
     Secret,
@@ -106,6 +107,8 @@ def _table_clauses(table: Table) -> dict[str, str]:
     found["from"] = f"FROM SOURCE {object_text(table.source)} ({fed_by})"
     if table.key:
         found["key"] = f"KEY ({', '.join(_column(k) for k in table.key)})"
+    if table.include:
+        found["include"] = f"INCLUDE {', '.join(map(_included, table.include))}"
     found["envelope"] = f"ENVELOPE {table.envelope.sql}"
     if table.options:
         found["with"] = f"WITH {options_text(_with_durations(table.options))}"
@@ -154,6 +157,10 @@ def _value(value: OptionValue) -> str:
 def _text(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("'", "''")
     return f"'{escaped}'"
+
+
+def _included(each: Included) -> str:
+    return each.what.value.upper() + (f" AS {_column(each.alias)}" if each.alias is not None else "")
 
 
 def _column(name: str) -> str:

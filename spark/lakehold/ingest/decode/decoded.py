@@ -26,7 +26,7 @@ from lakehold.spark_sql import struct_of
 
 DEFAULT_MAX_RECORD_BYTES = 64 * 1024 * 1024
 
-COMMON = ("topic", "partition", "offset", "timestamp_ms", "key AS key_bytes")
+COMMON = ("topic", "partition", "offset", "timestamp_ms", "headers", "key AS key_bytes")
 """What is of the records themselves in the result, whoever reads them."""
 
 
@@ -41,7 +41,7 @@ class Shape(StrEnum):
 class Decoded:
     """Decoded records.
 
-    `frame` has `topic, partition, offset, timestamp_ms, key_bytes, key struct<key_columns>, error, error_detail` and
+    `frame` has `topic, partition, offset, timestamp_ms, headers, key_bytes, key struct<key_columns>, error, error_detail` and
 
     - DEBEZIUM: `op, before struct<columns>, after struct<columns>, unavailable array<string>` (columns of `after` that
       hold Debezium's placeholder for a value it does not have, null if none), `source struct<connector, snapshot,
@@ -97,7 +97,7 @@ def decode(
     """Decode the raw records of one topic.
 
     Args:
-        raw: `topic string, partition int, offset bigint, timestamp_ms bigint, key binary, value binary`.
+        raw: Columns as in `lakehold.ingest.read.reader.RAW_DDL`.
         schemas: See `Wanted`.
         shape: See there.
         has_heads: See there.

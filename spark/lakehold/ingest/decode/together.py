@@ -27,7 +27,7 @@ from lakehold.ingest.decode.decoded import (
 from lakehold.ingest.decode.schemas import JsonDeclared, PartSchemas
 from lakehold.spark_sql import quoted, struct_of
 
-_OWN = ("topic", "partition", "offset", "timestamp_ms", "key_bytes")
+_OWN = ("topic", "partition", "offset", "timestamp_ms", "headers", "key_bytes")
 _ROWS = ("value", "before", "after")
 
 

@@ -69,7 +69,7 @@ class Headers:
     Args:
         partition: Of the message.
         offset: Of the message.
-        key: Numbers from 0, equal for equal keys. Changes of a table without a key are errors, and each has its own.
+        key: Numbers from 0, equal for equal keys. Changes of a table without a key have one each.
         key_has_null: Some part of the key is null.
         bounded: The key's columns of `BOUNDED_TYPES` and their values, dates as days since 1970.
         positions: Where changes stand upstream.

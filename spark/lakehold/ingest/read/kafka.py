@@ -108,7 +108,8 @@ class KafkaReader(Reader):
         """See `Reader.in_driver`."""
         client = shared_client(self._options, self._timeout_s)
         rows = [
-            (m.topic(), m.partition(), m.offset(), m.timestamp()[1], m.key(), m.value()) for m in client.records(ranges)
+            (m.topic(), m.partition(), m.offset(), m.timestamp()[1], m.key(), m.value(), m.headers())
+            for m in client.records(ranges)
         ]
         columns = zip(*rows, strict=True) if rows else ((),) * len(RAW_SCHEMA)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, RAW_SCHEMA, strict=True)]
@@ -131,11 +132,12 @@ class KafkaReader(Reader):
             "startingOffsets": to_json(starts(wanted)),
             "endingOffsets": to_json(ends(wanted)),
             "failOnDataLoss": "true",
+            "includeHeaders": "true",
             "minPartitions": str(self._parallelism),
         }
         records = spark.read.format("kafka").options(**options).load()
         return records.select(
-            "topic", "partition", "offset", F.unix_millis("timestamp").alias("timestamp_ms"), "key", "value"
+            "topic", "partition", "offset", F.unix_millis("timestamp").alias("timestamp_ms"), "key", "value", "headers"
         )
 
     def _sampled_record_bytes(self, ranges: Collection[OffsetRange]) -> float:

@@ -37,6 +37,7 @@ class Message(NamedTuple):
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
+    headers: list[tuple[str, bytes | None]] | None
 
 
 class LineError(ValueError):
@@ -63,6 +64,7 @@ def parse(line: bytes) -> Message:
             _integer(fields, "timestamp", _MAX_INT64, least=-1),
             _bytes(fields, "key"),
             _bytes(fields, "value"),
+            _headers(fields),
         )
     except KeyError as error:
         raise LineError(f"field {error.args[0]} is missing") from error
@@ -83,6 +85,20 @@ def _integer(fields: dict[str, Any], name: str, most: int, least: int = 0) -> in
     if not least <= value <= most:
         raise LineError(f"field {name} is out of range: {value}")
     return value
+
+
+def _headers(fields: dict[str, Any]) -> list[tuple[str, bytes | None]] | None:
+    """Return pairs of name and value in the order sent; None where there are none."""
+    pairs = fields.get("headers")
+    if not pairs:
+        return None
+    if not isinstance(pairs, list) or not all(_is_header(pair) for pair in pairs):
+        raise LineError("field headers is no list of [name, value] pairs")
+    return [(name, _bytes({"headers": value}, "headers")) for name, value in pairs]
+
+
+def _is_header(pair: Any) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)  # noqa: PLR2004 - a pair
 
 
 def _bytes(fields: dict[str, Any], name: str) -> bytes | None:

@@ -19,11 +19,15 @@ RAW_SCHEMA = pa.schema(
         ("timestamp_ms", pa.int64()),
         ("key", pa.binary()),
         ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
 )
-"""The columns of raw records, as `Reader.in_driver` gives them."""
+"""The columns of raw records, as `Reader.in_driver` gives them; `headers` is null where a record has none."""
 
-RAW_DDL = "topic string, partition int, offset bigint, timestamp_ms bigint, key binary, value binary"
+RAW_DDL = (
+    "topic string, partition int, offset bigint, timestamp_ms bigint, key binary, value binary, "
+    "headers array<struct<key:string,value:binary>>"
+)
 """The same columns, as `Reader.dataframe` gives them."""
 
 

@@ -1,0 +1,106 @@
+"""INCLUDE: what messages have besides their values becomes columns, after those of the rows and in the order of the clause."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.types import (
+    BinaryType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+from lakehold.definitions import Included, Metadata, Table
+from lakehold.errors import TableStopped
+from lakehold.ingest.column_names import folded
+from lakehold.ingest.decode.types import ColumnType
+from lakehold.spark_sql import quoted, struct_of
+
+_LAST_MS = (2**63 - 1) // 1000
+"""The last millisecond that a timestamp of microseconds can hold; Kafka allows later ones, and -1 for none."""
+
+_HEADER = StructType(NestedField(2, "key", StringType()), NestedField(3, "value", BinaryType()))
+_COLUMNS = {
+    Metadata.PARTITION: ("partition", IntegerType()),
+    Metadata.OFFSET: ("offset", LongType()),
+    Metadata.TIMESTAMP: (
+        f"CASE WHEN timestamp_ms BETWEEN 0 AND {_LAST_MS} THEN timestamp_millis(timestamp_ms) END",
+        TimestamptzType(),
+    ),
+    Metadata.HEADERS: ("coalesce(headers, array())", ListType(1, _HEADER, element_required=False)),
+}
+
+
+@dataclass(frozen=True)
+class IncludedColumn:
+    """A column that INCLUDE adds.
+
+    Args:
+        by: The item of the clause.
+        column: The column.
+        value: SQL over decoded messages.
+    """
+
+    by: Included
+    column: ColumnType
+    value: str
+
+
+def included_columns(
+    table: Table, in_key: Sequence[ColumnType], in_row: Collection[str], own_key: Collection[str]
+) -> tuple[IncludedColumn, ...]:
+    """Return the columns that INCLUDE adds to a table.
+
+    Args:
+        table: The definition.
+        in_key: The columns of message keys; without them, a key adds no column.
+        in_row: Names of the columns of rows.
+        own_key: Names of the columns by which the table tells rows apart.
+
+    Raises:
+        TableStopped: A column has the name of another one.
+    """
+    found = tuple(_included(table, in_key, own_key))
+    listed = {folded(c.name) for c in table.columns}
+    taken = {*map(folded, own_key), *(listed or map(folded, in_row))}
+    for each in found:
+        name = folded(each.column.name)
+        # A column list gives the columns of a key their types and places.
+        if name in taken and not (name in listed and each.by.what is Metadata.KEY):
+            raise _taken(table, each)
+        taken.add(name)
+    return found
+
+
+def _included(table: Table, in_key: Sequence[ColumnType], own_key: Collection[str]) -> Iterator[IncludedColumn]:
+    for by in table.include:
+        if by.what is not Metadata.KEY:
+            value, kind = _COLUMNS[by.what]
+            yield IncludedColumn(by, ColumnType(by.name, kind), value)
+        elif by.alias is None:
+            for column in in_key:
+                if column.name not in own_key:
+                    yield IncludedColumn(by, column, f"key.{quoted(column.name)}")
+        elif len(in_key) == 1:
+            yield IncludedColumn(by, ColumnType(by.alias, in_key[0].type), f"key.{quoted(in_key[0].name)}")
+        elif in_key:
+            fields = struct_of({c.name: f"key.{quoted(c.name)}" for c in in_key})
+            kind = StructType(*(NestedField(n, c.name, c.type) for n, c in enumerate(in_key, 1)))
+            yield IncludedColumn(by, ColumnType(by.alias, kind), f"CASE WHEN key IS NOT NULL THEN {fields} END")
+
+
+def _taken(table: Table, included: IncludedColumn) -> TableStopped:
+    name, what = included.column.name, included.by.what.value.upper()
+    return TableStopped(
+        f'table "{table.full_name}" would have two columns "{name}"',
+        table=table.full_name,
+        code="include-name",
+        detail=f"INCLUDE {what} adds one, and there is another one of this name. Nothing of this batch was written to the table.",
+        hint=f"Drop the table, and create it again with another name: INCLUDE {what} AS name.",
+    )
