@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -60,9 +60,17 @@ class Broker:
             producer.produce(topic, value, key=b"k", partition=partition, timestamp=1_000)
         assert producer.flush(_DEADLINE_S) == 0
 
-    def transaction(self, topic: str, values: Iterable[bytes], *, commit: bool, partition: int = 0) -> None:
+    def transaction(
+        self,
+        topic: str,
+        values: Iterable[bytes],
+        *,
+        commit: bool,
+        partition: int = 0,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+    ) -> None:
         """Produce values in a transaction of their own."""
-        producer = self.begin_transaction(topic, values, partition=partition)
+        producer = self.begin_transaction(topic, values, partition=partition, headers=headers)
         producer.commit_transaction(_DEADLINE_S) if commit else producer.abort_transaction(_DEADLINE_S)
         self.wait_until_stable(topic, partition)
 
@@ -75,14 +83,21 @@ class Broker:
         future = self.admin.list_offsets({asked: OffsetSpec.latest()}, isolation_level=level)[asked]
         return int(future.result(_DEADLINE_S).offset)
 
-    def begin_transaction(self, topic: str, values: Iterable[bytes], *, partition: int = 0) -> Producer:
+    def begin_transaction(
+        self,
+        topic: str,
+        values: Iterable[bytes],
+        *,
+        partition: int = 0,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+    ) -> Producer:
         """Produce values in a transaction that stays open."""
         options: dict[str, Any] = {"bootstrap.servers": self.address, "transactional.id": uuid.uuid4().hex}
         producer = Producer(options, logger=_log)
         producer.init_transactions(_DEADLINE_S)
         producer.begin_transaction()
         for value in values:
-            producer.produce(topic, value, key=b"k", partition=partition, timestamp=1_000)
+            producer.produce(topic, value, key=b"k", partition=partition, timestamp=1_000, headers=[*headers])
         assert producer.flush(_DEADLINE_S) == 0
         return producer
 

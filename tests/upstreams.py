@@ -19,6 +19,8 @@ from tests.waiting import wait_for
 
 _KNOWN_WITHIN_S = 30
 
+Header = tuple[str, bytes | None]
+
 
 class Upstream(ABC):
     """Where a reader reads from, and what a test does to it."""
@@ -30,7 +32,7 @@ class Upstream(ABC):
         """A topic without records."""
 
     @abstractmethod
-    def publish(self, topic: str, values: Sequence[bytes], partition: int = 0) -> None:
+    def publish(self, topic: str, values: Sequence[bytes], partition: int = 0, headers: Sequence[Header] = ()) -> None:
         """Records with key `k` and timestamp 1000, whose offsets follow on those before, perhaps with gaps."""
 
     @abstractmethod
@@ -57,9 +59,9 @@ class RecordedDirectory(Upstream):
     def new_topic(self) -> str:
         return f"t-{uuid.uuid4().hex[:8]}"
 
-    def publish(self, topic: str, values: Sequence[bytes], partition: int = 0) -> None:
+    def publish(self, topic: str, values: Sequence[bytes], partition: int = 0, headers: Sequence[Header] = ()) -> None:
         offset = self._next_offset.get((topic, partition), 7)
-        lines = [line(topic, partition, offset + 2 * i, value) for i, value in enumerate(values)]
+        lines = [line(topic, partition, offset + 2 * i, value, headers=headers) for i, value in enumerate(values)]
         append(self._file(topic, partition), lines)
         self._next_offset[topic, partition] = offset + 2 * len(values) + 3
 
@@ -86,9 +88,9 @@ class Cluster(Upstream):
     def new_topic(self) -> str:
         return self._broker.create_topic(partitions=2)
 
-    def publish(self, topic: str, values: Sequence[bytes], partition: int = 0) -> None:
+    def publish(self, topic: str, values: Sequence[bytes], partition: int = 0, headers: Sequence[Header] = ()) -> None:
         self._broker.transaction(topic, [b"rolled back"] * 3, commit=False, partition=partition)
-        self._broker.transaction(topic, values, commit=True, partition=partition)
+        self._broker.transaction(topic, values, commit=True, partition=partition, headers=headers)
 
     def lose(self, topic: str) -> None:
         end = self.reader.look([topic]).partitions[TopicPartition(topic, 0)].end_exclusive

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,7 +20,7 @@ from tests.upstreams import Cluster, RecordedDirectory, Upstream
 
 LARGE = Limits(10_000, 10_000_000)
 
-Row = tuple[str, int, int, int, bytes | None, bytes | None]
+Row = tuple[Any, ...]
 
 
 @pytest.fixture(
@@ -57,10 +58,21 @@ def test_records_come_as_they_are(upstream: Upstream) -> None:
 
     assert table.schema == RAW_SCHEMA
     assert [(*row[:2], *row[3:]) for row in rows(table)] == [
-        (topic, 0, 1_000, b"k", b""),
-        (topic, 0, 1_000, b"k", b"\x00\xff"),
-        (topic, 0, 1_000, b"k", "ü".encode()),
+        (topic, 0, 1_000, b"k", b"", None),
+        (topic, 0, 1_000, b"k", b"\x00\xff", None),
+        (topic, 0, 1_000, b"k", "ü".encode(), None),
     ]
+
+
+@pytest.mark.spark
+def test_headers_come_in_the_order_sent(upstream: Upstream, spark: SparkSession) -> None:
+    topic, sent = upstream.new_topic(), [("b", b"\x00"), ("ü", None), ("b", b"")]
+    upstream.publish(topic, [b"v"], headers=sent)
+    ranges = planned(upstream, [topic], {}).ranges
+    (here,) = upstream.reader.in_driver(ranges)["headers"].to_pylist()
+    assert [(header["key"], header["value"]) for header in here] == sent
+    ((by_spark,),) = upstream.reader.dataframe(spark, ranges).select("headers").collect()
+    assert [tuple(header) for header in by_spark] == sent
 
 
 def test_nothing_is_read_twice_and_new_records_follow(upstream: Upstream) -> None:

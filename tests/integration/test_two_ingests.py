@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -184,6 +185,22 @@ def at(monkeypatch: pytest.MonkeyPatch, point: Point, nth: int, act: Callable[[]
     monkeypatch.setattr(apply, "reach", reach)
 
 
+def suspend_after(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, step: str, nth: int, act: Callable[[], object]
+) -> Iterator[int]:
+    """Act once, when a writer has done a step for the n-th time; gives how often it was done so far."""
+    original, called = getattr(module, step), count()
+
+    def suspended(*arguments: Any) -> Any:
+        result = original(*arguments)
+        if next(called) == nth - 1:
+            act()
+        return result
+
+    monkeypatch.setattr(module, step, suspended)
+    return called
+
+
 @pytest.mark.parametrize("batch", [1, 2])
 def test_a_writer_that_is_told_of_its_loss_commits_nothing(
     first: Lake, successor: Lake, monkeypatch: pytest.MonkeyPatch, batch: int, zombie: Callable[[int], Lake]
@@ -240,21 +257,34 @@ def test_a_writer_suspended_as_it_commits_lands_nothing_twice(
     nth: int,
 ) -> None:
     """The longest gap there is: nothing was there, its lease was good; then somebody did all of the work, later batches too."""
-    original = getattr(module, step)
-    called = 0
-
-    def suspended(*arguments: Any) -> Any:
-        nonlocal called
-        result = original(*arguments)
-        called += 1
-        if called == nth:
-            successor.ingest("shop")
-        return result
-
-    monkeypatch.setattr(module, step, suspended)
+    called = suspend_after(monkeypatch, module, step, nth, lambda: successor.ingest("shop"))
     zombie(LATER_MS // 4).ingest("shop")
-    assert called >= nth
+    assert next(called) >= nth
     assert_all_is_there_once(first)
+
+
+@pytest.mark.parametrize(
+    ("module", "step", "nth"),
+    [(apply, "path_of", 1), (apply, "path_of", 2), (merge, "append", 1), (merge, "merge", 1)],
+    ids=["the first rows decided", "more rows decided", "the first rows written", "more rows staged"],
+)
+def test_a_suspended_writer_adds_no_message_twice(
+    first: Lake,
+    successor: Lake,
+    zombie: Callable[[int], Lake],
+    monkeypatch: pytest.MonkeyPatch,
+    module: ModuleType,
+    step: str,
+    nth: int,
+) -> None:
+    """No key says of a row that it is there already."""
+    first.sql("DROP TABLE s.t; CREATE TABLE s.t FROM SOURCE shop (TOPIC 't') INCLUDE OFFSET ENVELOPE NONE")
+    called = suspend_after(monkeypatch, module, step, nth, lambda: successor.ingest("shop"))
+    zombie(LATER_MS // 4).ingest("shop")
+    assert next(called) >= nth
+    offsets = first.catalog.load_table("s.t").scan(selected_fields=("offset",)).to_arrow()["offset"]
+    assert sorted(offsets.to_pylist()) == [0, 1, 2, 3, 4, 5]
+    assert len(effects(first)) == 3
 
 
 def test_a_writer_that_wakes_up_behind_its_errors_opens_none_again(

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from lakehold.failpoints import Point
+from lakehold.ingest import apply, batch
 from lakehold.ingest.batch import BatchReport
 from lakehold.lake import Lake
 from tests import recorded_files
@@ -157,3 +159,28 @@ def test_it_is_shown_as_it_was_created_and_joins_a_running_source(lake: Lake, tm
     assert len(clicks.rows) == 2
     clicks.ingest(click("b"))
     assert lake.sql("SELECT * FROM app.later ORDER BY offset").rows == [("a", 0), ("a", 1), ("b", 2)]
+
+
+class Killed(BaseException):
+    """The process ends here; nothing that keeps tables apart catches it."""
+
+
+def die() -> None:
+    raise Killed
+
+
+@pytest.mark.parametrize("point", ["after-intent", "after-evolution", "after-errors", "after-merge", "before-commit"])
+def test_a_killed_batch_adds_its_messages_once(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: Point
+) -> None:
+    """The first batch, which makes the table, and a later one, which adds to what it has."""
+    clicks = Clicks(lake, tmp_path / "topics")
+    for batch_rows in (2, 4):
+        with monkeypatch.context() as patched:
+            for module in (apply, batch):
+                patched.setattr(module, "reach", lambda here: die() if here == point else None)
+            with pytest.raises(Killed):
+                clicks.ingest(click("a"), click("a"), None)
+        assert sum(report.records for report in lake.ingest("web")) == 3
+        assert clicks.rows == [("a", None)] * batch_rows
+        assert len(clicks.errors) == batch_rows // 2
