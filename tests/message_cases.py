@@ -12,7 +12,12 @@ from lakehold.lake import Lake
 from tests import recorded_files
 
 Message = tuple[bytes | None, bytes | None]
-UPSERT, DEBEZIUM_UPSERT, DEBEZIUM = "ENVELOPE UPSERT", "ENVELOPE DEBEZIUM UPSERT", "ENVELOPE DEBEZIUM"
+NONE, UPSERT, DEBEZIUM_UPSERT, DEBEZIUM = (
+    "ENVELOPE NONE",
+    "ENVELOPE UPSERT",
+    "ENVELOPE DEBEZIUM UPSERT",
+    "ENVELOPE DEBEZIUM",
+)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,8 @@ from lakehold.definitions import (
     Envelope,
     Format,
     FormatType,
+    Included,
+    Metadata,
     Secret,
     Source,
     Table,
@@ -53,7 +56,16 @@ SHOP = Entry(
 )
 ORDERS = Entry(
     "u4",
-    Table("shop", "orders", "shop", "t", Envelope.DEBEZIUM_UPSERT, (DeclaredColumn("id", "bigint"),), ("id",), {}),
+    Table(
+        "shop",
+        "orders",
+        "shop",
+        "t",
+        Envelope.DEBEZIUM_UPSERT,
+        (DeclaredColumn("id", "bigint"),),
+        ("id",),
+        include=(Included(Metadata.KEY, "k"), Included(Metadata.OFFSET)),
+    ),
     "CREATE TABLE …",
     4,
 )
@@ -77,6 +89,19 @@ def test_definitions_come_back_as_they_were_declared(store: DefinitionStore) -> 
     assert declared.connections == {"kafka": KAFKA, "registry": REGISTRY}
     assert declared.sources == {"shop": SHOP}
     assert declared.tables == {"shop.orders": ORDERS}
+
+
+def test_a_table_of_before_there_was_include_is_read(state: State) -> None:
+    store = DefinitionStore(state)
+    store.change(lambda none: none.with_entry(ORDERS))
+
+    def without_include(rows: tuple[ObjectRow, ...]) -> list[ObjectRow]:
+        content = json.loads(rows[0].definition)
+        del content["include"]
+        return [replace(rows[0], definition=json.dumps(content))]
+
+    state.store(OBJECTS).change(without_include)
+    assert store.definitions().tables["shop.orders"].definition == replace(ORDERS.definition, include=())
 
 
 def test_a_refused_change_leaves_nothing(store: DefinitionStore) -> None:

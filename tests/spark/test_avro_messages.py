@@ -14,7 +14,7 @@ from lakehold.status import status_of
 from tests import recorded_files
 from tests.conftest import LakeFactory
 from tests.connect_converters import framed
-from tests.message_cases import DEBEZIUM, DEBEZIUM_UPSERT, UPSERT, Case, Message, ingested, problems
+from tests.message_cases import DEBEZIUM, DEBEZIUM_UPSERT, NONE, UPSERT, Case, Message, ingested, problems
 from tests.registry_server import registry_server, subjects
 
 pytestmark = pytest.mark.spark
@@ -171,6 +171,30 @@ def test_what_no_table_can_hold_is_left_out_and_reported(make_lake: LakeFactory,
             reasons={0: "undecodable-key", 1: "unknown-schema", 2: "empty-value"},
         ),
         "only_m": Case(DEBEZIUM, schemas.messages("only_m", key, change, (None, {"op": "m", "after": None}))),
+        "appended": Case(
+            NONE,
+            [
+                *schemas.messages(
+                    "appended", key, ["null", row], (None, {"id": 1, "v": "a"}), (None, {"id": 1, "v": "a"})
+                ),
+                (b"no Avro", schemas.written("appended", "value", ["null", row], {"id": 2, "v": None})),
+                (None, schemas.written("appended", "value", ["null", row], None)),
+                (b"k", None),
+                (b"k", b"x"),
+                (b"k", framed(UNKNOWN, b"")),
+            ],
+            [(1, "a"), (1, "a"), (2, None)],
+            reasons={3: "null-value", 4: "null-value", 5: "undecodable-value", 6: "unknown-schema"},
+        ),
+        "with_key": Case(
+            f"INCLUDE KEY, KEY AS whole, OFFSET AS at {NONE}",
+            [
+                *schemas.messages("with_key", nested_key, record("Value", v="string"), (keyed, {"v": "a"})),
+                (b"no Avro", schemas.written("with_key", "value", record("Value", v="string"), {"v": "b"})),
+            ],
+            [("a", 1, (1,), (1, (1,)), 0)],
+            reasons={1: "undecodable-key"},
+        ),
         "keyless": Case(
             UPSERT, schemas.messages("keyless", key, row, (None, {"id": 1, "v": "a"})), stopped="key-missing"
         ),

@@ -190,6 +190,31 @@ def test_bare_keys_have_the_types_that_the_column_list_gives(lake: Lake, tmp_pat
     assert feed.rows("keyed") == [(7, "x", 7)]
 
 
+def test_fields_of_bare_keys_need_types(lake: Lake, tmp_path: Path) -> None:
+    feed = Feed(
+        lake,
+        tmp_path / "topics",
+        listed="(id BIGINT, part STRING, v STRING)|INCLUDE KEY AS k ENVELOPE NONE",
+        unlisted="(v STRING)|INCLUDE KEY ENVELOPE NONE",
+    )
+    feed.write(bare(id=1, part="a"), bare(id=1, v="x"))
+    stopped = feed.stopped()
+    assert {name: error.code for name, error in stopped.items()} == {"unlisted": "columns-unknown"}
+    assert "leave INCLUDE KEY out" in stopped["unlisted"].hint
+    assert feed.rows("listed") == [(1, None, "x", (1, "a"))]
+
+
+def test_a_first_load_has_what_is_included(make_lake: LakeFactory, tmp_path: Path) -> None:
+    lake = make_lake(driver_read_max_records=0)
+    feed = Feed(lake, tmp_path / "topics", t="INCLUDE OFFSET, KEY AS k, HEADERS ENVELOPE UPSERT")
+    for n in range(30):
+        key, value = json_record(KEY, {"id": n, "part": "a"}), json_record(ROW, {"id": n, "v": "x"})
+        feed.write(key, value, headers=[("n", b"%d" % n)])
+    assert feed.stopped() == {}
+    expected = [("a", n, "x", n, (n, "a"), [("n", b"%d" % n)]) for n in range(30)]
+    assert feed.rows() == sorted(expected, key=repr)
+
+
 @pytest.mark.parametrize(
     ("clauses", "way_out"),
     [

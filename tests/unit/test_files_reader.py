@@ -145,6 +145,10 @@ def test_a_file_that_was_rewritten_is_an_error(tmp_path: Path) -> None:
         ({"key": 1}, "field key is neither null nor text in base64"),
         ({"value": "YQ"}, "field value is not base64: Incorrect padding"),
         ({"value": "YQ==YQ=="}, "field value is not base64: Excess data after padding"),
+        ({"headers": {}}, "field headers is no list of \\[name, value\\] pairs"),
+        ({"headers": [["a"]]}, "field headers is no list of \\[name, value\\] pairs"),
+        ({"headers": [[1, None]]}, "field headers is no list of \\[name, value\\] pairs"),
+        ({"headers": [["a", "YQ"]]}, "field headers is not base64: Incorrect padding"),
     ],
 )
 def test_a_line_says_what_is_wrong_with_it(change: dict[str, object], reason: str) -> None:

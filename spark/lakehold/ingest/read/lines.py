@@ -90,11 +90,11 @@ def _integer(fields: dict[str, Any], name: str, most: int, least: int = 0) -> in
 def _headers(fields: dict[str, Any]) -> list[tuple[str, bytes | None]] | None:
     """Return pairs of name and value in the order sent; None where there are none."""
     pairs = fields.get("headers")
-    if not pairs:
+    if pairs is None:
         return None
     if not isinstance(pairs, list) or not all(_is_header(pair) for pair in pairs):
         raise LineError("field headers is no list of [name, value] pairs")
-    return [(name, _bytes({"headers": value}, "headers")) for name, value in pairs]
+    return [(name, _bytes({"headers": value}, "headers")) for name, value in pairs] or None
 
 
 def _is_header(pair: Any) -> bool:
