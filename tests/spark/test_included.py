@@ -26,7 +26,7 @@ ALL = "INCLUDE KEY AS k, PARTITION AS p, OFFSET AS o, TIMESTAMP AS at, HEADERS A
 LATEST_MS = 2**63 - 1
 KEY = struct("Key", {"id": {"type": "int64"}, "part": {"type": "string", "optional": True}})
 ROW = struct("Row", {"id": {"type": "int64"}, "v": {"type": "string", "optional": True}})
-COLUMNS = {"id": {"type": "int64"}, "v": {"type": "string", "optional": True}}
+COLUMNS: dict[str, dict[str, Any]] = {"id": {"type": "int64"}, "v": {"type": "string", "optional": True}}
 
 
 class Feed:
