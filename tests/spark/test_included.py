@@ -225,6 +225,7 @@ def test_a_first_load_has_what_is_included(make_lake: LakeFactory, tmp_path: Pat
         ("INCLUDE PARTITION AS id ENVELOPE UPSERT", "INCLUDE PARTITION AS name"),
         ("INCLUDE PARTITION AS part, KEY AS k ENVELOPE UPSERT", "INCLUDE PARTITION AS name"),
         ("INCLUDE HEADERS AS part, KEY ENVELOPE NONE", "INCLUDE KEY AS name"),
+        ("(id BIGINT, part STRING)|INCLUDE KEY AS part ENVELOPE UPSERT", "INCLUDE KEY AS name"),
     ],
 )
 def test_a_name_that_is_taken_stops_the_table(lake: Lake, tmp_path: Path, clauses: str, way_out: str) -> None:

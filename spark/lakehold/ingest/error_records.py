@@ -82,11 +82,11 @@ class ErrorRecords:
                 F.col(DETAIL).alias("detail"),
             )
             self._write(batch, table.full_name, found)
-        if statistics.errors or (open_errors and statistics.records):
-            if table.envelope.has_keys:
-                self._heal(batch, table.full_name, deduplicated)
-            return self._open(batch.source, table.full_name)
-        return open_errors
+        if table.envelope.has_keys and (statistics.errors or (open_errors and statistics.records)):
+            self._heal(batch, table.full_name, deduplicated)
+        elif not statistics.errors:
+            return open_errors
+        return self._open(batch.source, table.full_name)
 
     def record_malformed(self, batch: BatchIdentity, lines: Sequence[MalformedLine]) -> None:
         """Keep lines of a FILES source that are no message: the file stands as topic, the byte offset as offset."""

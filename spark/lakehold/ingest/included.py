@@ -67,12 +67,13 @@ def included_columns(
         TableStopped: A column has the name of another one.
     """
     found = tuple(_included(table, in_key, own_key))
-    listed = {folded(c.name) for c in table.columns}
-    taken = {*map(folded, own_key), *(listed or map(folded, in_row))}
+    own, listed = {*map(folded, own_key)}, {folded(c.name) for c in table.columns}
+    taken = {*own, *(listed or map(folded, in_row))}
     for each in found:
         name = folded(each.column.name)
         # A column list gives the columns of a key their types and places.
-        if name in taken and not (name in listed and each.by.what is Metadata.KEY):
+        is_placed = name in listed and name not in own and each.by.what is Metadata.KEY
+        if name in taken and not is_placed:
             raise _taken(table, each)
         taken.add(name)
     return found
