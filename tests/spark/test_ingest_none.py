@@ -97,7 +97,7 @@ def test_a_message_without_a_row_is_an_error_that_no_later_one_heals(lake: Lake,
         (4, "empty-value", False),
         (5, "undecodable-value", False),
     ]
-    assert lake.batches.reader("web", "main").tables["app.clicks"].open_errors == 5
+    assert lake.batches.readers("web")["main"].tables["app.clicks"].open_errors == 5
 
 
 def test_keys_that_cannot_be_read_are_not_read(lake: Lake, tmp_path: Path) -> None:

@@ -4,6 +4,9 @@ NONE           each value is one more row; a null value is none
 UPSERT         a null value deletes, any other is the row's new state
 DEBEZIUM …     `after` is the row's new state, `d` deletes, `t` truncates, `m` says nothing of rows; a tombstone behind a `d`
                deletes once more, harmlessly, and is all that compaction leaves of a delete
+
+A new envelope is a member of `lakehold.definitions.Envelope`, which says what it can, and a function here, which says what its
+messages do. Nothing else names one.
 """
 
 from __future__ import annotations
