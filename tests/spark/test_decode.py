@@ -103,7 +103,7 @@ def test_what_stands_around_the_rows(spark: SparkSession) -> None:
         "row": 1,
         "ts_ms": None,
     }
-    assert found.transaction.asDict() == {"id": "7:8", "total_order": 3}
+    assert found.transaction.asDict() == {"id": "7:8", "total_order": 3, "collection_order": None}
     assert (tombstone.op, tombstone.error, tombstone.after, tombstone.source) == (None, None, None, None)
 
 

@@ -196,6 +196,28 @@ def test_before_may_lack_what_after_must_have(spark: SparkSession) -> None:
     assert rows[2].before.id == 1
 
 
+def test_what_stands_around_rows_is_known_of_records_with_errors_as_well(spark: SparkSession) -> None:
+    change = envelope(ROW)
+    no_row = {"op": "c", "before": None, "after": {"id": 1, "name": None}}
+    records = [
+        (None, json_record(change, no_row)),
+        (None, json_record(change, {"op": "c", "before": None, "after": GOOD})),
+        (None, json_row()),
+        (None, json_record(change, no_row)[:-9]),
+        (None, None),
+    ]
+    schemas = TopicSchemas(JsonHeads(), JsonHeads((json_head(change), json_head(ROW))))
+    found = decode(raw_records(spark, records), schemas, Shape.DEBEZIUM, has_heads=True).frame
+    rows = found.orderBy("offset").collect()
+    errors = ["not-null-violated", None, "not-debezium", "undecodable-value", None]
+    assert [row.error for row in rows] == errors
+    assert [row.head.op for row in rows] == ["c", "c", None, None, None]
+    assert [row.op for row in rows] == [None, "c", None, None, None]
+    # What is no event of Debezium is known to be none; what cannot be read may be one.
+    assert [row.head.is_readable for row in rows] == [True, True, True, False, True]
+    assert "head" not in decode(raw_records(spark, records), schemas, Shape.DEBEZIUM).frame.columns
+
+
 def test_a_contract_that_json_breaks(spark: SparkSession) -> None:
     columns = tuple(
         DeclaredColumn(n, t)
