@@ -22,6 +22,7 @@ from tests.benchmarks import (
     joining,
     lag,
     long_life,
+    many_tables,
     merges,
     shared_diffs,
     shared_topics,
@@ -50,6 +51,7 @@ class Benchmark(StrEnum):
     HOLD_COMMANDS = "hold-commands"
     LONG_LIFE = "long-life"
     TOPIC_SHARED = "topic-shared"
+    SIDE_BY_SIDE = "side-by-side"
     DRAIN = "drain"
     LAG = "lag"
     JOINING = "joining"
@@ -90,6 +92,7 @@ def main(
         ],
         Benchmark.LONG_LIFE: lambda lake, place: long_life.maintained(lake, place, sized(1_000_000), sized(2_000)),
         Benchmark.TOPIC_SHARED: lambda lake, _: shared_topics.tables_of_one_topic(lake, sized(300_000), 10, runs),
+        Benchmark.SIDE_BY_SIDE: lambda lake, place: many_tables.side_by_side(lake, place, max(sized(100), 10), runs),
         Benchmark.DRAIN: lambda lake, _: drain.drained(lake, max(sized(120_000), 4_000), 2, min(runs, 3)),
         Benchmark.LAG: lambda lake, _: lag.lags(lake, (10, 100, 200), max(sized(120), 15)),
         Benchmark.JOINING: lambda lake, _: joining.changes_meanwhile(lake, sized(200_000), min(runs, 3)),
