@@ -21,7 +21,6 @@ class Looks:
         topics: Have been written.
         commits_to_kafka: Messages are visible only when their Kafka transaction is committed: in each partition in its own time,
             and in all of them before the next one begins.
-        one_file: All partitions are in one file, which is looked at once.
         lag: How many moments after it was sent a message is written at the latest.
 
     Attributes:
@@ -32,9 +31,8 @@ class Looks:
         arrived_until: What was sent by this moment is written; None: all that was sent.
     """
 
-    def __init__(self, random: Random, topics: Topics, *, commits_to_kafka: bool, one_file: bool, lag: int = 0) -> None:
+    def __init__(self, random: Random, topics: Topics, *, commits_to_kafka: bool, lag: int = 0) -> None:
         self._random = random
-        self._one_file = one_file
         self._lag = lag
         # At each moment what is visible of each partition, and what is written to it.
         self._moments: list[tuple[Offsets, Offsets]] = []
@@ -68,9 +66,6 @@ class Looks:
             looks.append({tp: self._moments[self._random.choice([now, until])][what][tp] for tp in self._moments[0][0]})
             now = until
         self._now, self.life = now, life
-        if self._one_file:
-            self.seen, self.written = {}, {}
-            return self._moments[now][1]
         self.seen, between, found, behind = looks
         self.written = {tp: between[tp] if is_of_transactions(tp) else at for tp, at in behind.items()}
         return found
@@ -79,7 +74,7 @@ class Looks:
         """Look when all have."""
         self._now = len(self._moments) - 1
         self.arrived_until = None
-        self.seen, self.written = ({}, {}) if self._one_file else self._moments[self._now]
+        self.seen, self.written = self._moments[self._now]
 
     def _write(self, order: Sequence[TopicPartition], *, commits_to_kafka: bool) -> None:
         visible, written = (dict(ends) for ends in self._moments[-1])

@@ -93,7 +93,6 @@ class Topics:
         stops: Offsets,
         *,
         unread: Collection[TopicPartition],
-        knows_partitions: bool,
         seen: Offsets,
         written: Offsets,
         sent: Mapping[TopicPartition, Sequence[int]],
@@ -126,7 +125,6 @@ class Topics:
             seen=seen,
             written=written,
             arrived_until_ms=arrived_until,
-            knows_partitions=knows_partitions,
             shown=shown,
         )
         return with_all_ends(log)

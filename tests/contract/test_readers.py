@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from lakehold.errors import UpstreamError
-from lakehold.ingest.read.checks import faults
 from lakehold.ingest.read.read_once import ReadOnce
 from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Limits, ReadPlan
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition
@@ -223,8 +222,9 @@ def test_a_recreated_topic_is_known_by_its_identity(upstream: Upstream) -> None:
     upstream.recreate(topic)
     upstream.publish(topic, [b"another record, and longer"] * 100)
     after = upstream.reader.look([topic])
-    assert [error.code for error in faults(after, plan.position, before.identities).values()] == ["topic-recreated"]
-    assert faults(before, plan.position, before.identities) == {}
+    found = upstream.reader.faults(after, plan.position, before.identities)
+    assert [error.code for error in found.values()] == ["topic-recreated"]
+    assert upstream.reader.faults(after, {}, after.identities) == {}
 
 
 def test_a_place_that_is_not_there_is_an_error(upstream: Upstream, capfd: pytest.CaptureFixture[str]) -> None:

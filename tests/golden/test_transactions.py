@@ -10,7 +10,7 @@
 
 Lines before them say what was before: `passed B: orders/0=B2` is what earlier batches took, up to the commit of B, and the
 furthest event of each partition; `cut off orders/0` that a partition is first read and its beginning was deleted; `bounded` that
-more has come than the batch reads, `files` that partitions are known by their records only, `lost lines 1` what its name says;
+more has come than the batch reads;
 `seen transaction/0=2` how many records a first look saw, and `written transaction/0=3` how many there were behind it with those
 that were not committed; of other topics as many as are shown, if it is not said; `long ago transaction/0=2` how many had been
 sent when the connector had longer to write what came before them than a partition lags; `shown orders items=A` that these topics
@@ -61,16 +61,13 @@ class Case:
     commit: str = ""
     marks: dict[TopicPartition, Mark] = field(default_factory=dict)
     cut_off: set[TopicPartition] = field(default_factory=set)
-    flags: set[str] = field(default_factory=set)
-    lost_lines: int = 0
+    is_bounded: bool = False
     looks: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     shown: dict[str, Position | None] = field(default_factory=dict)
 
     def read(self, line: str) -> None:
-        if line in ("bounded", "files"):
-            self.flags.add(line)
-        elif line.startswith("lost lines "):
-            self.lost_lines = int(line.removeprefix("lost lines "))
+        if line == "bounded":
+            self.is_bounded = True
         elif line.startswith("cut off "):
             self.cut_off.add(partition(line.removeprefix("cut off ")))
         elif found := re.match(r"(seen|written|long ago) (.*)", line):
@@ -112,13 +109,11 @@ class Case:
             runs={tp: runs.get(tp, []) for tp in self.lines if tp not in of_transactions},
             begins={tp: self.begins(tp) for tp in of_transactions},
             ends={tp: self.ends(tp) for tp in of_transactions},
-            unread=frozenset(self.lines if "bounded" in self.flags else ()),
+            unread=frozenset(self.lines if self.is_bounded else ()),
             seen=self.looks.get("seen", {}),
             written={**of_events, **self.looks.get("written", {})},
             shown=self.shown,
             arrived_until_ms=LONG_AGO_MS,
-            knows_partitions="files" not in self.flags,
-            lost_lines=self.lost_lines,
         )
 
     def begins(self, tp: TopicPartition) -> list[Begin]:

@@ -26,7 +26,6 @@ class Batches:
     Args:
         random: Of what it sees, and of how large its batches are.
         upstream: Has been streamed.
-        knows_partitions: As brokers do, and directories of files do not.
         commits_to_kafka: The connector sends in Kafka transactions.
         lag: If it does not: how many moments after it was sent a message is written at the latest.
         begins: Where each partition begins; what was before is deleted.
@@ -37,7 +36,6 @@ class Batches:
         random: Random,
         upstream: Upstream,
         *,
-        knows_partitions: bool,
         commits_to_kafka: bool = False,
         lag: int = 0,
         begins: Offsets | None = None,
@@ -46,14 +44,11 @@ class Batches:
         self._topics: Topics = upstream.topics
         self._history = upstream.history() if begins is None else None
         self._is_in_time = upstream.numbers_anew or upstream.begins_anew or upstream.commits_alone
-        self._knows_partitions = knows_partitions
         self._position: Offsets = dict.fromkeys(self._topics.ends, 0) if begins is None else begins
         # What was deleted had ended.
         self._seen: Offsets = {**self._position, TRANSACTIONS: self._topics.ends[TRANSACTIONS] if begins else 0}
         self._passed = Passed(cut_off=frozenset(tp for tp, at in self._position.items() if at > 0))
-        self._looks = Looks(
-            random, upstream.topics, commits_to_kafka=commits_to_kafka, one_file=not knows_partitions, lag=lag
-        )
+        self._looks = Looks(random, upstream.topics, commits_to_kafka=commits_to_kafka, lag=lag)
         self._commit = 0
         self.tables = Tables()
         self._shown: dict[str, Position | None] = {
@@ -112,7 +107,6 @@ class Batches:
             self._position,
             stops,
             unread=unread,
-            knows_partitions=self._knows_partitions,
             seen=self._looks.seen,
             written=self._looks.written,
             sent=self._looks.sent,
@@ -147,7 +141,6 @@ class Batches:
     kills=st.integers(0, 3),
     ids=st.sampled_from(["postgres", "binlog", "gtid"]),
     numbers_anew=st.booleans(),
-    knows_partitions=st.booleans(),
     transaction_partitions=st.sampled_from([1, 1, 2, 3]),
     commits_to_kafka=st.booleans(),
     commits_alone=st.booleans(),
@@ -159,7 +152,6 @@ def test_every_batch_ends_at_a_commit_and_all_comes_in(
     kills: int,
     ids: str,
     numbers_anew: bool,
-    knows_partitions: bool,
     transaction_partitions: int,
     commits_to_kafka: bool,
     commits_alone: bool,
@@ -176,7 +168,7 @@ def test_every_batch_ends_at_a_commit_and_all_comes_in(
         commits_alone=commits_alone and ids != "postgres",
     )
     upstream.stream(kills)
-    batches = Batches(random, upstream, knows_partitions=knows_partitions, commits_to_kafka=commits_to_kafka)
+    batches = Batches(random, upstream, commits_to_kafka=commits_to_kafka)
     batches.assert_all_comes_in(looks=random.randrange(8))
 
 
@@ -186,7 +178,6 @@ def test_every_batch_ends_at_a_commit_and_all_comes_in(
     partitions=st.integers(1, 2),
     kills=st.integers(0, 3),
     transaction_partitions=st.sampled_from([1, 1, 2]),
-    knows_partitions=st.booleans(),
     commits_to_kafka=st.booleans(),
 )
 def test_transactions_of_several_logs_are_taken_in_the_order_of_all(
@@ -194,7 +185,6 @@ def test_transactions_of_several_logs_are_taken_in_the_order_of_all(
     partitions: int,
     kills: int,
     transaction_partitions: int,
-    knows_partitions: bool,
     commits_to_kafka: bool,
 ) -> None:
     random = Random(seed)
@@ -207,7 +197,7 @@ def test_transactions_of_several_logs_are_taken_in_the_order_of_all(
         ids="gtids",
     )
     upstream.stream(kills)
-    batches = Batches(random, upstream, knows_partitions=knows_partitions, commits_to_kafka=commits_to_kafka)
+    batches = Batches(random, upstream, commits_to_kafka=commits_to_kafka)
     batches.assert_all_comes_in(looks=random.randrange(8))
 
 
@@ -244,7 +234,7 @@ def test_a_snapshot_taken_anew_is_in_one_batch(
         commits_alone=commits_alone and ids != "postgres",
     )
     upstream.stream(kills)
-    batches = Batches(random, upstream, knows_partitions=True, commits_to_kafka=commits_to_kafka)
+    batches = Batches(random, upstream, commits_to_kafka=commits_to_kafka)
     batches.assert_all_comes_in(looks=random.randrange(8))
 
 
@@ -254,18 +244,17 @@ def test_a_snapshot_taken_anew_is_in_one_batch(
     partitions=st.integers(2, 3),
     kills=st.integers(0, 2),
     ids=st.sampled_from(["postgres", "binlog", "gtid"]),
-    knows_partitions=st.booleans(),
     commits_to_kafka=st.booleans(),
 )
 def test_an_end_is_not_taken_before_one_that_was_not_looked_at(
-    seed: int, partitions: int, kills: int, ids: str, knows_partitions: bool, commits_to_kafka: bool
+    seed: int, partitions: int, kills: int, ids: str, commits_to_kafka: bool
 ) -> None:
     random = Random(seed)
     upstream = Upstream(
         random, tables=4, partitions=1, transaction_partitions=partitions, transactions=30, ids=ids, sizes=(1,)
     )
     upstream.stream(kills)
-    batches = Batches(random, upstream, knows_partitions=knows_partitions, commits_to_kafka=commits_to_kafka)
+    batches = Batches(random, upstream, commits_to_kafka=commits_to_kafka)
     batches.assert_all_comes_in(looks=12)
 
 
@@ -279,7 +268,7 @@ def test_what_was_sent_before_a_kill_is_not_taken_for_the_rest(seed: int, ids: s
     random = Random(seed)
     upstream = Upstream(random, tables=2, partitions=1, transactions=6, ids=ids, sizes=(8, 12), numbers_anew=True)
     upstream.stream(kills=4)
-    batches = Batches(random, upstream, knows_partitions=True, commits_to_kafka=commits_to_kafka)
+    batches = Batches(random, upstream, commits_to_kafka=commits_to_kafka)
     batches.assert_all_comes_in(looks=20)
 
 
@@ -308,7 +297,7 @@ def test_partitions_that_lag_are_waited_for(
         commits_alone=commits_alone and ids != "postgres",
     )
     upstream.stream(kills=4)
-    batches = Batches(random, upstream, knows_partitions=True, lag=lag)
+    batches = Batches(random, upstream, lag=lag)
     batches.assert_all_comes_in(looks=20)
 
 
@@ -317,9 +306,8 @@ def test_partitions_that_lag_are_waited_for(
     seed=st.integers(0, 2**32),
     tables=st.integers(1, 3),
     ids=st.sampled_from(["postgres", "binlog", "gtid"]),
-    knows_partitions=st.booleans(),
 )
-def test_what_is_left_of_topics_comes_in(seed: int, tables: int, ids: str, knows_partitions: bool) -> None:
+def test_what_is_left_of_topics_comes_in(seed: int, tables: int, ids: str) -> None:
     random = Random(seed)
     upstream = Upstream(random, tables=tables, partitions=1, transactions=random.randrange(1, 14), ids=ids)
     kills = random.randrange(3)
@@ -329,7 +317,7 @@ def test_what_is_left_of_topics_comes_in(seed: int, tables: int, ids: str, knows
     if kills:
         # A transaction topic that begins amid what is repeated later may keep the source waiting.
         begins[TRANSACTIONS] = 0
-    batches = Batches(random, upstream, knows_partitions=knows_partitions, begins=begins)
+    batches = Batches(random, upstream, begins=begins)
     for _ in range(random.randrange(4)):
         batches.drain(everything=False)
     batches.drain(everything=True)

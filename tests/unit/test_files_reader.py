@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from lakehold.errors import UpstreamError
 from lakehold.ingest.read.files import FilesReader
-from lakehold.ingest.read.lines import LineError, file_partition, parse
+from lakehold.ingest.read.line_index import shared_index
+from lakehold.ingest.read.lines import LineError, Message, parse
 from lakehold.ingest.read.reader import Limits, ReadPlan
-from lakehold.model.offsets import Offsets, TopicPartition
+from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, Watermarks, from_json
 from tests.recorded_files import append, line
 
 LARGE = Limits(1_000, 1_000_000)
-FILE = file_partition("a.jsonl")
+T, FILE = TopicPartition("t", 0), TopicPartition("$files/a.jsonl", 0)
 
 
 def planned(reader: FilesReader, position: Offsets, limits: Limits = LARGE) -> ReadPlan:
@@ -59,13 +61,16 @@ def test_a_line_is_read_once_it_is_complete(tmp_path: Path) -> None:
     append(tmp_path / "a.jsonl", [rest])
     second = planned(reader, first.position)
     assert offsets(reader, second) == [1]
-    assert reader.malformed(second.ranges) == ()
+    assert reader.malformed(second) == ()
 
 
 def test_what_was_read_is_not_read_again(tmp_path: Path) -> None:
     append(tmp_path / "a.jsonl", [line("t", 0, n) for n in range(10)])
-    plan = planned(FilesReader(str(tmp_path)), {}, Limits(4, 1_000_000))
-    assert plan.position == {TopicPartition("t", 0): 4, FILE: sum(len(line("t", 0, n)) + 1 for n in range(4))}
+    reader = FilesReader(str(tmp_path))
+    plan = planned(reader, {}, Limits(4, 1_000_000))
+    assert plan.ranges == (OffsetRange(T, 0, 4),)
+    assert plan.position == {T: 4, FILE: (tmp_path / "a.jsonl").stat().st_size}
+    assert offsets(reader, planned(reader, plan.position)) == [4, 5, 6, 7, 8, 9]
 
 
 def test_lines_out_of_order_and_over_files_come_in_order_of_offsets(tmp_path: Path) -> None:
@@ -85,8 +90,8 @@ def test_lines_that_are_no_message_are_given_out_once_and_stop_nothing(tmp_path:
     reader = FilesReader(str(tmp_path))
     plan = planned(reader, {})
     assert offsets(reader, plan) == [0, 1]
-    assert plan.malformed == 3
-    half, again, no_object = reader.malformed(plan.ranges)
+    assert plan.records == 5
+    half, again, no_object = reader.malformed(plan)
     assert (half.file, half.line_number, half.raw) == ("sub/a.jsonl", 2, b"{half")
     assert half.byte_offset == len(line("t", 0, 0)) + 1
     assert half.reason.startswith("no JSON: ")
@@ -103,23 +108,22 @@ def test_a_batch_gives_out_a_bounded_number_of_malformed_lines(tmp_path: Path) -
     counts: list[int] = []
     read: list[int] = []
     while (plan := planned(reader, position, Limits(10, 1_000_000))).ranges:
-        counts.append(len(reader.malformed(plan.ranges)))
+        counts.append(len(reader.malformed(plan)))
         read += offsets(reader, plan)
         position = plan.position
-    assert counts == [10, 10, 10]
+    assert max(counts) <= 10
+    assert sum(counts) == 30
     assert read == [0]
 
 
-def test_an_offset_that_was_passed_is_skipped_and_counted(tmp_path: Path) -> None:
+def test_an_offset_that_was_passed_is_not_read_again(tmp_path: Path) -> None:
     append(tmp_path / "a.jsonl", [line("t", 0, 5)])
     reader = FilesReader(str(tmp_path))
     first = planned(reader, {})
     append(tmp_path / "a.jsonl", [line("t", 0, 5), line("t", 0, 3), line("t", 0, 6)])
     second = planned(reader, first.position)
     assert offsets(reader, second) == [6]
-    assert second.skipped == 2
-    assert reader.malformed(second.ranges) == ()
-    assert planned(reader, second.position).skipped == 0
+    assert reader.malformed(second) == ()
 
 
 def test_a_file_that_was_rewritten_is_an_error(tmp_path: Path) -> None:
@@ -130,6 +134,137 @@ def test_a_file_that_was_rewritten_is_an_error(tmp_path: Path) -> None:
         planned(FilesReader(str(tmp_path)), plan.position)
     assert raised.value.code == "topic-recreated"
     assert "where no line begins any more" in raised.value.detail
+
+
+def test_files_that_shrank_or_are_gone(tmp_path: Path) -> None:
+    append(tmp_path / "a.jsonl", [line("t", 0, n) for n in range(3)])
+    append(tmp_path / "b.jsonl", [line("u", 0, 0)])
+    reader = FilesReader(str(tmp_path))
+    position = planned(reader, {}).position
+    (tmp_path / "a.jsonl").write_text(line("t", 0, 0) + "\n")
+    (tmp_path / "b.jsonl").unlink()
+    found = reader.faults(reader.look(["t", "u"]), position)
+    assert {topic: error.code for topic, error in found.items()} == {
+        "$files/a.jsonl": "topic-recreated",
+        "$files/b.jsonl": "offsets-lost",
+    }
+    length = len(line("t", 0, 0)) + 1
+    assert str(found["$files/a.jsonl"]).startswith(
+        'file "a.jsonl" is not the one that was read before\n'
+        f"detail: The bytes below {3 * length} were read before, but it now ends at {length}."
+    )
+    assert str(found["$files/b.jsonl"]).startswith(
+        f'file "b.jsonl" is gone\ndetail: It was read up to byte {length}; what came after that is lost.'
+    )
+
+
+def test_a_file_with_another_first_line_is_an_error_until_it_is_put_back(tmp_path: Path) -> None:
+    before = [line("t", 0, n) for n in range(3)]
+    append(tmp_path / "a.jsonl", before)
+    reader = FilesReader(str(tmp_path))
+    identities = reader.look(["t"]).identities
+    position = planned(reader, {}).position
+    (tmp_path / "a.jsonl").write_text("\n".join([line("t", 0, 9), *before[1:], ""]))
+    error = reader.faults(reader.look(["t"]), position, identities)["$files/a.jsonl"]
+    assert (error.code, error.detail) == (
+        "topic-recreated",
+        "Its first line is not the one that it had when it was first read.",
+    )
+    (tmp_path / "a.jsonl").write_text("\n".join([*before, line("t", 0, 3), ""]))
+    assert reader.faults(reader.look(["t"]), position, identities) == {}
+    assert offsets(reader, planned(reader, position)) == [3]
+
+
+def test_partitions_begin_and_end_where_their_lines_do(tmp_path: Path) -> None:
+    append(tmp_path / "b.jsonl", [line("t", 0, 9), line("t", 1, 0), line("u", 0, 4)])
+    append(tmp_path / "a.jsonl", [line("t", 0, 12), line("t", 0, 7)])
+    found = FilesReader(str(tmp_path)).look(["t", "no-such-topic"])
+    assert found.partitions == {T: Watermarks(7, 13), TopicPartition("t", 1): Watermarks(0, 1)}
+    assert found.missing == ()
+
+
+def test_gaps_of_any_size_make_no_batches(tmp_path: Path) -> None:
+    append(tmp_path / "a.jsonl", [line("t", 0, 10**12 * n) for n in range(5)])
+    reader = FilesReader(str(tmp_path))
+    first = planned(reader, {}, Limits(3, 1_000_000))
+    assert (first.records, first.remaining, offsets(reader, first)) == (3, 2, [0, 10**12, 2 * 10**12])
+    assert offsets(reader, planned(reader, first.position)) == [3 * 10**12, 4 * 10**12]
+
+
+def test_a_partition_that_comes_later_may_begin_anywhere(tmp_path: Path) -> None:
+    append(tmp_path / "a.jsonl", [line("t", 0, 0)])
+    reader = FilesReader(str(tmp_path))
+    position = planned(reader, {}).position
+    append(tmp_path / "b.jsonl", [line("t", 1, 70)])
+    assert offsets(reader, planned(reader, position)) == [70]
+
+
+def test_files_are_read_once_and_then_what_is_new_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[bytes] = []
+
+    def counting(content: bytes) -> Message:
+        parsed.append(content)
+        return parse(content)
+
+    monkeypatch.setattr("lakehold.ingest.read.line_index.parse", counting)
+    append(tmp_path / "a.jsonl", [line("t", 0, n) for n in range(10)])
+    for reader in (FilesReader(str(tmp_path)), FilesReader(str(tmp_path))):
+        assert reader.look(["t"], ordered="t").partitions == {T: Watermarks(0, 10)}
+    append(tmp_path / "a.jsonl", [line("t", 0, 10)])
+    assert FilesReader(str(tmp_path)).look(["t"]).partitions == {T: Watermarks(0, 11)}
+    assert len(parsed) == 11
+
+
+def test_a_large_file_is_split_and_read_in_part(tmp_path: Path) -> None:
+    append(tmp_path / "a.jsonl", [line("tu"[n % 2], 0, n // 2) for n in range(20_000)])
+    append(tmp_path / "a.jsonl", [line("t", 0, 7), line("t", 0, 10_000)])
+    index = shared_index(tmp_path)
+    index.grow()
+    everything = index.chunks([OffsetRange(T, 0, 10_001)], parallelism=4)
+    assert 4 <= len(everything) <= 8
+    assert [(a.end_exclusive, b.start) for a, b in pairwise(everything) if a.end_exclusive != b.start] == []
+    part = index.chunks([OffsetRange(T, 4_000, 4_010)])
+    assert sum(chunk.end_exclusive - chunk.start for chunk in part) < (tmp_path / "a.jsonl").stat().st_size / 10
+    reader = FilesReader(str(tmp_path))
+    assert reader.in_driver([OffsetRange(T, 4_000, 4_010)])["offset"].to_pylist() == [*range(4_000, 4_010)]
+
+
+@pytest.mark.parametrize(
+    ("position", "expected", "bad"),
+    [
+        # What a lake without partitions of files kept of them, batch by batch: up to which byte all had been taken.
+        ("{}", [("t", 0, 1), ("t", 0, 2), ("t", 0, 5), ("t", 0, 8), ("t", 1, 0), ("u", 0, 1)], [110, 110, 231]),
+        (
+            '{"$files/a.jsonl":{"0":0},"$files/sub/b.jsonl":{"0":0},"t":{"0":2,"1":1},"u":{"0":2}}',
+            [("t", 0, 2), ("t", 0, 5), ("t", 0, 8)],
+            [110, 110, 231],
+        ),
+        (
+            '{"$files/a.jsonl":{"0":0},"$files/sub/b.jsonl":{"0":341},"t":{"0":6,"1":1},"u":{"0":2}}',
+            [("t", 0, 8)],
+            [110],
+        ),
+        ('{"$files/a.jsonl":{"0":556},"$files/sub/b.jsonl":{"0":341},"t":{"0":9,"1":1},"u":{"0":2}}', [], []),
+    ],
+)
+def test_the_position_of_an_older_lake_goes_on_where_it_ended(
+    tmp_path: Path, position: str, expected: list[tuple[str, int, int]], bad: list[int]
+) -> None:
+    append(tmp_path / "a.jsonl", [line("t", 0, 8), "{half", line("t", 0, 2), line("u", 0, 1)])
+    append(tmp_path / "a.jsonl", [line("t", 1, 0), line("x", 0, 0)])
+    append(tmp_path / "sub" / "b.jsonl", [line("t", 0, 5), "no message", line("t", 0, 1), line("t", 0, 5)])
+    identities = {"$files/a.jsonl": "d8c57c98024f3ae4", "$files/sub/b.jsonl": "8c209217cf946492"}
+    reader = FilesReader(str(tmp_path))
+    look = reader.look(["t", "u"])
+    assert reader.faults(look, from_json(position), identities) == {}
+    plan = reader.plan(look, from_json(position), LARGE)
+    read = reader.in_driver(plan.ranges).select(["topic", "partition", "offset"])
+    assert [tuple(row.values()) for row in read.to_pylist()] == expected
+    assert [line.byte_offset for line in reader.malformed(plan)] == bad
+    append(tmp_path / "a.jsonl", ["more nonsense", line("t", 0, 9)])
+    after = reader.plan(reader.look(["t", "u"]), plan.position, LARGE)
+    assert offsets(reader, after) == [9]
+    assert [line.raw for line in reader.malformed(after)] == [b"more nonsense"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from lakehold.ingest.read.bounding import fair_shares, record_budget
 from lakehold.ingest.read.checks import faults
 from lakehold.ingest.read.kafka import KafkaReader
-from lakehold.ingest.read.lines import file_partition
 from lakehold.ingest.read.reader import Available, Limits, ReadPlan
 from lakehold.kafka.options import KafkaOptions
 from lakehold.model.offsets import Offsets, TopicPartition, Watermarks
@@ -57,7 +56,7 @@ def test_shares_use_the_budget_and_no_more(backlogs: dict[TopicPartition, int], 
 def grown(*ends: int, earliest: int = 0) -> Available:
     """Topic `a`, whose partitions end there; those behind the first one begin at `earliest`."""
     marks = {TopicPartition("a", p): Watermarks(earliest if p else 0, end) for p, end in enumerate(ends)}
-    return replace(available(b=(0, 1_000)), partitions={**available(b=(0, 1_000)).partitions, **marks})
+    return replace(available(a=(0, 0), b=(0, 1_000)), partitions={B: Watermarks(0, 1_000), **marks})
 
 
 def plan(look: Available, position: Offsets) -> ReadPlan:
@@ -162,16 +161,3 @@ def test_a_missing_topic_with_and_without_names_like_it() -> None:
         'hint: Did you mean "shop.orders" or "shop.items"?'
     )
     assert found["x"].hint == "Create the topic or correct its name in the source."
-
-
-def test_files_that_shrank_or_are_gone() -> None:
-    shrunk, gone = file_partition("a.jsonl"), file_partition("b.jsonl")
-    look = Available(frozenset("t"), {shrunk: Watermarks(0, 10)}, where="directory")
-    found = faults(look, {shrunk: 20, gone: 5})
-    assert found[shrunk.topic].code == "topic-recreated"
-    assert str(found[shrunk.topic]).startswith(
-        'file "a.jsonl" is not the one that was read before\n'
-        "detail: The bytes below 20 were read before, but it now ends at 10."
-    )
-    assert found[gone.topic].code == "offsets-lost"
-    assert str(found[gone.topic]).startswith('file "b.jsonl" is gone\ndetail: It was read up to byte 5;')

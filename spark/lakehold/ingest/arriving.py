@@ -24,7 +24,6 @@ from lakehold.ingest.changes import ERROR, TRANSACTION, UNKNOWN_SCHEMA, Changes
 from lakehold.ingest.deduplicate.carriers import Carrier, DriverRows, SparkRows, before
 from lakehold.ingest.envelope import changes_of
 from lakehold.ingest.evolve import stored_key
-from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import ReadPlan
 from lakehold.ingest.shared_records import Reading, SharedRecords
 from lakehold.ingest.side_by_side import Lanes
@@ -78,8 +77,7 @@ class Arriving:
         """Make `plan` the batch: what was read and is not in it is left out. Reads it, if nothing was read."""
         if self._plan == plan:
             return
-        # A file has lines of several partitions, and does not end where one of them does.
-        if self._plan is None or any(map(file_of, plan.position)):
+        if self._plan is None:
             self.read(plan)
             return
         self._ends = {r.topic_partition.topic: {} for r in self._plan.ranges}

@@ -196,7 +196,7 @@ def _complete(  # noqa: PLR0913 - a batch, what it reads, and where it is run
 ) -> BatchReport:
     plan = planned.plan
     identity = BatchIdentity(intent.source, intent.mz_timestamp, to_json(_own_offsets(plan.ranges)))
-    malformed = running.reading.reader.malformed(plan.ranges) if state.reader == MAIN_READER else ()
+    malformed = running.reading.reader.malformed(plan) if state.reader == MAIN_READER else ()
     if malformed:
         running.writing.errors.record_malformed(identity, malformed)
     applied = _apply_all(running, identity, state, planned, arriving)

@@ -13,7 +13,6 @@ from lakehold.ingest.held_source import HeldSource
 from lakehold.ingest.membership import begun, joined
 from lakehold.ingest.pace import Pace
 from lakehold.ingest.planning import Planned
-from lakehold.ingest.read.checks import faults
 from lakehold.ingest.read.reader import Available, Limits
 from lakehold.model.passed import Passed
 from lakehold.model.readers import MAIN_READER, ReaderError, ReaderState, TableProgress
@@ -83,7 +82,7 @@ class CatchingUp:
         # What has no table in `main` yet goes on as `main` would, and becomes it.
         read = topics if main.position else self.of.with_transactions(topics)
         own = newest.without(newest.topics - read)
-        found = faults(own.without(own.topics - topics), state.position, state.topic_ids)
+        found = self.of.faults(own.without(own.topics - topics), state)
         stopped = {table: found[self.of.topic(table)] for table in state.tables if self.of.topic(table) in found}
         if stopped:
             return self.of.stop(name, stopped)

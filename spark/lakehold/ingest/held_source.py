@@ -52,6 +52,10 @@ class HeldSource:
         topics = {entry.definition.topic for entry in self.running.tables.values()}
         return self.running.reading.reader.look(sorted(self.with_transactions(topics)), self.transaction_topic)
 
+    def faults(self, available: Available, state: ReaderState) -> Mapping[str, LakeholdError]:
+        """Return by topic what keeps a reader from going on: see `lakehold.ingest.read.checks.faults`."""
+        return self.running.reading.reader.faults(available, state.position, state.topic_ids)
+
     def topic(self, table: str) -> str:
         """That of one of its tables."""
         return self.running.tables[table].definition.topic

@@ -8,7 +8,6 @@ from itertools import count
 
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError
-from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Available
 from lakehold.model import readers as decide
 from lakehold.model.definitions import Entry
@@ -41,7 +40,7 @@ def with_tables(
         return {**found, MAIN_READER: replace(main, tables={**main.tables, **new})}
     reader = _free_reader(found, new)
     topics = {tables[name].definition.topic for name in new}
-    position = {tp: at for tp, at in main.position.items() if tp.topic not in topics and file_of(tp) is None}
+    position = {tp: at for tp, at in main.position.items() if tp.topic not in topics}
     return {**found, reader: ReaderState(source, reader, tables=new, position=position)}
 
 
@@ -71,8 +70,8 @@ def _pruned(main: ReaderState, tables: Mapping[str, Entry[Table]], transaction_t
     kept = {*topics, transaction_topic}
     return replace(
         main,
-        position={tp: at for tp, at in main.position.items() if tp.topic in kept or file_of(tp) is not None},
-        topic_ids={t: i for t, i in main.topic_ids.items() if t in kept or file_of(TopicPartition(t, 0)) is not None},
+        position={tp: at for tp, at in main.position.items() if tp.topic in kept or tp.is_internal},
+        topic_ids={t: i for t, i in main.topic_ids.items() if t in kept or TopicPartition(t, 0).is_internal},
     )
 
 
@@ -114,15 +113,10 @@ def joined(
         read: The topics that it read. Of others, whose tables have been dropped on their way, nothing stays.
     """
     main, joining = readers[MAIN_READER], readers[name]
-    # `main` passes lines of topics that none of its tables reads; lines that were read tell so by their offsets.
-    files = {
-        tp: min(at, main.position[tp])
-        for tp, at in joining.position.items()
-        if file_of(tp) is not None and tp in main.position
-    }
     transactions = joined_transactions(main.transactions, joining.transactions)
-    own = {tp: at for tp, at in joining.position.items() if tp.topic in read or file_of(tp) is not None}
-    position = {**own, **main.position, **files}
+    # What is internal is `main`'s, once that stands anywhere.
+    own = {tp: at for tp, at in joining.position.items() if tp.topic in read or not main.position}
+    position = {**own, **main.position}
     identities = {t: identity for t, identity in available.identities.items() if t in available.topics}
     tables = {
         table: progress if keeps_back(table, progress, transactions) else _readable(progress, joining.upper_ms)

@@ -17,7 +17,6 @@ from lakehold.ingest.batch import BatchReport, Running
 from lakehold.ingest.empty_tables import UpstreamColumns, UpstreamColumnsOf, no_columns
 from lakehold.ingest.error_records import ErrorRecords
 from lakehold.ingest.planning import Planner
-from lakehold.ingest.read.files import FilesReader
 from lakehold.ingest.read.opening import open_reader
 from lakehold.ingest.read.read_once import ReadOnce
 from lakehold.ingest.read.reader import Limits, Reader
@@ -256,13 +255,9 @@ class _Shared:
         """The reader for one of them."""
         if self._once is not None:
             return self._once.reader_for(source)
-        reader = open_one()
-        if isinstance(reader, FilesReader):
-            # Files are on this machine, and each source has an index of its own of their lines.
-            return reader
         # Several cannot be looked at in one way that serves all.
         ordered = next(iter(self._of_transactions)) if len(self._of_transactions) == 1 else None
-        self._once = ReadOnce(reader, self._topics, ordered)
+        self._once = ReadOnce(open_one(), self._topics, ordered)
         return self._once.reader_for(source)
 
 

@@ -6,7 +6,6 @@ import sys
 from dataclasses import dataclass, replace
 
 from lakehold.ingest.arriving import Arriving
-from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Available, Limits, Reader, ReadPlan
 from lakehold.ingest.transactions.cut import Blocked
 from lakehold.model.offsets import Offsets, Watermarks, starts
@@ -24,7 +23,7 @@ class Planned:
     Attributes:
         plan: What it reads.
         settled: Topics that it reads to the end, as far as they went when the ends were fetched.
-        ends: Where (exclusive) the partitions ended then, of files as far as their lines were found.
+        ends: Where (exclusive) the partitions ended then.
         past_snapshots: Of each partition the offset below which it leaves no row of a snapshot unread.
         transactions: What has been taken of upstream's transactions when it is done (`lakehold.ingest.transactions`).
         has_news: It reads something for tables, and not only what says that nothing happened to them.
@@ -51,7 +50,7 @@ class Planned:
     @classmethod
     def of(cls, plan: ReadPlan, available: Available) -> Planned:
         """Return a plan with what it says about topics and their snapshots."""
-        ends = ends_of(available, plan)
+        ends = ends_of(available)
         unread = {tp.topic for tp, end in ends.items() if plan.position.get(tp, 0) < end}
         return cls(plan, available.topics - unread, ends, plan.position, has_news=bool(plan.ranges))
 
@@ -97,12 +96,12 @@ class Planner:
             arriving: See `plan`.
         """
         plan, own = self._behind(state, main, available, limits)
-        return replace(Planned.of(plan, own), ends=ends_of(available, plan))
+        return replace(Planned.of(plan, own), ends=ends_of(available))
 
     def stretch(self, state: ReaderState, main: ReaderState, available: Available) -> tuple[Offsets, Offsets]:
         """Where the partitions begin that tables catch up with, and where what there is of them now ends.
 
-        Takes what `plan_behind` takes. Of a FILES source the partitions are those of the lines, which its reader knows already.
+        Takes what `plan_behind` takes.
         """
         own = clipped(available, main.position)
         plan = self.reader.plan(own, state.position, _ALL)
@@ -125,16 +124,14 @@ class Planner:
     ) -> tuple[ReadPlan, Available]:
         own = clipped(available, main.position)
         plan = self.reader.plan(own, state.position, limits)
-        # A file has lines of several partitions, and cannot be clipped for one of them.
-        ends = {tp: min(at, main.position.get(tp, at)) for tp, at in plan.position.items() if file_of(tp) is None}
+        ends = {tp: min(at, main.position.get(tp, at)) for tp, at in plan.position.items()}
         beyond = any(at < plan.position[tp] for tp, at in ends.items())
         return (self.reader.plan_to(own, state.position, ends) if beyond else plan), own
 
 
-def ends_of(available: Available, plan: ReadPlan | None = None) -> Offsets:
-    """Return where (exclusive) partitions end, those of files as far as `plan` has found their lines."""
-    ends = {tp: marks.end_exclusive for tp, marks in available.partitions.items() if file_of(tp) is None}
-    return ends if plan is None else {**ends, **plan.ends}
+def ends_of(available: Available) -> Offsets:
+    """Return where (exclusive) partitions end."""
+    return {tp: marks.end_exclusive for tp, marks in available.partitions.items()}
 
 
 def clipped(available: Available, limit: Offsets) -> Available:
@@ -142,6 +139,5 @@ def clipped(available: Available, limit: Offsets) -> Available:
     clipped = {
         tp: Watermarks(marks.earliest, min(marks.end_exclusive, limit.get(tp, marks.end_exclusive)))
         for tp, marks in available.partitions.items()
-        if file_of(tp) is None
     }
-    return replace(available, partitions={**available.partitions, **clipped})
+    return replace(available, partitions=clipped)

@@ -7,7 +7,6 @@ from collections.abc import Generator
 
 from lakehold.ingest.batch import BatchReport, complete
 from lakehold.ingest.held_source import HeldSource
-from lakehold.ingest.read.checks import faults
 from lakehold.ingest.read.reader import Available
 from lakehold.model.readers import MAIN_READER
 
@@ -29,10 +28,10 @@ def recover(of: HeldSource, available: Available) -> Generator[BatchReport, None
         log.info("going on with batch %s of %s", state.intent.mz_timestamp, of.source)
         topics = of.with_transactions(of.topics(state))
         own = available.without(available.topics - topics)
-        found = faults(own, state.position, state.topic_ids)
-        if of_files := [error for topic, error in found.items() if topic not in topics]:
-            # Any table may have had messages there.
-            raise of_files[0]
+        found = of.faults(own, state)
+        if of_no_topic := [error for topic, error in found.items() if topic not in topics]:
+            # A file is: any table may have had messages there.
+            raise of_no_topic[0]
         if stopped := {table: found[of.topic(table)] for table in state.tables if of.topic(table) in found}:
             yield of.stop(name, stopped)
             all_stopped |= stopped.keys()
@@ -46,7 +45,7 @@ def recover(of: HeldSource, available: Available) -> Generator[BatchReport, None
 def stop_faulty(of: HeldSource, available: Available) -> Generator[BatchReport, None, set[str]]:
     """Stop the tables of topics that contradict what was read of them; the others go on. Returns them."""
     main = of.readers()[MAIN_READER]
-    found = faults(available, main.position, main.topic_ids)
+    found = of.faults(available, main)
     if of.transaction_topic not in main.topic_ids and of.transaction_topic in available.missing:
         # The connector makes it with its first transaction.
         found = {topic: error for topic, error in found.items() if topic != of.transaction_topic}

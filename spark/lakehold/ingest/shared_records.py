@@ -18,7 +18,6 @@ from lakehold.definitions import Table
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.metrics import DECODES
 from lakehold.ingest.read.edges import edges
-from lakehold.ingest.read.lines import file_of
 from lakehold.ingest.read.reader import Limits, Reader, ReadPlan
 from lakehold.ingest.shared_topic import SharedTopic
 from lakehold.ingest.shelf import Shelf, Stretch
@@ -63,7 +62,7 @@ class SharedRecords:
         self._tables = tuple(tables)
         self.are_few = bool(plan.ranges) and plan.fits(reading.driver_limits)
         """Whether they are read in the driver."""
-        topics = {r.topic_partition.topic for r in plan.ranges if file_of(r.topic_partition) is None}
+        topics = {r.topic_partition.topic for r in plan.ranges}
         self._whole = self._taken(topics)
         must_read = self.are_few and not topics <= self._whole.keys()
         self._table = reading.reader.in_driver(plan.ranges) if must_read else None
@@ -104,7 +103,7 @@ class SharedRecords:
         return bool(read - before.passed.keys()) and len(read | before.passed.keys()) > 1
 
     def have_edges(self, topic: str) -> bool:
-        """Whether they are many, and of partitions: files hold messages of several partitions."""
+        """Whether they are many."""
         return not self.are_few and any(r.topic_partition.topic == topic for r in self._plan.ranges)
 
     def decoded_edges(
@@ -131,9 +130,7 @@ class SharedRecords:
         return [table for table in self._tables if table.topic == topic]
 
     def _ranges_of(self, topic: str) -> list[OffsetRange]:
-        """What has records of `topic`: any file may."""
-        wanted = (r for r in self._plan.ranges if topic == r.topic_partition.topic or file_of(r.topic_partition))
-        return list(wanted)
+        return [r for r in self._plan.ranges if r.topic_partition.topic == topic]
 
     def _stretch(self, topic: str) -> Stretch:
         return Stretch(topic, frozenset(self._ranges_of(topic)), self.are_few)

@@ -6,6 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+INTERNAL_PREFIX = "$files/"
+"""How names of internal topics begin; no broker has such topics."""
+
 
 @dataclass(frozen=True, order=True)
 class TopicPartition:
@@ -13,6 +16,11 @@ class TopicPartition:
 
     topic: str
     partition: int
+
+    @property
+    def is_internal(self) -> bool:
+        """Return whether a reader keeps it for itself: it stands in positions, and no table takes anything from it."""
+        return self.topic.startswith(INTERNAL_PREFIX)
 
 
 @dataclass(frozen=True, order=True)

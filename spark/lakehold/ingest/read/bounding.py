@@ -1,11 +1,87 @@
-"""How much each partition contributes to a bounded batch."""
+"""Plans one batch: how much each partition contributes to it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Protocol
 
-from lakehold.ingest.read.reader import Limits
-from lakehold.model.offsets import TopicPartition
+from lakehold.ingest.read.checks import added_partitions
+from lakehold.ingest.read.reader import Available, Limits, ReadPlan
+from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, ends
+
+
+class Backlog(Protocol):
+    """What a reader knows of records before it reads them."""
+
+    def count(self, r: OffsetRange, /) -> int:
+        """Return how many records a range has; an upper bound."""
+
+    def end_after(self, r: OffsetRange, records: int, /) -> int:
+        """Return where the first so many records of a range end, at least one and no more than it has."""
+
+    def record_bytes(self, ranges: Collection[OffsetRange], /) -> float:
+        """Return about how large the records of some ranges are."""
+
+
+def plan_batch(available: Available, position: Offsets, limits: Limits, backlog: Backlog) -> ReadPlan:
+    """Plan ranges that begin at `position`, within `limits` and fair over partitions.
+
+    A key may go on in another partition when its topic gets more of them, from when the producer knows: at the latest its
+    first record in a new one tells that. Up to a batch that has one, all there is of the topic is one batch, in which
+    changes can be put into the order of their positions.
+    """
+    unread = _ranges(available, position, {})
+    counts = {r.topic_partition: backlog.count(r) for r in unread}
+    waiting = [r for r in unread if counts[r.topic_partition]]
+    record_bytes = (limits.record_bytes or backlog.record_bytes(waiting)) if waiting else 0
+    shares = fair_shares(counts, record_budget(limits, record_bytes))
+    grown = {tp.topic for tp in added_partitions(available, position)}
+    reached = {
+        r.topic_partition: backlog.end_after(r, shares[r.topic_partition])
+        for r in waiting
+        if r.topic_partition.topic not in grown
+    }
+    return _plan(available, position, _ranges(available, position, reached), backlog, record_bytes)
+
+
+def plan_to(available: Available, position: Offsets, ends: Offsets, backlog: Backlog) -> ReadPlan:
+    """Plan ranges from `position` to `ends`; nothing of the partitions that `ends` does not name."""
+    wanted = [r for r in _ranges(available, position, ends) if r.topic_partition in ends]
+    return _plan(available, position, wanted, backlog, backlog.record_bytes(wanted) if wanted else 0)
+
+
+def _ranges(available: Available, position: Offsets, ends: Offsets) -> list[OffsetRange]:
+    """From the position of each partition to its end in `ends`, or else to the end there is; empty ones left out."""
+    found = (
+        OffsetRange(tp, position.get(tp, marks.earliest), min(marks.end_exclusive, ends.get(tp, marks.end_exclusive)))
+        for tp, marks in sorted(available.partitions.items())
+    )
+    return [r for r in found if not r.is_empty]
+
+
+def _plan(
+    available: Available, position: Offsets, taken: list[OffsetRange], backlog: Backlog, record_bytes: float
+) -> ReadPlan:
+    """Return the plan that takes some ranges; those without records are passed."""
+    counts = {r: backlog.count(r) for r in taken}
+    known = available.partitions.keys() - _not_begun(available, position)
+    reached = {tp: position.get(tp, available.partitions[tp].earliest) for tp in known} | ends(taken)
+    left = (OffsetRange(tp, at, available.partitions[tp].end_exclusive) for tp, at in reached.items())
+    records = sum(counts.values())
+    return ReadPlan(
+        ranges=tuple(r for r, count in counts.items() if count),
+        position={**position, **reached},
+        records=records,
+        size_bytes=int(records * record_bytes),
+        remaining=sum(map(backlog.count, left)),
+    )
+
+
+def _not_begun(available: Available, position: Offsets) -> frozenset[TopicPartition]:
+    """New partitions of topics of which no new one has a record yet: that they are new must be seen until then."""
+    added = added_partitions(available, position)
+    begun = {tp.topic for tp in added if available.partitions[tp].end_exclusive > 0}
+    return frozenset(tp for tp in added if tp.topic not in begun)
 
 
 def record_budget(limits: Limits, record_bytes: float) -> int:

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 from lakehold.errors import UpstreamError
-from lakehold.ingest.read.lines import file_of
-from lakehold.ingest.read.reader import Available
 from lakehold.kafka.faults import LOAD_AGAIN, offsets_lost
 from lakehold.model.offsets import Offsets, TopicPartition, Watermarks
+
+if TYPE_CHECKING:
+    from lakehold.ingest.read.reader import Available
 
 
 def faults(
     available: Available, position: Offsets, identities: Mapping[str, str] | None = None
 ) -> dict[str, UpstreamError]:
-    """What keeps each topic (or file) from being read on from `position`; empty if nothing does.
+    """What keeps each topic from being read on from `position`; empty if nothing does.
 
     Args:
         available: What a look found.
@@ -35,14 +37,6 @@ def faults(
     return found
 
 
-def verify_position(available: Available, position: Offsets) -> None:
-    """Raise the first fault of the partitions that `available` has; a missing topic is none here."""
-    missing = set(available.missing)
-    for topic, error in faults(available, position).items():
-        if topic not in missing:
-            raise error
-
-
 def _all_faults(
     available: Available, position: Offsets, identities: Mapping[str, str]
 ) -> Iterator[tuple[str, UpstreamError]]:
@@ -56,26 +50,24 @@ def _all_faults(
         marks = available.partitions.get(tp)
         if marks is not None:
             yield from ((tp.topic, error) for error in _position_faults(tp, offset, marks))
-        elif file_of(tp) is not None:
-            yield tp.topic, file_gone(tp, offset)
         elif tp.topic in available.identities:
             yield tp.topic, recreated(tp.topic, f"It has no partition {tp.partition} any more, which was read before.")
     for tp in sorted(added_partitions(available, position)):
-        if available.partitions[tp].earliest > 0:
+        if available.partitions[tp].earliest > 0 and tp.topic in available.identities:
             yield tp.topic, offsets_lost(tp, 0, available.partitions[tp].earliest)
 
 
 def added_partitions(available: Available, position: Offsets) -> frozenset[TopicPartition]:
     """The partitions that topics got since they were first read."""
-    read = {tp.topic for tp in position if file_of(tp) is None}
+    read = {tp.topic for tp in position}
     return frozenset(tp for tp in available.partitions if tp.topic in read and tp not in position)
 
 
 def _position_faults(tp: TopicPartition, offset: int, marks: Watermarks) -> Iterator[UpstreamError]:
     if marks.end_exclusive < offset:
-        unit = "bytes" if file_of(tp) is not None else f"offsets of partition {tp.partition}"
         yield recreated(
-            tp.topic, f"The {unit} below {offset} were read before, but it now ends at {marks.end_exclusive}."
+            tp.topic,
+            f"The offsets of partition {tp.partition} below {offset} were read before, but it now ends at {marks.end_exclusive}.",
         )
     elif offset < marks.earliest:
         yield offsets_lost(tp, offset, marks.earliest)
@@ -94,28 +86,10 @@ def topic_missing(topic: str, available: Available) -> UpstreamError:
 
 
 def recreated(topic: str, detail: str) -> UpstreamError:
-    """A topic or file is another one than the one that was read before."""
-    file = file_of(TopicPartition(topic, 0))
-    if file is not None:
-        return UpstreamError(
-            f'file "{file}" is not the one that was read before',
-            code="topic-recreated",
-            detail=detail,
-            hint=f"Files may only grow. Put the former content back, or {LOAD_AGAIN}.",
-        )
+    """A topic is another one than the one that was read before."""
     return UpstreamError(
         f'topic "{topic}" was deleted and created again since it was last read',
         code="topic-recreated",
         detail=detail,
         hint=f"If the new topic is meant to be read, {LOAD_AGAIN}.",
-    )
-
-
-def file_gone(tp: TopicPartition, position: int) -> UpstreamError:
-    """A file that was read is not there any more; whether it had grown since nobody can tell."""
-    return UpstreamError(
-        f'file "{file_of(tp)}" is gone',
-        code="offsets-lost",
-        detail=f"It was read up to byte {position}; what came after that is lost.",
-        hint=f"Put the file back, or {LOAD_AGAIN}.",
     )

@@ -10,7 +10,7 @@ import pyarrow as pa
 from lakehold.ingest.read.reader import Reader
 from lakehold.model.offsets import OffsetRange
 
-_EDGE_RECORDS = 5
+EDGE_RECORDS = 5
 """Of each end of a partition; more than one because transactions leave offsets without a record."""
 
 
@@ -19,9 +19,9 @@ def edges(reader: Reader, ranges: Collection[OffsetRange]) -> pa.Table:
 
     Args:
         reader: Reads them.
-        ranges: Of partitions, at most one of each; a file holds messages of several.
+        ranges: Of partitions, at most one of each.
     """
-    heads = [replace(r, end_exclusive=min(r.end_exclusive, r.start_inclusive + _EDGE_RECORDS)) for r in ranges]
+    heads = [replace(r, end_exclusive=min(r.end_exclusive, r.start_inclusive + EDGE_RECORDS)) for r in ranges]
     behind = [replace(r, start_inclusive=head.end_exclusive) for r, head in zip(ranges, heads, strict=True)]
     # The reader takes one range of a partition at a time.
     return pa.concat_tables([reader.in_driver(heads), tails(reader, behind)])
@@ -29,5 +29,5 @@ def edges(reader: Reader, ranges: Collection[OffsetRange]) -> pa.Table:
 
 def tails(reader: Reader, ranges: Iterable[OffsetRange]) -> pa.Table:
     """The last records of each range, as `edges` gives them."""
-    last = [replace(r, start_inclusive=max(r.start_inclusive, r.end_exclusive - _EDGE_RECORDS)) for r in ranges]
+    last = [replace(r, start_inclusive=max(r.start_inclusive, r.end_exclusive - EDGE_RECORDS)) for r in ranges]
     return reader.in_driver(last)

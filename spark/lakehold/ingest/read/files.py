@@ -1,25 +1,25 @@
 """Reads a directory of recorded messages: `*.jsonl`, one Kafka message a line (design, "The way in").
 
-The position of each file is an offset like any other (`lakehold.ingest.read.lines.file_partition`), so that what was
-read is not read again. It is a low watermark: partitions may be spread over files and lines come in any order, so lines
-above it may have been read too, which the offsets of their records tell.
+Topics have partitions with offsets, as in Kafka. Beside those a position says for each file up to which byte it was looked
+through, as the offset of a partition of an internal topic. The records of that are the lines which nobody can take, so each of
+them is in one batch, and a file that was read and is another one now is noticed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from pathlib import Path
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from lakehold.ingest.read.checks import recreated, verify_position
-from lakehold.ingest.read.directory import begins_line, directory_of, line_number, reading, recorded_files
-from lakehold.ingest.read.file_chunks import chunk_reader, chunks, record_batch
-from lakehold.ingest.read.file_plan import plan_batch, plan_to
-from lakehold.ingest.read.line_index import FileSpan, LineIndex
-from lakehold.ingest.read.lines import LineError, Message, file_of, file_partition, parse
+from lakehold.errors import UpstreamError
+from lakehold.ingest.read.bounding import Backlog, plan_batch, plan_to
+from lakehold.ingest.read.checks import faults
+from lakehold.ingest.read.directory import begins_line, directory_of, line_number, reading
+from lakehold.ingest.read.file_chunks import CHUNK_SCHEMA, chunk_reader, messages_in, record_batch, wanted_of
+from lakehold.ingest.read.line_index import LineIndex, shared_index
+from lakehold.ingest.read.lines import LineError, parse
 from lakehold.ingest.read.reader import (
     RAW_DDL,
     Available,
@@ -27,15 +27,20 @@ from lakehold.ingest.read.reader import (
     MalformedLine,
     Reader,
     ReadPlan,
+    look_twice,
 )
-from lakehold.model.offsets import OffsetRange, Offsets, Watermarks
+from lakehold.kafka.faults import LOAD_AGAIN
+from lakehold.model.offsets import INTERNAL_PREFIX, OffsetRange, Offsets, TopicPartition, Watermarks, starts
+from lakehold.times import now_ms
+
+_PAYLOAD_SHARE = 0.75
+"""Bytes of keys and values in a byte of a line, roughly: base64 makes four bytes of three."""
 
 
 class FilesReader(Reader):
     """The records in the files of one directory, which only grow and are never replaced.
 
-    Keeps an index of the lines not read yet (`LineIndex`), so that draining a large directory in small batches scans it
-    once. Use one reader for one position: another position makes it scan anew.
+    A process reads the lines of a directory once to know which offsets they have, and then what is new at each look.
 
     Args:
         path: The directory, as a path or `file:` URI.
@@ -45,111 +50,163 @@ class FilesReader(Reader):
     def __init__(self, path: str, *, parallelism: int = 1) -> None:
         self._directory = directory_of(path)
         self._parallelism = parallelism
-        self._index = LineIndex(())
-        self._identities: Mapping[str, str] = {}
-        self._planned: frozenset[OffsetRange] = frozenset()
+        self._index = shared_index(self._directory.absolute())
 
-    def look(self, topics: Collection[str], ordered: str | None = None) -> Available:  # noqa: ARG002 - for Kafka
-        """See `Reader.look`: lists the files, once, and reads none of them; no topic is ever missing."""
-        files = {file_partition(name): file for name, file in recorded_files(self._directory).items()}
+    def look(self, topics: Collection[str], ordered: str | None = None) -> Available:
+        """See `Reader.look`; no topic is ever missing."""
+        return look_twice(self._look, self.written_ends, topics, ordered)
+
+    def _look(self, topics: Collection[str]) -> Available:
+        looked_ms = now_ms()
+        self._index.grow()
+        files = self._index.files()
         return Available(
             topics=frozenset(topics),
-            partitions={tp: Watermarks(0, file.complete_end) for tp, file in files.items()},
-            identities={tp.topic: file.identity for tp, file in files.items() if file.identity is not None},
+            partitions=self._index.marks(topics),
+            identities={_internal(name).topic: file.identity for name, file in files.items() if file.identity},
             where=f'directory "{self._directory}"',
+            looked_ms=looked_ms,
         )
+
+    def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """See `Reader.written_ends`."""
+        self._index.grow()
+        found = self._index.marks({tp.topic for tp in partitions})
+        return {tp: found[tp].end_exclusive for tp in partitions if tp in found}
+
+    def faults(
+        self, available: Available, position: Offsets, identities: Mapping[str, str] | None = None
+    ) -> dict[str, UpstreamError]:
+        """See `Reader.faults`: any topic may be in a file, so that one which is not what it was comes first."""
+        of_files = dict(self._file_faults(position, identities or {}))
+        return of_files or faults(self._with_files(available), position, identities)
 
     def plan(self, available: Available, position: Offsets, limits: Limits) -> ReadPlan:
         """See `Reader.plan`."""
-        return self._remember(plan_batch(self._index_from(available, position), position, limits))
+        self.verify(available, position)
+        return plan_batch(self._with_files(available), position, limits, self._backlog(available, position))
 
     def plan_to(self, available: Available, position: Offsets, ends: Offsets) -> ReadPlan:
         """See `Reader.plan_to`."""
-        wanted = {tp: end for tp, end in ends.items() if file_of(tp) is None}
-        return self._remember(plan_to(self._index_from(available, position), position, wanted))
+        self.verify(available, position)
+        return plan_to(self._with_files(available), position, ends, self._backlog(available, position))
 
     def in_driver(self, ranges: Collection[OffsetRange]) -> pa.Table:
         """See `Reader.in_driver`."""
-        index = self._index_of(ranges)
-        lines = index.select(_of_topics(ranges))
-        messages: list[Message | None] = [None] * len(lines)
-        for file_id in np.unique(lines.file_ids).tolist():
-            path = index.path(file_id)
-            with reading(path), path.open("rb") as content:
-                rows = np.flatnonzero(lines.file_ids == file_id)
-                for row in rows[np.argsort(lines.starts[rows])].tolist():
-                    content.seek(int(lines.starts[row]))
-                    messages[row] = parse(content.read(int(lines.lengths[row])))
-        return pa.Table.from_batches([record_batch([message for message in messages if message is not None])])
+        wanted = wanted_of(ranges)
+        with reading(self._directory):
+            found = [message for chunk in self._index.chunks(ranges) for message in messages_in(chunk, wanted)]
+        return pa.Table.from_batches([record_batch(sorted(found, key=lambda message: message[:3]))])
 
     def dataframe(self, spark: SparkSession, ranges: Collection[OffsetRange]) -> DataFrame:
         """See `Reader.dataframe`."""
-        index = self._index_of(ranges)
-        table = chunks(index.select(_of_topics(ranges)), index.duplicates, index.path, self._parallelism)
-        if not table.num_rows:
+        chunks = [chunk._asdict() for chunk in self._index.chunks(ranges, self._parallelism)]
+        if not chunks:
             return spark.createDataFrame([], RAW_DDL)
         # Spark deals local rows out evenly, which `repartition` does not promise for so few.
-        return spark.createDataFrame(table).mapInArrow(chunk_reader(_of_topics(ranges)), RAW_DDL)
+        table = pa.Table.from_pylist(chunks, schema=CHUNK_SCHEMA)
+        return spark.createDataFrame(table).mapInArrow(chunk_reader(wanted_of(ranges)), RAW_DDL)
 
-    def malformed(self, ranges: Collection[OffsetRange]) -> tuple[MalformedLine, ...]:
-        """See `Reader.malformed`: lines that are no message, and those that repeat an offset of the same batch."""
-        index = self._index_of(ranges)
-        lines = index.rejected(ranges)
+    def malformed(self, plan: ReadPlan) -> tuple[MalformedLine, ...]:
+        """See `Reader.malformed`: lines that are no message, and those that repeat an offset which was not read before."""
+        position = {**plan.position, **starts(plan.ranges)}
         return tuple(
-            self._malformed_line(index.path(file_id), start, length)
-            for file_id, start, length in zip(
-                lines.file_ids.tolist(), lines.starts.tolist(), lines.lengths.tolist(), strict=True
-            )
+            self._malformed_line(name, start)
+            for r in plan.ranges
+            if (name := _named(r.topic_partition)) is not None
+            for start in self._index.rejected(name, r.start_inclusive, r.end_exclusive, position).tolist()
         )
 
-    def _malformed_line(self, path: Path, start: int, length: int) -> MalformedLine:
+    def _malformed_line(self, name: str, start: int) -> MalformedLine:
+        path = self._directory / name
         with reading(path), path.open("rb") as content:
             content.seek(start)
-            raw = content.read(length)
+            raw = content.readline().rstrip(b"\r\n")
         try:
             message = parse(raw)
         except LineError as error:
             reason = str(error)
         else:
             reason = f"offset {message.offset} of partition {message.partition} was in another line before"
-        name = path.relative_to(self._directory).as_posix()
         return MalformedLine(name, line_number(path, start), start, raw, reason)
 
-    def _index_from(self, available: Available, position: Offsets) -> LineIndex:
-        """The index of what `available` holds behind `position`."""
-        verify_position(available, position)
-        spans: dict[str, FileSpan] = {}
-        for tp, marks in available.partitions.items():
-            name, start = str(file_of(tp)), position.get(tp, 0)
-            path = self._directory / name
-            if not begins_line(path, start):
-                raise recreated(tp.topic, f"It was read up to byte {start}, where no line begins any more.")
-            spans[name] = FileSpan(path, start, marks.end_exclusive)
-        return self._moved(available, spans)
+    def _with_files(self, available: Available) -> Available:
+        files = {_internal(name): Watermarks(0, file.end) for name, file in self._index.files().items() if file.end}
+        return replace(available, partitions={**available.partitions, **files})
 
-    def _index_of(self, ranges: Collection[OffsetRange]) -> LineIndex:
-        """The index that has the lines of `ranges`: the one they were planned from, or one made for them."""
-        if frozenset(ranges) != self._planned:
-            # Ranges of an earlier process: a file without a range may hold lines of theirs anywhere.
-            available = self.look({r.topic_partition.topic for r in _of_topics(ranges)})
-            starts = {r.topic_partition: r.start_inclusive for r in ranges if file_of(r.topic_partition) is not None}
-            self._index_from(available, starts)
-            self._planned = frozenset(ranges)
-        return self._index
+    def _backlog(self, available: Available, position: Offsets) -> Backlog:
+        begins = {tp: position.get(tp, marks.earliest) for tp, marks in available.partitions.items()}
+        return _Unread(self._index, begins)
 
-    def _moved(self, available: Available, spans: Mapping[str, FileSpan]) -> LineIndex:
-        same_files = all(available.identities.get(topic) == known for topic, known in self._identities.items())
-        if self._index.topics != available.topics or not same_files or not self._index.can_move(spans):
-            self._index = LineIndex(available.topics)
-        with reading(self._directory):
-            self._index.move(spans)
-        self._identities = available.identities
-        return self._index
-
-    def _remember(self, plan: ReadPlan) -> ReadPlan:
-        self._planned = frozenset(plan.ranges)
-        return plan
+    def _file_faults(self, position: Offsets, identities: Mapping[str, str]) -> Iterator[tuple[str, UpstreamError]]:
+        files = self._index.files()
+        for tp, at in sorted(position.items()):
+            if (name := _named(tp)) is None:
+                continue
+            file, recorded = files.get(name), identities.get(tp.topic)
+            if file is None:
+                yield tp.topic, _gone(name, at)
+            elif file.end < at:
+                detail = f"The bytes below {at} were read before, but it now ends at {file.end}."
+                yield tp.topic, _replaced(name, detail)
+            elif recorded not in (None, file.identity):
+                yield tp.topic, _replaced(name, "Its first line is not the one that it had when it was first read.")
+            elif not begins_line(file.path, at):
+                yield tp.topic, _replaced(name, f"It was read up to byte {at}, where no line begins any more.")
 
 
-def _of_topics(ranges: Collection[OffsetRange]) -> list[OffsetRange]:
-    return [r for r in ranges if file_of(r.topic_partition) is None]
+@dataclass(frozen=True)
+class _Unread(Backlog):
+    """What is to be read of a directory: records, and lines that nobody can take.
+
+    Args:
+        index: Of its lines.
+        position: Where each partition of a topic that is read begins.
+    """
+
+    index: LineIndex
+    position: Offsets
+
+    def count(self, r: OffsetRange) -> int:
+        name = _named(r.topic_partition)
+        return self.index.count(r) if name is None else len(self._rejected(name, r))
+
+    def end_after(self, r: OffsetRange, records: int) -> int:
+        name = _named(r.topic_partition)
+        if name is None:
+            return self.index.end_after(r, records)
+        return next(iter(self._rejected(name, r)[records:]), r.end_exclusive)
+
+    def record_bytes(self, ranges: Collection[OffsetRange]) -> float:
+        return self.index.average_line_bytes(ranges) * _PAYLOAD_SHARE
+
+    def _rejected(self, name: str, r: OffsetRange) -> list[int]:
+        found: list[int] = self.index.rejected(name, r.start_inclusive, r.end_exclusive, self.position).tolist()
+        return found
+
+
+def _internal(name: str) -> TopicPartition:
+    """Return the partition whose offsets are byte positions in a file and whose records are the lines nobody can take."""
+    return TopicPartition(f"{INTERNAL_PREFIX}{name}", 0)
+
+
+def _named(tp: TopicPartition) -> str | None:
+    return tp.topic.removeprefix(INTERNAL_PREFIX) if tp.is_internal else None
+
+
+def _gone(name: str, position: int) -> UpstreamError:
+    return UpstreamError(
+        f'file "{name}" is gone',
+        code="offsets-lost",
+        detail=f"It was read up to byte {position}; what came after that is lost.",
+        hint=f"Put the file back, or {LOAD_AGAIN}.",
+    )
+
+
+def _replaced(name: str, detail: str) -> UpstreamError:
+    return UpstreamError(
+        f'file "{name}" is not the one that was read before',
+        code="topic-recreated",
+        detail=detail,
+        hint=f"Files may only grow. Put the former content back, or {LOAD_AGAIN}.",
+    )

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehold.ingest.read.bounding import fair_shares, record_budget
-from lakehold.ingest.read.checks import added_partitions, verify_position
-from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Available, Limits, Reader, ReadPlan
+from lakehold.ingest.read.bounding import plan_batch, plan_to
+from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Available, Limits, Reader, ReadPlan, look_twice
 from lakehold.kafka.client import shared_client
 from lakehold.kafka.options import KafkaOptions
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, ends, starts, to_json
@@ -48,13 +46,7 @@ class KafkaReader(Reader):
 
     def look(self, topics: Collection[str], ordered: str | None = None) -> Available:
         """See `Reader.look`: three round trips, whatever the number of topics; six with `ordered`, seven if it has partitions."""
-        if ordered is None:
-            return self._look(topics)
-        first = self._look([ordered])
-        seen = {tp: marks.end_exclusive for tp, marks in first.partitions.items()}
-        # What one partition shows is in order.
-        written = self.written_ends(seen) if len(seen) > 1 else {}
-        return replace(self._look(topics), seen=seen, written=written, looked_ms=first.looked_ms)
+        return look_twice(self._look, self.written_ends, topics, ordered)
 
     def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
         """See `Reader.written_ends`."""
@@ -79,30 +71,22 @@ class KafkaReader(Reader):
         )
 
     def plan(self, available: Available, position: Offsets, limits: Limits) -> ReadPlan:
-        """See `Reader.plan`: a backlog counts offsets, which are no fewer than records.
-
-        A key may go on in another partition when its topic gets more of them, from when the producer knows: at the latest its
-        first record in a new one tells that. Up to a batch that has one, all there is of the topic is one batch, in which
-        changes can be put into the order of their positions.
-        """
-        verify_position(available, position)
-        backlog = _ranges(available, position, {})
-        if not backlog:
-            return _plan(available, position, backlog, record_bytes=0)
-        record_bytes = limits.record_bytes or self._sampled_record_bytes(backlog)
-        widths = {r.topic_partition: r.width for r in backlog}
-        shares = fair_shares(widths, record_budget(limits, record_bytes))
-        grown = {tp.topic for tp in added_partitions(available, position)}
-        shares |= {tp: width for tp, width in widths.items() if tp.topic in grown}
-        begin = starts(backlog)
-        reached = {tp: begin[tp] + share for tp, share in shares.items()}
-        return _plan(available, position, _ranges(available, position, reached), record_bytes)
+        """See `Reader.plan`: a backlog counts offsets, which are no fewer than records."""
+        self.verify(available, position)
+        return plan_batch(available, position, limits, self)
 
     def plan_to(self, available: Available, position: Offsets, ends: Offsets) -> ReadPlan:
         """See `Reader.plan_to`."""
-        verify_position(available, position)
-        wanted = [r for r in _ranges(available, position, ends) if r.topic_partition in ends]
-        return _plan(available, position, wanted, self._sampled_record_bytes(wanted) if wanted else 0)
+        self.verify(available, position)
+        return plan_to(available, position, ends, self)
+
+    def count(self, r: OffsetRange) -> int:
+        """See `Backlog.count`."""
+        return r.width
+
+    def end_after(self, r: OffsetRange, records: int) -> int:
+        """See `Backlog.end_after`."""
+        return r.start_inclusive + records
 
     def in_driver(self, ranges: Collection[OffsetRange]) -> pa.Table:
         """See `Reader.in_driver`."""
@@ -140,8 +124,8 @@ class KafkaReader(Reader):
             "topic", "partition", "offset", F.unix_millis("timestamp").alias("timestamp_ms"), "key", "value", "headers"
         )
 
-    def _sampled_record_bytes(self, ranges: Collection[OffsetRange]) -> float:
-        """Average size of the first records of some ranges."""
+    def record_bytes(self, ranges: Collection[OffsetRange]) -> float:
+        """See `Backlog.record_bytes`: the average of the first records."""
         sample = [
             OffsetRange(
                 r.topic_partition, r.start_inclusive, min(r.end_exclusive, r.start_inclusive + _SAMPLED_RECORDS)
@@ -151,35 +135,6 @@ class KafkaReader(Reader):
         client = shared_client(self._options, self._timeout_s)
         sizes = [len(m.key() or b"") + len(m.value() or b"") for m in client.records(sample)]
         return sum(sizes) / len(sizes) if sizes else _ASSUMED_RECORD_BYTES
-
-
-def _ranges(available: Available, position: Offsets, ends: Offsets) -> list[OffsetRange]:
-    """From the position of each partition to its end in `ends`, or else to the end there is; empty ones left out."""
-    found = (
-        OffsetRange(tp, position.get(tp, marks.earliest), min(marks.end_exclusive, ends.get(tp, marks.end_exclusive)))
-        for tp, marks in sorted(available.partitions.items())
-    )
-    return [r for r in found if not r.is_empty]
-
-
-def _plan(available: Available, position: Offsets, ranges: list[OffsetRange], record_bytes: float) -> ReadPlan:
-    known = available.partitions.keys() - _not_begun(available, position)
-    reached = {tp: position.get(tp, available.partitions[tp].earliest) for tp in known} | ends(ranges)
-    records = sum(r.width for r in ranges)
-    return ReadPlan(
-        ranges=tuple(ranges),
-        position={**position, **reached},
-        records=records,
-        size_bytes=int(records * record_bytes),
-        remaining=sum(available.partitions[tp].end_exclusive - offset for tp, offset in reached.items()),
-    )
-
-
-def _not_begun(available: Available, position: Offsets) -> frozenset[TopicPartition]:
-    """New partitions of topics of which no new one has a record yet: that they are new must be seen until then."""
-    added = added_partitions(available, position)
-    begun = {tp.topic for tp in added if available.partitions[tp].end_exclusive > 0}
-    return frozenset(tp for tp in added if tp.topic not in begun)
 
 
 def _assignment(ranges: Collection[OffsetRange]) -> str:

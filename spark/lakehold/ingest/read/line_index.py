@@ -1,285 +1,264 @@
-"""Where the unread lines of a FILES source are: about 30 bytes a line, whatever the lines hold."""
+"""Which offsets the lines of a directory have, and where to read them: an index that grows with the files.
+
+It keeps what a few hundred lines have in common and nothing of a single line, but for lines that nobody can take.
+"""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO
+from threading import RLock
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lakehold.ingest.read.lines import LineError, file_partition, parse
-from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition
+from lakehold.ingest.read.directory import RecordedFile, begins_line, reading, recorded_files
+from lakehold.ingest.read.file_chunks import Chunk, Key, Wanted, wanted_of
+from lakehold.ingest.read.lines import LineError, lines_in, parse
+from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, Watermarks
 
-Integers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+_STRETCH_LINES = 250
+_CHUNK_LINES = 50_000
+_NO_MESSAGE = 0
+"""Number of the partition of a line that is no message."""
 
 
-@dataclass(frozen=True)
-class Lines:
-    """Lines as columns of equal length.
+class _Spans:
+    """The offsets of one partition, as ranges in order that neither overlap nor touch: one, if there are no gaps."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.firsts = array("q")
+        self.ends = array("q")
+
+    def add(self, offset: int) -> bool:
+        """Return whether an offset is new, and has been added."""
+        at = bisect_right(self.firsts, offset)
+        if at and offset < self.ends[at - 1]:
+            return False
+        follows = at > 0 and self.ends[at - 1] == offset
+        precedes = at < len(self.firsts) and self.firsts[at] == offset + 1
+        if follows and precedes:
+            self.firsts.pop(at)
+            self.ends[at - 1] = self.ends.pop(at)
+        elif follows:
+            self.ends[at - 1] = offset + 1
+        elif precedes:
+            self.firsts[at] = offset
+        else:
+            self.firsts.insert(at, offset)
+            self.ends.insert(at, offset + 1)
+        return True
+
+    def count(self, start: int, end: int) -> int:
+        """Return how many offsets lie in a range."""
+        return int(self._widths(start, end).sum())
+
+    def end_after(self, start: int, records: int) -> int:
+        """Return where a range ends that begins at `start` and has so many offsets, at least one and no more than there are."""
+        reached = np.cumsum(self._widths(start, self.ends[-1]))
+        at = int(np.searchsorted(reached, records))
+        return self.ends[at] - int(reached[at] - records)
+
+    def _widths(self, start: int, end: int) -> NDArray[np.int64]:
+        firsts, ends = np.array(self.firsts, np.int64), np.array(self.ends, np.int64)
+        widths: NDArray[np.int64] = np.minimum(ends, end) - np.maximum(firsts, start)
+        return np.maximum(widths, 0)
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """Consecutive lines of a file: bytes `[start, end)`, and the lowest and highest offset of each partition in them."""
+
+    start: int
+    end: int
+    lines: int = 0
+    offsets: dict[Key, tuple[int, int]] = field(default_factory=dict)
+
+    def add(self, key: Key, offset: int) -> None:
+        lowest, highest = self.offsets.get(key, (offset, offset))
+        self.offsets[key] = min(lowest, offset), max(highest, offset)
+
+    def has(self, wanted: Wanted) -> bool:
+        """Return whether it may have lines of some ranges."""
+        return any(
+            key in wanted and lowest < wanted[key][1] and highest >= wanted[key][0]
+            for key, (lowest, highest) in self.offsets.items()
+        )
+
+
+class IndexedFile:
+    """One file as far as it is indexed.
 
     Attributes:
-        partition_ids: Index into a list of partitions; -1 where the line is no message.
-        offsets: The record's offset; 0 where the line is no message.
-        file_ids: Index into a list of files.
-        starts: Byte position of the line in its file.
-        lengths: Bytes of the line without its newline.
+        path: Where it is.
+        identity: See `RecordedFile`.
+        end: Byte position up to which it is indexed.
     """
 
-    partition_ids: NDArray[np.int32]
-    offsets: Integers
-    file_ids: NDArray[np.int32]
-    starts: Integers
-    lengths: Integers
+    def __init__(self, recorded: RecordedFile) -> None:
+        self.path = recorded.path
+        self.identity = recorded.identity
+        self.end = 0
+        self.stretches: list[_Stretch] = []
+        # Lines that nobody can take: where they begin, and the partition and offset of those that repeat one.
+        self.starts = array("q")
+        self.numbers = array("i")
+        self.offsets = array("q")
 
-    def __len__(self) -> int:
-        return len(self.starts)
+    def goes_on(self, recorded: RecordedFile | None) -> bool:
+        """Return whether a file as it is now has what is indexed of it, as far as its ends tell."""
+        if recorded is None or recorded.complete_end < self.end:
+            return False
+        is_same = self.identity in (None, recorded.identity)
+        return is_same and (recorded.complete_end == self.end or begins_line(self.path, self.end))
 
-    def where(self, chosen: Mask | Integers) -> Lines:
-        """The chosen lines, by mask or by position."""
-        return Lines(
-            self.partition_ids[chosen],
-            self.offsets[chosen],
-            self.file_ids[chosen],
-            self.starts[chosen],
-            self.lengths[chosen],
-        )
+    def stretch_for(self, start: int) -> _Stretch:
+        """Return the stretch that a line belongs to which begins behind all others."""
+        if not self.stretches or self.stretches[-1].lines >= _STRETCH_LINES:
+            self.stretches.append(_Stretch(start, start))
+        return self.stretches[-1]
 
-    @classmethod
-    def concatenate(cls, parts: Sequence[Lines]) -> Lines:
-        """The lines of all parts, at least one, in their order."""
-        return cls(
-            np.concatenate([part.partition_ids for part in parts]),
-            np.concatenate([part.offsets for part in parts]),
-            np.concatenate([part.file_ids for part in parts]),
-            np.concatenate([part.starts for part in parts]),
-            np.concatenate([part.lengths for part in parts]),
-        )
-
-
-NO_LINES = Lines(
-    np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64)
-)
-
-
-@dataclass(frozen=True)
-class FileSpan:
-    """The part `[start_inclusive, end_exclusive)` of a file that an index covers; both ends are line starts."""
-
-    path: Path
-    start_inclusive: int
-    end_exclusive: int
+    def reject(self, start: int, number: int, offset: int) -> None:
+        """Remember a line that nobody can take."""
+        self.starts.append(start)
+        self.numbers.append(number)
+        self.offsets.append(offset)
 
 
 class LineIndex:
-    """The lines of some topics in parts of files; grows at the files' ends, shrinks at their beginnings.
+    """The lines of all `*.jsonl` files in and below a directory. Thread-safe.
 
-    Of several lines with the same topic, partition and offset the first counts, in the order of file names and then of
-    positions; the others are *duplicates*. Lines of other topics are not kept.
+    Of several lines with the same topic, partition and offset the first one counts that was found: in the order of file names and
+    then of positions, and of looks. The others are *repeats*.
 
-    Attributes:
-        topics: Whose lines it keeps.
-        partitions: Their partitions in the order found; `Lines.partition_ids` points into it.
-        files: Names of the files; `Lines.file_ids` points into it.
-        spans: Which part of each file it covers.
-        fresh_from: For each file where the bytes begin that the last `move` scanned.
-        duplicates: Lines whose record another line has brought.
-        malformed: Lines that are no message.
+    Args:
+        directory: The directory.
     """
 
-    def __init__(self, topics: Collection[str]) -> None:
-        self.topics = frozenset(topics)
-        self.partitions: list[TopicPartition] = []
-        self.files: list[str] = []
-        self.spans: dict[str, FileSpan] = {}
-        self.fresh_from: Integers = np.zeros(0, np.int64)
-        self.duplicates = NO_LINES
-        self.malformed = NO_LINES
-        self._lines = NO_LINES
-        self._partition_ids: dict[TopicPartition, int] = {}
-        self._bounds: Integers = np.zeros(1, np.int64)
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._lock = RLock()
+        self._files: dict[str, IndexedFile] = {}
+        self._partitions: dict[Key, _Spans] = {}
 
-    def move(self, spans: Mapping[str, FileSpan]) -> None:
-        """Scan what is new behind the index; lines before the spans may be forgotten.
+    def grow(self) -> None:
+        """Add lines that are new. All is read again when a file is gone, has shrunk or is another one.
 
         Raises:
-            ValueError: A span begins before what the index covers, or ends before its end.
+            UpstreamError: There is no such directory.
+            UpstreamUnavailable: Something in it cannot be read.
         """
-        if not self.can_move(spans):
-            raise ValueError("an index cannot go back")
-        scanned: list[Lines] = []
-        self.fresh_from = np.array([self.spans[name].end_exclusive for name in self.files], np.int64)
-        for name, span in spans.items():
-            covered = self.spans.get(name)
-            start = span.start_inclusive if covered is None else max(covered.end_exclusive, span.start_inclusive)
-            if covered is None:
-                self.files.append(name)
-                self.fresh_from = np.append(self.fresh_from, start)
-            if start < span.end_exclusive:
-                scanned.append(self._scan(FileSpan(span.path, start, span.end_exclusive), name))
-        self.spans = dict(spans)
-        if scanned:
-            firsts = np.array([self.spans[name].start_inclusive for name in self.files], np.int64)
-            kept = Lines.concatenate([self._lines, self.duplicates, self.malformed])
-            kept = kept.where(kept.starts >= firsts[kept.file_ids])
-            self._arrange(Lines.concatenate([kept, *scanned]))
+        with self._lock:
+            recorded = recorded_files(self._directory)
+            with reading(self._directory):
+                if not all(file.goes_on(recorded.get(name)) for name, file in self._files.items()):
+                    self._files, self._partitions = {}, {}
+                for name, found in recorded.items():
+                    file = self._files.setdefault(name, IndexedFile(found))
+                    file.identity = found.identity
+                    self._scan(file, found.complete_end)
 
-    def can_move(self, spans: Mapping[str, FileSpan]) -> bool:
-        """Whether `move` can reach these spans without reading again what it has forgotten."""
-        return self.spans.keys() <= spans.keys() and all(
-            spans[file].start_inclusive >= covered.start_inclusive
-            and spans[file].end_exclusive >= covered.end_exclusive
-            for file, covered in self.spans.items()
-        )
+    def files(self) -> Mapping[str, IndexedFile]:
+        """Return the files by path relative to the directory."""
+        with self._lock:
+            return dict(self._files)
 
-    def count(self, tp: TopicPartition, start_inclusive: int, end_exclusive: int | None = None) -> int:
-        """How many records of one partition lie in a range, by default in all from its start."""
-        first, last = self._slice(tp, start_inclusive, end_exclusive)
-        return last - first
+    def marks(self, topics: Collection[str]) -> dict[TopicPartition, Watermarks]:
+        """Return from where to where the partitions of some topics go."""
+        with self._lock:
+            return {
+                TopicPartition(*key): Watermarks(spans.firsts[0], spans.ends[-1])
+                for key, spans in self._partitions.items()
+                if key[0] in topics
+            }
 
-    def earliest(self, tp: TopicPartition) -> int:
-        """The first offset of a partition; 0 if the index has none."""
-        first, last = self._slice(tp, 0, None)
-        return int(self._lines.offsets[first]) if first < last else 0
+    def count(self, r: OffsetRange) -> int:
+        """Return how many records a range has."""
+        with self._lock:
+            spans = self._partitions.get(_key(r.topic_partition))
+            return 0 if spans is None else spans.count(r.start_inclusive, r.end_exclusive)
 
-    def end(self, tp: TopicPartition) -> int:
-        """Return the offset after the last one of a partition; 0 if the index has none."""
-        first, last = self._slice(tp, 0, None)
-        return int(self._lines.offsets[last - 1]) + 1 if first < last else 0
+    def end_after(self, r: OffsetRange, records: int) -> int:
+        """Return where the range ends that has the first so many records of `r`, at least one and no more than it has."""
+        with self._lock:
+            return self._partitions[_key(r.topic_partition)].end_after(r.start_inclusive, records)
 
-    def offset_after(self, tp: TopicPartition, start_inclusive: int, records: int) -> int:
-        """The offset behind that many records of one partition, which has at least as many from `start_inclusive`."""
-        first, _ = self._slice(tp, start_inclusive, None)
-        return int(self._lines.offsets[first + records - 1]) + 1
+    def rejected(self, name: str, start: int, end_exclusive: int, position: Offsets) -> NDArray[np.int64]:
+        """Return where the lines begin that nobody can take, in a part of a file.
 
-    def select(self, ranges: Collection[OffsetRange]) -> Lines:
-        """The lines whose records are in `ranges`, by partition and offset."""
-        slices = (self._slice(r.topic_partition, r.start_inclusive, r.end_exclusive) for r in sorted(ranges))
-        chosen = [np.arange(first, last) for first, last in slices]
-        return self._lines.where(np.concatenate(chosen)) if chosen else NO_LINES
-
-    def unread(self, ends: Offsets) -> Lines:
-        """The lines whose records lie at or above the end of their partition, duplicates included; without one all."""
-        return self._where_offset(lambda offsets, bounds: offsets >= bounds, ends)
-
-    def read_before(self, position: Offsets) -> Lines:
-        """The lines whose records lie below the position of their partition, duplicates included."""
-        return self._where_offset(lambda offsets, bounds: offsets < bounds, position)
-
-    def rejected(self, ranges: Collection[OffsetRange]) -> Lines:
-        """The lines that no record of `ranges` stands for though it ought to, by file and position.
-
-        They are the malformed lines in the ranges of the files, and the duplicates there of records in the others.
+        They are no messages, or repeat an offset that is not below `position`; repeats in other partitions do not count.
         """
-        bounds = {r.topic_partition: r for r in ranges}
-        lowest = self._per_partition({tp: r.start_inclusive for tp, r in bounds.items()})
-        highest = self._per_partition({tp: r.end_exclusive for tp, r in bounds.items()})
-        again = self.duplicates
-        again = again.where(
-            (again.offsets >= lowest[again.partition_ids]) & (again.offsets < highest[again.partition_ids])
-        )
-        starts = np.zeros(len(self.files), np.int64)
-        ends = np.zeros(len(self.files), np.int64)
-        for file_id, name in enumerate(self.files):
-            if (tp := file_partition(name)) in bounds:
-                starts[file_id], ends[file_id] = bounds[tp].start_inclusive, bounds[tp].end_exclusive
-        found = Lines.concatenate([self.malformed, again])
-        found = found.where((found.starts >= starts[found.file_ids]) & (found.starts < ends[found.file_ids]))
-        return found.where(np.lexsort((found.starts, found.file_ids)))
+        with self._lock:
+            file = self._files[name]
+            least = np.full(len(self._partitions) + 1, np.iinfo(np.int64).max)
+            least[_NO_MESSAGE] = 0
+            for tp, at in position.items():
+                if (spans := self._partitions.get(_key(tp))) is not None:
+                    least[spans.number] = at
+            starts: NDArray[np.int64] = np.array(file.starts, np.int64)
+            is_counted = np.array(file.offsets, np.int64) >= least[np.array(file.numbers, np.int32)]
+        return starts[(starts >= start) & (starts < end_exclusive) & is_counted]
 
-    def path(self, file_id: int) -> Path:
-        """Where the file with an id is."""
-        return self.spans[self.files[file_id]].path
+    def average_line_bytes(self, ranges: Collection[OffsetRange]) -> float:
+        """Return how long lines are about where ranges are."""
+        with self._lock:
+            found = [stretch for _, stretch in self._stretches(wanted_of(ranges))]
+        lines = sum(stretch.lines for stretch in found)
+        return sum(stretch.end - stretch.start for stretch in found) / lines if lines else 0.0
 
-    @property
-    def average_line_bytes(self) -> float:
-        """Average length of the lines that are messages."""
-        return float(self._lines.lengths.mean()) if len(self._lines) else 0.0
+    def chunks(self, ranges: Collection[OffsetRange], parallelism: int = 1) -> list[Chunk]:
+        """Return which parts of files to read for ranges: at least `parallelism`, if there are some hundred lines for each."""
+        with self._lock:
+            found = list(self._stretches(wanted_of(ranges)))
+            most_lines = min(_CHUNK_LINES, sum(stretch.lines for _, stretch in found) // parallelism)
+            parts: list[tuple[IndexedFile, _Stretch]] = []
+            for file, stretch in found:
+                last = parts[-1][1] if parts and parts[-1][0] is file else None
+                if last is not None and last.end == stretch.start and last.lines + stretch.lines <= most_lines:
+                    last.end, last.lines = stretch.end, last.lines + stretch.lines
+                else:
+                    parts.append((file, _Stretch(stretch.start, stretch.end, stretch.lines)))
+            return [Chunk(str(file.path), part.start, part.end, _repeats(file, part)) for file, part in parts]
 
-    def _where_offset(self, compare: Callable[[Integers, Integers], Mask], bounds: Offsets) -> Lines:
-        by_partition = self._per_partition(bounds)
-        chosen = [
-            lines.where(compare(lines.offsets, by_partition[lines.partition_ids]))
-            for lines in (self._lines, self.duplicates)
-        ]
-        return Lines.concatenate(chosen)
+    def _stretches(self, wanted: Wanted) -> Iterator[tuple[IndexedFile, _Stretch]]:
+        for file in self._files.values():
+            yield from ((file, stretch) for stretch in file.stretches if stretch.has(wanted))
 
-    def _per_partition(self, offsets: Offsets) -> Integers:
-        return np.array([offsets.get(tp, 0) for tp in self.partitions], np.int64)
-
-    def _slice(self, tp: TopicPartition, start_inclusive: int, end_exclusive: int | None) -> tuple[int, int]:
-        if tp not in self._partition_ids:
-            return 0, 0
-        partition_id = self._partition_ids[tp]
-        begin, end = int(self._bounds[partition_id]), int(self._bounds[partition_id + 1])
-        offsets = self._lines.offsets[begin:end]
-        first = begin + int(np.searchsorted(offsets, start_inclusive))
-        last = end if end_exclusive is None else begin + int(np.searchsorted(offsets, end_exclusive))
-        return first, max(first, last)
-
-    def _arrange(self, lines: Lines) -> None:
-        """Sort by partition and offset, and tell first lines from duplicates."""
-        by_name = np.argsort(sorted(range(len(self.files)), key=self.files.__getitem__))
-        order = np.lexsort((lines.starts, by_name[lines.file_ids], lines.offsets, lines.partition_ids))
-        lines = lines.where(order)
-        self.malformed = lines.where(lines.partition_ids < 0)
-        lines = lines.where(lines.partition_ids >= 0)
-        again = np.zeros(len(lines), np.bool_)
-        again[1:] = (lines.offsets[1:] == lines.offsets[:-1]) & (lines.partition_ids[1:] == lines.partition_ids[:-1])
-        self.duplicates = lines.where(again)
-        self._lines = lines.where(~again)
-        self._bounds = np.searchsorted(self._lines.partition_ids, np.arange(len(self.partitions) + 1))
-
-    def _scan(self, span: FileSpan, name: str) -> Lines:
-        partition_ids, offsets, starts, lengths = array("i"), array("q"), array("q"), array("q")
-        ids: dict[tuple[str, int], int] = {}  # found again without making a TopicPartition for each line
-        for start, line in lines_in(span):
+    def _scan(self, file: IndexedFile, end_exclusive: int) -> None:
+        for start, end, line in lines_in(file.path, file.end, end_exclusive):
+            stretch = file.stretch_for(start)
+            stretch.end = end
+            stretch.lines += 1
             try:
-                message = parse(line)
+                topic, partition, offset, *_ = parse(line)
             except LineError:
-                partition_id, offset = -1, 0
+                file.reject(start, _NO_MESSAGE, 0)
+                continue
+            key = topic, partition
+            if (spans := self._partitions.get(key)) is None:
+                spans = self._partitions[key] = _Spans(len(self._partitions) + 1)
+            if spans.add(offset):
+                stretch.add(key, offset)
             else:
-                if message.topic not in self.topics:
-                    continue
-                name_and_number = message[:2]
-                if name_and_number not in ids:
-                    ids[name_and_number] = self._partition_id(TopicPartition(*name_and_number))
-                partition_id = ids[name_and_number]
-                offset = message.offset
-            partition_ids.append(partition_id)
-            offsets.append(offset)
-            starts.append(start)
-            lengths.append(len(line))
-        return Lines(
-            np.array(partition_ids, np.int32),
-            np.array(offsets, np.int64),
-            np.full(len(starts), self.files.index(name), np.int32),
-            np.array(starts, np.int64),
-            np.array(lengths, np.int64),
-        )
-
-    def _partition_id(self, tp: TopicPartition) -> int:
-        if tp not in self._partition_ids:
-            self._partition_ids[tp] = len(self.partitions)
-            self.partitions.append(tp)
-        return self._partition_ids[tp]
+                file.reject(start, spans.number, offset)
+        file.end = end_exclusive
 
 
-def lines_in(span: FileSpan) -> Iterator[tuple[int, bytes]]:
-    """Position and bytes (without the newline) of each line that is not blank."""
-    with span.path.open("rb") as content:
-        content.seek(span.start_inclusive)
-        yield from _lines_until(content, span.start_inclusive, span.end_exclusive)
+@lru_cache(maxsize=64)
+def shared_index(directory: Path) -> LineIndex:
+    """Return the index that this process keeps of a directory, for all that read it."""
+    return LineIndex(directory)
 
 
-def _lines_until(content: BinaryIO, start: int, end_exclusive: int) -> Iterator[tuple[int, bytes]]:
-    for line in content:
-        if start >= end_exclusive:
-            return
-        if not line.isspace():
-            yield start, line.rstrip(b"\r\n")
-        start += len(line)
+def _repeats(file: IndexedFile, part: _Stretch) -> list[int]:
+    first, last = (int(at) for at in np.searchsorted(np.array(file.starts), (part.start, part.end)))
+    return [file.starts[at] for at in range(first, last) if file.numbers[at] != _NO_MESSAGE]
+
+
+def _key(tp: TopicPartition) -> Key:
+    return tp.topic, tp.partition

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import binascii
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
-from lakehold.model.offsets import TopicPartition
+from lakehold.model.offsets import INTERNAL_PREFIX
 
-_FILE_PREFIX = "$files/"
 _MAX_INT32 = 2**31 - 1
 _MAX_INT64 = 2**63 - 1
-
-
-def file_partition(file: str) -> TopicPartition:
-    """The pseudo partition whose offsets are byte positions in `file`, a path relative to the source's directory.
-
-    Everything below its position was read: as records, or as lines that are no message. A line above it may have been
-    read as well, which the offset of its record tells.
-    """
-    return TopicPartition(f"{_FILE_PREFIX}{file}", 0)
-
-
-def file_of(tp: TopicPartition) -> str | None:
-    """The file of a pseudo partition; None for a partition of a topic."""
-    return tp.topic.removeprefix(_FILE_PREFIX) if tp.topic.startswith(_FILE_PREFIX) else None
 
 
 class Message(NamedTuple):
@@ -40,8 +27,29 @@ class Message(NamedTuple):
     headers: list[tuple[str, bytes | None]] | None
 
 
+class Line(NamedTuple):
+    """A complete line that is not blank: its bytes `[start, end)` in the file, and those before its newline."""
+
+    start: int
+    end: int
+    content: bytes
+
+
 class LineError(ValueError):
     """A line is no message; the text is the reason."""
+
+
+def lines_in(path: Path, start: int, end_exclusive: int) -> Iterator[Line]:
+    """Read the lines of a part of a file; both ends are byte positions where lines begin."""
+    with path.open("rb") as content:
+        content.seek(start)
+        for raw in content:
+            if start >= end_exclusive:
+                return
+            end = start + len(raw)
+            if not raw.isspace():
+                yield Line(start, end, raw.rstrip(b"\r\n"))
+            start = end
 
 
 def parse(line: bytes) -> Message:
@@ -73,8 +81,8 @@ def parse(line: bytes) -> Message:
 def _topic(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise LineError("field topic is no text")
-    if value.startswith(_FILE_PREFIX):
-        raise LineError(f"topic names must not begin with {_FILE_PREFIX}")
+    if value.startswith(INTERNAL_PREFIX):
+        raise LineError(f"topic names must not begin with {INTERNAL_PREFIX}")
     return value
 
 

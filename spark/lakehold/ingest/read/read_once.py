@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from lakehold.errors import LakeholdError
+from lakehold.errors import LakeholdError, UpstreamError
 from lakehold.ingest.read.reader import Available, Limits, MalformedLine, Reader, ReadPlan
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition
 
 
 class ReadOnce:
-    """What sources read of partitions, kept for each other. Not for FILES: a range of a file says nothing about partitions.
+    """Keeps what sources read of partitions for each other.
 
     Args:
         reader: Reads.
@@ -130,5 +130,10 @@ class _OneOfSeveral(Reader):
     def dataframe(self, spark: SparkSession, ranges: Collection[OffsetRange]) -> DataFrame:
         return self._reader.dataframe(spark, ranges)
 
-    def malformed(self, ranges: Collection[OffsetRange]) -> tuple[MalformedLine, ...]:
-        return self._reader.malformed(ranges)
+    def malformed(self, plan: ReadPlan) -> tuple[MalformedLine, ...]:
+        return self._reader.malformed(plan)
+
+    def faults(
+        self, available: Available, position: Offsets, identities: Mapping[str, str] | None = None
+    ) -> dict[str, UpstreamError]:
+        return self._reader.faults(available, position, identities)

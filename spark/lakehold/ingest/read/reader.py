@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from lakehold.errors import UpstreamError
+from lakehold.ingest.read.checks import faults
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, Watermarks
 
 RAW_SCHEMA = pa.schema(
@@ -37,10 +39,9 @@ class Available:
 
     Attributes:
         topics: The topics asked for.
-        partitions: Their partitions. A FILES source lists its files instead, one pseudo partition each
-            (`lakehold.ingest.read.lines.file_partition`): which topics they hold is known once they are read.
-        identities: For each topic (or file) what tells it from a later one of the same name: Kafka's topic id, the
-            digest of a file's first line. To be recorded with the first batch and handed to `faults` from then on.
+        partitions: Their partitions.
+        identities: For each topic what tells it from a later one of the same name, if anything does: Kafka's topic id. To be
+            recorded with the first batch and handed to `faults` from then on. FILES: of each file the digest of its first line.
         missing: Topics asked for that do not exist.
         other_topics: Topics that do exist, for a hint; empty unless one is missing.
         where: The place in words, for messages.
@@ -76,10 +77,10 @@ class Available:
 class Limits:
     """How large a batch may become.
 
-    So that no partition starves, each one that has something gets at least one offset; by that a batch may exceed them.
+    So that no partition starves, each one that has something gets at least one record; by that a batch may exceed them.
 
     Attributes:
-        max_records: Records of all partitions together; also the most malformed lines of one batch.
+        max_records: Records of all partitions together; malformed lines are among them.
         max_bytes: Bytes of keys and values of all partitions together; kept as well as the estimate is good.
         record_bytes: Average size of a record where the caller knows it (from the last batch); None takes a sample.
     """
@@ -94,17 +95,13 @@ class ReadPlan:
     """What one batch reads.
 
     Attributes:
-        ranges: Non-empty ranges, each starting where the position was.
+        ranges: Ranges with records, each starting where the position was.
         position: The position after the batch: what the next `plan` starts from. It names every partition seen, also
             those that were empty, so that what retention takes from them later is noticed; those that a topic got later
             from when one of them has a record.
         records: Estimated number of records; an upper bound but for offsets that hold none.
         size_bytes: Estimated bytes of keys and values.
-        remaining: Offsets left behind for later batches, by the look that was planned from.
-        skipped: Lines found for the first time whose offset lies below the position of their partition: they are never
-            read (FILES only). A reader that is new to a position also counts lines of earlier batches above the files'.
-        malformed: Number of lines that `Reader.malformed` gives for these ranges (FILES only).
-        ends: Where the partitions end, as far as their lines were found (FILES only).
+        remaining: Estimated number of records left for later batches, by the look that was planned from.
     """
 
     ranges: tuple[OffsetRange, ...]
@@ -112,9 +109,6 @@ class ReadPlan:
     records: int
     size_bytes: int
     remaining: int = 0
-    skipped: int = 0
-    malformed: int = 0
-    ends: Offsets = field(default_factory=dict)
 
     def fits(self, limits: Limits) -> bool:
         """Whether it reads no more than `limits` allow."""
@@ -123,7 +117,7 @@ class ReadPlan:
 
 @dataclass(frozen=True)
 class MalformedLine:
-    """A complete line of a FILES source that is no message.
+    """A complete line of a FILES source that is no message, or repeats one.
 
     Attributes:
         file: Path relative to the source's directory.
@@ -163,6 +157,18 @@ class Reader(ABC):
         """Where partitions end now, with what is not committed yet; nothing of those that have no such thing."""
         return {}
 
+    def faults(
+        self, available: Available, position: Offsets, identities: Mapping[str, str] | None = None
+    ) -> dict[str, UpstreamError]:
+        """Return what keeps topics from being read on: see `lakehold.ingest.read.checks.faults`."""
+        return faults(available, position, identities)
+
+    def verify(self, available: Available, position: Offsets) -> None:
+        """Raise the first of `faults`; a missing topic is none here."""
+        for topic, error in self.faults(available, position).items():
+            if topic not in available.missing:
+                raise error
+
     @abstractmethod
     def plan(self, available: Available, position: Offsets, limits: Limits) -> ReadPlan:
         """Contiguous ranges from `position`, bounded by `limits` and fair over partitions.
@@ -170,7 +176,7 @@ class Reader(ABC):
         A partition that `position` does not name starts at its earliest offset.
 
         Raises:
-            UpstreamError: The first fault of `lakehold.ingest.read.checks.faults`; missing topics are left out instead.
+            UpstreamError: The first of `faults`; missing topics are left out instead.
         """
 
     @abstractmethod
@@ -196,6 +202,22 @@ class Reader(ABC):
             `RAW_DDL`, in no particular order.
         """
 
-    def malformed(self, ranges: Collection[OffsetRange]) -> tuple[MalformedLine, ...]:  # noqa: ARG002 - for FILES
-        """The lines in `ranges` that are no message: each is in the ranges of exactly one batch."""
+    def malformed(self, plan: ReadPlan) -> tuple[MalformedLine, ...]:  # noqa: ARG002 - for FILES
+        """Return the lines that `plan` passes and nobody can take; each is passed by exactly one batch."""
         return ()
+
+
+def look_twice(
+    look: Callable[[Collection[str]], Available],
+    written_ends: Callable[[Collection[TopicPartition]], Offsets],
+    topics: Collection[str],
+    ordered: str | None,
+) -> Available:
+    """Look at topics, and at `ordered` before the others as well: see `Reader.look` and `Available`."""
+    if ordered is None:
+        return look(topics)
+    first = look([ordered])
+    seen = {tp: marks.end_exclusive for tp, marks in first.partitions.items()}
+    # What one partition shows is in order.
+    written = written_ends(seen) if len(seen) > 1 else {}
+    return replace(look(topics), seen=seen, written=written, looked_ms=first.looked_ms)

@@ -140,7 +140,7 @@ class Anew:
         """Whether nothing of it can come any more to a partition."""
         if any(run.is_behind(self.position) for run in self.log.runs[tp]):
             return True
-        return self.log.is_read_to_its_end(tp) if self.log.knows_partitions else self.log.reaches_now
+        return self.log.is_read_to_its_end(tp)
 
     def _has_ends(self, tp: TopicPartition) -> bool:
         """Whether no END can come any more to a partition of the transaction topic of what was committed before it."""

@@ -93,7 +93,7 @@ class Arrival:
         They were sent before the ENDs behind it. So each partition must show a later event, or have been read to where it ended
         behind a look that saw the END. Where nothing can be read yet, nothing is torn.
         """
-        if not self._log.shown or not self._log.knows_partitions:
+        if not self._log.shown:
             return len(self.ends)
         looked = (
             self._rank_of(end)
@@ -144,7 +144,7 @@ class Arrival:
             return False
         end = self.ends[rank - 1]
         counts = (self._sent_at_once(topic, end) for topic in end.events if rank > self._reaches.get(topic, 0))
-        return any(wanted - arrived > self._log.lost_lines for arrived, wanted in counts)
+        return any(wanted > arrived for arrived, wanted in counts)
 
     @cached_property
     def _behind_open(self) -> frozenset[int]:
@@ -164,9 +164,9 @@ class Arrival:
         return frozenset(chain(next_behind_open(sent), *map(next_behind_open, of_logs.values())))
 
     def _has_all(self, rank: int) -> bool:
-        """Whether each partition has all that was sent before the END of a transaction; files are in order."""
+        """Whether each partition has all that was sent before the END of a transaction."""
         may_lag = self.ends[rank - 1].transaction in self._may_be_ahead
-        return not self._log.knows_partitions or all(
+        return all(
             (not may_lag and self._log.is_read_to_its_end(tp)) or furthest > rank
             for tp, furthest in self._furthest.items()
         )
@@ -276,7 +276,7 @@ class Arrival:
 
     def _suffices(self, topic: str, rank: int, arrived_and_wanted: tuple[int, int]) -> bool:
         arrived, wanted = arrived_and_wanted
-        lacking = wanted - arrived - self._log.lost_lines
+        lacking = wanted - arrived
         return lacking <= 0 or lacking <= self._unreadable_near(topic, rank)
 
     def _may_show_more(self, topic: str, rank: int) -> bool:
@@ -307,7 +307,7 @@ class Arrival:
         return reaches
 
     def _reach(self, tp: TopicPartition) -> int:
-        reach = max(self._furthest.get(tp, 0) - 1, 0) if self._log.knows_partitions else 0
+        reach = max(self._furthest.get(tp, 0) - 1, 0)
         if tp in self._passed.cut_off:
             # What it shows first may lack its beginning; where it shows nothing, all may be gone.
             nothing_left = len(self.ends) if self._log.reaches_now else 0

@@ -130,8 +130,6 @@ class Log:
             is judged, if it was asked.
         arrived_until_ms: What was sent up to then (epoch milliseconds) was in `written` when that was asked for, whatever
             partition lags; None: all that had been sent was.
-        knows_partitions: `starts` has every partition of each topic, also those that never had a record.
-        lost_lines: Lines that are no message, any of which may have been an event.
         shown: The topics of readable tables, with the position of the connector's snapshot that these show; None: of none.
         followed_later: Partitions of which is known that what stands behind `stops` is later than all ENDs.
     """
@@ -145,8 +143,6 @@ class Log:
     seen: Offsets = field(default_factory=dict)
     written: Offsets = field(default_factory=dict)
     arrived_until_ms: int | None = None
-    knows_partitions: bool = True
-    lost_lines: int = 0
     shown: Mapping[str, Position | None] = field(default_factory=dict)
     followed_later: frozenset[TopicPartition] = frozenset()
 

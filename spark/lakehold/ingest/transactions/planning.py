@@ -12,8 +12,7 @@ import pyarrow as pa
 from lakehold.errors import UpstreamError
 from lakehold.ingest.arriving import Arriving
 from lakehold.ingest.planning import Planned, Planner, ends_of
-from lakehold.ingest.read.edges import edges, tails
-from lakehold.ingest.read.lines import file_of
+from lakehold.ingest.read.edges import EDGE_RECORDS, edges, tails
 from lakehold.ingest.read.reader import Available, Limits, ReadPlan
 from lakehold.ingest.shared_records import SharedRecords
 from lakehold.ingest.transactions.anew import shown_by
@@ -57,25 +56,24 @@ class WholeTransactions(Planner):
     def plan(self, state: ReaderState, available: Available, arriving: Arriving) -> Planned:
         """See `Planner.plan`. A transaction that is larger than a batch makes its batch larger."""
         passed, limits = _passed(state), self.limits
+        first_read = {
+            tp for tp, marks in available.partitions.items() if tp not in state.position and marks.earliest > 0
+        }
+        passed = replace(passed, cut_off=passed.cut_off | first_read)
         while True:
             plan = self.reader.plan(available, state.position, limits)
-            begins = _begins(plan)
-            first_read = {tp for tp, at in begins.items() if tp not in state.position and at > 0}
-            passed_before = replace(passed, cut_off=passed.cut_off | first_read)
-            log = replace(
-                self._log(plan, begins, available, self._look(plan, available, arriving)),
-                shown=self._shown(state, available),
-            )
-            found = cut(log, passed_before)
-            if found.is_uncertain and log.knows_partitions:
+            log = self._log(plan, _begins(plan), available, self._look(plan, available, arriving))
+            log = replace(log, shown=self._shown(state, available))
+            found = cut(log, passed)
+            if found.is_uncertain:
                 # What was sent before the ENDs that were seen is written by now.
                 log = replace(log, written={**self.reader.written_ends(log.runs.keys()), **log.written})
-                found = cut(log, passed_before)
+                found = cut(log, passed)
             if found.uncounted:
                 raise self._uncounted(sorted(found.uncounted)[0])
             planned = replace(
                 self._planned(plan, found, state, available),
-                is_last=log.reaches_now and log.knows_partitions and not found.is_followed,
+                is_last=log.reaches_now and not found.is_followed,
                 look_again_ms=self._look_again_ms(found, log),
             )
             if planned.has_news or not _may_grow(found, log, available, self.records.transaction_topic):
@@ -92,7 +90,7 @@ class WholeTransactions(Planner):
         if blocked.lacking:
             # Of these topics all was looked at.
             return replace(blocked, came=sum(arrived for arrived, _ in blocked.lacking.values()))
-        if log.reaches_now or not log.knows_partitions:
+        if log.reaches_now:
             return replace(blocked, came=blocked.arrived)
         # A connector sends nothing else before its END: while more of it comes, it stands at the end of a partition.
         rest = [OffsetRange(tp, log.starts[tp], at) for tp, at in ends.items() if at > log.starts[tp]]
@@ -137,9 +135,6 @@ class WholeTransactions(Planner):
         if not plan.ranges:
             return Found()
         records = arriving.read(plan)
-        if any(map(file_of, plan.position)):
-            # Of a file nobody knows of which topics it has lines.
-            return self.records.look(records.raw([*topics, self.records.transaction_topic]), topics)
         snapshots = {} if records.are_few else self._snapshots(plan, topics)
         wanted = sorted({r.topic_partition.topic for r in plan.ranges if r.topic_partition not in snapshots})
         work = {topic: partial(arriving.headers, topic) for topic in wanted if topic in topics}
@@ -163,9 +158,6 @@ class WholeTransactions(Planner):
 
         While the connector reads a snapshot it writes nothing else, so that nothing else stands in between.
         """
-        if any(map(file_of, plan.position)):
-            # A file has lines of several partitions: there are no ends of one.
-            return {}
         ranges = {r.topic_partition: r for r in plan.ranges if r.topic_partition.topic in topics}
         sample = edges(self.reader, list(ranges.values()))
         sampled = Counter(zip(sample["topic"].to_pylist(), sample["partition"].to_pylist(), strict=True))
@@ -173,28 +165,27 @@ class WholeTransactions(Planner):
         for tp, (run, *others) in self.records.look(sample, topics).runs.items():
             last_row = [other for other in others if other.is_last_row and other.position == run.position]
             only = others == last_row and run.records + len(last_row) == sampled[tp.topic, tp.partition]
+            start, stop = ranges[tp].start_inclusive, ranges[tp].end_exclusive - len(last_row)
+            # Of a range that begins with a gap nothing was sampled there.
+            only = only and run.first < start + EDGE_RECORDS
             if only and run.kind is Kind.SNAPSHOT and run.position is not None:
-                start, stop = ranges[tp].start_inclusive, ranges[tp].end_exclusive - len(last_row)
                 found[tp] = [replace(run, first=start, last=stop - 1, records=stop - start), *last_row]
         return found
 
     def _log(self, plan: ReadPlan, begins: Offsets, available: Available, found: Found) -> Log:
         partitions = [tp for tp in plan.position if tp.topic in available.topics]
         of_transactions = [tp for tp in partitions if tp.topic == self.records.transaction_topic]
-        knows_partitions = not any(map(file_of, available.partitions))
         log = Log(
             starts={tp: begins[tp] for tp in partitions},
             stops={tp: plan.position[tp] for tp in partitions},
             runs={tp: found.runs.get(tp, ()) for tp in partitions if tp.topic in self.topics},
             begins={tp: found.boundaries.begins.get(tp, ()) for tp in of_transactions},
             ends={tp: found.boundaries.ends.get(tp, ()) for tp in of_transactions},
-            unread=_unread(plan, partitions, available if knows_partitions else None),
+            unread=_unread(plan, partitions, available),
             seen=available.seen,
             written=available.written,
             # Where no partition ever lags no clock matters.
-            arrived_until_ms=available.looked_ms - self.lag_ms if knows_partitions and self.lag_ms else None,
-            knows_partitions=knows_partitions,
-            lost_lines=plan.malformed,
+            arrived_until_ms=available.looked_ms - self.lag_ms if self.lag_ms else None,
         )
         return with_all_ends(log)
 
@@ -224,7 +215,7 @@ class WholeTransactions(Planner):
         return min(max(sent_ms), now_ms()) + self.lag_ms if sent_ms else None
 
     def _planned(self, plan: ReadPlan, found: Cut, state: ReaderState, available: Available) -> Planned:
-        ends = {tp: at for tp, at in plan.position.items() if file_of(tp) is None} | dict(found.stops)
+        ends = {**plan.position, **found.stops}
         if any(at < plan.position[tp] for tp, at in ends.items()):
             whole = self.reader.plan_to(available, state.position, ends)
         else:
@@ -239,14 +230,11 @@ class WholeTransactions(Planner):
         batch = replace(
             batch,
             transactions=found.passed,
-            has_news=whole.malformed > 0 or any(self._is_news(r.topic_partition) for r in whole.ranges),
+            has_news=any(r.topic_partition.topic != self.records.transaction_topic for r in whole.ranges),
             blocked=found.blocked,
             waiting=found.waiting,
         )
         return self._replacing(batch, found.passed)
-
-    def _is_news(self, tp: TopicPartition) -> bool:
-        return file_of(tp) is None and tp.topic != self.records.transaction_topic
 
     def _uncounted(self, topic: str) -> UpstreamError:
         return UpstreamError(
@@ -270,15 +258,9 @@ def _begins(plan: ReadPlan) -> Offsets:
     return {**plan.position, **starts(plan.ranges)}
 
 
-def _unread(
-    plan: ReadPlan, partitions: Iterable[TopicPartition], available: Available | None
-) -> frozenset[TopicPartition]:
-    """Partitions with something behind the plan; all of them if it is in files, of which only how much there is is known."""
-    if plan.remaining == 0:
-        return frozenset()
-    if available is None:
-        return frozenset(partitions)
-    ends = {tp: marks.end_exclusive for tp, marks in available.partitions.items()}
+def _unread(plan: ReadPlan, partitions: Iterable[TopicPartition], available: Available) -> frozenset[TopicPartition]:
+    """Partitions with something behind the plan."""
+    ends = ends_of(available)
     return frozenset(tp for tp in partitions if ends.get(tp, 0) > plan.position[tp])
 
 
@@ -286,8 +268,6 @@ def _may_grow(found: Cut, log: Log, available: Available, transaction_topic: str
     """Whether more of what there is may have what the batch lacks."""
     if (found.blocked is None and not found.is_uncertain) or log.reaches_now:
         return False
-    if not log.knows_partitions:
-        return True
     wanted = {tp.topic for tp in log.starts} if found.lacks_rows else {transaction_topic}
     if found.blocked is not None:
         wanted |= {*found.blocked.lacking, found.blocked.repeats}
