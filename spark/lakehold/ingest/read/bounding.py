@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehold.ingest.read.checks import added_partitions
 from lakehold.ingest.read.reader import Available, Limits, ReadPlan
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, ends
+
+_SAMPLED_PARTITIONS = 8
+_SAMPLED_RECORDS = 25
+_ASSUMED_RECORD_BYTES = 1_000.0
+"""For a plan of no records: all that was sampled are markers of transactions."""
 
 
 class Backlog(Protocol):
@@ -48,6 +57,17 @@ def plan_to(available: Available, position: Offsets, ends: Offsets, backlog: Bac
     """Plan ranges from `position` to `ends`; nothing of the partitions that `ends` does not name."""
     wanted = [r for r in _ranges(available, position, ends) if r.topic_partition in ends]
     return _plan(available, position, wanted, backlog, backlog.record_bytes(wanted) if wanted else 0)
+
+
+def sampled_record_bytes(read: Callable[[Collection[OffsetRange]], pa.Table], ranges: Collection[OffsetRange]) -> float:
+    """Return the average size of the first records of some ranges."""
+    sample = [
+        replace(r, end_exclusive=min(r.end_exclusive, r.start_inclusive + _SAMPLED_RECORDS))
+        for r in sorted(ranges, key=lambda r: r.width, reverse=True)[:_SAMPLED_PARTITIONS]
+    ]
+    records = read(sample)
+    sizes = [pc.sum(pc.binary_length(records[name])).as_py() or 0 for name in ("key", "value")]
+    return sum(sizes) / records.num_rows if records.num_rows else _ASSUMED_RECORD_BYTES
 
 
 def _ranges(available: Available, position: Offsets, ends: Offsets) -> list[OffsetRange]:

@@ -1,34 +1,16 @@
-"""The directory of a FILES source: its files, where their complete lines end, and whether they are the same."""
+"""The directory of a FILES source: its files, and whether they are the same."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from lakehold.errors import UpstreamError, UpstreamUnavailable
 
-_BLOCK_BYTES = 1 << 16
 _IDENTITY_BYTES = 1 << 12
-
-
-@dataclass(frozen=True)
-class RecordedFile:
-    """A `*.jsonl` file.
-
-    Attributes:
-        path: Where it is.
-        complete_end: Byte position behind its last newline: a last line without one is still being written.
-        identity: Digest of the beginning of its first line; None until that line is complete.
-    """
-
-    path: Path
-    complete_end: int
-    identity: str | None
 
 
 def directory_of(path: str) -> Path:
@@ -50,8 +32,8 @@ def directory_of(path: str) -> Path:
     return Path(unquote(parts.path))
 
 
-def recorded_files(directory: Path) -> dict[str, RecordedFile]:
-    """The `*.jsonl` files in and below `directory`, by relative path in order.
+def recorded_files(directory: Path) -> dict[str, Path]:
+    """Return the `*.jsonl` files in and below `directory`, by relative path in order.
 
     Raises:
         UpstreamError: There is no such directory.
@@ -66,7 +48,13 @@ def recorded_files(directory: Path) -> dict[str, RecordedFile]:
         )
     with reading(directory):
         paths = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*.jsonl") if path.is_file()}
-        return {name: _recorded(paths[name]) for name in sorted(paths)}
+        return {name: paths[name] for name in sorted(paths)}
+
+
+def identity_of(path: Path) -> str:
+    """Return the digest of the beginning of a file's first line, which tells it from a later one of its name."""
+    with reading(path), path.open("rb") as content:
+        return hashlib.sha256(content.readline(_IDENTITY_BYTES)).hexdigest()[:16]
 
 
 def begins_line(path: Path, position: int) -> bool:
@@ -99,18 +87,3 @@ def reading(path: Path) -> Iterator[None]:
             detail=f"{error.strerror or error}: {error.filename or path}.",
             hint="Give the user that runs lakehold the right to read the directory and its files.",
         ) from error
-
-
-def _recorded(path: Path) -> RecordedFile:
-    with path.open("rb") as content:
-        first = content.readline(_IDENTITY_BYTES)
-        end = content.seek(0, os.SEEK_END)
-        while end > 0:
-            begin = max(0, end - _BLOCK_BYTES)
-            content.seek(begin)
-            newline = content.read(end - begin).rfind(b"\n")
-            if newline >= 0:
-                end = begin + newline + 1
-                break
-            end = begin
-    return RecordedFile(path, end, hashlib.sha256(first).hexdigest()[:16] if end else None)

@@ -7,14 +7,14 @@ them is in one batch, and a file that was read and is another one now is noticed
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehold.errors import UpstreamError
-from lakehold.ingest.read.bounding import Backlog, plan_batch, plan_to
+from lakehold.ingest.read.bounding import Backlog, plan_batch, plan_to, sampled_record_bytes
 from lakehold.ingest.read.checks import faults
 from lakehold.ingest.read.directory import begins_line, directory_of, line_number, reading
 from lakehold.ingest.read.file_chunks import CHUNK_SCHEMA, chunk_reader, messages_in, record_batch, wanted_of
@@ -32,9 +32,6 @@ from lakehold.ingest.read.reader import (
 from lakehold.kafka.faults import LOAD_AGAIN
 from lakehold.model.offsets import INTERNAL_PREFIX, OffsetRange, Offsets, TopicPartition, Watermarks, starts
 from lakehold.times import now_ms
-
-_PAYLOAD_SHARE = 0.75
-"""Bytes of keys and values in a byte of a line, roughly: base64 makes four bytes of three."""
 
 
 class FilesReader(Reader):
@@ -136,7 +133,7 @@ class FilesReader(Reader):
 
     def _backlog(self, available: Available, position: Offsets) -> Backlog:
         begins = {tp: position.get(tp, marks.earliest) for tp, marks in available.partitions.items()}
-        return _Unread(self._index, begins)
+        return _Unread(self._index, begins, self.in_driver)
 
     def _file_faults(self, position: Offsets, identities: Mapping[str, str]) -> Iterator[tuple[str, UpstreamError]]:
         files = self._index.files()
@@ -162,10 +159,12 @@ class _Unread(Backlog):
     Args:
         index: Of its lines.
         position: Where each partition of a topic that is read begins.
+        read: Reads the records of ranges.
     """
 
     index: LineIndex
     position: Offsets
+    read: Callable[[Collection[OffsetRange]], pa.Table]
 
     def count(self, r: OffsetRange) -> int:
         name = _named(r.topic_partition)
@@ -178,7 +177,7 @@ class _Unread(Backlog):
         return next(iter(self._rejected(name, r)[records:]), r.end_exclusive)
 
     def record_bytes(self, ranges: Collection[OffsetRange]) -> float:
-        return self.index.average_line_bytes(ranges) * _PAYLOAD_SHARE
+        return sampled_record_bytes(self.read, [r for r in ranges if not r.topic_partition.is_internal])
 
     def _rejected(self, name: str, r: OffsetRange) -> list[int]:
         found: list[int] = self.index.rejected(name, r.start_inclusive, r.end_exclusive, self.position).tolist()

@@ -9,17 +9,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehold.ingest.read.bounding import plan_batch, plan_to
+from lakehold.ingest.read.bounding import plan_batch, plan_to, sampled_record_bytes
 from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Available, Limits, Reader, ReadPlan, look_twice
 from lakehold.kafka.client import shared_client
 from lakehold.kafka.options import KafkaOptions
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, ends, starts, to_json
 from lakehold.times import now_ms
-
-_SAMPLED_PARTITIONS = 8
-_SAMPLED_RECORDS = 25
-_ASSUMED_RECORD_BYTES = 1_000.0
-"""For a plan of no records: all that was sampled are markers of transactions."""
 
 BULK_READ_OPTIONS = {
     # After each poll Spark asks the broker where the partition begins and ends: of 500 records, if it may not have more.
@@ -126,15 +121,7 @@ class KafkaReader(Reader):
 
     def record_bytes(self, ranges: Collection[OffsetRange]) -> float:
         """See `Backlog.record_bytes`: the average of the first records."""
-        sample = [
-            OffsetRange(
-                r.topic_partition, r.start_inclusive, min(r.end_exclusive, r.start_inclusive + _SAMPLED_RECORDS)
-            )
-            for r in sorted(ranges, key=lambda r: r.width, reverse=True)[:_SAMPLED_PARTITIONS]
-        ]
-        client = shared_client(self._options, self._timeout_s)
-        sizes = [len(m.key() or b"") + len(m.value() or b"") for m in client.records(sample)]
-        return sum(sizes) / len(sizes) if sizes else _ASSUMED_RECORD_BYTES
+        return sampled_record_bytes(self.in_driver, ranges)
 
 
 def _assignment(ranges: Collection[OffsetRange]) -> str:

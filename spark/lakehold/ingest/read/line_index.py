@@ -16,7 +16,7 @@ from threading import RLock
 import numpy as np
 from numpy.typing import NDArray
 
-from lakehold.ingest.read.directory import RecordedFile, begins_line, reading, recorded_files
+from lakehold.ingest.read.directory import begins_line, identity_of, reading, recorded_files
 from lakehold.ingest.read.file_chunks import Chunk, Key, Wanted, wanted_of
 from lakehold.ingest.read.lines import LineError, lines_in, parse
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, Watermarks
@@ -96,13 +96,13 @@ class IndexedFile:
 
     Attributes:
         path: Where it is.
-        identity: See `RecordedFile`.
+        identity: What tells it from a later one of its name; None while it has no line.
         end: Byte position up to which it is indexed.
     """
 
-    def __init__(self, recorded: RecordedFile) -> None:
-        self.path = recorded.path
-        self.identity = recorded.identity
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.identity: str | None = None
         self.end = 0
         self.stretches: list[_Stretch] = []
         # Lines that nobody can take: where they begin, and the partition and offset of those that repeat one.
@@ -110,12 +110,12 @@ class IndexedFile:
         self.numbers = array("i")
         self.offsets = array("q")
 
-    def goes_on(self, recorded: RecordedFile | None) -> bool:
-        """Return whether a file as it is now has what is indexed of it, as far as its ends tell."""
-        if recorded is None or recorded.complete_end < self.end:
-            return False
-        is_same = self.identity in (None, recorded.identity)
-        return is_same and (recorded.complete_end == self.end or begins_line(self.path, self.end))
+    def is_same(self) -> bool:
+        """Return whether the file still has what is indexed of it, as far as its first line and the last byte tell."""
+        if self.identity is None:
+            return True
+        has_all = self.path.stat().st_size >= self.end and begins_line(self.path, self.end)
+        return has_all and self.identity == identity_of(self.path)
 
     def stretch_for(self, start: int) -> _Stretch:
         """Return the stretch that a line belongs to which begins behind all others."""
@@ -154,14 +154,12 @@ class LineIndex:
             UpstreamUnavailable: Something in it cannot be read.
         """
         with self._lock:
-            recorded = recorded_files(self._directory)
+            paths = recorded_files(self._directory)
             with reading(self._directory):
-                if not all(file.goes_on(recorded.get(name)) for name, file in self._files.items()):
+                if not all(name in paths and file.is_same() for name, file in self._files.items()):
                     self._files, self._partitions = {}, {}
-                for name, found in recorded.items():
-                    file = self._files.setdefault(name, IndexedFile(found))
-                    file.identity = found.identity
-                    self._scan(file, found.complete_end)
+                for name, path in paths.items():
+                    self._scan(self._files.setdefault(name, IndexedFile(path)))
 
     def files(self) -> Mapping[str, IndexedFile]:
         """Return the files by path relative to the directory."""
@@ -204,13 +202,6 @@ class LineIndex:
             is_counted = np.array(file.offsets, np.int64) >= least[np.array(file.numbers, np.int32)]
         return starts[(starts >= start) & (starts < end_exclusive) & is_counted]
 
-    def average_line_bytes(self, ranges: Collection[OffsetRange]) -> float:
-        """Return how long lines are about where ranges are."""
-        with self._lock:
-            found = [stretch for _, stretch in self._stretches(wanted_of(ranges))]
-        lines = sum(stretch.lines for stretch in found)
-        return sum(stretch.end - stretch.start for stretch in found) / lines if lines else 0.0
-
     def chunks(self, ranges: Collection[OffsetRange], parallelism: int = 1) -> list[Chunk]:
         """Return which parts of files to read for ranges: at least `parallelism`, if there are some hundred lines for each."""
         with self._lock:
@@ -229,8 +220,12 @@ class LineIndex:
         for file in self._files.values():
             yield from ((file, stretch) for stretch in file.stretches if stretch.has(wanted))
 
-    def _scan(self, file: IndexedFile, end_exclusive: int) -> None:
-        for start, end, line in lines_in(file.path, file.end, end_exclusive):
+    def _scan(self, file: IndexedFile) -> None:
+        for start, end, line in lines_in(file.path, file.end):
+            file.identity = file.identity or identity_of(file.path)
+            file.end = end
+            if not line.strip():
+                continue
             stretch = file.stretch_for(start)
             stretch.end = end
             stretch.lines += 1
@@ -246,7 +241,6 @@ class LineIndex:
                 stretch.add(key, offset)
             else:
                 file.reject(start, spans.number, offset)
-        file.end = end_exclusive
 
 
 @lru_cache(maxsize=64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +29,7 @@ class Message(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A complete line that is not blank: its bytes `[start, end)` in the file, and those before its newline."""
+    """A complete line: its bytes `[start, end)` in the file, and those before its newline."""
 
     start: int
     end: int
@@ -39,16 +40,15 @@ class LineError(ValueError):
     """A line is no message; the text is the reason."""
 
 
-def lines_in(path: Path, start: int, end_exclusive: int) -> Iterator[Line]:
-    """Read the lines of a part of a file; both ends are byte positions where lines begin."""
+def lines_in(path: Path, start: int, end_exclusive: int = sys.maxsize) -> Iterator[Line]:
+    """Read the lines of a part of a file that begins at a line; a last line without a newline is still being written."""
     with path.open("rb") as content:
         content.seek(start)
         for raw in content:
-            if start >= end_exclusive:
+            if start >= end_exclusive or not raw.endswith(b"\n"):
                 return
             end = start + len(raw)
-            if not raw.isspace():
-                yield Line(start, end, raw.rstrip(b"\r\n"))
+            yield Line(start, end, raw.rstrip(b"\r\n"))
             start = end
 
 
