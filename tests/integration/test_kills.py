@@ -154,7 +154,7 @@ def write_second_snapshot(directory: Path, customers: Topic) -> None:
 
 
 def contents(lake: Lake) -> dict[str, Any]:
-    """Everything that ingesting leaves in a lake, timestamps as numbers from 1 on, but for batches without records."""
+    """Everything that ingesting leaves in a lake but batches without records and estimates; timestamps as numbers from 1 on."""
     history = [batch for batch in lake.batches.history("shop") if batch.records]
     numbers = {batch.mz_timestamp: number for number, batch in enumerate(history, start=1)}
     progress = lake.batches.readers("shop")["main"].tables
@@ -182,7 +182,6 @@ def contents(lake: Lake) -> dict[str, Any]:
                 batch.end,
                 {name: replace(change, snapshot_id=None) for name, change in batch.tables.items()},
                 batch.records,
-                batch.bytes,
             )
             for batch in history
         ],

@@ -46,10 +46,10 @@ def test_random_transactions_of_killed_connectors(
     upstream = Upstream(random, tables=2, partitions=2, transactions=14, ids=ids, snapshots=False)
     upstream.stream(kills=2)
     define(lake, tmp_path / "topics", tables, "WITH (MAX RECORDS = 12)")
-    written = dict.fromkeys(upstream.topics.ends, 0)
-    for visit in range(4):
-        ends = upstream.topics.ends
-        until = ends if visit == 3 else {tp: random.randint(at, ends[tp]) for tp, at in written.items()}
+    ends, order = upstream.topics.ends, upstream.topics.order
+    written = dict.fromkeys(ends, 0)
+    for sent in [*sorted(random.choices(range(len(order)), k=3)), len(order)]:
+        until = {tp: end - order[sent:].count(tp) for tp, end in ends.items()}
         record(tmp_path / "topics", upstream.topics, written, until)
         written = until
         for report in lake.ingest("shop"):

@@ -21,7 +21,8 @@ from lakehold.ingest.read.file_chunks import Chunk, Key, Wanted, wanted_of
 from lakehold.ingest.read.lines import LineError, lines_in, parse
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, Watermarks
 
-_STRETCH_LINES = 250
+_LEAST_LINES, _MOST_LINES = 250, 2_000
+"""Of a stretch."""
 _CHUNK_LINES = 50_000
 _NO_MESSAGE = 0
 """Number of the partition of a line that is no message."""
@@ -119,7 +120,9 @@ class IndexedFile:
 
     def stretch_for(self, start: int) -> _Stretch:
         """Return the stretch that a line belongs to which begins behind all others."""
-        if not self.stretches or self.stretches[-1].lines >= _STRETCH_LINES:
+        # The larger a file is, the longer they are: a small one is split as well, and of a large one not much is kept.
+        enough = min(_MOST_LINES, max(_LEAST_LINES, 2 * len(self.stretches)))
+        if not self.stretches or self.stretches[-1].lines >= enough:
             self.stretches.append(_Stretch(start, start))
         return self.stretches[-1]
 
