@@ -68,8 +68,7 @@ class Arriving:
             self._records = SharedRecords(self._reading, plan, [entry.definition for entry in self._entries.values()])
             sizes = Counter[str]()
             for r in plan.ranges:
-                if file_of(r.topic_partition) is None:
-                    sizes[r.topic_partition.topic] += r.end_exclusive - r.start_inclusive
+                sizes[r.topic_partition.topic] += r.end_exclusive - r.start_inclusive
             self._lane_of = self._lanes.of(sizes)
         return self._records
 
