@@ -287,5 +287,6 @@ def _is_uncertain(arrival: Arrival, last: int) -> bool:
     return last == min(arrival.certain, arrival.in_sight) < arrival.complete
 
 
-def _by_place(run: Run) -> tuple[int, ...]:
-    return run.place.at if run.place is not None else ()
+def _by_place(run: Run) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Order runs by their transactions; those of one by their events, so that each look names the same one."""
+    return run.place.at if run.place is not None else (), run.position or ()
