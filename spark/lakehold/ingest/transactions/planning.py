@@ -280,7 +280,7 @@ def _may_grow(found: Cut, log: Log, available: Available, transaction_topic: str
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Make objects without looking for garbage: 100,000 runs stay, and looking through them again and again takes half the time."""
+    """Make objects without looking for garbage: 100,000 runs stay, and looking through them each time doubles the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
