@@ -1,0 +1,114 @@
+"""Lanes: work side by side, each lane with a session of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from lakehold.ingest.side_by_side import Lanes
+
+
+class Sessions:
+    """Gives sessions that are texts, and remembers which ended."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.ended: list[str] = []
+
+    @contextmanager
+    def another(self, of: Any) -> Iterator[Any]:
+        """Give one more."""
+        self.made += 1
+        name = f"{of}+{self.made}"
+        yield name
+        self.ended.append(name)
+
+
+@pytest.fixture
+def sessions() -> Sessions:
+    return Sessions()
+
+
+@pytest.fixture
+def lanes(sessions: Sessions) -> Iterator[Lanes]:
+    """Three lanes."""
+    spark: Any = lambda: "lake"  # noqa: E731
+    made = Lanes(spark, sessions.another, 3)
+    yield made
+    made.shutdown()
+
+
+def test_the_largest_topics_are_shared_out_first(lanes: Lanes) -> None:
+    assert lanes.of({"a": 5, "b": 100, "c": 60, "d": 50, "e": 1}) == {"b": 0, "c": 1, "d": 2, "a": 2, "e": 2}
+    assert lanes.of({"only": 7}) == {"only": 0}
+    assert lanes.of({}) == {}
+
+
+def test_each_lane_has_a_session_of_its_own_and_keeps_it(lanes: Lanes, sessions: Sessions) -> None:
+    work: list[tuple[int, Any]] = [(lane, lanes.spark) for lane in (0, 1, 2, 1, 0)]
+    lake, one, two, again, lake_again = lanes.run(work)
+    assert (lake, lake_again) == ("lake", "lake")
+    assert {one, two} == {"lake+1", "lake+2"}
+    assert again == one
+    assert lanes.run(work[2:3]) == [two]
+    assert sessions.made == 2
+    lanes.shutdown()
+    assert sorted(sessions.ended) == ["lake+1", "lake+2"]
+
+
+def test_lanes_work_at_once(lanes: Lanes) -> None:
+    together = threading.Barrier(3, timeout=30)
+    assert lanes.run([(lane, together.wait) for lane in range(3)]) != []
+
+
+def test_what_fails_is_raised_when_the_others_have_ended(lanes: Lanes) -> None:
+    failed, ended = threading.Event(), []
+
+    def fail() -> None:
+        failed.set()
+        raise ValueError("first")
+
+    def end(name: str) -> None:
+        assert failed.wait(30)
+        ended.append(name)
+
+    with pytest.raises(ValueError, match="first"):
+        lanes.run([(1, fail), (0, lambda: end("here")), (2, lambda: end("there")), (1, lambda: end("after"))])
+    assert sorted(ended) == ["after", "here", "there"]
+
+
+def test_who_interrupts_waits_for_what_has_begun_and_for_nothing_else(lanes: Lanes) -> None:
+    begun, interrupted, ended = threading.Event(), threading.Event(), []
+
+    def slow() -> None:
+        begun.set()
+        assert interrupted.wait(30)
+        ended.append("begun")
+
+    def interrupt() -> None:
+        assert begun.wait(30)
+        interrupted.set()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        lanes.run([(1, slow), (0, interrupt)])
+    assert ended == ["begun"]
+
+
+def test_a_session_that_cannot_be_made_is_the_error_of_its_work() -> None:
+    @contextmanager
+    def none(_: Any) -> Iterator[Any]:
+        raise OSError("no more sessions")
+        yield
+
+    spark: Any = lambda: "lake"  # noqa: E731
+    lanes = Lanes(spark, none, 2)
+    work: list[tuple[int, Any]] = [(0, lanes.spark), (1, lanes.spark)]
+    assert lanes.run(work[:1]) == ["lake"]
+    with pytest.raises(OSError, match="no more sessions"):
+        lanes.run(work)
+    lanes.shutdown()
