@@ -9,7 +9,7 @@ import pytest
 
 from lakehold.definitions import Envelope, FormatType, Table
 from lakehold.errors import UpstreamError, UpstreamUnavailable
-from lakehold.ingest.decode.schemas import AvroIds, TopicSchemas
+from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, TopicSchemas
 from lakehold.ingest.topic import TopicDecoder, TopicPart
 from lakehold.kafka.registry import Registry
 from tests.registry_server import RegistryServer, registry_server
@@ -54,8 +54,10 @@ def test_tables_over_one_topic_ask_for_its_subjects_once(server: RegistryServer)
     decoder = TopicDecoder(FormatType.AVRO, Registry(server.url), nothing, max_record_bytes=1_000)
     part = TopicPart(nothing, None, FormatType.AVRO)
     tables = [Table("s", f"t{n}", "shop", "shop.t", envelope) for n, envelope in enumerate(Envelope)]
-    wanted = [decoder.wanted(table, part, (), look=False)[0].schemas for table in tables]
-    assert wanted == [TopicSchemas(AvroIds({1: LONG}), AvroIds({1: LONG, 7: STRING}))] * len(tables)
+    wanted = {table.envelope: decoder.wanted(table, part, (), look=False)[0].schemas for table in tables}
+    value = AvroIds({1: LONG, 7: STRING})
+    assert wanted.pop(Envelope.NONE) == TopicSchemas(JsonDeclared(), value), "it has no key"
+    assert [*wanted.values()] == [TopicSchemas(AvroIds({1: LONG}), value)] * (len(tables) - 1)
     assert [path for path, _ in server.asked].count("/subjects/shop.t-value/versions") == 1
 
 

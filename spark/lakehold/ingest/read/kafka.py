@@ -85,6 +85,9 @@ class KafkaReader(Reader):
 
     def in_driver(self, ranges: Collection[OffsetRange]) -> pa.Table:
         """See `Reader.in_driver`."""
+        return self._records(ranges)
+
+    def _records(self, ranges: Collection[OffsetRange]) -> pa.Table:
         client = shared_client(self._options, self._timeout_s)
         rows = [
             (m.topic(), m.partition(), m.offset(), m.timestamp()[1], m.key(), m.value(), m.headers())
@@ -121,7 +124,7 @@ class KafkaReader(Reader):
 
     def record_bytes(self, ranges: Collection[OffsetRange]) -> float:
         """See `Backlog.record_bytes`: the average of the first records."""
-        return sampled_record_bytes(self.in_driver, ranges)
+        return sampled_record_bytes(self._records, ranges)
 
 
 def _assignment(ranges: Collection[OffsetRange]) -> str:
