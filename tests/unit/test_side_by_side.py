@@ -81,6 +81,14 @@ def test_what_fails_is_raised_when_the_others_have_ended(lanes: Lanes) -> None:
     assert sorted(ended) == ["after", "here", "there"]
 
 
+def test_whatever_ends_work_in_another_lane_reaches_the_caller(lanes: Lanes) -> None:
+    def leave() -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        lanes.run([(0, lambda: None), (1, leave)])
+
+
 def test_who_interrupts_waits_for_what_has_begun_and_for_nothing_else(lanes: Lanes) -> None:
     begun, interrupted, ended = threading.Event(), threading.Event(), []
 

@@ -87,10 +87,10 @@ class Lanes:
         try:
             if getattr(self._own, "spark", None) is None:
                 self._own.spark = self._sessions.enter_context(self._another(self._spark()))
-        except Exception as error:  # noqa: BLE001 - it is the caller's
+            future.set_result(do())
+        # Whatever it is, the caller waits for it.
+        except BaseException as error:  # noqa: BLE001
             future.set_exception(error)
-        else:
-            _run(do, future)
 
 
 def _run(do: Callable[[], Result], future: Future[Result]) -> None:
