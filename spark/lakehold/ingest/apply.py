@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TableBatch:
-    """What a batch has for one table.
+    """Hold what a batch has for one table.
 
     Args:
         identity: The batch.
@@ -61,7 +61,7 @@ class TableBatch:
 
 
 class Applier(Protocol):
-    """Where changes go: Iceberg tables, and whatever a test puts in their place."""
+    """Bring changes into tables: those of Iceberg, or what a test puts in their place."""
 
     def prepare(self, arrival: TableArrival, progress: TableProgress) -> None:
         """Read what a batch has for a table, before the batch is begun; without effects."""

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 class Arriving:
-    """What arrives for the tables of a reader. Nothing is read before it is asked for; `close` lets go of it.
+    """Read what arrives for the tables of a reader, when it is first asked for; `close` lets go of it.
 
     Args:
         reading: Reads and decodes.
@@ -157,7 +157,7 @@ class _Decoded:
 
 
 class TableArrival:
-    """What arrives for one table.
+    """Read and decode what arrives for one table.
 
     Args:
         records: What is read.
@@ -174,6 +174,7 @@ class TableArrival:
         self._ends: dict[int, int] | None = None
         self._found: _Decoded | None = None
         self._carrier: Carrier | None = None
+        self._failed: Exception | None = None
 
     @property
     def table(self) -> Table:
@@ -197,18 +198,33 @@ class TableArrival:
 
     @property
     def carrier(self) -> Carrier:
-        """Return the changes with their headers, decoded now and once.
+        """Return the changes with their headers, which are read and decoded when they are first asked for, and not again.
 
         Raises:
-            TableStopped: The table cannot take such messages.
+            TableStopped: The table cannot take such messages. It is raised again whenever they are asked for.
         """
+        if self._failed is not None:
+            raise self._failed
         if self._carrier is None:
-            self._carrier = self._made()
-            if not self._decoded.topic.knows_all and _name_unknown_schemas(self._carrier.header_rows):
-                self._carrier.release()
-                self._found = self._decode(look=True)
-                self._carrier = self._made()
+            try:
+                self._carrier = self._read()
+            except Exception as error:
+                self._failed = error
+                raise
         return self._carrier
+
+    def _read(self) -> Carrier:
+        carrier = self._made()
+        try:
+            unknown = _name_unknown_schemas(carrier.header_rows)
+        except BaseException:
+            carrier.release()
+            raise
+        if self._decoded.topic.knows_all or not unknown:
+            return carrier
+        carrier.release()
+        self._found = self._decode(look=True)
+        return self._read()
 
     @property
     def has_edges(self) -> bool:

@@ -222,7 +222,7 @@ def _complete(  # noqa: PLR0913 - a batch, what it reads, and where it is run
 
 @dataclass(frozen=True)
 class _Applied:
-    """What a batch did to one table."""
+    """Say what a batch did to one table."""
 
     progress: TableProgress
     report: TableReport | None = None

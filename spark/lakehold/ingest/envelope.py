@@ -62,7 +62,7 @@ _OF_FLAT = {
 
 @dataclass(frozen=True)
 class _Mapped:
-    """What messages do to rows.
+    """Say what messages do to rows.
 
     Args:
         decoded: The messages.
@@ -242,7 +242,7 @@ def _contracted(
 
 
 def _assembled(mapped: _Mapped, table: Table, included: Sequence[IncludedColumn]) -> Changes:
-    """The changes, with the columns of rows, then those that INCLUDE adds.
+    """Return the changes, with the columns of rows, then those that INCLUDE adds.
 
     All is one text, because Spark parses a text in the time that it takes to put together a few columns.
     """

@@ -109,7 +109,7 @@ def merge(  # noqa: PLR0913 - a session, a plan and what it works on
 
 
 def merge_statement(how: Merge, columns: Sequence[str]) -> str:
-    """The MERGE's text; without a key no row of the table is one of the batch's, and Spark reads none."""
+    """Write the text of the MERGE; without a key no row of the table is one of the batch's, and Spark reads none."""
     equals = "<=>" if how.null_safe else "="
     condition = [f"t.{quoted(name)} {equals} s.{quoted(name)}" for name in how.key] or ["false"]
     if not how.null_safe and not how.replaces_all:

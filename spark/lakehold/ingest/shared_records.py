@@ -91,7 +91,7 @@ class SharedRecords:
         return topic
 
     def raw(self, topics: Collection[str]) -> pa.Table | DataFrame:
-        """The records of some topics as they are: a table if they are few."""
+        """Return the records of some topics as they are: a table if they are few."""
         if self._table is not None:
             return self._table.filter(pc.is_in(self._table["topic"], pa.array(sorted(topics), pa.string())))
         ranges = [r for topic in topics for r in self._ranges_of(topic)]
@@ -103,13 +103,13 @@ class SharedRecords:
         return bool(read - before.passed.keys()) and len(read | before.passed.keys()) > 1
 
     def have_edges(self, topic: str) -> bool:
-        """Whether they are many."""
+        """Return whether they are many."""
         return not self.are_few and any(r.topic_partition.topic == topic for r in self._plan.ranges)
 
     def decoded_edges(
         self, table: Table, stored_key: Sequence[ColumnType], ends: Mapping[int, int] | None
     ) -> DecodedTopic:
-        """The first and the last records of each partition of the table's topic, up to `ends` by partition, decoded."""
+        """Decode the first and the last records of each partition of the table's topic, up to `ends` by partition."""
         if table.topic not in self._edges:
             ranges = [r for r in self._plan.ranges if r.topic_partition.topic == table.topic]
             if ends is not None:

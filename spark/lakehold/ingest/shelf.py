@@ -12,7 +12,7 @@ from lakehold.model.offsets import OffsetRange, Offsets
 
 @dataclass(frozen=True)
 class Stretch:
-    """Which records of a topic: those of `ranges`; read in the driver or by Spark."""
+    """Name records of a topic: those of `ranges`; read in the driver or by Spark."""
 
     topic: str
     ranges: frozenset[OffsetRange]

@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 class Lanes:
-    """The lanes of one lake; threads and sessions are made when they are first needed.
+    """Run work in the lanes of one lake; threads and sessions are made when they are first needed.
 
     Args:
         spark: Gives the lake's session.

@@ -237,7 +237,7 @@ def _declared_key(
 
 
 def _single_key(table: Table, declared: Mapping[str, DeclaredColumn]) -> DeclaredColumn:
-    """The column of a key that is no record, of the type that the column list gives it, or the column it is included as."""
+    """Return the column of a key that is no record, of the type that the column list or the clause that includes it gives."""
     aliases = (each.alias for each in table.include if each.what is Metadata.KEY and each.alias)
     found = next((declared[name] for name in ("key", *aliases) if name in declared), None)
     return DeclaredColumn("key", "string" if found is None else found.type)

@@ -19,10 +19,10 @@ from lakehold.spark_sql import quoted_table
 
 
 class HeldHistory(Protocol):
-    """The holds as a writer meets them: it tags the snapshots that they need, and begins those that wait."""
+    """Show the holds as a writer meets them: it tags the snapshots that they need, and begins those that wait."""
 
     def is_held(self, full_name: str) -> bool:
-        """Whether some hold is on a table."""
+        """Return whether some hold is on a table."""
 
     def keep(self, full_name: str) -> None:
         """Tag what holds need of a table as it is now; nothing of one without holds."""
@@ -33,7 +33,7 @@ class HeldHistory(Protocol):
 
 @dataclass(frozen=True)
 class Writing:
-    """What writing to the tables of a source takes.
+    """Hold what writing to the tables of a source takes.
 
     Args:
         spark: Gives the session; called only when there is something to write, because one takes seconds to start.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lakehold.definitions import OnLapse
 from lakehold.errors import DefinitionError
+from lakehold.garbage import uncollected
 from lakehold.iceberg.data_tables import TableState, state_of
 from lakehold.lake import Lake
 from lakehold.model.definitions import Definitions
@@ -52,7 +51,7 @@ def gather(lake: Lake) -> Overview:
     fed = {standing.full_name: standing for standing in standings(defined, readers)}
     needed = (*(t.full_name for hold in holds for t in hold.tables), *(name for f in followers for name in f.tables))
     names = sorted({*fed, *needed})
-    with _uncollected():
+    with uncollected():
         lines = lake.checks.timelines.readable(names)
     uppers = {name: line.upper_ms for name, line in lines.items()}
 
@@ -77,18 +76,6 @@ def gather(lake: Lake) -> Overview:
         tables=tuple(map(facts, names)),
         sources=tuple(_source(name, defined, readers, taken_at_ms) for name in sorted(defined.sources)),
     )
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Histories are objects by the hundred thousand, all of them kept: looking for garbage in them takes longer than reading."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _table(lake: Lake, standing: Standing, line: Timeline | None, taken_at_ms: int) -> TableFacts:

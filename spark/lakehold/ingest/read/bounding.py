@@ -20,7 +20,7 @@ _ASSUMED_RECORD_BYTES = 1_000.0
 
 
 class Backlog(Protocol):
-    """What a reader knows of records before it reads them."""
+    """Tell what a reader knows of records before it reads them."""
 
     def count(self, r: OffsetRange, /) -> int:
         """Return how many records a range has; an upper bound."""
@@ -71,7 +71,7 @@ def sampled_record_bytes(read: Callable[[Collection[OffsetRange]], pa.Table], ra
 
 
 def _ranges(available: Available, position: Offsets, ends: Offsets) -> list[OffsetRange]:
-    """From the position of each partition to its end in `ends`, or else to the end there is; empty ones left out."""
+    """Return ranges from the position of each partition to its end in `ends`, or else to the end there is; no empty ones."""
     found = (
         OffsetRange(tp, position.get(tp, marks.earliest), min(marks.end_exclusive, ends.get(tp, marks.end_exclusive)))
         for tp, marks in sorted(available.partitions.items())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def faults(
     available: Available, position: Offsets, identities: Mapping[str, str] | None = None
 ) -> dict[str, UpstreamError]:
-    """What keeps each topic from being read on from `position`; empty if nothing does.
+    """Find what keeps each topic from being read on from `position`; empty if nothing does.
 
     Args:
         available: What a look found.
@@ -86,7 +86,7 @@ def topic_missing(topic: str, available: Available) -> UpstreamError:
 
 
 def recreated(topic: str, detail: str) -> UpstreamError:
-    """A topic is another one than the one that was read before."""
+    """Return the error of a topic that is another one than the one that was read before."""
     return UpstreamError(
         f'topic "{topic}" was deleted and created again since it was last read',
         code="topic-recreated",

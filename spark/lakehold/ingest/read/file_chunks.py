@@ -23,7 +23,7 @@ Key = tuple[str, int]
 """Topic and partition; cheaper to make for each line than a `TopicPartition`."""
 
 Wanted = Mapping[Key, tuple[int, int]]
-"""Which offsets to read of each partition, `[start, end)`."""
+"""Give the offsets to read of each partition, `[start, end)`."""
 
 
 class Chunk(NamedTuple):

@@ -154,7 +154,7 @@ class FilesReader(Reader):
 
 @dataclass(frozen=True)
 class _Unread(Backlog):
-    """What is to be read of a directory: records, and lines that nobody can take.
+    """Tell what is to be read of a directory: records, and lines that nobody can take.
 
     Args:
         index: Of its lines.

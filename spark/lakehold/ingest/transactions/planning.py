@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
 
 from lakehold.errors import UpstreamError
+from lakehold.garbage import uncollected
 from lakehold.ingest.arriving import Arriving
 from lakehold.ingest.planning import Planned, Planner, ends_of
 from lakehold.ingest.read.edges import EDGE_RECORDS, edges, tails
@@ -66,7 +65,8 @@ class WholeTransactions(Planner):
             plan = self.reader.plan(available, state.position, limits)
             log = self._log(plan, _begins(plan), available, self._look(plan, available, arriving))
             log = replace(log, shown=self._shown(state, available))
-            found = cut(log, passed)
+            with uncollected():
+                found = cut(log, passed)
             if found.is_uncertain:
                 # What was sent before the ENDs that were seen is written by now.
                 log = replace(log, written={**self.reader.written_ends(log.runs.keys()), **log.written})
@@ -147,7 +147,7 @@ class WholeTransactions(Planner):
         decoded = [headers for headers in found.values() if headers is not None]
         if rest := frozenset(topic for topic, headers in found.items() if headers is None):
             decoded.append(self.records.headers(records.raw(rest), rest)[0])
-        with _uncollected():
+        with uncollected():
             runs = runs_of(pa.concat_tables([HEADERS.empty_table(), *decoded]))
             boundaries = boundaries_of(transactions, topics, self.records.transaction_topic)
         return Found({**runs, **snapshots}, boundaries)
@@ -276,18 +276,6 @@ def _may_grow(found: Cut, log: Log, available: Available, transaction_topic: str
         wanted |= {*found.blocked.lacking, found.blocked.repeats}
     ends = ends_of(available)
     return any(ends.get(tp, 0) > log.stops[tp] for tp in log.starts if tp.topic in wanted)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Make objects without looking for garbage: 100,000 runs stay, and looking through them each time doubles the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _doubled(limits: Limits) -> Limits:
