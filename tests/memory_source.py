@@ -10,7 +10,7 @@ from typing import Any, cast
 from lakehold.definitions import Envelope, Table
 from lakehold.ingest.apply import TableBatch
 from lakehold.ingest.arriving import TableArrival
-from lakehold.ingest.batch import BatchReport, Running
+from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.effects import BatchIdentity, TableReport
 from lakehold.ingest.planning import Planner
 from lakehold.ingest.read.kafka import KafkaReader
@@ -85,29 +85,23 @@ class MemorySource:
         """Held by this process."""
         self.store.acquire("shop", OWNER, now_ms() + 600_000)
         entries = {f"s.{name}": table(name, topic) for name, topic in self.tables.items()}
-        nobody = Shelf({})
         nothing: Any = None
-        running = Running(
-            self.store,
-            cast("Any", SimpleNamespace(owner=OWNER)),
-            Reading("shop", self.topics, nothing, nothing, Limits(0, 0), nobody),
-            cast(
-                "Any",
-                SimpleNamespace(
-                    errors=SimpleNamespace(forget=lambda *_: None),
-                    held=SimpleNamespace(begin=lambda _: None),
-                    tables=_NoTables(),
-                ),
-            ),
-            OnlyOffsets(),
-            Lanes(nothing, nothing, 1),
-            entries,
+        writing = SimpleNamespace(
+            errors=SimpleNamespace(forget=lambda *_: None),
+            held=SimpleNamespace(begin=lambda _: None),
+            tables=_NoTables(),
         )
         return Ingesting(
             source="shop",
-            running=running,
-            planner=Planner(self.topics, Limits(self.batch_records, self.batch_records, record_bytes=1)),
+            store=self.store,
+            lease=cast("Any", SimpleNamespace(owner=OWNER)),
+            tables=entries,
             transaction_topic=self.transaction_topic,
+            planner=Planner(self.topics, Limits(self.batch_records, self.batch_records, record_bytes=1)),
+            reading=Reading("shop", self.topics, nothing, nothing, Limits(0, 0), Shelf({})),
+            applier=OnlyOffsets(),
+            writing=cast("Any", writing),
+            lanes=Lanes(nothing, nothing, 1),
             object_ids=lambda: {table(name, topic).object_id for name, topic in self.tables.items()},
             idle_ms=self.idle_ms,
             catch_up_s=self.catch_up_s,

@@ -97,7 +97,7 @@ def test_a_snapshot_whose_last_row_cannot_be_read_is_complete_when_that_is_said(
 
 def saying(ingesting: Ingesting, snapshots: Snapshots) -> Ingesting:
     """The same, where that is said upstream of its tables."""
-    return replace(ingesting, running=replace(ingesting.running, snapshots=snapshots))
+    return replace(ingesting, snapshots=snapshots)
 
 
 def since(lake: Lake, table: str = "s.t") -> int | None:

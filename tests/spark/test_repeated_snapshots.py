@@ -54,8 +54,7 @@ class Shop:
     def ingest(self) -> list[BatchReport]:
         self.topic.write(self._directory)
         with self.lake._parts.ingesting.held("shop") as ingesting:
-            running = replace(ingesting.running, snapshots=Snapshots(repeated=self._complete))
-            return list(replace(ingesting, running=running).drain())
+            return list(replace(ingesting, snapshots=Snapshots(repeated=self._complete)).drain())
 
     def rows(self) -> list[tuple[Any, ...]]:
         """The rows of both tables, which are the same."""

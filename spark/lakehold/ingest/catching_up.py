@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from lakehold.errors import LakeholdError, LeaseLost, TableStopped, UpstreamUnavailable
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch import BatchReport, next_batch, stop, without_batch
 from lakehold.ingest.held_source import HeldSource
 from lakehold.ingest.membership import begun, joined
 from lakehold.ingest.pace import Pace
@@ -63,9 +63,9 @@ class CatchingUp:
         return report, report is not None and name not in report.stopped and name in self.of.readers()
 
     def _failed(self, name: str, error: LakeholdError) -> BatchReport:
-        stop = ReaderError(error.code, error.message, error.detail, error.hint)
-        self.of.change(lambda readers: {**readers, name: replace(readers[name], error=stop)})
-        return self.of.stop_report(name, dict.fromkeys(self.of.readers()[name].tables, error))
+        stopped_by = ReaderError(error.code, error.message, error.detail, error.hint)
+        self.of.change(lambda readers: {**readers, name: replace(readers[name], error=stopped_by)})
+        return without_batch(self.of, name, stopped=dict.fromkeys(self.of.readers()[name].tables, error))
 
     def _step(self, name: str, pace: Pace, *, begins: bool) -> BatchReport | None:
         """A batch of reader `name`, which joins `main` if it stands level behind it; None: without a batch, or it must wait.
@@ -85,7 +85,7 @@ class CatchingUp:
         found = self.of.faults(own.without(own.topics - topics), state)
         stopped = {table: found[self.of.topic(table)] for table in state.tables if self.of.topic(table) in found}
         if stopped:
-            return self.of.stop(name, stopped)
+            return stop(self.of, name, stopped)
         if found:
             raise next(iter(found.values()))
         if self.of.planner.is_ahead(state, main):
@@ -96,9 +96,12 @@ class CatchingUp:
             self.of.change(lambda readers: begun(readers, name, *stretch))
         limits = pace.limits if main.tables else self.of.planner.limits
         began_s = time.monotonic()
-        with closing(self.of.running.arriving(state)) as arriving:
-            planned = self.of.planner.plan_behind(state, main, own, limits, arriving)
-            report = self.of.run(state, planned, arriving) if planned.plan.ranges else None
+        planned, report = next_batch(
+            self.of,
+            state,
+            lambda arriving: self.of.planner.plan_behind(state, main, own, limits, arriving),
+            is_wanted=lambda planned: bool(planned.plan.ranges),
+        )
         if report is not None:
             pace.took(sum(r.end_exclusive - r.start_inclusive for r in planned.plan.ranges), _ms_since(began_s))
         if report is None or self._is_level(name, report, planned, main, own, limits):
@@ -107,22 +110,22 @@ class CatchingUp:
 
     def _join(self, name: str, of_tables: Available, read: Collection[str]) -> None:
         """Let the tables of reader `name` join `main`; holds that waited for them begin."""
-        running, before = self.of.running, self.of.readers()[name].tables
+        before = self.of.readers()[name].tables
         without_table = {
             table for table, progress in before.items() if progress.since_ms is None and not self._has_table(table)
         }
 
         def keeps_back(table: str, progress: TableProgress, transactions: Passed) -> bool:
-            return table in without_table or running.keeps_back(table, progress, transactions)
+            return table in without_table or self.of.keeps_back(table, progress, transactions)
 
         self.of.change(lambda readers: joined(readers, name, of_tables, keeps_back, read))
         in_main = self.of.readers()[MAIN_READER].tables
-        running.begin_holds(before, {table: in_main[table] for table in before if table in in_main})
+        self.of.begin_holds(before, {table: in_main[table] for table in before if table in in_main})
 
     def _has_table(self, name: str) -> bool:
         """Return whether a table exists or needs not to; one that cannot be made is stopped by its first batch in `main`."""
         try:
-            return self.of.running.has_table(name)
+            return self.of.has_table(name)
         except TableStopped:
             return False
 
@@ -136,7 +139,7 @@ class CatchingUp:
         if report.stopped or planned.plan.remaining > limits.max_records:
             return False
         state = self.of.readers()[name]
-        with closing(self.of.running.arriving(state)) as arriving:
+        with closing(self.of.arriving(state)) as arriving:
             return not self.of.planner.plan_behind(state, main, own, limits, arriving).plan.ranges
 
 

@@ -1,103 +1,178 @@
-"""One source under a lease: its readers as the lake has them, and what there is upstream of them."""
+"""One source under a lease: what its batches take, where its readers stand, and what there is upstream of them."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lakehold.definitions import Table
-from lakehold.errors import LakeholdError
+from lakehold.errors import LakeholdError, UpstreamError
+from lakehold.ingest.apply import Applier
 from lakehold.ingest.arriving import Arriving
-from lakehold.ingest.batch import BatchReport, Running, run_batch
 from lakehold.ingest.dropped import clear
+from lakehold.ingest.empty_tables import UpstreamColumnsOf, make_empty, no_columns
 from lakehold.ingest.membership import split, with_tables
-from lakehold.ingest.planning import Planned, Planner
+from lakehold.ingest.planning import Planner
 from lakehold.ingest.read.reader import Available
+from lakehold.ingest.repeats import Snapshots
+from lakehold.ingest.shared_records import Reading
+from lakehold.ingest.side_by_side import Lanes
+from lakehold.ingest.writing import Writing
 from lakehold.model import readers as decide
 from lakehold.model.definitions import Entry
-from lakehold.model.readers import Readers, ReaderState
+from lakehold.model.marks import Marks
+from lakehold.model.passed import Passed
+from lakehold.model.readers import MAIN_READER, Readers, ReaderState, TableProgress
+from lakehold.state.batches import BatchStore
+from lakehold.state.lease import HeldLease
 from lakehold.times import next_timestamp
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldSource:
-    """A source that this process alone writes.
+    """Hold a source that this process alone writes.
 
     Args:
         source: Its name.
-        running: What its batches take.
-        planner: Says what they read.
+        store: Where its readers, intents and commits are.
+        lease: Held on the source.
+        tables: Its tables, by full name.
         transaction_topic: Says which transactions are whole; None: batches end anywhere.
+        planner: Says what its batches read.
+        reading: Where records come from.
+        applier: Where changes go.
+        writing: Commits to tables.
+        lanes: Where tables take their changes side by side.
         object_ids: Gives those of the source's tables as they are defined now.
+        snapshots: What is said of those upstream, as the topics of tables need not tell.
+        seen_upstream_ms: See `ReaderState`; None: nothing new.
+        columns_of: Gives the columns of a table in the database.
     """
 
     source: str
-    running: Running
-    planner: Planner
+    store: BatchStore
+    lease: HeldLease
+    tables: Mapping[str, Entry[Table]]
     transaction_topic: str | None
+    planner: Planner
+    reading: Reading
+    applier: Applier
+    writing: Writing
+    lanes: Lanes
     object_ids: Callable[[], Collection[str]]
+    snapshots: Snapshots = field(default_factory=Snapshots)
+    seen_upstream_ms: int | None = None
+    columns_of: UpstreamColumnsOf = no_columns
 
     def readers(self) -> Readers:
-        """Where they stand."""
-        return self.running.store.readers(self.source)
+        """Read where they stand."""
+        return self.store.readers(self.source)
+
+    def main(self) -> ReaderState:
+        """Read where the tables stand that are read together."""
+        return self.readers()[MAIN_READER]
 
     def change(self, apply: Callable[[Readers], Readers]) -> None:
         """Replace the readers by what `apply` makes of them."""
         readers = self.readers()
         if apply(readers) != readers:
-            self.running.store.change_readers(self.source, self.running.lease.owner, apply)
+            self.store.change_readers(self.source, self.lease.owner, apply)
+
+    def next_timestamp(self) -> int:
+        """Return that of a batch which begins now (epoch milliseconds)."""
+        return next_timestamp(decide.last_timestamp(self.readers()))
+
+    def last_ms(self) -> int:
+        """Return the source's last timestamp (epoch milliseconds)."""
+        return decide.last_timestamp(self.readers()) or 0
 
     def look(self) -> Available:
-        """What there is to read now."""
-        topics = {entry.definition.topic for entry in self.running.tables.values()}
-        return self.running.reading.reader.look(sorted(self.with_transactions(topics)), self.transaction_topic)
+        """Fetch what there is to read now."""
+        topics = {entry.definition.topic for entry in self.tables.values()}
+        return self.reading.reader.look(sorted(self.with_transactions(topics)), self.transaction_topic)
 
     def faults(self, available: Available, state: ReaderState) -> Mapping[str, LakeholdError]:
         """Return by topic what keeps a reader from going on: see `lakehold.ingest.read.checks.faults`."""
-        return self.running.reading.reader.faults(available, state.position, state.topic_ids)
+        return self.reading.reader.faults(available, state.position, state.topic_ids)
+
+    def arriving(self, state: ReaderState) -> Arriving:
+        """Return what will arrive for the tables of a reader; to be closed."""
+        entries = {name: self.tables[name] for name in state.tables}
+        return Arriving(self.reading, entries, self.writing.tables, self.lanes)
 
     def topic(self, table: str) -> str:
-        """That of one of its tables."""
-        return self.running.tables[table].definition.topic
+        """Return that of one of the tables."""
+        return self.tables[table].definition.topic
 
     def topics(self, state: ReaderState) -> set[str]:
-        """Those of the tables of a reader."""
+        """Return those of the tables of a reader."""
         return {self.topic(table) for table in state.tables}
 
     def with_transactions(self, topics: Collection[str]) -> set[str]:
-        """Some topics, and the one that says which transactions are whole."""
+        """Return some topics, and the one that says which transactions are whole."""
         return {*topics, self.transaction_topic} if self.transaction_topic is not None else {*topics}
 
     def with_tables(self, readers: Readers, tables: Mapping[str, Entry[Table]]) -> Readers:
-        """The readers with every one of `tables` in one of them, and no others."""
+        """Return the readers with every one of `tables` in one of them, and no others."""
         return with_tables(readers, self.source, tables, self.transaction_topic)
 
     def leave_dropped(self) -> Mapping[str, Entry[Table]]:
         """Read no more for tables that are dropped by now: their next batch would make them again. Returns the others."""
         defined = self.object_ids()
-        tables = {name: entry for name, entry in self.running.tables.items() if entry.object_id in defined}
+        tables = {name: entry for name, entry in self.tables.items() if entry.object_id in defined}
         read = [(name, p.object_id) for state in self.readers().values() for name, p in state.tables.items()]
         gone = [(name, object_id) for name, object_id in read if object_id not in defined]
         for name, object_id in gone:
-            clear(self.running.writing, self.source, name, object_id)
+            clear(self.writing, self.source, name, object_id)
         if gone:
             self.change(lambda readers: self.with_tables(readers, tables))
         return tables
 
-    def stop(self, reader: str, stopped: Mapping[str, LakeholdError]) -> BatchReport:
-        """Let tables leave a reader, each with the error that it stopped by."""
+    def leave(self, stopped: Mapping[str, LakeholdError]) -> None:
+        """Let tables leave their reader, each with the error that it stopped by."""
         self.change(lambda readers: split(readers, stopped))
-        return self.stop_report(reader, stopped)
 
-    def stop_report(self, reader: str, stopped: Mapping[str, LakeholdError]) -> BatchReport:
-        """Tells of tables that stopped without a batch."""
-        return BatchReport(self.source, reader, self.last_ms(), 0, stopped=stopped)
+    def keeps_back(self, table: str, progress: TableProgress, transactions: Passed) -> bool:
+        """Return whether a table is not readable yet, though no snapshot of it is half read.
 
-    def run(self, state: ReaderState, planned: Planned, arriving: Arriving) -> BatchReport:
-        """Run a batch, of which `arriving` has what was read to plan it."""
-        timestamp_ms = next_timestamp(decide.last_timestamp(self.readers()))
-        return run_batch(self.running, state, planned, arriving, timestamp_ms)
+        A topic that nothing came of may get a snapshot's rows yet: the first message tells, or a transaction, which connectors
+        send after their snapshots. Keys of `UPSERT` come one by one.
 
-    def last_ms(self) -> int:
-        """The source's last timestamp."""
-        return decide.last_timestamp(self.readers()) or 0
+        Args:
+            table: Its full name.
+            progress: How far it is.
+            transactions: What `main` has taken of upstream's transactions.
+        """
+        is_silent = (
+            not self.snapshots.are_told
+            and self.tables[table].definition.envelope.has_positions
+            and progress.marks == Marks()
+            and not transactions.commits
+        )
+        return is_silent or self.snapshots.keeps_back(progress.object_id, transactions)
+
+    def has_table(self, name: str) -> bool:
+        """Return whether a table that has no rows may become readable: it exists then, if anything says its columns.
+
+        Raises:
+            TableStopped: No table can have its columns, or the name is another table's.
+        """
+        try:
+            make_empty(self.writing, self.tables[name], self.columns_of)
+        except UpstreamError as error:
+            log.info("table %s is not readable yet: %s. %s", name, error.message, error.detail)
+            return False
+        return True
+
+    def begin_holds(self, before: Mapping[str, TableProgress], after: Mapping[str, TableProgress]) -> None:
+        """Give holds their time that waited for tables which have become readable."""
+        begun = [
+            name
+            for name, progress in after.items()
+            if progress.since_ms is not None and (name not in before or before[name].since_ms is None)
+        ]
+        if begun:
+            self.writing.held.begin(begun)

@@ -13,7 +13,7 @@ from lakehold.definitions import Source, Table
 from lakehold.errors import DefinitionError
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.ingest.apply import Applier, IcebergApplier
-from lakehold.ingest.batch import BatchReport, Running
+from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.empty_tables import UpstreamColumns, UpstreamColumnsOf, no_columns
 from lakehold.ingest.error_records import ErrorRecords
 from lakehold.ingest.planning import Planner
@@ -111,6 +111,7 @@ class Opening:
             yield from ingesting.fill(tables)
 
     def _holding(self, sources: Sequence[str], idle_ms: int, catch_up_s: float | None) -> Held:
+        """Return what holds each of some sources, of which those of one place share what they read."""
         defined = self.definitions.definitions()
         at_place: dict[Hashable, list[Source]] = {}
         for source in (defined.source(name) for name in sources if name in defined.sources):
@@ -123,45 +124,62 @@ class Opening:
             with held(self.store, name, self.settings) as lease:
                 # Who had the source until now may have read for tables that were created meanwhile.
                 now = self.definitions.definitions()
-                source, tables = now.source(name), _tables(name, now)
+                source = now.source(name)
                 own = shared.get(place_of(source, now)) or _Shared([source], now)
-                reader = own.reader(name, lambda: self._reader(source, now))
-                registry = self._registry(source, now)
-                decoder = TopicDecoder(
-                    source.format.type,
-                    registry,
-                    self.lanes.spark,
-                    self.settings.max_record_bytes,
-                    has_heads=source.transaction_topic is not None,
-                )
-                reading = Reading(name, reader, decoder, self.lanes.spark, self._driver_limits, own.shelf)
-                seen_upstream_ms, snapshots = None, Snapshots()
-                columns_of: UpstreamColumnsOf = no_columns
-                if source.capture is not None:
-                    seen_upstream_ms = self.captured().tend(name)
-                    tables, snapshots = self._captured(name, tables)
-                    columns_of = partial(self.captured().columns_of, name)
-                planner = self._planner(source, [entry.definition for entry in tables.values()], reader, registry)
-                writing = self._writing(lease)
-                running = Running(
-                    self.store,
-                    lease,
-                    reading,
-                    writing,
-                    self.applier(writing),
-                    self.lanes,
-                    tables,
-                    snapshots,
-                    seen_upstream_ms,
-                    columns_of,
-                )
                 try:
-                    yield replace(self._ingesting(source, running, planner), idle_ms=idle_ms, catch_up_s=catch_up_s)
+                    yield replace(self._built(source, now, own, lease), idle_ms=idle_ms, catch_up_s=catch_up_s)
                 finally:
                     own.shelf.stands(name, ())
                     own.shelf.clear()
 
         return hold
+
+    def _built(self, source: Source, defined: Definitions, shared: _Shared, lease: HeldLease) -> Ingesting:
+        """Build what ingests a source: every collaborator of its batches, in the order in which they work."""
+        settings, name = self.settings, source.name
+        tables, snapshots, seen_upstream_ms = _tables(name, defined), Snapshots(), None
+        columns_of: UpstreamColumnsOf = no_columns
+        if source.capture is not None:
+            seen_upstream_ms = self.captured().tend(name)
+            tables, snapshots = self._captured(name, tables)
+            columns_of = partial(self.captured().columns_of, name)
+        reader = shared.reader(name, lambda: self._reader(source, defined))
+        registry = self._registry(source, defined)
+        driver_limits = Limits(settings.driver_read_max_records, settings.driver_read_max_bytes)
+        decoder = TopicDecoder(
+            source.format.type,
+            registry,
+            self.lanes.spark,
+            settings.max_record_bytes,
+            has_heads=source.transaction_topic is not None,
+        )
+        writing = Writing(
+            spark=self.lanes.spark,
+            catalog_name=settings.catalog_name,
+            buckets=settings.buckets,
+            tables=self.tables,
+            confirm_lease=lease.confirm,
+            held=self.history,
+            errors=ErrorRecords(self.lanes.spark, settings.catalog_name, self.tables),
+        )
+        return Ingesting(
+            source=name,
+            store=self.store,
+            lease=lease,
+            tables=tables,
+            transaction_topic=source.transaction_topic,
+            planner=self._planner(source, tables, reader, registry, driver_limits),
+            reading=Reading(name, reader, decoder, self.lanes.spark, driver_limits, shared.shelf),
+            applier=self.applier(writing),
+            writing=writing,
+            lanes=self.lanes,
+            object_ids=lambda: {entry.object_id for entry in self.definitions.definitions().tables_of(name)},
+            snapshots=snapshots,
+            seen_upstream_ms=seen_upstream_ms,
+            columns_of=columns_of,
+            transaction_timeout_ms=settings.transaction_timeout_ms,
+            confirm_standing=lambda: self.captured().confirm_standing(name),
+        )
 
     def _captured(self, source: str, tables: Mapping[str, Entry[Table]]) -> tuple[dict[str, Entry[Table]], Snapshots]:
         """The tables that can be read, and what is said of their snapshots.
@@ -175,53 +193,35 @@ class Opening:
         made = {name: entry for name, entry in tables.items() if entry.object_id not in coming}
         return made, snapshots
 
-    def _writing(self, lease: HeldLease) -> Writing:
-        return Writing(
-            spark=self.lanes.spark,
-            catalog_name=self.settings.catalog_name,
-            buckets=self.settings.buckets,
-            tables=self.tables,
-            confirm_lease=lease.confirm,
-            held=self.history,
-            errors=ErrorRecords(self.lanes.spark, self.settings.catalog_name, self.tables),
-        )
-
-    def _ingesting(self, source: Source, running: Running, planner: Planner) -> Ingesting:
-        return Ingesting(
-            source=source.name,
-            running=running,
-            planner=planner,
-            transaction_topic=source.transaction_topic,
-            object_ids=lambda: {entry.object_id for entry in self.definitions.definitions().tables_of(source.name)},
-            transaction_timeout_ms=self.settings.transaction_timeout_ms,
-            confirm_standing=lambda: self.captured().confirm_standing(source.name),
-        )
-
-    def _planner(self, source: Source, tables: Sequence[Table], reader: Reader, registry: Registry | None) -> Planner:
-        """What says which records the batches of `source` read."""
+    def _planner(
+        self,
+        source: Source,
+        tables: Mapping[str, Entry[Table]],
+        reader: Reader,
+        registry: Registry | None,
+        driver_limits: Limits,
+    ) -> Planner:
+        """Build what says which records the batches of `source` read."""
+        settings, options = self.settings, source.options
         limits = Limits(
-            int(str(source.options.get("max_records", self.settings.max_batch_records))),
-            int(str(source.options.get("max_bytes", self.settings.max_batch_bytes))),
+            int(str(options.get("max_records", settings.max_batch_records))),
+            int(str(options.get("max_bytes", settings.max_batch_bytes))),
         )
         if source.transaction_topic is None:
             return Planner(reader, limits)
         records = Records(
-            source.transaction_topic, source.format.type, registry, self.lanes.spark, self.settings.max_record_bytes
+            source.transaction_topic, source.format.type, registry, self.lanes.spark, settings.max_record_bytes
         )
+        definitions = (entry.definition for entry in tables.values())
         return WholeTransactions(
             reader,
             limits,
             records,
-            {table.full_name: table.topic for table in tables if table.envelope.has_positions},
-            self._driver_limits,
-            self.settings.transaction_lag_ms,
+            {table.full_name: table.topic for table in definitions if table.envelope.has_positions},
+            driver_limits,
+            settings.transaction_lag_ms,
             snapshots_all=source.capture is not None,
         )
-
-    @property
-    def _driver_limits(self) -> Limits:
-        """What is read in the driver."""
-        return Limits(self.settings.driver_read_max_records, self.settings.driver_read_max_bytes)
 
     def _reader(self, source: Source, defined: Definitions) -> Reader:
         options = resolve(defined.connection(source.connection).options) if source.connection is not None else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator
 
-from lakehold.ingest.batch import BatchReport, complete
+from lakehold.ingest.batch import BatchReport, finish_batch, stop
 from lakehold.ingest.held_source import HeldSource
 from lakehold.ingest.read.reader import Available
 from lakehold.model.readers import MAIN_READER
@@ -33,12 +33,12 @@ def recover(of: HeldSource, available: Available) -> Generator[BatchReport, None
             # A file is: any table may have had messages there.
             raise of_no_topic[0]
         if stopped := {table: found[of.topic(table)] for table in state.tables if of.topic(table) in found}:
-            yield of.stop(name, stopped)
+            yield stop(of, name, stopped)
             all_stopped |= stopped.keys()
             state = of.readers().get(name, state)
         if state.intent is not None and not state.tables.keys() <= stopped.keys():
             planned = of.planner.plan_again(state, state.intent.end, state.intent.transactions, own.without(found))
-            yield complete(of.running, state, state.intent, planned)
+            yield finish_batch(of, state, planned, state.intent)
     return all_stopped
 
 
@@ -54,5 +54,5 @@ def stop_faulty(of: HeldSource, available: Available) -> Generator[BatchReport, 
         raise next(iter(of_no_table.values()))
     stopped = {name: found[of.topic(name)] for name in main.tables if of.topic(name) in found}
     if stopped:
-        yield of.stop(MAIN_READER, stopped)
+        yield stop(of, MAIN_READER, stopped)
     return {*stopped}

@@ -11,11 +11,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from lakehold.errors import IngestFailed, TransactionIncomplete, UpstreamError
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch import BatchReport, next_batch, without_batch
 from lakehold.ingest.catching_up import CatchingUp
 from lakehold.ingest.held_source import HeldSource
 from lakehold.ingest.membership import identified
@@ -84,7 +85,7 @@ class Ingesting(HeldSource):
             _, stopped = yield from self._begin()
             behind = [name for name, state in self.readers().items() if not state.tables.keys().isdisjoint(tables)]
             yield from self._catching_up.run([name for name in behind if name not in {MAIN_READER, *stopped}])
-            in_main = self.readers()[MAIN_READER].tables
+            in_main = self.main().tables
             if any(progress.since_ms is None for name, progress in in_main.items() if name in tables):
                 yield from self._drain_main(self.look())
 
@@ -93,9 +94,9 @@ class Ingesting(HeldSource):
         readers = self.readers()
         positions: list[Offsets] = [state.position for state in readers.values()]
         begun = {progress.object_id for state in readers.values() for progress in state.tables.values()}
-        if any(entry.object_id not in begun for entry in self.running.tables.values()):
+        if any(entry.object_id not in begun for entry in self.tables.values()):
             positions.append({})
-        self.running.reading.shelf.stands(self.source, positions)
+        self.reading.shelf.stands(self.source, positions)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -144,32 +145,36 @@ class Ingesting(HeldSource):
 
     def _read_on(self, available: Available, *, meanwhile: bool) -> Generator[BatchReport, None, Planned | None]:
         """The batches of `main` up to what there is. Returns what was planned last; None: it has no tables."""
-        if not self.readers()[MAIN_READER].tables:
+        if not self.main().tables:
             return None
         # Tables that caught up have joined since.
         self.change(lambda readers: self._identified(readers, available))
         ran = False
         while True:
             self.leave_dropped()
-            state = self.readers()[MAIN_READER]
+            state = self.main()
             if not state.tables:
                 return None
             own = available.without(available.topics - self._topics_of_main())
-            with closing(self.running.arriving(state)) as arriving:
-                planned = self.planner.plan(state, own, arriving)
-                if state.waiting is not None:
-                    # It may have come, and long batches may lie before the end of them.
-                    self._note_waiting(planned)
-                    state = self.readers()[MAIN_READER]
-                may_stand = ran or self._moved_lately(state, meanwhile=meanwhile)
-                if not planned.has_news and (may_stand or self._is_overdue(planned, state)):
-                    return self._ended(planned, state)
-                report = self.run(state, planned, arriving)
+            may_stand = ran or self._moved_lately(state, meanwhile=meanwhile)
+            planned, report = next_batch(
+                self, state, partial(self.planner.plan, state, own), partial(self._is_wanted, state, may_stand)
+            )
+            if report is None:
+                return self._ended(planned, state)
             ran = True
             yield report
             if planned.is_last and not report.stopped:
                 was_readable = all(progress.since_ms is not None for progress in state.tables.values())
-                return planned if was_readable else self._ended(planned, self.readers()[MAIN_READER])
+                return planned if was_readable else self._ended(planned, self.main())
+
+    def _is_wanted(self, state: ReaderState, may_stand: bool, planned: Planned) -> bool:
+        """Return whether a batch is run: it has news, or moves the write frontier, which stands still while something is late."""
+        if state.waiting is not None:
+            # It may have come, and long batches may lie before the end of them.
+            self._note_waiting(planned)
+            state = self.main()
+        return planned.has_news or not (may_stand or self._is_overdue(planned, state))
 
     def _ended(self, planned: Planned, state: ReaderState) -> Planned:
         """Return the last plan, to fetch end offsets again if a table lacks only the end of some partition to be readable.
@@ -188,11 +193,11 @@ class Ingesting(HeldSource):
         if error is not None:
             raise error
         if waiting is not None:
-            yield BatchReport(self.source, MAIN_READER, self.last_ms(), 0, waiting=waiting)
+            yield without_batch(self, MAIN_READER, waiting=waiting)
 
     def _note_waiting(self, planned: Planned) -> tuple[Waiting | None, TransactionIncomplete | None]:
         """Keep for what the source waits as a batch was planned, and the error if that takes too long."""
-        waiting = self._waiting(planned, self.readers()[MAIN_READER])
+        waiting = self._waiting(planned, self.main())
         error = incomplete(self.source, waiting) if waiting is not None and self._is_late(waiting) else None
         stop = ReaderError(error.code, error.message, error.detail, error.hint) if error is not None else None
         self.change(
@@ -220,7 +225,7 @@ class Ingesting(HeldSource):
         return main.upper_ms is not None and now_ms() < main.upper_ms - 1 + idle_ms
 
     def _topics_of_main(self) -> set[str]:
-        return self.with_transactions(self.topics(self.readers()[MAIN_READER]))
+        return self.with_transactions(self.topics(self.main()))
 
     def _identified(self, readers: Readers, available: Available) -> Readers:
         return identified(readers, available, self.with_transactions(self.topics(readers[MAIN_READER])))

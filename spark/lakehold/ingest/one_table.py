@@ -1,0 +1,175 @@
+"""One table in a batch: it is brought to the batch's timestamp, whatever of it arrives, and stops alone if it cannot."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from lakehold.definitions import Table
+from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
+from lakehold.failpoints import reach
+from lakehold.ingest.apply import TableBatch
+from lakehold.ingest.arriving import Arriving
+from lakehold.ingest.effects import BatchIdentity, TableReport
+from lakehold.ingest.held_source import HeldSource
+from lakehold.ingest.planning import Planned
+from lakehold.ingest.repeats import remove_gone
+from lakehold.ingest.snapshots import Reach, emptied_marks, ending_at, with_end_seen, without_end
+from lakehold.model.offsets import Offsets, TopicPartition
+from lakehold.model.readers import MAIN_READER, ReaderState, TableProgress
+from lakehold.spark_errors import is_sparks, said_by_spark
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """Hold a batch whose intent is in the lake.
+
+    Args:
+        of: Its source.
+        state: Its reader, before it.
+        planned: What it reads.
+        arriving: The same, as far as it has been read.
+        identity: What its effects are named by.
+        started_ms: When it was begun to be planned (epoch milliseconds).
+    """
+
+    of: HeldSource
+    state: ReaderState
+    planned: Planned
+    arriving: Arriving
+    identity: BatchIdentity
+    started_ms: int
+
+
+@dataclass(frozen=True)
+class Brought:
+    """Say what a batch did to one table.
+
+    Args:
+        progress: How far the table is then.
+        report: What was done to its rows, if anything.
+        stopped: What it stopped by.
+    """
+
+    progress: TableProgress
+    report: TableReport | None = None
+    stopped: LakeholdError | None = None
+
+
+def bring(batch: Begun, name: str) -> Brought:
+    """Bring a table to the batch's timestamp; whatever goes wrong with it stops it alone, and none of its neighbours.
+
+    Raises:
+        LeaseLost: Somebody else has the source.
+        UpstreamUnavailable: What arrives cannot be read now.
+    """
+    state = batch.state
+    try:
+        brought = _OneTable(batch, name).brought()
+    except (LeaseLost, UpstreamUnavailable):
+        raise
+    except Exception as error:
+        stop = _as_stop(batch.of.tables[name].definition, error)
+        if state.error is None or state.error.message != stop.message:
+            # A follow tries it again every few seconds.
+            log.warning("table %s stopped: %s", name, stop.message, exc_info=not isinstance(error, LakeholdError))
+        return Brought(state.tables[name], stopped=stop)
+    reach("after-table")
+    return brought
+
+
+class _OneTable:
+    def __init__(self, batch: Begun, name: str) -> None:
+        self._batch, self._of, self._planned = batch, batch.of, batch.planned
+        self._entry = batch.of.tables[name]
+        self._table = self._entry.definition
+        self._before = batch.state.tables[name]
+        replaced = batch.planned.replaced
+        self._reach = Reach(
+            self._of_topic(batch.planned.past_snapshots), replaced.position if replaced is not None else None
+        )
+
+    def brought(self) -> Brought:
+        """Take what arrives, then what is known without a message: emptied tables, ends of snapshots, rows that are gone."""
+        batch, of = self._batch, self._of
+        report, after = None, self._emptied()
+        if batch.arriving.has(self._table.topic):
+            with closing(batch.arriving.of(self._table.full_name)) as arrival:
+                report, after = of.applier.apply(TableBatch(batch.identity, arrival, after, self._reach))
+        elif after.marks.snapshot is not None or self._table.topic in self._planned.settled:
+            # It may become readable by a batch that has no message of it.
+            after = of.applier.settle(batch.identity, self._table, after, self._reach)
+        report, after = self._without_gone(report, self._with_ends(after))
+        return Brought(self._readable(report, after), report)
+
+    def _emptied(self) -> TableProgress:
+        """Return the progress, emptied if a snapshot taken anew has no row of the table: what it had goes with the batch."""
+        table, before, replaced = self._table, self._before, self._planned.replaced
+        if replaced is None or table.topic not in replaced.without_rows or not table.envelope.has_positions:
+            return before
+        state = self._of.writing.tables.table_state(table.full_name)
+        sequence_number = state.current.sequence_number if state is not None and state.current is not None else None
+        return replace(before, marks=emptied_marks(before.marks, replaced.position, sequence_number))
+
+    def _with_ends(self, after: TableProgress) -> TableProgress:
+        """Return the progress with where partitions ended that may have more of a snapshot, when its end was first seen.
+
+        They are fetched now, with what is not committed in Kafka yet: what comes after them was sent after the snapshot's end.
+        """
+        marks = after.marks
+        if after.since_ms is None and self._of.snapshots.tells_complete(self._entry.object_id):
+            # The last row may be a message that cannot be read.
+            marks = with_end_seen(marks)
+        partitions = without_end(marks, self._reach)
+        if not partitions:
+            return after
+        of_topic = [TopicPartition(self._table.topic, partition) for partition in sorted(partitions)]
+        ends = self._of_topic({**self._planned.ends, **self._of.reading.reader.written_ends(of_topic)})
+        found = {partition: at for partition, at in ends.items() if partition in partitions}
+        ended = replace(after, marks=ending_at(marks, found))
+        return self._of.applier.settle(self._batch.identity, self._table, ended, self._reach)
+
+    def _without_gone(
+        self, report: TableReport | None, after: TableProgress
+    ) -> tuple[TableReport | None, TableProgress]:
+        """Delete what a repeated snapshot did not bring, if the batch has read all of one."""
+        snapshot = self._of.snapshots.repeated.get(self._entry.object_id)
+        if snapshot is None:
+            return report, after
+        position = self._planned.plan.position
+        removed, after = remove_gone(self._of.writing, self._batch.identity, self._entry, snapshot, after, position)
+        if removed is not None and report is not None:
+            removed = replace(removed, records=report.records, repeated=report.repeated, errors=report.errors)
+        return removed or report, after
+
+    def _readable(self, report: TableReport | None, after: TableProgress) -> TableProgress:
+        """Return the progress; a table that is readable first by this batch may have to wait."""
+        since_ms, name = self._before.since_ms, self._table.full_name
+        if since_ms is not None or after.since_ms is None:
+            is_kept_back = False
+        elif self._batch.state.reader != MAIN_READER:
+            # A table that catches up becomes readable as it joins the others.
+            is_kept_back = True
+        else:
+            is_kept_back = self._of.keeps_back(name, after, self._planned.transactions) or (
+                report is None and not self._of.has_table(name)
+            )
+        return replace(after, since_ms=since_ms) if is_kept_back else after
+
+    def _of_topic(self, offsets: Offsets) -> dict[int, int]:
+        return {tp.partition: at for tp, at in offsets.items() if tp.topic == self._table.topic}
+
+
+def _as_stop(table: Table, error: Exception) -> LakeholdError:
+    if isinstance(error, LakeholdError):
+        return error
+    first_line = str(error).strip().split("\n", 1)[0]
+    return LakeholdError(
+        f'table "{table.full_name}" could not take its changes',
+        code="table-failed",
+        detail=said_by_spark(error) if is_sparks(error) else f"{type(error).__name__}: {first_line}",
+        hint="It is tried again by the next ingest; its neighbours went on. The whole error is in the log.",
+    )
