@@ -106,7 +106,7 @@ def change(catalog: Catalog, table_name: str, attempt: Callable[[Table], Attempt
 
 
 def read(catalog: Catalog, table_name: str, of: Callable[[Table], T]) -> T:
-    """`of(table)` for the newest table, once more when the files it reads were expired meanwhile.
+    """Return `of(table)` for the newest table; read again when its files were expired meanwhile.
 
     Raises:
         DefinitionError: Its metadata is gone or makes no sense.
@@ -135,7 +135,7 @@ def _loaded(catalog: Catalog, table_name: str) -> Table:
 
 
 def unreadable(table_name: str, cause: Exception) -> DefinitionError:
-    """The error of a table of which a file cannot be read, by whomever and whenever."""
+    """Return the error of a table of which a file cannot be read."""
     reason = str(cause).strip().splitlines() or [type(cause).__name__]
     return DefinitionError(
         f'table "{table_name}" cannot be read',

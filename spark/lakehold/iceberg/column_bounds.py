@@ -32,7 +32,7 @@ class ColumnBounds:
     upper: Any = None
 
     def excludes(self, lowest: Any, highest: Any) -> bool:
-        """Whether no value from `lowest` to `highest` (both inclusive) can be in the column."""
+        """Return whether the column has no value from `lowest` to `highest` (both inclusive)."""
         return self.lower is None or bool(highest < self.lower or lowest > self.upper)
 
 
@@ -41,7 +41,7 @@ EMPTY = ColumnBounds()
 
 
 def around_all(bounds: Iterable[ColumnBounds | None]) -> ColumnBounds | None:
-    """The narrowest bounds around all of `bounds`; unknown (None) when any is."""
+    """Return the narrowest bounds around all of `bounds`; unknown (None) when any is."""
     lower = upper = None
     for one in bounds:
         if one is None:
@@ -53,7 +53,7 @@ def around_all(bounds: Iterable[ColumnBounds | None]) -> ColumnBounds | None:
 
 
 def file_bounds(file: DataFile, field: NestedField) -> ColumnBounds | None:
-    """The bounds of `field` in `file`; None when the file has no statistics of it."""
+    """Return the bounds of `field` in `file`; None when the file has no statistics of it."""
     lower = (file.lower_bounds or {}).get(field.field_id)
     upper = (file.upper_bounds or {}).get(field.field_id)
     if lower is not None and upper is not None and isinstance(field.field_type, PrimitiveType):

@@ -49,7 +49,7 @@ _AVRO_COMPRESSION: AvroCompressionCodec = "deflate"
 
 @dataclass(frozen=True)
 class Rewrite:
-    """What a commit does to a table: `rows` are added as one file, `removed` files go.
+    """The content of a commit to a table: `rows` are added as one file, `removed` files go.
 
     `kept` manifests stay as they are; `existing` files stay and their entries move into the new manifest.
 
@@ -112,7 +112,7 @@ def change(catalog: Catalog, table_name: str, plan: Callable[[Table], Rewrite | 
 
 
 def live_entries(table: Table, manifests: Sequence[ManifestFile]) -> tuple[ManifestEntry, ...]:
-    """The entries of the data files that are live in `manifests`."""
+    """Return the entries of the data files that are live in `manifests`."""
     return tuple(entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io))
 
 
@@ -160,7 +160,7 @@ def _write(table: Table, rewrite: Rewrite) -> Written:
 def _manifest(
     table: Table, snapshot_id: int, path: str, added: Sequence[ManifestEntry], rewrite: Rewrite
 ) -> list[ManifestFile]:
-    """The manifest of what comes and goes; none when nothing does."""
+    """Return the manifest of what comes and goes; none when nothing does."""
     if not (added or rewrite.removed or rewrite.existing):
         return []
     with write_manifest(

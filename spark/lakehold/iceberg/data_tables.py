@@ -43,7 +43,7 @@ class SnapshotState:
     summary: Mapping[str, str]
 
     def is_of(self, source: str) -> bool:
-        """Whether a batch of `source` made it."""
+        """Return whether a batch of `source` made it."""
         return self.summary.get(SOURCE_PROPERTY) == source and TIMESTAMP_PROPERTY in self.summary
 
 
@@ -59,23 +59,23 @@ class TableState:
 
     @cached_property
     def history(self) -> tuple[SnapshotState, ...]:
-        """Main's ancestry as far as it remains, newest first: thousands where it is held."""
+        """Return the snapshots of main that remain, newest first: thousands where holds keep them."""
         return tuple(self._newest_first())
 
     @cached_property
     def current(self) -> SnapshotState | None:
-        """The current snapshot; None before the first."""
+        """Return the current snapshot; None before the first."""
         snapshot = self.table.current_snapshot()
         return _as_state(snapshot) if snapshot is not None else None
 
     @property
     def snapshot_id(self) -> int | None:
-        """The current snapshot's id."""
+        """Return the current snapshot's id."""
         return self.current.snapshot_id if self.current else None
 
     @property
     def row_count(self) -> int | None:
-        """Rows in the table by its summary, at most: equality deletes may hide some; None when it does not say."""
+        """Return how many rows the table has at most, by its summary: equality deletes may hide some. None: it does not say."""
         if self.current is None:
             return 0
         summary = self.current.summary
@@ -84,11 +84,11 @@ class TableState:
         return int(summary["total-records"]) - int(summary.get("total-position-deletes", 0))
 
     def snapshot_at(self, source: str, mz_timestamp: int) -> SnapshotState | None:
-        """The snapshot that the batch of `source` at `mz_timestamp` made here: with one, it need not run again."""
+        """Return the snapshot that the batch of `source` at `mz_timestamp` made here: with one, it need not run again."""
         return next(self.of_batch(source, mz_timestamp), None)
 
     def of_batch(self, source: str, mz_timestamp: int) -> Iterator[SnapshotState]:
-        """The snapshots that the batch of `source` at `mz_timestamp` made here, newest first."""
+        """Return the snapshots that the batch of `source` at `mz_timestamp` made here, newest first."""
         for snapshot in self._newest_first():
             if snapshot.is_of(source):
                 # A source's timestamps only grow: what is before an earlier batch need not be looked at.
@@ -98,7 +98,7 @@ class TableState:
                     yield snapshot
 
     def staged(self, wap_id: str) -> SnapshotState | None:
-        """The newest snapshot staged as `wap_id` on top of the current one; None when there is none."""
+        """Return the newest snapshot staged as `wap_id` on top of the current one; None when there is none."""
         found = [
             _as_state(snapshot)
             for snapshot in self.table.metadata.snapshots
@@ -108,7 +108,7 @@ class TableState:
         return max(named, key=lambda snapshot: snapshot.sequence_number, default=None)
 
     def last_of(self, source: str) -> SnapshotState | None:
-        """The newest snapshot that a batch of `source` made."""
+        """Return the newest snapshot that a batch of `source` made."""
         return next((snapshot for snapshot in self._newest_first() if snapshot.is_of(source)), None)
 
     def _newest_first(self) -> Iterator[SnapshotState]:
@@ -121,7 +121,7 @@ class TableState:
 
 
 def state_of(full_name: str, table: Table) -> TableState:
-    """`table`, loaded as `full_name`, as its metadata says."""
+    """Return the state of `table`, which was loaded as `full_name`."""
     return TableState(
         full_name=full_name,
         format_version=table.metadata.format_version,
@@ -144,7 +144,7 @@ class DataTables:
         self._remembering = threading.Lock()
 
     def table_state(self, full_name: str) -> TableState | None:
-        """The table `full_name` now; None when there is none.
+        """Load the table `full_name`; None when there is none.
 
         Raises:
             DefinitionError: Its metadata cannot be read.
@@ -157,17 +157,17 @@ class DataTables:
         return state_of(full_name, table)
 
     def has_namespace(self, name: str) -> bool:
-        """Whether there is a namespace called `name`."""
+        """Return whether there is a namespace called `name`."""
         return self._catalog.namespace_exists(name)
 
     def is_view(self, full_name: str) -> bool:
-        """Whether `full_name` is a view."""
+        """Return whether `full_name` is a view."""
         return is_view(self._catalog, full_name)
 
     def column_bounds(
         self, state: TableState, columns: Iterable[str], *, added_by: int | None = None
     ) -> dict[str, ColumnBounds | None]:
-        """Between which values each of `columns` lies in all live data files of `state`; None when unknown.
+        """Return the bounds of `columns` over all live data files of `state`; None where they are unknown.
 
         The bounds hold all rows and may be wider: rows that deletes hide count, long texts are cut.
 
@@ -190,7 +190,7 @@ class DataTables:
         }
 
     def nulls_added(self, state: TableState, column: str, snapshot_id: int) -> int | None:
-        """How many nulls of `column` are in the data files that a snapshot added; None when some file does not say."""
+        """Return how many nulls of `column` are in the data files that a snapshot added; None when some file does not say."""
         field_id = state.schema.find_field(column).field_id
         snapshot = state.table.snapshot_by_id(snapshot_id)
         counts = [

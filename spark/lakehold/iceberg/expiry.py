@@ -20,7 +20,7 @@ SNAPSHOTS_MOST = 30
 
 
 def due(metadata: TableMetadata) -> tuple[Snapshot, ...]:
-    """The snapshots that the next commit should expire, oldest first; mostly none.
+    """Return the snapshots that the next commit should expire, oldest first; mostly none.
 
     None either while anyone keeps a snapshot of the table by a tag or a branch: which files can go is told from an
     unbroken line of snapshots.
@@ -62,7 +62,7 @@ def delete(io: FileIO, paths: Iterable[str]) -> None:
 
 
 def _reachable_only_from(io: FileIO, expired: Sequence[Snapshot], oldest_kept: Snapshot) -> set[str]:
-    """The files of a line of snapshots that its successor does not use: a file once removed never comes back."""
+    """Return the files of a line of snapshots that its successor does not use: a file once removed never comes back."""
     kept = {manifest.manifest_path for manifest in oldest_kept.manifests(io)}
     paths: set[str] = set()
     for snapshot in expired:

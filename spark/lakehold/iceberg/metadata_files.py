@@ -56,12 +56,12 @@ class MetadataFile:
     log: Mapping[Hashable, SnapshotLogEntry]
 
     def followed_by(self, fields: MetadataJson) -> MetadataFile:
-        """The next file, with the same snapshots and other `fields`; nothing is written yet."""
+        """Return the next file, with the same snapshots and other `fields`; nothing is written yet."""
         return _modelled(_next_location(fields, self.location), {**fields, "snapshots": ()}, self.snapshots, self)
 
 
 def read(io: FileIO, location: str, before: MetadataFile | None = None) -> MetadataFile:
-    """The metadata in a file, which may be compressed; `before` is an earlier one of the table."""
+    """Read the metadata in a file, which may be compressed; `before` is an earlier one of the table."""
     with io.new_input(location).open() as file:
         text = file.read()
     if isinstance(Compressor.get_compressor(location), GzipCompressor):
@@ -90,7 +90,7 @@ def _elements(snapshots: object) -> bytes:
 
 
 def _modelled(location: str, fields: MetadataJson, snapshots: bytes, before: MetadataFile | None) -> MetadataFile:
-    """The file whose `fields` have the snapshots that are not in `before`."""
+    """Return the file whose `fields` have the snapshots that are not in `before`."""
     refs = {name: tuple(ref.items()) for name, ref in (fields.get("refs") or {}).items()}
     log = [tuple(entry.items()) for entry in fields.get("snapshot-log") or ()]
     known_refs = before.refs if before is not None else {}
@@ -121,7 +121,7 @@ def _model(fields: dict[str, Any]) -> TableMetadata:
 
 
 def _next_location(fields: MetadataJson, location: str) -> str:
-    """Where the metadata that follows the one at `location` goes: the next version number, the same codec."""
+    """Return where the metadata that follows the one at `location` goes: the next version number, the same codec."""
     name = location.rsplit("/", 1)[-1]
     version, codec = _VERSION.match(name), _CODEC.search(name)
     number = int(version[1]) + 1 if version else 0

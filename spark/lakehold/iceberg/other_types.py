@@ -31,7 +31,7 @@ class OtherType(PrimitiveType):
 
 
 def with_other_types(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Table metadata as JSON whose schemas PyIceberg can read: unknown types are `OtherType`, without defaults."""
+    """Return table metadata as JSON whose schemas PyIceberg can read: unknown types are `OtherType`, without defaults."""
     found = {**metadata, "schemas": [_struct(schema) for schema in metadata.get("schemas") or ()]}
     return {**found, "schema": _struct(metadata["schema"])} if "schema" in metadata else found
 

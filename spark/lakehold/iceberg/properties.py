@@ -18,17 +18,17 @@ _REST_CATALOG = "lakehold.iceberg.rest_catalog.AnyTypeRestCatalog"
 
 
 def is_rest(catalog_uri: str) -> bool:
-    """Whether `catalog_uri` is an Iceberg REST endpoint rather than a database."""
+    """Return whether `catalog_uri` is an Iceberg REST endpoint rather than a database."""
     return catalog_uri.startswith(("http://", "https://"))
 
 
 def is_sqlite(catalog_uri: str) -> bool:
-    """Whether `catalog_uri` is an SQLite file."""
+    """Return whether `catalog_uri` is an SQLite file."""
     return not is_rest(catalog_uri) and make_url(catalog_uri).get_backend_name() == "sqlite"
 
 
 def pyiceberg_properties(settings: Settings) -> dict[str, str]:
-    """The properties of PyIceberg's catalog."""
+    """Return the properties of PyIceberg's catalog."""
     uri = settings.catalog_uri
     of_kind = {"py-catalog-impl": _REST_CATALOG, "uri": uri} if is_rest(uri) else _sqlalchemy(make_url(uri))
     if "type" in settings.catalog_properties:
@@ -37,7 +37,7 @@ def pyiceberg_properties(settings: Settings) -> dict[str, str]:
 
 
 def spark_catalog_conf(settings: Settings) -> dict[str, str]:
-    """The `spark.sql.catalog.<name>.*` settings of the same catalog.
+    """Return the `spark.sql.catalog.<name>.*` settings of the same catalog.
 
     `cache-enabled=false`, because a cached table hides what another process committed.
     """

@@ -35,7 +35,7 @@ FOREVER_MS = 2**63 - 1
 
 @dataclass(frozen=True)
 class RefChanges:
-    """What changes of a table's refs.
+    """Changes of a table's branches and tags.
 
     Attributes:
         main: The snapshot that becomes the current one; None leaves it.
@@ -79,7 +79,7 @@ def change_refs(catalog: Catalog, full_name: str, plan: Callable[[Table], RefCha
 
 
 def _by_catalog(catalog: Catalog, table: Table, changes: RefChanges) -> Attempt[RefChanges]:
-    """The catalog writes the metadata: it is told of the refs, and what they were."""
+    """Change refs through a catalog that writes the metadata itself: it gets the refs, and what they were."""
     before = _as_json(table)
     after = _changed(before, changes)
     touched = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
@@ -115,7 +115,7 @@ def _changed(refs: RefsJson, changes: RefChanges) -> dict[str, Any]:
 
 
 def _in_file(catalog: RememberingSqlCatalog, table: Table, changes: RefChanges) -> Attempt[RefChanges]:
-    """The next metadata file has the refs, and the catalog's row points at it if it has not moved since."""
+    """Write the next metadata file with the refs; the catalog's row points at it if it has not moved since."""
     before = catalog.file_of(table.name(), table.metadata_location)
     after = before.followed_by(with_refs(before.fields, before.location, changes))
     metadata_files.write(table.io, after)
@@ -144,7 +144,7 @@ def _logged(metadata: TableMetadata) -> set[str]:
 
 
 def with_refs(fields: MetadataJson, location: str, changes: RefChanges) -> MetadataJson:
-    """The metadata that follows `fields`, which are at `location`: what is not about refs stays as it is."""
+    """Return the metadata that follows `fields`, which are at `location`: what is not about refs stays as it is."""
     logged = {"metadata-file": location, "timestamp-ms": fields["last-updated-ms"]}
     kept = property_as_int(
         fields.get("properties", {}),
@@ -169,7 +169,7 @@ _BRANCH = {"type": SnapshotRefType.BRANCH.value}
 
 
 def _refs(fields: MetadataJson) -> RefsJson:
-    """The refs as they stand; a table whose writer knew none has a main branch all the same."""
+    """Return the refs of a metadata file; a table whose writer knew none has a main branch."""
     current = fields.get("current-snapshot-id")
     main = {} if current in (None, -1) else {MAIN_BRANCH: {**_BRANCH, "snapshot-id": current}}
     return {**main, **(fields.get("refs") or {})}

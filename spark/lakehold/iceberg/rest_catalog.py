@@ -13,10 +13,10 @@ from lakehold.iceberg.other_types import with_other_types
 
 
 class AnyTypeRestCatalog(RestCatalog):
-    """Loads and changes tables as `RestCatalog` does."""
+    """A `RestCatalog` for tables with types that PyIceberg does not know."""
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        """The table now.
+        """Load the table.
 
         Raises:
             NoSuchTableError: There is none.

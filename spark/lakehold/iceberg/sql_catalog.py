@@ -32,7 +32,7 @@ TABLES_REMEMBERED = 100
 
 
 class RememberingSqlCatalog(SqlCatalog):
-    """Loads and changes tables as `SqlCatalog` does."""
+    """An `SqlCatalog` that remembers the metadata files it has read."""
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
@@ -40,7 +40,7 @@ class RememberingSqlCatalog(SqlCatalog):
         self._seeing = threading.Lock()
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        """The table now.
+        """Load the table.
 
         Raises:
             NoSuchTableError: There is none.
@@ -52,7 +52,7 @@ class RememberingSqlCatalog(SqlCatalog):
         return Table(names, metadata, location, io, self)
 
     def file_of(self, names: Identifier, location: str) -> MetadataFile:
-        """The metadata file of a table at `location`."""
+        """Read the metadata file of a table at `location`."""
         with self._seeing:
             seen = self._seen.get(names)
         if seen is None or seen.location != location:

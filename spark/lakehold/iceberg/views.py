@@ -11,7 +11,7 @@ _VIEW = "VIEW"
 
 
 def is_view(catalog: Catalog, full_name: str) -> bool:
-    """Whether `full_name` is a view."""
+    """Return whether `full_name` is a view."""
     if not isinstance(catalog, SqlCatalog):
         return catalog.view_exists(full_name)
     namespace, _, name = full_name.rpartition(".")

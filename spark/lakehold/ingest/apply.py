@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TableBatch:
-    """Hold what a batch has for one table.
+    """A batch's changes to one table, and how far the table was before.
 
     Args:
         identity: The batch.
@@ -61,7 +61,7 @@ class TableBatch:
 
 
 class Applier(Protocol):
-    """Bring changes into tables: those of Iceberg, or what a test puts in their place."""
+    """The seam at which changes enter tables: Iceberg's, or what a test puts in their place."""
 
     def prepare(self, arrival: TableArrival, progress: TableProgress) -> None:
         """Read what a batch has for a table, before the batch is begun; without effects."""
@@ -75,7 +75,7 @@ class Applier(Protocol):
 
 @dataclass(frozen=True)
 class IcebergApplier:
-    """Bring changes into Iceberg tables.
+    """The applier that writes Iceberg tables.
 
     Args:
         writing: Commits to them.

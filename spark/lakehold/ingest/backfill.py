@@ -24,7 +24,7 @@ Filled = Callable[[str, Collection[str]], Generator[BatchReport, None, None]]
 
 @dataclass(frozen=True)
 class BackfillReport:
-    """What was done for one table.
+    """The outcome of a backfill for one table.
 
     Attributes:
         table: Its full name.
@@ -51,7 +51,7 @@ class BackfillReport:
 
 @dataclass(frozen=True)
 class Backfilling:
-    """Fills tables of one lake.
+    """The command that fills tables of one lake.
 
     Args:
         definitions: Which source feeds a table.

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class BatchReport:
-    """Say what one batch did.
+    """The outcome of one batch for the tables of its reader.
 
     Args:
         source: The source.

@@ -13,7 +13,7 @@ from lakehold.model.marks import Marks
 
 @dataclass(frozen=True)
 class BatchIdentity:
-    """What every effect of a batch carries in its snapshot summary, so that doing it again is seen and skipped."""
+    """The properties that every effect of a batch carries in its snapshot summary: one that is there already is skipped."""
 
     source: str
     timestamp_ms: int

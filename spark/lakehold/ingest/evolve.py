@@ -64,7 +64,7 @@ OBJECT_ID = "lakehold.object-id"
 
 @dataclass(frozen=True)
 class Evolution:
-    """What brings a table's schema to a batch's.
+    """The statements that bring a table's schema to a batch's.
 
     Args:
         statements: SQL to run first, in order.

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class HeldSource:
-    """Hold a source that this process alone writes.
+    """A source whose lease this process holds, with every collaborator of its batches.
 
     Args:
         source: Its name.

@@ -35,7 +35,7 @@ _SOURCE = "lakehold_changes"
 
 @dataclass(frozen=True)
 class Append:
-    """Add rows whose keys the table cannot hold.
+    """A path that adds rows whose keys the table cannot have.
 
     Args:
         table: Full name in SQL, quoted.
@@ -52,7 +52,7 @@ class Append:
 
 @dataclass(frozen=True)
 class Merge:
-    """Join the changes with the table by key.
+    """A path that joins the changes with the table by key.
 
     Args:
         table: Full name in SQL, quoted.

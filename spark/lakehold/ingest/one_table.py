@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Begun:
-    """Hold a batch whose intent is in the lake.
+    """A batch whose intent is in the lake.
 
     Args:
         of: Its source.
@@ -46,7 +46,7 @@ class Begun:
 
 @dataclass(frozen=True)
 class Brought:
-    """Say what a batch did to one table.
+    """The outcome of a batch for one table.
 
     Args:
         progress: How far the table is then.

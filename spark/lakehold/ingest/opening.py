@@ -46,7 +46,7 @@ _READ_TASKS = max(4, os.cpu_count() or 1)
 
 
 class Captured(Protocol):
-    """What is upstream of sources that capture a database."""
+    """The part of lakehold that knows what is upstream of sources that capture a database."""
 
     def tend(self, source: str, /) -> int | None:
         """Repair what differs from the definitions, and restart what failed.
@@ -67,7 +67,7 @@ class Captured(Protocol):
 
 @dataclass(frozen=True)
 class Opening:
-    """What opens the sources of one lake for ingesting.
+    """The builder of everything that ingests a lake's sources.
 
     Args:
         settings: Limits and timeouts.
@@ -237,7 +237,7 @@ class Opening:
 
 
 class _Shared:
-    """What sources of one place share.
+    """The reader and the cache that sources of one place share.
 
     Args:
         sources: They.

@@ -34,7 +34,7 @@ class Staged:
 
 @dataclass(frozen=True)
 class Publishing:
-    """What publishing to one table takes.
+    """A session that stages snapshots of one table, and what publishes them.
 
     Args:
         spark: The session.

@@ -41,7 +41,7 @@ class RepeatedSnapshot:
 
 @dataclass(frozen=True)
 class Snapshots:
-    """What is said upstream of the snapshots of captured tables, by object id.
+    """The state of captured tables' connector snapshots, as upstream says it, by object id.
 
     Args:
         awaited: Tables of which no snapshot is complete, or of which is not known yet where they fit the others.

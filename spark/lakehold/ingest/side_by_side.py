@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 class Lanes:
-    """Run work in the lanes of one lake; threads and sessions are made when they are first needed.
+    """The lanes of one lake; their threads and sessions are made when they are first needed.
 
     Args:
         spark: Gives the lake's session.

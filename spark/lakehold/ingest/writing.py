@@ -19,7 +19,7 @@ from lakehold.spark_sql import quoted_table
 
 
 class HeldHistory(Protocol):
-    """Show the holds as a writer meets them: it tags the snapshots that they need, and begins those that wait."""
+    """The holds, as a writer meets them: it tags the snapshots that they need, and begins those that wait."""
 
     def is_held(self, full_name: str) -> bool:
         """Return whether some hold is on a table."""
@@ -33,7 +33,7 @@ class HeldHistory(Protocol):
 
 @dataclass(frozen=True)
 class Writing:
-    """Hold what writing to the tables of a source takes.
+    """Everything that commits to the tables of a source take.
 
     Args:
         spark: Gives the session; called only when there is something to write, because one takes seconds to start.

@@ -98,7 +98,7 @@ class KafkaClient:
             self._consumer = Consumer({**common, **consumer_options})
 
     def describe(self, topics: Collection[str]) -> dict[str, TopicDescription]:
-        """The topics that exist of `topics`."""
+        """Fetch a description of each of `topics` that exists."""
         if not topics:
             return {}
         found: dict[str, TopicDescription] = {}
@@ -113,19 +113,19 @@ class KafkaClient:
         return found
 
     def partitions(self, topics: Collection[str]) -> list[TopicPartition]:
-        """The partitions of those of `topics` that exist."""
+        """Fetch the partitions of each of `topics` that exists."""
         return [
             TopicPartition(name, each.id) for name, topic in self.describe(topics).items() for each in topic.partitions
         ]
 
     def topic_names(self) -> tuple[str, ...]:
-        """The topics that users made, sorted."""
+        """Fetch the names of the topics that users made, sorted."""
         with self._explained():
             names = self._admin.list_topics(timeout=self._timeout_s).topics
         return tuple(sorted(name for name in names if not name.startswith("__")))
 
     def watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Watermarks]:
-        """Earliest and last stable offset, in one request per broker for each of the two; nothing of deleted topics."""
+        """Fetch earliest and last stable offsets, in one request per broker for each; deleted topics have none."""
         with self._explained():
             return self._until_led()(self._of_existing, self._watermarks, partitions)
 
@@ -139,7 +139,7 @@ class KafkaClient:
         ask: Callable[[Collection[TopicPartition]], dict[TopicPartition, Answer]],
         partitions: Collection[TopicPartition],
     ) -> dict[TopicPartition, Answer]:
-        """What `ask` finds of `partitions`, of whose topics some may be deleted meanwhile."""
+        """Return what `ask` finds of `partitions`, of whose topics some may be deleted meanwhile."""
         if not partitions:
             return {}
         try:
@@ -174,7 +174,7 @@ class KafkaClient:
         return {tp: self._result(found[asked]).offset for tp, asked in wanted.items()}
 
     def _until_led(self) -> Retrying:
-        """Attempts while partitions change their leader, as they do when a topic is new or a broker goes."""
+        """Yield attempts while partitions change their leader, as they do when a topic is new or a broker goes."""
         return Retrying(
             retry=retry_if_exception(lambda e: isinstance(e, KafkaException) and e.args[0].code() in _CHANGING_LEADER),
             stop=stop_after_delay(self._timeout_s),
@@ -183,7 +183,7 @@ class KafkaClient:
         )
 
     def records(self, ranges: Collection[OffsetRange]) -> Iterator[Message]:
-        """The committed records of `ranges`, each partition's in order.
+        """Read the committed records of `ranges`, each partition's in order.
 
         Raises:
             UpstreamError: The first offset of a range is gone (`offsets-lost`).
@@ -252,7 +252,7 @@ class KafkaClient:
             self._consumer.close()
 
     def _fetched(self, wanted: int) -> list[Message]:
-        """What has arrived, at least one message and not many more than are `wanted`."""
+        """Fetch messages: at least one, and not many more than `wanted`."""
         first = self._consumer.poll(self._timeout_s)
         if first is None:
             self._fail(None)
@@ -260,7 +260,7 @@ class KafkaClient:
         return [first, *self._consumer.consume(min(wanted, _MESSAGES_PER_CALL), timeout=0)]
 
     def _taken(self, message: Message, pending: dict[tuple[str, int], OffsetRange]) -> Iterator[Message]:
-        """The message, if its range wants it; takes a range that is complete from `pending`."""
+        """Return the message if it is in its range; a range that is complete leaves `pending`."""
         tp = (message.topic() or "", message.partition() or 0)
         wanted = pending.get(tp)
         error = message.error()
@@ -323,7 +323,7 @@ _opening = threading.Lock()
 
 
 def shared_client(options: KafkaOptions, timeout_s: float) -> KafkaClient:
-    """The process's client for these options; opened once and closed when the process ends."""
+    """Return the process's client for these options; opened once and closed when the process ends."""
     # librdkafka's threads do not survive a fork, so a child opens clients of its own.
     key = (os.getpid(), options.brokers, frozenset(options.librdkafka.items()), timeout_s)
     with _opening:

@@ -53,7 +53,7 @@ _JAAS_ARGUMENT = re.compile(r'([\w.]+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 @dataclass(frozen=True, repr=False)
 class KafkaOptions:
-    """How to reach a broker; not shown in messages, as it may hold secrets.
+    """The options that reach a broker; never shown in messages, as they may hold secrets.
 
     Attributes:
         brokers: `host:port,…`.

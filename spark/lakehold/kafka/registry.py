@@ -32,7 +32,7 @@ class Registry:
         self._texts: dict[int, str] = {}
 
     def schema_text(self, schema_id: int) -> str | None:
-        """The Avro schema with this global id; None if the registry has none or it is of another kind.
+        """Fetch the Avro schema with this global id; None if the registry has none or it is of another kind.
 
         Raises:
             UpstreamUnavailable: The registry does not answer.
@@ -51,7 +51,7 @@ class Registry:
         return self._texts[schema_id]
 
     def subject_ids(self, subject: str) -> frozenset[int]:
-        """The ids of all versions of a subject; empty if there is no such subject."""
+        """Fetch the ids of all versions of a subject; empty if there is no such subject."""
         versions = self._asked(partial(self._client.get_versions, subject)) or []
         registered = (self._asked(partial(self._client.get_version, subject, v)) for v in versions)
         return frozenset(r.schema_id for r in registered if r is not None and r.schema_id is not None)
@@ -62,7 +62,7 @@ class Registry:
         return {i: text for i, text in texts.items() if text is not None}
 
     def _asked(self, ask: Callable[[], _T]) -> _T | None:
-        """The answer; None if what was asked for does not exist."""
+        """Ask the registry; None if what was asked for does not exist."""
         try:
             return ask()
         except SchemaRegistryError as e:
@@ -90,7 +90,7 @@ class Registry:
 
 
 def registry_of(options: Mapping[str, str], *, timeout_s: float) -> Registry:
-    """The registry of a connection's options, secrets looked up: `URL`, `USERNAME`, `PASSWORD`, `TOKEN`, `SSL …`.
+    """Return the registry of a connection's options, secrets looked up: `URL`, `USERNAME`, `PASSWORD`, `TOKEN`, `SSL …`.
 
     The process has one for the same options: what it read is kept, and a client takes a while to make.
     """
@@ -115,5 +115,5 @@ def registry_of(options: Mapping[str, str], *, timeout_s: float) -> Registry:
 
 @lru_cache(maxsize=16)
 def _shared(_process: int, url: str, options: frozenset[tuple[str, str | float]]) -> Registry:
-    """The registry of one process: connections do not survive a fork."""
+    """Return the registry of one process: connections do not survive a fork."""
     return Registry(url, dict(options))

@@ -10,7 +10,7 @@ from lakehold.model.readers import MAIN_READER, Readers, ReaderState
 
 @dataclass(frozen=True)
 class Backlog:
-    """How far a reader that is behind has come. Both are counted as offsets, which are no fewer than records.
+    """The progress of a reader that catches up, counted as offsets, of which there are no fewer than records.
 
     Attributes:
         read: What it has read since it is behind.
@@ -22,16 +22,16 @@ class Backlog:
 
     @property
     def total(self) -> int:
-        """Both together."""
+        """Return how many offsets there are to read in all."""
         return self.read + self.behind
 
     def __add__(self, other: Backlog) -> Backlog:
-        """That of two readers."""
+        """Add the backlogs of two readers."""
         return Backlog(self.read + other.read, self.behind + other.behind)
 
 
 def backlog(state: ReaderState, main: ReaderState, topics: Collection[str]) -> Backlog | None:
-    """How far `state` has come with some of its topics.
+    """Return how far `state` has come with some of its topics.
 
     Args:
         state: A reader.
@@ -57,7 +57,7 @@ def backlog(state: ReaderState, main: ReaderState, topics: Collection[str]) -> B
 
 
 def backlogs(readers: Readers, topics: Mapping[str, str]) -> dict[str, Backlog]:
-    """How far the tables have come that are behind, by full name.
+    """Return how far the tables that catch up have come, by full name.
 
     Args:
         readers: Those of their source.

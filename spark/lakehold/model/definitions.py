@@ -37,33 +37,33 @@ class Definitions:
     subscriptions: Mapping[str, Entry[Subscription]] = field(default_factory=dict)
 
     def connection(self, name: str) -> Connection:
-        """The connection called `name`."""
+        """Return the connection called `name`."""
         return _found(self.connections, name, "connection").definition
 
     def source(self, name: str) -> Source:
-        """The source called `name`."""
+        """Return the source called `name`."""
         return _found(self.sources, name, "source").definition
 
     def table(self, full_name: str) -> Entry[Table]:
-        """The table called `namespace.name`."""
+        """Return the table called `namespace.name`."""
         return _found(self.tables, full_name, "table")
 
     def subscription(self, name: str) -> Entry[Subscription]:
-        """The subscription called `name`."""
+        """Return the subscription called `name`."""
         return _found(self.subscriptions, name, "subscription")
 
     def subscriptions_to(self, table: str) -> tuple[Subscription, ...]:
-        """The subscriptions that read the table `namespace.name`, in order of name."""
+        """Return the subscriptions that read the table `namespace.name`, in order of name."""
         found = (entry.definition for _, entry in sorted(self.subscriptions.items()))
         return tuple(subscription for subscription in found if table in subscription.tables)
 
     def subscription_into(self, table: str) -> Subscription | None:
-        """The subscription that publishes to the table `namespace.name`."""
+        """Return the subscription that publishes to the table `namespace.name`."""
         found = (entry.definition for entry in self.subscriptions.values())
         return next((subscription for subscription in found if subscription.into == table), None)
 
     def tables_of(self, source: str) -> tuple[Entry[Table], ...]:
-        """The tables fed by `source`, in order of creation."""
+        """Return the tables fed by `source`, in order of creation."""
         entries = (e for e in self.tables.values() if e.definition.source == source)
         return tuple(sorted(entries, key=lambda e: (e.created_at_ms, e.definition.full_name)))
 
@@ -78,7 +78,7 @@ class Definitions:
         return tuple(sorted(s.name for s in sources if name in s.connections))
 
     def with_entry(self, entry: AnyEntry) -> Definitions:
-        """These definitions and `entry`, which replaces one of its kind and name."""
+        """Return these definitions and `entry`, which replaces one of its kind and name."""
         match entry.definition:
             case Connection(name=name):
                 return replace(self, connections={**self.connections, name: entry})
@@ -90,7 +90,7 @@ class Definitions:
                 return replace(self, subscriptions={**self.subscriptions, name: entry})
 
     def without(self, definition: Definition) -> Definitions:
-        """These definitions less one."""
+        """Return these definitions less one."""
         match definition:
             case Connection(name=name):
                 return replace(self, connections={n: e for n, e in self.connections.items() if n != name})
@@ -118,8 +118,8 @@ def _found(entries: Mapping[str, Entry[D]], name: str, kind: str) -> Entry[D]:
 
 
 class DefinitionReader(ABC):
-    """Reads definitions; what plans are made from."""
+    """The interface that reads definitions: plans are made from them."""
 
     @abstractmethod
     def definitions(self) -> Definitions:
-        """All definitions now."""
+        """Return all definitions now."""

@@ -10,7 +10,7 @@ from lakehold.times import iso
 
 @dataclass(frozen=True)
 class Lease:
-    """Who owns something from `since_ms` to `until_ms` (exclusive), epoch milliseconds."""
+    """A lease from `since_ms` to `until_ms` (exclusive), epoch milliseconds."""
 
     owner: str
     since_ms: int
@@ -19,7 +19,7 @@ class Lease:
 
 @dataclass(frozen=True)
 class LeaseRules:
-    """Decides who gets a lease, and refuses in the words of what it is of.
+    """The rules by which a lease is given or refused, with the words that a refusal uses.
 
     Attributes:
         what: What the lease is of, as the subject of a sentence.

@@ -39,7 +39,7 @@ class SnapshotProgress:
 
 @dataclass(frozen=True)
 class Marks:
-    """What a Debezium table has passed."""
+    """The high-water marks of a Debezium table."""
 
     passed: Mapping[int, Position] = field(default_factory=dict)
     snapshot: SnapshotProgress | None = None
@@ -50,11 +50,11 @@ class Marks:
 
     @property
     def is_whole(self) -> bool:
-        """Whether no snapshot is half read."""
+        """Return whether no snapshot is half read."""
         return self.snapshot is None or self.snapshot.complete
 
     def to_json(self) -> str:
-        """Compact text for a snapshot summary."""
+        """Return compact text for a snapshot summary."""
         snapshot = self.snapshot
         content: dict[str, Any] = {"passed": {str(p): list(at) for p, at in sorted(self.passed.items())}}
         if snapshot is not None:
@@ -74,7 +74,7 @@ class Marks:
 
     @classmethod
     def from_json(cls, text: str | None) -> Marks:
-        """The inverse of `to_json`; no text is no marks."""
+        """Return the inverse of `to_json`; no text is no marks."""
         if not text:
             return cls()
         content = json.loads(text)

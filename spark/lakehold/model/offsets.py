@@ -33,16 +33,16 @@ class OffsetRange:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the range can hold no record."""
+        """Return whether the range can hold no record."""
         return self.end_exclusive <= self.start_inclusive
 
     @property
     def width(self) -> int:
-        """Number of offsets, an upper bound of the number of records."""
+        """Return the number of offsets, an upper bound of the number of records."""
         return max(0, self.end_exclusive - self.start_inclusive)
 
     def contains(self, other: OffsetRange) -> bool:
-        """Whether every record of `other` is in this range."""
+        """Return whether every record of `other` is in this range."""
         return (
             self.topic_partition == other.topic_partition
             and self.start_inclusive <= other.start_inclusive
@@ -52,7 +52,7 @@ class OffsetRange:
 
 @dataclass(frozen=True)
 class Watermarks:
-    """Say what one partition holds: `[earliest, end_exclusive)`. Offsets in it may have gaps.
+    """The offsets that one partition holds: `[earliest, end_exclusive)`. Offsets in it may have gaps.
 
     `end_exclusive` is the last stable offset: records of open transactions lie at or above it.
     """
@@ -66,7 +66,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 def to_json(offsets: Offsets) -> str:
-    """`{"topic": {"0": 12}}`, keys sorted, as Spark's `startingOffsets` takes it."""
+    """Return `{"topic": {"0": 12}}`, keys sorted, as Spark's `startingOffsets` takes it."""
     nested: dict[str, dict[str, int]] = {}
     for tp in sorted(offsets):
         nested.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
@@ -74,7 +74,7 @@ def to_json(offsets: Offsets) -> str:
 
 
 def from_json(text: str) -> dict[TopicPartition, int]:
-    """The inverse of `to_json`."""
+    """Return the inverse of `to_json`."""
     return {
         TopicPartition(topic, int(partition)): offset
         for topic, partitions in json.loads(text).items()
@@ -83,16 +83,16 @@ def from_json(text: str) -> dict[TopicPartition, int]:
 
 
 def ranges(start: Offsets, end: Offsets) -> tuple[OffsetRange, ...]:
-    """The non-empty ranges between `start` and `end`; a partition `start` lacks begins at 0."""
+    """Return the non-empty ranges between `start` and `end`; a partition `start` lacks begins at 0."""
     found = (OffsetRange(tp, start.get(tp, 0), end[tp]) for tp in sorted(end))
     return tuple(r for r in found if not r.is_empty)
 
 
 def starts(of: Iterable[OffsetRange]) -> dict[TopicPartition, int]:
-    """Where each range starts (inclusive)."""
+    """Return where each range starts (inclusive)."""
     return {r.topic_partition: r.start_inclusive for r in of}
 
 
 def ends(of: Iterable[OffsetRange]) -> dict[TopicPartition, int]:
-    """Where each range ends (exclusive)."""
+    """Return where each range ends (exclusive)."""
     return {r.topic_partition: r.end_exclusive for r in of}

@@ -20,7 +20,7 @@ class Mark:
     position: Position
 
     def is_reached_by(self, place: Place, position: Position) -> bool:
-        """Whether an event of the same log lies here or behind."""
+        """Return whether an event of the same log lies here or behind."""
         return (place.at, position) >= (self.place.at, self.position)
 
 
@@ -39,7 +39,7 @@ class Replaced:
 
 @dataclass(frozen=True)
 class Passed:
-    """What was taken.
+    """The upstream transactions that earlier batches committed.
 
     Args:
         commits: Of each log where the last transaction in it commits, as `Place.at`; of those whose place is known.
@@ -57,15 +57,15 @@ class Passed:
     replaced: Replaced | None = None
 
     def has(self, place: Place | None) -> bool:
-        """Whether the transaction at `place` was taken."""
+        """Return whether the transaction at `place` was taken."""
         return place is not None and place.log in self.commits and place.at <= self.commits[place.log]
 
     def is_ahead_of(self, other: Passed) -> bool:
-        """Whether in some log more was taken."""
+        """Return whether in some log more was taken."""
         return any(log not in other.commits or other.commits[log] < at for log, at in self.commits.items())
 
     def to_json(self) -> str:
-        """Compact text for `mz_readers`; empty when nothing was taken."""
+        """Return compact text for `mz_readers`; empty when nothing was taken."""
         if self == Passed():
             return ""
         content: dict[str, object] = {
@@ -83,7 +83,7 @@ class Passed:
 
     @classmethod
     def from_json(cls, text: str) -> Passed:
-        """The inverse of `to_json`."""
+        """Return the inverse of `to_json`."""
         if not text:
             return cls()
         content = json.loads(text)

@@ -45,18 +45,18 @@ class Place:
     at: tuple[int, ...]
 
     def is_after(self, other: Place | None) -> bool:
-        """Whether it lies behind `other` as far as can be known: in another log nothing is passed."""
+        """Return whether it lies behind `other` as far as can be known: in another log nothing is passed."""
         return other is None or self.log != other.log or self.at > other.at
 
 
 def transaction_of(transaction_id: str) -> str:
-    """The transaction that an id names."""
+    """Return the transaction that an id names."""
     found = re.match(POSTGRES_ID, transaction_id)
     return found.group(1) if found else transaction_id
 
 
 def place_of_end(transaction_id: str) -> Place | None:
-    """Where the transaction of an END commits; None for connectors whose ids have no order."""
+    """Return where the transaction of an END commits; None for connectors whose ids have no order."""
     if found := _POSTGRES.match(transaction_id):
         return Place(WAL, (int(found.group(1)),))
     if found := _BINLOG.match(transaction_id):
@@ -71,14 +71,14 @@ def place_of_end(transaction_id: str) -> Place | None:
 
 
 def is_behind(place: Place | None, position: Position) -> bool:
-    """Whether a commit is known to stand behind that of a snapshot, where places are in the log that positions are of."""
+    """Return whether a commit is known to stand behind that of a snapshot, where places are in the log that positions are of."""
     if place is None or not (place.log == WAL or place.log.startswith(_BINLOG_OF)):
         return False
     return place.at > position[: len(place.at)]
 
 
 def place_of_event(transaction_id: str, position: Position | None) -> Place | None:
-    """The same of an event: never behind its own END, and behind every earlier one.
+    """Return where the transaction of an event commits: never after its own END, and after every earlier one.
 
     Args:
         transaction_id: Of the event.

@@ -35,7 +35,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class TableProgress:
-    """How far one table is.
+    """The progress of one table.
 
     Attributes:
         since_ms: Its read frontier, epoch milliseconds; None until its first snapshot is complete.
@@ -57,11 +57,11 @@ class TableProgress:
     left_out: tuple[str, ...] = ()
 
     def stopped(self, at_ms: int | None) -> TableProgress:
-        """The same, behind the others from `at_ms` on, unless it is already or was never level with them."""
+        """Return the progress of a table that stops at `at_ms`, unless it is stopped already or was never in sync."""
         return self if self.since_ms is None or self.stopped_ms is not None else replace(self, stopped_ms=at_ms)
 
     def level(self, at_ms: int | None) -> TableProgress:
-        """The same, level with the others from `at_ms` on."""
+        """Return the progress of a table that is in sync again from `at_ms` on."""
         if self.stopped_ms is None or at_ms is None:
             return self
         missed = (Stop(self.stopped_ms, at_ms),) if self.stopped_ms < at_ms else ()
@@ -70,7 +70,7 @@ class TableProgress:
 
 @dataclass(frozen=True)
 class ReaderError:
-    """What stopped a reader, as the error that a person sees."""
+    """The error that stopped a reader, as a person sees it."""
 
     code: str
     message: str
@@ -100,7 +100,7 @@ class Waiting:
 
     @property
     def what(self) -> str:
-        """What it is, in words."""
+        """Describe what the source waits for."""
         return f"transaction {self.transaction}" if self.transaction else "the snapshot that the connector takes anew"
 
 
@@ -160,7 +160,7 @@ class ReaderState:
     updated_at_ms: int = 0
 
     def upper_of(self, table: str) -> int | None:
-        """The write frontier of one of its tables; of one that is behind, where it stopped."""
+        """Return the write frontier of a table; of a stopped one, where it stopped."""
         stopped_ms = self.tables[table].stopped_ms
         return self.upper_ms if stopped_ms is None else stopped_ms
 
@@ -170,7 +170,7 @@ Readers = Mapping[str, ReaderState]
 
 
 def last_timestamp(readers: Readers) -> int | None:
-    """The greatest timestamp that any reader of the source committed or began; the next one must be later."""
+    """Return the greatest timestamp that any reader of the source committed or began; the next one must be later."""
     committed = [r.upper_ms - 1 for r in readers.values() if r.upper_ms is not None]
     begun = [r.intent.mz_timestamp for r in readers.values() if r.intent]
     return max(committed + begun, default=None)
@@ -200,7 +200,7 @@ def lease_rules(source: str) -> LeaseRules:
 
 
 def begun(readers: Readers, intent: Intent, owner: str, now_ms: int, seen_upstream_ms: int | None = None) -> Readers:
-    """`intent` becomes the open batch of its reader, and so may `seen_upstream_ms`; the same intent again changes nothing.
+    """Make `intent` the open batch of its reader, and keep `seen_upstream_ms`; the same intent again changes nothing.
 
     Raises:
         LeaseLost: `owner` has no live lease.
@@ -223,7 +223,7 @@ def begun(readers: Readers, intent: Intent, owner: str, now_ms: int, seen_upstre
 
 
 def is_committed(state: ReaderState, intent: Intent) -> bool:
-    """Whether `intent` is committed: an open intent can only end by its commit, so a later `upper_ms` says so."""
+    """Return whether `intent` is committed: an open intent can only end by its commit, so a later `upper_ms` says so."""
     return state.intent != intent and state.upper_ms is not None and state.upper_ms > intent.mz_timestamp
 
 
@@ -234,7 +234,7 @@ def committed(
     tables: Mapping[str, TableProgress],
     stopped: Mapping[str, ReaderError],
 ) -> Readers:
-    """`intent` is done: the position moves to its end and `upper_ms` behind its timestamp.
+    """Close the batch of `intent`: the position moves to its end, and `upper_ms` to the first time after its timestamp.
 
     `tables` is the progress of the reader's tables. A table in `stopped` did not take the batch: it leaves for a reader
     of its own that stands where this one stood, and was level with the others until before this batch. A batch that is
@@ -270,7 +270,7 @@ def committed(
 
 
 def joined(readers: Readers, reader: str) -> Readers:
-    """The tables of `reader` join `main`, which stands at the same position: from the last batch of either on they are level.
+    """Move the tables of `reader` to `main`, which has the same position: they are in sync from the last batch of either on.
 
     Raises:
         ValueError: The positions differ, or either has an open batch.
@@ -286,7 +286,7 @@ def joined(readers: Readers, reader: str) -> Readers:
 
 
 def split_off(readers: Readers, table: str, error: ReaderError | None) -> Readers:
-    """`table` leaves its reader for one of its own at the same position, stopped by `error`.
+    """Move `table` to a reader of its own at the same position, stopped by `error`.
 
     It takes no part in an open batch of that reader, whose timestamp nothing has again: the table may have it already.
     """
@@ -301,7 +301,7 @@ def split_off(readers: Readers, table: str, error: ReaderError | None) -> Reader
 
 
 def dropped(readers: Readers, table: str) -> Readers:
-    """The readers without `table`; a reader that had only it goes with it, unless that is `main`."""
+    """Return the readers without `table`; a reader that had only it goes with it, unless that is `main`."""
     state = _reader_of(readers, table)
     rest = {name: progress for name, progress in state.tables.items() if name != table}
     if not rest and state.reader != MAIN_READER:
@@ -310,12 +310,12 @@ def dropped(readers: Readers, table: str) -> Readers:
 
 
 def without(readers: Readers, reader: str) -> Readers:
-    """The readers less `reader`."""
+    """Return the readers less `reader`."""
     return {name: state for name, state in readers.items() if name != reader}
 
 
 def _alone(state: ReaderState, table: str, error: ReaderError | None, stopped_ms: int | None) -> ReaderState:
-    """A reader for one table of another reader, at the same position, which takes no part from `stopped_ms` on."""
+    """Return a reader for one table of another reader, at the same position, which takes no part from `stopped_ms` on."""
     progress = state.tables[table].stopped(stopped_ms)
     return replace(state, reader=table, tables={table: progress}, error=error, waiting=None)
 

@@ -9,7 +9,7 @@ from lakehold.model.definitions import Definitions
 
 
 def place_of(source: Source, definitions: Definitions) -> Hashable:
-    """What tells where a source reads and how that is written; whatever its connections are called."""
+    """Return a key for where a source reads and how messages are encoded, whatever its connections are called."""
     kafka, registry = (
         frozenset(definitions.connection(name).options.items()) if name is not None else None
         for name in (source.connection, source.format.registry)
@@ -18,7 +18,7 @@ def place_of(source: Source, definitions: Definitions) -> Hashable:
 
 
 def topics_of(source: str, definitions: Definitions) -> frozenset[str]:
-    """The topics that tables of a source take from."""
+    """Return the topics that tables of a source take from."""
     return frozenset(entry.definition.topic for entry in definitions.tables_of(source))
 
 
@@ -35,7 +35,7 @@ def sharing(source: Source, topics: Collection[str], definitions: Definitions) -
 
 
 def together(sources: Sequence[str], definitions: Definitions) -> list[list[str]]:
-    """`sources`, those whose tables share topics together: with each other, or with one that stands between them."""
+    """Group `sources` whose tables share topics: with each other, or with one in between."""
     groups: list[list[str]] = []
     for name in dict.fromkeys(sources):
         own = definitions.source(name)

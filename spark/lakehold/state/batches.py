@@ -22,7 +22,7 @@ from lakehold.times import now_ms
 
 @dataclass(frozen=True)
 class TableChange:
-    """What a batch did to one table, in rows; `snapshot_id` is None when it changed nothing."""
+    """The changes of a batch to one table, in rows; `snapshot_id` is None when there are none."""
 
     inserted: int = 0
     updated: int = 0
@@ -102,15 +102,15 @@ class BatchStore(Leases):
         self._batches = state.log(BATCHES)
 
     def all_readers(self) -> tuple[ReaderState, ...]:
-        """The readers of all sources now."""
+        """Return the readers of all sources now."""
         return self._readers.values()
 
     def readers(self, source: str) -> Readers:
-        """The readers of `source` by name; none when it was never acquired."""
+        """Return the readers of `source` by name; none when it was never acquired."""
         return {r.reader: r for r in self.all_readers() if r.source == source}
 
     def history(self, source: str | None = None) -> tuple[Batch, ...]:
-        """Committed batches of `source`, or of all sources, by timestamp; one that was written twice counts once.
+        """Return committed batches of `source`, or of all sources, by timestamp; one that was written twice counts once.
 
         The batches of a reader that has joined `main` were committed before it did.
         """

@@ -10,7 +10,7 @@ from lakehold.state.rows import Rows
 
 @dataclass(frozen=True)
 class HoldCheck:
-    """What a suite found on one table.
+    """The outcome of a suite on one table.
 
     Attributes:
         hold_id: The hold that it was checked for; empty: none.

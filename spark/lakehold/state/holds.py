@@ -16,7 +16,7 @@ from lakehold.state.subscribers import SubscriberKind
 
 
 class Check(StrEnum):
-    """What a suite that fails does to a hold, and to its advances."""
+    """The effect that a failing suite has on a hold and its advances."""
 
     REQUIRE = "require"
     RECORD = "record"
@@ -34,7 +34,7 @@ class HeldTable:
 
 @dataclass(frozen=True)
 class Hold:
-    """Keeps tables readable from a time on.
+    """A hold: its tables stay readable from a time on.
 
     Attributes:
         hold_id: Never used again.
@@ -68,11 +68,11 @@ class Hold:
 
     @property
     def full_name(self) -> str:
-        """`namespace.name`."""
+        """Return `namespace.name`."""
         return f"{self.namespace}.{self.name}"
 
     def is_on(self, full_name: str) -> bool:
-        """Whether it holds the table `full_name`."""
+        """Return whether it holds the table `full_name`."""
         return any(table.full_name == full_name for table in self.tables)
 
 
@@ -105,14 +105,14 @@ HOLD_OBJECTS = Rows("mz_catalog.mz_hold_objects", HoldObject)
 
 
 class HoldStore:
-    """Reads and changes holds."""
+    """The holds of a lake."""
 
     def __init__(self, state: State) -> None:
         self._holds = state.store(HOLDS)
         self._objects = state.store(HOLD_OBJECTS)
 
     def holds(self) -> Holds:
-        """All holds now, in order of creation."""
+        """Return all holds now, in order of creation."""
         return self._holds.values()
 
     def change(self, apply: Callable[[Holds], Iterable[Hold]]) -> Holds:

@@ -42,7 +42,7 @@ class IcebergState(State):
 
 @dataclass(frozen=True)
 class _Snapshot(Generic[Value]):
-    """What one snapshot holds. A snapshot never changes, so the last one seen need not be read again."""
+    """The content of one snapshot. A snapshot never changes, so the last one seen is not read again."""
 
     snapshot_id: int | None
     entries: tuple[ManifestEntry, ...]
@@ -135,13 +135,13 @@ class _IcebergLog(Log[Value]):
 
 
 def _current_entries(table: Table) -> tuple[ManifestEntry, ...]:
-    """The live data files of the current snapshot."""
+    """Return the live data files of the current snapshot."""
     snapshot = table.current_snapshot()
     return live_entries(table, snapshot.manifests(table.io)) if snapshot else ()
 
 
 def _read_rows(table: Table, entries: Iterable[ManifestEntry]) -> list[Row]:
-    """The rows of the files of `entries`, file after file; columns by name, as system tables never rename one."""
+    """Return the rows of the files of `entries`, file after file; columns by name, as system tables never rename one."""
     rows: list[Row] = []
     for entry in entries:
         with table.io.new_input(entry.data_file.file_path).open() as file:
@@ -150,7 +150,7 @@ def _read_rows(table: Table, entries: Iterable[ManifestEntry]) -> list[Row]:
 
 
 def _to_arrow(table: Table, rows: Iterable[Row]) -> pa.Table:
-    """`rows` as Arrow data in the table's schema; a column that a row lacks is null."""
+    """Return `rows` as Arrow data in the table's schema; a column that a row lacks is null."""
     return pa.Table.from_pylist(list(rows), schema=table.schema().as_arrow())
 
 
@@ -160,7 +160,7 @@ def _may_be_old(table: Table, entry: ManifestEntry, column: str, before_ms: int)
 
 
 def _with_rows_left(table: Table, entries: Sequence[ManifestEntry], left: Mapping[str, list[Row]]) -> Rewrite:
-    """Files of which no row is left go. Where a small one has some rows left, all small ones become one, so that order stays."""
+    """Remove files of which no row is left. Where a small one has some rows left, all small ones become one: order stays."""
     rows_of = {e.data_file.file_path: left.get(e.data_file.file_path) for e in entries}
     emptied = [e for e in entries if rows_of[e.data_file.file_path] == []]
     staying = [e for e in entries if rows_of[e.data_file.file_path] != []]

@@ -36,7 +36,7 @@ class LongReadStore:
         self._clock = clock
 
     def reads(self) -> tuple[LongRead, ...]:
-        """Those that are under way now."""
+        """Return the reads that are under way now."""
         return tuple(read for read in self._reads.values() if read.until_ms > self._clock())
 
     def put(self, read: LongRead) -> None:

@@ -35,13 +35,13 @@ _ADAPTERS: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(of) for of, name in 
 
 
 class DefinitionStore(DefinitionReader):
-    """Reads and changes definitions."""
+    """The definitions of a lake."""
 
     def __init__(self, state: State) -> None:
         self._objects = state.store(OBJECTS)
 
     def definitions(self) -> Definitions:
-        """All definitions now."""
+        """Return all definitions now."""
         return _from_rows(self._objects.values())
 
     def change(self, apply: Callable[[Definitions], Definitions]) -> Definitions:
@@ -50,7 +50,7 @@ class DefinitionStore(DefinitionReader):
 
 
 def _to_rows(definitions: Definitions) -> list[ObjectRow]:
-    """One row a definition, in order of creation."""
+    """Return one row a definition, in order of creation."""
     entries: list[AnyEntry] = [
         *definitions.connections.values(),
         *definitions.sources.values(),

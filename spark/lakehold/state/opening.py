@@ -42,7 +42,7 @@ _MAY_PASS = (
 
 
 def open_catalog(settings: Settings) -> Catalog:
-    """The lake's catalog with its system tables in place; a lake that does not exist is made.
+    """Open the lake's catalog with its system tables in place; a lake that does not exist is made.
 
     Raises:
         SettingsError: The catalog does not answer or the warehouse cannot be written.
@@ -76,7 +76,7 @@ def _open(settings: Settings) -> Catalog:
 
 
 def _write_ahead(catalog: SqlCatalog) -> None:
-    """Readers and a writer side by side; the mode is kept in the file."""
+    """Let readers work beside a writer; SQLite keeps the mode in the file."""
     with catalog.engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA journal_mode=WAL")
 

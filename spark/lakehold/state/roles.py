@@ -9,7 +9,7 @@ from lakehold.state.rows import Rows
 
 
 class Privilege(StrEnum):
-    """What a role may do, as GRANT writes it."""
+    """A privilege, as GRANT writes it."""
 
     SELECT = "SELECT"
     CREATE = "CREATE"

@@ -25,7 +25,7 @@ _NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
 class Rows(Generic[Value]):
-    """How values of a dataclass are the rows of a table.
+    """A mapping between values of a dataclass and rows of a table.
 
     A field stands in the column of its name. Null is what is None, and a field's default where the column may be null. A
     dataclass that has no column stands in columns of its own fields; without those that must have a value, it is None.
@@ -131,6 +131,6 @@ def _codec(of: Any, texts: Mapping[Any, Text], *, is_text: bool) -> tuple[Callab
 
 
 def _without_none(hint: Any) -> Any:
-    """`X` of `X | None`."""
+    """Return `X` of `X | None`."""
     others = [each for each in get_args(hint) if each is not NoneType]
     return others[0] if len(others) < len(get_args(hint)) else hint

@@ -38,12 +38,12 @@ class TableSchema:
 
 @cache
 def system_tables() -> tuple[TableSchema, ...]:
-    """The tables of `mz_catalog`, in order of name."""
+    """Return the tables of `mz_catalog`, in order of name."""
     return tuple(read_table_schema(path) for path in sorted(schemas_directory().glob(f"{SYSTEM_NAMESPACE}.*.json")))
 
 
 def read_table_schema(path: Path) -> TableSchema:
-    """The table that the file `path` describes."""
+    """Read the table that the file `path` describes."""
     text = json.loads(path.read_text(encoding="utf-8"))
     fields = [PartitionField.model_validate(field) for field in text["partition-spec"]]
     return TableSchema(
@@ -56,7 +56,7 @@ def read_table_schema(path: Path) -> TableSchema:
 
 
 def schemas_directory() -> Path:
-    """Where the files are: in the package when it was installed from a wheel, beside `spark/` in a checkout."""
+    """Return where the files are: in the package when it was installed from a wheel, beside `spark/` in a checkout."""
     package = Path(__file__).parent.parent
     installed = package / "iceberg_schemas"
     return installed if installed.is_dir() else package.parent.parent / "iceberg_schemas"

@@ -15,7 +15,7 @@ class Store(ABC, Generic[Value]):
 
     @abstractmethod
     def values(self) -> tuple[Value, ...]:
-        """All of them, in the order in which they were written; the same objects as long as nobody changes them."""
+        """Return all values in the order in which they were written; the same objects as long as nobody changes them."""
 
     @abstractmethod
     def change(self, apply: Callable[[tuple[Value, ...]], Iterable[Value]]) -> tuple[Value, ...]:
@@ -33,7 +33,7 @@ class Log(ABC, Generic[Value]):
 
     @abstractmethod
     def values(self) -> tuple[Value, ...]:
-        """All of them, in the order in which they were added."""
+        """Return all values in the order in which they were added."""
 
     @abstractmethod
     def append(self, value: Value) -> None:

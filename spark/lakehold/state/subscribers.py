@@ -18,7 +18,7 @@ from lakehold.times import now_ms
 
 
 class SubscriberKind(StrEnum):
-    """What follows."""
+    """The kinds of subscribers."""
 
     SUBSCRIPTION = "subscription"
     CLIENT = "client"
@@ -70,7 +70,7 @@ SUBSCRIBERS = Rows(
 
 
 class SubscriberStore(Leases):
-    """Reads and changes subscribers, by their ids; each change is one compare-and-set.
+    """The subscribers of a lake, by their ids; each change is one compare-and-set.
 
     Args:
         state: Where they are kept.
@@ -82,15 +82,15 @@ class SubscriberStore(Leases):
         self._subscribers = state.store(SUBSCRIBERS)
 
     def subscribers(self) -> Subscribers:
-        """All subscribers now."""
+        """Return all subscribers now."""
         return self._subscribers.values()
 
     def find(self, subscriber_id: str) -> Subscriber | None:
-        """The subscriber, if there is one."""
+        """Return the subscriber, if there is one."""
         return _find(self.subscribers(), subscriber_id)
 
     def register(self, new: Subscriber) -> Subscriber:
-        """The subscriber with the id of `new`, which is `new` if there was none."""
+        """Add a subscriber unless there is one of its id, and return that one."""
         known = self._subscribers.change(lambda all_: all_ if _find(all_, new.subscriber_id) else (*all_, new))
         return _found(known, new.subscriber_id)
 
