@@ -72,7 +72,10 @@ def main(
         return int(count * share)
 
     benchmarks: dict[Benchmark, Callable[[Lake, Path], list[Figure]]] = {
-        Benchmark.SMALL: lambda lake, place: merges.small_batches(lake, place, sized(1_000_000), 20, runs * 2),
+        Benchmark.SMALL: lambda lake, place: [
+            *merges.small_batches(lake, place, sized(1_000_000), 20, runs * 2),
+            *merges.small_transactions(lake, place / "transactions", sized(1_000_000), 20, runs * 2),
+        ],
         Benchmark.LOAD: lambda lake, _: first_load(lake, sized(1_000_000), min(runs, 3)),
         Benchmark.SIZE: lambda lake, place: merges.by_size(
             lake, place, max(sized(1_000_000), 250_000), sized(50_000_000), runs

@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -16,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from lakehold.ingest.publish import Publishing
 from lakehold.lake import Lake
-from tests import recorded_files
+from tests import recorded_files, transaction_files
 from tests.benchmarks.figures import Figure, seconds
 
 DELTA = "spark_catalog.delta.`{}`"
@@ -141,6 +142,50 @@ def small_batches(lake: Lake, directory: Path, rows: int, neighbours: int, runs:
         )
         for name, others in (("alone", ""), ("among", f", {neighbours} other tables"))
     ]
+
+
+def small_transactions(lake: Lake, directory: Path, rows: int, neighbours: int, runs: int) -> list[Figure]:
+    """100 changes of one transaction, plan to commit, to one of many tables of a source; against one bare MERGE."""
+    names = ["changed", "bare", *(f"neighbour_{n}" for n in range(neighbours - 1))]
+    transaction_files.define(lake, directory, dict.fromkeys(names, "DEBEZIUM"))
+    connector = transaction_files.Connector(directory)
+    for name in names:
+        connector.snapshot(name, [(0, 0)], is_last=name == names[-1])
+    connector.transaction(("changed", 0, 1))
+    lake.ingest("shop")
+    rest = lake.spark.range(1, rows).selectExpr("id", "id % 97 AS v")
+    for name in ("changed", "bare"):
+        rest.writeTo(f"shop.{name}").option("fanout-enabled", "true").append()
+    took: list[float] = []
+    floors: list[float] = []
+    for run in range(runs + _WARM_UP):
+        changes = [(k, run) for k in random.Random(run).sample(range(1, rows), 100)]
+        connector.transaction(*(("changed", k, v) for k, v in changes))
+        started = perf_counter()
+        report = next(lake.batches_of("shop", idle_ms=60_000))
+        took.append(perf_counter() - started)
+        assert [table.updated for table in report.tables] == [100], report
+        source = pa.table([pa.array(column) for column in zip(*changes, strict=True)], ["id", "v"])
+        floors.append(seconds(partial(_bare_update, lake.spark, source)))
+    warm = slice(_WARM_UP, None)
+    return [
+        Figure(
+            f"100 changes of one transaction into {rows:,} rows, plan to commit, {neighbours} other tables",
+            "s",
+            tuple(took[warm]),
+            "one bare MERGE of them",
+            tuple(floors[warm]),
+            goal=1.5,
+        )
+    ]
+
+
+def _bare_update(spark: SparkSession, source: pa.Table) -> None:
+    spark.createDataFrame(source).createOrReplaceTempView("bare_changes")
+    spark.sql("""MERGE INTO shop.bare t USING bare_changes s ON t.id = s.id
+        WHEN MATCHED AND s.v IS NULL THEN DELETE
+        WHEN MATCHED THEN UPDATE SET v = s.v
+        WHEN NOT MATCHED AND s.v IS NOT NULL THEN INSERT (id, v) VALUES (s.id, s.v)""")
 
 
 _WARM_UP = 5
