@@ -58,7 +58,7 @@ def test_the_batches_of_a_table_are_in_its_history(catalog: Catalog) -> None:
     tables = DataTables(catalog)
     empty = tables.table_state("shop.orders")
     assert empty is not None
-    assert (empty.snapshot_id, empty.row_count, empty.last_of("shop")) == (None, 0, None)
+    assert (empty.snapshot_id, empty.row_count, [*empty.of_batch("shop", 1000)]) == (None, 0, [])
 
     append(catalog, rows(1, 3), source="shop", timestamp="1000")
     append(catalog, rows(4, 5), source="shop", timestamp="2000")
@@ -68,12 +68,8 @@ def test_the_batches_of_a_table_are_in_its_history(catalog: Catalog) -> None:
     assert state is not None
     assert state.row_count == 7
     assert [s.sequence_number for s in state.history] == [4, 3, 2, 1]
-    first, last = state.snapshot_at("shop", 1000), state.last_of("shop")
-    assert first is not None
-    assert last is not None
-    assert first.summary["lakehold.timestamp"] == "1000"
-    assert last == state.snapshot_at("shop", 2000)
-    assert state.snapshot_at("shop", 3000) is None
+    found = {at: [s.sequence_number for s in state.of_batch("shop", at)] for at in (1000, 2000, 3000)}
+    assert found == {1000: [1], 2000: [2], 3000: []}
 
 
 def test_a_snapshot_that_main_left_behind_does_not_count(catalog: Catalog) -> None:
@@ -84,8 +80,8 @@ def test_a_snapshot_that_main_left_behind_does_not_count(catalog: Catalog) -> No
     table.manage_snapshots().set_current_snapshot(before).commit()
     state = DataTables(catalog).table_state("shop.orders")
     assert state is not None
-    assert state.snapshot_at("shop", 2000) is None
-    assert state.snapshot_at("shop", 1000) is not None
+    assert [*state.of_batch("shop", 2000)] == []
+    assert [s.snapshot_id for s in state.of_batch("shop", 1000)] == [before]
 
 
 def test_bounds_tell_which_keys_a_table_cannot_hold(catalog: Catalog) -> None:

@@ -83,10 +83,6 @@ class TableState:
             return None
         return int(summary["total-records"]) - int(summary.get("total-position-deletes", 0))
 
-    def snapshot_at(self, source: str, mz_timestamp: int) -> SnapshotState | None:
-        """Return the snapshot that the batch of `source` at `mz_timestamp` made here: with one, it need not run again."""
-        return next(self.of_batch(source, mz_timestamp), None)
-
     def of_batch(self, source: str, mz_timestamp: int) -> Iterator[SnapshotState]:
         """Return the snapshots that the batch of `source` at `mz_timestamp` made here, newest first."""
         for snapshot in self._newest_first():
@@ -106,10 +102,6 @@ class TableState:
         ]
         named = (snapshot for snapshot in found if snapshot.summary.get("wap.id") == wap_id)
         return max(named, key=lambda snapshot: snapshot.sequence_number, default=None)
-
-    def last_of(self, source: str) -> SnapshotState | None:
-        """Return the newest snapshot that a batch of `source` made."""
-        return next((snapshot for snapshot in self._newest_first() if snapshot.is_of(source)), None)
 
     def _newest_first(self) -> Iterator[SnapshotState]:
         snapshot = self.table.current_snapshot()
