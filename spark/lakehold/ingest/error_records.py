@@ -7,7 +7,8 @@ are: so a crash leaves neither a gap nor a repetition, and a writer that was tak
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -36,11 +37,18 @@ _ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class ErrorRecords:
-    """Writes to `mz_source_errors`; `spark` gives the session."""
+    """The messages in error of a source, in `mz_source_errors`.
+
+    Args:
+        spark: Gives the session.
+        catalog_name: Spark's name of the lake's catalog.
+        tables: Reads a table's metadata.
+    """
 
     spark: Callable[[], SparkSession]
     catalog_name: str
     tables: DataTables
+    _writing: Lock = field(default_factory=Lock, init=False, repr=False)
 
     @property
     def _table(self) -> str:
@@ -188,7 +196,14 @@ class ErrorRecords:
             return errors.filter(of_table).count()
 
     def _retried(self, write: Callable[[], object]) -> None:
-        """All sources share the table and its commits are not retried by Iceberg (design, "System tables")."""
+        """Write, again after a conflict: all sources share the table, and Iceberg does not retry (design, "System tables").
+
+        Tables that take their changes side by side write one after the other: each would come first once only.
+        """
+        with self._writing:
+            self._retry(write)
+
+    def _retry(self, write: Callable[[], object]) -> None:
         for attempt in range(_ATTEMPTS):
             try:
                 write()

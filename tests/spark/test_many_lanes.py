@@ -1,0 +1,57 @@
+"""Tables that take their changes at the same time write to one table of errors: none gets into another's way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lakehold.lake import Lake
+from tests import recorded_files
+from tests.conftest import LakeFactory
+
+pytestmark = pytest.mark.spark
+
+TABLES = [f"t{number}" for number in range(6)]
+
+
+def write(file: Path, offset: int, n: int | str) -> None:
+    """A message for each table, whose column `n` holds whole numbers."""
+    lines = [
+        recorded_files.line(name, 0, offset, json.dumps({"k": 1, "n": n}).encode(), json.dumps({"k": 1}).encode())
+        for name in TABLES
+    ]
+    recorded_files.append(file, lines)
+
+
+def errors(lake: Lake) -> dict[str, list[bool]]:
+    """By table its messages in error, in order: whether they are healed."""
+    rows = lake.sql(
+        "SELECT table_name, offset, healed_at FROM mz_catalog.mz_source_errors ORDER BY table_name, offset"
+    ).rows
+    found: dict[str, list[bool]] = {}
+    for name, _, healed_at in rows:
+        found.setdefault(name, []).append(healed_at is not None)
+    return found
+
+
+def test_bad_messages_of_all_tables_are_recorded_and_healed_at_once(make_lake: LakeFactory, tmp_path: Path) -> None:
+    lake = make_lake(tables_at_once=len(TABLES))
+    file = tmp_path / "topics" / "all.jsonl"
+    write(file, 0, 1)
+    lake.sql(f"CREATE SOURCE many FROM FILES '{file.parent}' FORMAT JSON")
+    for name in TABLES:
+        lake.sql(f"CREATE TABLE many.{name} (k BIGINT, n BIGINT) FROM SOURCE many (TOPIC '{name}') ENVELOPE UPSERT")
+    lake.ingest("many")
+    for offset in (1, 2):
+        write(file, offset, "not a number")
+        (report,) = (report for report in lake.ingest("many") if report.records)
+        assert not report.stopped
+    assert errors(lake) == {f"many.{name}": [False, False] for name in TABLES}
+
+    write(file, 3, 2)
+    (report,) = (report for report in lake.ingest("many") if report.records)
+    assert not report.stopped
+    assert errors(lake) == {f"many.{name}": [True, True] for name in TABLES}
+    assert [lake.sql(f"SELECT n FROM many.{name}").rows for name in TABLES] == [[(2,)]] * len(TABLES)
