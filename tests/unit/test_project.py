@@ -58,6 +58,18 @@ def test_no_module_is_too_long() -> None:
     assert {name: count for name, count in line_counts.items() if count > LONGEST_MODULE_LINES} == {}
 
 
+def test_each_folder_of_code_says_what_it_does_what_it_may_import_and_where_to_start() -> None:
+    folders = {path.parent for path in project_files() if path.name == "__init__.py"}
+    assert ROOT / "spark" / "lakehold" / "ingest" in folders
+    heads = ("**Does:** ", "**May import:** ", "**Start here:** ")
+    for folder in sorted(folders):
+        readme = (folder / "README.md").read_text()
+        assert [head for head in heads if f"\n{head}" not in readme] == [], folder
+        assert len(readme.splitlines()) <= 15, folder
+        for name in re.findall(r"`(\w+\.py)`", readme):
+            assert list(folder.rglob(name)), f"{folder}: {name}"
+
+
 def test_no_file_names_a_registry_or_a_folder_of_one_machine() -> None:
     assert lines_matching(REGISTRY) == []
     assert lines_matching(OF_ONE_MACHINE) == []
