@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
-from lakehold.definitions import Envelope, Table
+from lakehold.definitions import Envelope, FormatType, Table
 from lakehold.ingest.apply import TableBatch
 from lakehold.ingest.arriving import TableArrival
 from lakehold.ingest.batch import BatchReport
@@ -16,10 +16,11 @@ from lakehold.ingest.planning import Planner
 from lakehold.ingest.read.kafka import KafkaReader
 from lakehold.ingest.read.reader import Available, Limits
 from lakehold.ingest.run import Ingesting
+from lakehold.ingest.shared_reads import SharedReads
 from lakehold.ingest.shared_records import Reading
-from lakehold.ingest.shelf import Shelf
 from lakehold.ingest.side_by_side import Lanes
 from lakehold.ingest.snapshots import Reach
+from lakehold.ingest.topic import TopicDecoder
 from lakehold.model.definitions import Entry
 from lakehold.model.offsets import OffsetRange, TopicPartition, Watermarks
 from lakehold.model.readers import MAIN_READER, Intent, Readers, ReaderState, TableProgress, last_timestamp
@@ -86,6 +87,8 @@ class MemorySource:
         self.store.acquire("shop", OWNER, now_ms() + 600_000)
         entries = {f"s.{name}": table(name, topic) for name, topic in self.tables.items()}
         nothing: Any = None
+        reads = SharedReads(self.topics, TopicDecoder(FormatType.JSON, None, nothing, 0), self.store.all_readers)
+        reads.join("shop", [entry.definition for entry in entries.values()], self.transaction_topic)
         writing = SimpleNamespace(
             errors=SimpleNamespace(forget=lambda *_: None),
             held=SimpleNamespace(begin=lambda _: None),
@@ -98,7 +101,7 @@ class MemorySource:
             tables=entries,
             transaction_topic=self.transaction_topic,
             planner=Planner(self.topics, Limits(self.batch_records, self.batch_records, record_bytes=1)),
-            reading=Reading("shop", self.topics, nothing, nothing, Limits(0, 0), Shelf({})),
+            reading=Reading("shop", reads, Limits(0, 0)),
             applier=OnlyOffsets(),
             writing=cast("Any", writing),
             lanes=Lanes(nothing, nothing, 1),

@@ -13,13 +13,13 @@ from pyspark.sql import DataFrame
 
 from lakehold.definitions import DeclaredColumn, Envelope, Format, FormatType, Source, Table
 from lakehold.ingest.read.opening import open_reader
-from lakehold.ingest.read.read_once import ReadOnce
 from lakehold.ingest.read.reader import Limits
+from lakehold.ingest.shared_reads import SharedReads
 from lakehold.ingest.shared_records import Reading, SharedRecords
-from lakehold.ingest.shelf import Shelf
 from lakehold.ingest.topic import TopicDecoder
 from lakehold.kafka.registry import registry_of
 from lakehold.lake import Lake
+from lakehold.model.readers import MAIN_READER, ReaderState
 from lakehold.stack import StackAddresses
 from tests.benchmarks.figures import Figure, seconds
 from tests.benchmarks.first_load import PARTITIONS, fill, snapshot_rows, stack_for_benchmark, write
@@ -142,15 +142,14 @@ class _Topic:
         registry = registry_of({"url": self._addresses.registry}, timeout_s=60) if is_avro else None
         decoder = TopicDecoder(self._written, registry, lambda: lake.spark, lake.settings.max_record_bytes)
         nothing_here = Limits(max_records=0, max_bytes=0)
-        shelf, once = Shelf(tables), ReadOnce(reader, [self.name])
-        for source in tables:
-            shelf.stands(source, [{}])
+        reads = SharedReads(reader, decoder, lambda: [ReaderState(source, MAIN_READER) for source in tables])
+        for source, own_tables in tables.items():
+            reads.join(source, own_tables, None)
         written: list[DataFrame] = []
         started = perf_counter()
         for source, own_tables in tables.items():
-            own = once.reader_for(source)
-            plan = own.plan(own.look([self.name]), {}, _NO_LIMIT)
-            reading = Reading(source, own, decoder, lambda: lake.spark, nothing_here, shelf)
+            plan = reader.plan(reads.fetch(source), {}, _NO_LIMIT)
+            reading = Reading(source, reads, nothing_here)
             with closing(SharedRecords(reading, plan, own_tables)) as records:
                 for table in own_tables:
                     frame = records.decoded(table, (), look=False).decoded.frame

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from lakehold.errors import UpstreamError
-from lakehold.ingest.read.read_once import ReadOnce
 from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Limits, ReadPlan
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition
 from tests.upstreams import Cluster, RecordedDirectory, Upstream
@@ -22,16 +21,11 @@ LARGE = Limits(10_000, 10_000_000)
 Row = tuple[Any, ...]
 
 
-@pytest.fixture(
-    params=["files", pytest.param("kafka", marks=pytest.mark.stack), pytest.param("shared", marks=pytest.mark.stack)]
-)
+@pytest.fixture(params=["files", pytest.param("kafka", marks=pytest.mark.stack)])
 def upstream(request: pytest.FixtureRequest, tmp_path: Path) -> Upstream:
     if request.param == "files":
         return RecordedDirectory(tmp_path)
-    cluster = Cluster(request.getfixturevalue("broker"))
-    if request.param == "shared":
-        cluster.reader = ReadOnce(cluster.reader, []).reader_for("shop")
-    return cluster
+    return Cluster(request.getfixturevalue("broker"))
 
 
 def planned(upstream: Upstream, topics: Sequence[str], position: Offsets, limits: Limits = LARGE) -> ReadPlan:

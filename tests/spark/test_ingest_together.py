@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from lakehold.definitions import Table
-from lakehold.ingest import shared_records
+from lakehold.ingest import shared_reads
 from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.shared_topic import SharedTopic
@@ -95,7 +95,7 @@ def test_what_is_decoded_is_kept_only_for_those_that_take_it(
             made.append([table.source for table in tables])
             super().__init__(decoder, records, tables)
 
-    monkeypatch.setattr(shared_records, "SharedTopic", Seen)
+    monkeypatch.setattr(shared_reads, "SharedTopic", Seen)
     first, second = shop.sources
     shop.write(1, 2)
     lake.ingest(first)
@@ -131,7 +131,7 @@ def test_what_tables_share_is_read_from_memory_and_let_go_of_behind_their_batch(
             persisted.extend(self._persisted)
             return found
 
-    monkeypatch.setattr(shared_records, "SharedTopic", Seen)
+    monkeypatch.setattr(shared_reads, "SharedTopic", Seen)
     shop.write(1, 2)
     shop.ingest()
     assert len(plans) == 3

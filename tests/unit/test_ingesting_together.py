@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakehold.errors import LakeholdError, UpstreamUnavailable
+from lakehold.errors import UpstreamUnavailable
 from lakehold.ingest.together import SourceFailed, drain_together
 
 
@@ -46,9 +46,6 @@ class _One:
     sources: Sources
     source: str
 
-    def stand(self) -> None:
-        self.sources.may_fail(self.source, "stand")
-
     def drain(self) -> Iterator[str]:
         self.sources.may_fail(self.source, "drain")
         yield self.source
@@ -67,13 +64,3 @@ def test_one_that_cannot_be_let_go_of_at_its_end_is_told_beside_the_others() -> 
     sources = Sources({("first", "close")})
     assert sources.drained() == ["first", "second", "first: first fails to close"]
     assert sources.let_go == ["first", "second"]
-
-
-def test_one_that_fails_before_its_first_batch_is_let_go_of_at_once() -> None:
-    sources = Sources({("first", "stand")})
-    errors: list[LakeholdError] = []
-    for at in drain_together(["first", "second"], sources.held):
-        if isinstance(at, SourceFailed):
-            errors.append(at.error)
-            assert sources.let_go == ["first"]
-    assert [error.message for error in errors] == ["first fails to stand"]

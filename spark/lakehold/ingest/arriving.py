@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.iceberg.data_tables import DataTables, TableState
-from lakehold.ingest.changes import ERROR, TRANSACTION, UNKNOWN_SCHEMA, Changes
+from lakehold.ingest.changes import ERROR, UNKNOWN_SCHEMA, Changes
 from lakehold.ingest.deduplicate.carriers import Carrier, DriverRows, SparkRows, before
 from lakehold.ingest.envelope import changes_of
 from lakehold.ingest.evolve import stored_key
@@ -100,9 +100,6 @@ class Arriving:
                         raise
                     log.info("the changes of %s cannot be decoded: %s", name, error)
                     continue
-                if TRANSACTION not in found.column_names:
-                    # It was decoded for a source without a transaction topic.
-                    return None
                 headers = headers_of_changes(found, topic)
                 return None if pc.any(pc.equal(headers["kind"], Kind.UNREADABLE)).as_py() else headers
         return None

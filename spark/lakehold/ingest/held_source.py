@@ -91,8 +91,7 @@ class HeldSource:
 
     def look(self) -> Available:
         """Fetch what there is to read now."""
-        topics = {entry.definition.topic for entry in self.tables.values()}
-        return self.reading.reader.look(sorted(self.with_transactions(topics)), self.transaction_topic)
+        return self.reading.shared.fetch(self.source)
 
     def faults(self, available: Available, state: ReaderState) -> Mapping[str, LakeholdError]:
         """Return by topic what keeps a reader from going on: see `lakehold.ingest.read.checks.faults`."""

@@ -18,12 +18,11 @@ from lakehold.ingest.empty_tables import UpstreamColumns, UpstreamColumnsOf, no_
 from lakehold.ingest.error_records import ErrorRecords
 from lakehold.ingest.planning import Planner
 from lakehold.ingest.read.opening import open_reader
-from lakehold.ingest.read.read_once import ReadOnce
-from lakehold.ingest.read.reader import Limits, Reader
+from lakehold.ingest.read.reader import Limits
 from lakehold.ingest.repeats import Snapshots
 from lakehold.ingest.run import Ingesting
+from lakehold.ingest.shared_reads import SharedReads
 from lakehold.ingest.shared_records import Reading
-from lakehold.ingest.shelf import Shelf
 from lakehold.ingest.side_by_side import Lanes
 from lakehold.ingest.together import Held, Progressed, drain_together
 from lakehold.ingest.topic import TopicDecoder
@@ -31,7 +30,7 @@ from lakehold.ingest.transactions.planning import WholeTransactions
 from lakehold.ingest.transactions.records import Records
 from lakehold.ingest.writing import HeldHistory, Writing
 from lakehold.model.definitions import DefinitionReader, Definitions, Entry
-from lakehold.model.sharing import place_of, topics_of
+from lakehold.model.sharing import place_of
 from lakehold.secrets import resolve
 from lakehold.settings import Settings
 from lakehold.state.batches import BatchStore
@@ -96,27 +95,24 @@ class Opening:
             DefinitionError: There is no such source, or it has no tables.
             SourceBusy: Another process has it.
         """
-        return self._holding([source], idle_ms, catch_up_s)(source)
+        return self._holding(idle_ms, catch_up_s)(source)
 
     def drain_together(
         self, sources: Sequence[str], idle_ms: int = 0, catch_up_s: float | None = None
     ) -> Generator[Progressed, None, None]:
         """Bring all tables of several sources to what their topics hold now: see `lakehold.ingest.together`."""
         names = list(dict.fromkeys(sources))
-        return drain_together(names, self._holding(names, idle_ms, catch_up_s))
+        return drain_together(names, self._holding(idle_ms, catch_up_s))
 
     def fill(self, source: str, tables: Collection[str]) -> Generator[BatchReport, None, None]:
         """Bring some tables of a source to where the others of it are: see `Ingesting.fill`; raises as `held` does."""
         with self.held(source) as ingesting:
             yield from ingesting.fill(tables)
 
-    def _holding(self, sources: Sequence[str], idle_ms: int, catch_up_s: float | None) -> Held:
-        """Return what holds each of some sources, of which those of one place share what they read."""
+    def _holding(self, idle_ms: int, catch_up_s: float | None) -> Held:
+        """Return what holds sources, of which those of one place share what they read."""
         defined = self.definitions.definitions()
-        at_place: dict[Hashable, list[Source]] = {}
-        for source in (defined.source(name) for name in sources if name in defined.sources):
-            at_place.setdefault(place_of(source, defined), []).append(source)
-        shared = {place: _Shared(there, defined) for place, there in at_place.items()}
+        at_place: dict[Hashable, SharedReads] = {}
 
         @contextmanager
         def hold(name: str) -> Iterator[Ingesting]:
@@ -125,16 +121,18 @@ class Opening:
                 # Who had the source until now may have read for tables that were created meanwhile.
                 now = self.definitions.definitions()
                 source = now.source(name)
-                own = shared.get(place_of(source, now)) or _Shared([source], now)
+                place = place_of(source, now)
+                shared = at_place[place] = at_place.get(place) or self._shared(source, now)
+                ingesting = self._built(source, now, shared, lease)
+                shared.join(name, [entry.definition for entry in ingesting.tables.values()], source.transaction_topic)
                 try:
-                    yield replace(self._built(source, now, own, lease), idle_ms=idle_ms, catch_up_s=catch_up_s)
+                    yield replace(ingesting, idle_ms=idle_ms, catch_up_s=catch_up_s)
                 finally:
-                    own.shelf.stands(name, ())
-                    own.shelf.clear()
+                    shared.leave(name)
 
         return hold
 
-    def _built(self, source: Source, defined: Definitions, shared: _Shared, lease: HeldLease) -> Ingesting:
+    def _built(self, source: Source, defined: Definitions, shared: SharedReads, lease: HeldLease) -> Ingesting:
         """Build what ingests a source: every collaborator of its batches, in the order in which they work."""
         settings, name = self.settings, source.name
         tables, snapshots, seen_upstream_ms = _tables(name, defined), Snapshots(), None
@@ -143,16 +141,7 @@ class Opening:
             seen_upstream_ms = self.captured().tend(name)
             tables, snapshots = self._captured(name, tables)
             columns_of = partial(self.captured().columns_of, name)
-        reader = shared.reader(name, lambda: self._reader(source, defined))
-        registry = self._registry(source, defined)
         driver_limits = Limits(settings.driver_read_max_records, settings.driver_read_max_bytes)
-        decoder = TopicDecoder(
-            source.format.type,
-            registry,
-            self.lanes.spark,
-            settings.max_record_bytes,
-            has_heads=source.transaction_topic is not None,
-        )
         writing = Writing(
             spark=self.lanes.spark,
             catalog_name=settings.catalog_name,
@@ -168,8 +157,8 @@ class Opening:
             lease=lease,
             tables=tables,
             transaction_topic=source.transaction_topic,
-            planner=self._planner(source, tables, reader, registry, driver_limits),
-            reading=Reading(name, reader, decoder, self.lanes.spark, driver_limits, shared.shelf),
+            planner=self._planner(source, tables, shared, driver_limits),
+            reading=Reading(name, shared, driver_limits),
             applier=self.applier(writing),
             writing=writing,
             lanes=self.lanes,
@@ -194,12 +183,7 @@ class Opening:
         return made, snapshots
 
     def _planner(
-        self,
-        source: Source,
-        tables: Mapping[str, Entry[Table]],
-        reader: Reader,
-        registry: Registry | None,
-        driver_limits: Limits,
+        self, source: Source, tables: Mapping[str, Entry[Table]], shared: SharedReads, driver_limits: Limits
     ) -> Planner:
         """Build what says which records the batches of `source` read."""
         settings, options = self.settings, source.options
@@ -208,13 +192,12 @@ class Opening:
             int(str(options.get("max_bytes", settings.max_batch_bytes))),
         )
         if source.transaction_topic is None:
-            return Planner(reader, limits)
-        records = Records(
-            source.transaction_topic, source.format.type, registry, self.lanes.spark, settings.max_record_bytes
-        )
+            return Planner(shared.reader, limits)
+        registry, max_bytes = shared.decoder.registry, settings.max_record_bytes
+        records = Records(source.transaction_topic, source.format.type, registry, self.lanes.spark, max_bytes)
         definitions = (entry.definition for entry in tables.values())
         return WholeTransactions(
-            reader,
+            shared.reader,
             limits,
             records,
             {table.full_name: table.topic for table in definitions if table.envelope.has_positions},
@@ -223,9 +206,14 @@ class Opening:
             snapshots_all=source.capture is not None,
         )
 
-    def _reader(self, source: Source, defined: Definitions) -> Reader:
+    def _shared(self, source: Source, defined: Definitions) -> SharedReads:
+        """Build what reads for a source and for others of its place."""
         options = resolve(defined.connection(source.connection).options) if source.connection is not None else {}
-        return open_reader(source, options, timeout_s=self.settings.upstream_timeout_ms / 1000, parallelism=_READ_TASKS)
+        timeout_s = self.settings.upstream_timeout_ms / 1000
+        reader = open_reader(source, options, timeout_s=timeout_s, parallelism=_READ_TASKS)
+        registry = self._registry(source, defined)
+        decoder = TopicDecoder(source.format.type, registry, self.lanes.spark, self.settings.max_record_bytes)
+        return SharedReads(reader, decoder, self.store.all_readers)
 
     def _registry(self, source: Source, defined: Definitions) -> Registry | None:
         if source.format.registry is None:
@@ -234,31 +222,6 @@ class Opening:
 
         connection = defined.connection(source.format.registry)
         return registry_of(resolve(connection.options), timeout_s=self.settings.upstream_timeout_ms / 1000)
-
-
-class _Shared:
-    """The reader and the cache that sources of one place share.
-
-    Args:
-        sources: They.
-        defined: What is declared.
-    """
-
-    def __init__(self, sources: Sequence[Source], defined: Definitions) -> None:
-        names = [source.name for source in sources]
-        self.shelf = Shelf({name: [entry.definition for entry in defined.tables_of(name)] for name in names})
-        self._of_transactions = {source.transaction_topic for source in sources if source.transaction_topic is not None}
-        self._topics = self._of_transactions.union(*(topics_of(name, defined) for name in names))
-        self._once: ReadOnce | None = None
-
-    def reader(self, source: str, open_one: Callable[[], Reader]) -> Reader:
-        """The reader for one of them."""
-        if self._once is not None:
-            return self._once.reader_for(source)
-        # Several cannot be looked at in one way that serves all.
-        ordered = next(iter(self._of_transactions)) if len(self._of_transactions) == 1 else None
-        self._once = ReadOnce(open_one(), self._topics, ordered)
-        return self._once.reader_for(source)
 
 
 def _tables(source: str, defined: Definitions) -> dict[str, Entry[Table]]:

@@ -24,7 +24,6 @@ from lakehold.ingest.planning import Planned
 from lakehold.ingest.read.reader import Available
 from lakehold.ingest.recovery import recover, stop_faulty
 from lakehold.ingest.transactions.waiting import incomplete, waiting_for
-from lakehold.model.offsets import Offsets
 from lakehold.model.readers import MAIN_READER, ReaderError, Readers, ReaderState, Waiting
 from lakehold.spark_errors import is_sparks, said_by_spark
 from lakehold.times import now_ms
@@ -88,15 +87,6 @@ class Ingesting(HeldSource):
             in_main = self.main().tables
             if any(progress.since_ms is None for name, progress in in_main.items() if name in tables):
                 yield from self._drain_main(self.look())
-
-    def stand(self) -> None:
-        """Tell those that share topics with the source from where its readers read on."""
-        readers = self.readers()
-        positions: list[Offsets] = [state.position for state in readers.values()]
-        begun = {progress.object_id for state in readers.values() for progress in state.tables.values()}
-        if any(entry.object_id not in begun for entry in self.tables.values()):
-            positions.append({})
-        self.reading.shelf.stands(self.source, positions)
 
     @contextmanager
     def _told(self) -> Iterator[None]:

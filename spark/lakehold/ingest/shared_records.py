@@ -1,27 +1,25 @@
 """A batch's records: read once, and each topic decoded once, however many tables take from it (seed "Dynamic resource sharing").
 
 Tables over one topic share its parsing, whatever their envelopes, keys and column lists are, and what one wants of a record is no
-error of another. Those that want the same of it share its decoding as well. Tables of several sources that are ingested together
-do so in batches that read the same offsets of the topic.
+error of another. Tables of several sources that are ingested together share as those of one do: `lakehold.ingest.shared_reads`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from lakehold.definitions import Table
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.metrics import DECODES
 from lakehold.ingest.read.edges import edges
-from lakehold.ingest.read.reader import Limits, Reader, ReadPlan
+from lakehold.ingest.read.reader import RAW_SCHEMA, Limits, Reader, ReadPlan
+from lakehold.ingest.shared_reads import SharedReads
 from lakehold.ingest.shared_topic import SharedTopic
-from lakehold.ingest.shelf import Shelf, Stretch
-from lakehold.ingest.topic import DecodedTopic, TopicDecoder
+from lakehold.ingest.topic import DecodedTopic
 from lakehold.model.marks import Marks
 from lakehold.model.offsets import OffsetRange
 
@@ -32,19 +30,18 @@ class Reading:
 
     Args:
         source: Its name.
-        reader: Where they come from.
-        decoder: Turns a topic's records into typed columns.
-        spark: Gives the session.
+        shared: Reads and decodes, for those that the source is ingested together with as well.
         driver_limits: Batches within them are read in the driver.
-        shelf: What was decoded for this source, or for those that it is ingested together with.
     """
 
     source: str
-    reader: Reader
-    decoder: TopicDecoder
-    spark: Callable[[], SparkSession]
+    shared: SharedReads
     driver_limits: Limits
-    shelf: Shelf
+
+    @property
+    def reader(self) -> Reader:
+        """Return what the records come from."""
+        return self.shared.reader
 
 
 class SharedRecords:
@@ -62,75 +59,56 @@ class SharedRecords:
         self._tables = tuple(tables)
         self.are_few = bool(plan.ranges) and plan.fits(reading.driver_limits)
         """Whether they are read in the driver."""
-        topics = {r.topic_partition.topic for r in plan.ranges}
-        self._whole = self._taken(topics)
-        must_read = self.are_few and not topics <= self._whole.keys()
-        self._table = reading.reader.in_driver(plan.ranges) if must_read else None
-        self._topics = topics if self._table is None else {*self._whole, *pc.unique(self._table["topic"]).to_pylist()}
+        self._topics = reading.shared.topics(reading.source, plan.ranges, self._tables, in_driver=self.are_few)
         self._edges: dict[str, SharedTopic] = {}
 
-    def _taken(self, topics: Iterable[str]) -> dict[str, SharedTopic]:
-        """What another source has read and decoded of the same records."""
-        shelf, source = self._reading.shelf, self._reading.source
-        found = {topic: shelf.take(source, self._stretch(topic)) for topic in topics}
-        return {topic: taken for topic, taken in found.items() if taken is not None}
-
     def has(self, topic: str) -> bool:
-        """Whether the batch may have records of `topic`."""
-        return topic in self._topics
+        """Return whether the batch may have records of `topic`."""
+        found = self._topics.get(topic)
+        return found is not None and (found.here is None or found.here.num_rows > 0)
 
     def decoded(self, table: Table, stored_key: Sequence[ColumnType], *, look: bool) -> DecodedTopic:
-        """The table's topic, decoded: see `TopicDecoder.schemas`."""
-        if table.topic not in self._whole:
-            shelf, source, stretch = self._reading.shelf, self._reading.source, self._stretch(table.topic)
-            takers = [*self._own(table.topic), *shelf.waiting(source, stretch)]
-            self._whole[table.topic] = SharedTopic(self._reading.decoder, self.raw([table.topic]), takers)
-            shelf.put(source, stretch, self._whole[table.topic])
-        topic, is_shared = self._whole[table.topic].decoded(table, tuple(stored_key), look=look)
+        """Decode the table's topic: see `TopicDecoder.wanted`."""
+        topic, is_shared = self._topics[table.topic].decoded(table, tuple(stored_key), look=look)
         DECODES.labels(source=table.source, by="shared" if is_shared else "own").inc()
         return topic
 
     def raw(self, topics: Collection[str]) -> pa.Table | DataFrame:
         """Return the records of some topics as they are: a table if they are few."""
-        if self._table is not None:
-            return self._table.filter(pc.is_in(self._table["topic"], pa.array(sorted(topics), pa.string())))
-        ranges = [r for topic in topics for r in self._ranges_of(topic)]
-        return self._reading.reader.dataframe(self._reading.spark(), list(dict.fromkeys(ranges)))
+        if self.are_few:
+            found = (shared.here for topic, shared in self._topics.items() if topic in topics)
+            return pa.concat_tables([RAW_SCHEMA.empty_table(), *(table for table in found if table is not None)])
+        return self._reading.reader.dataframe(self._reading.shared.decoder.spark(), self._ranges_of(topics))
 
     def may_move_keys(self, topic: str, before: Marks) -> bool:
-        """Whether a partition has records that had none before, beside others: keys may have come from those."""
-        read = {r.topic_partition.partition for r in self._plan.ranges if r.topic_partition.topic == topic}
+        """Return whether a partition has records that had none before, beside others: keys may have come from those."""
+        read = {r.topic_partition.partition for r in self._ranges_of([topic])}
         return bool(read - before.passed.keys()) and len(read | before.passed.keys()) > 1
 
     def have_edges(self, topic: str) -> bool:
         """Return whether they are many."""
-        return not self.are_few and any(r.topic_partition.topic == topic for r in self._plan.ranges)
+        return not self.are_few and topic in self._topics
 
     def decoded_edges(
         self, table: Table, stored_key: Sequence[ColumnType], ends: Mapping[int, int] | None
     ) -> DecodedTopic:
         """Decode the first and the last records of each partition of the table's topic, up to `ends` by partition."""
         if table.topic not in self._edges:
-            ranges = [r for r in self._plan.ranges if r.topic_partition.topic == table.topic]
+            ranges = self._ranges_of([table.topic])
             if ends is not None:
                 of_batch = (r for r in ranges if r.topic_partition.partition in ends)
                 ranges = [replace(r, end_exclusive=ends[r.topic_partition.partition]) for r in of_batch]
-            records = edges(self._reading.reader, ranges)
-            self._edges[table.topic] = SharedTopic(self._reading.decoder, records, self._own(table.topic))
-        topic, _ = self._edges[table.topic].decoded(table, tuple(stored_key), look=False)
-        return topic
+            own = [each for each in self._tables if each.topic == table.topic]
+            self._edges[table.topic] = SharedTopic(
+                self._reading.shared.decoder, edges(self._reading.reader, ranges), own
+            )
+        return self._edges[table.topic].decoded(table, tuple(stored_key), look=False)[0]
 
     def close(self) -> None:
-        """Let go of what is kept for several tables, unless another source waits for it."""
+        """Let go of what is kept for several tables, unless another source takes it."""
         for shared in self._edges.values():
             shared.release()
-        self._reading.shelf.clear(but_waiting=True)
+        self._reading.shared.done(self._reading.source, self._topics)
 
-    def _own(self, topic: str) -> list[Table]:
-        return [table for table in self._tables if table.topic == topic]
-
-    def _ranges_of(self, topic: str) -> list[OffsetRange]:
-        return [r for r in self._plan.ranges if r.topic_partition.topic == topic]
-
-    def _stretch(self, topic: str) -> Stretch:
-        return Stretch(topic, frozenset(self._ranges_of(topic)), self.are_few)
+    def _ranges_of(self, topics: Collection[str]) -> list[OffsetRange]:
+        return [r for r in self._plan.ranges if r.topic_partition.topic in topics]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -18,73 +19,63 @@ from lakehold.ingest.topic import DecodedTopic, TopicDecoder, TopicPart
 
 
 class SharedTopic:
-    """Records of one topic, and what was made of them so far.
+    """Records of one topic, and what was decoded of them so far.
 
     Args:
         decoder: Decodes.
-        records: The records.
+        records: The records, or what has Spark read them.
         tables: Those that take them.
     """
 
-    def __init__(self, decoder: TopicDecoder, records: pa.Table | DataFrame, tables: Sequence[Table]) -> None:
-        self._decoder = decoder
-        self._part: TopicPart = decoder.part(records)
+    def __init__(
+        self, decoder: TopicDecoder, records: pa.Table | Callable[[], DataFrame], tables: Sequence[Table]
+    ) -> None:
+        self.here = records if isinstance(records, pa.Table) else None
         self._tables = tables
-        self._alike: list[tuple[Wanted, Decoded]] = []
+        self._decoder = decoder
+        self._records = records
         self._together: list[DecodedTogether] = []
         self._persisted: list[DataFrame] = []
 
+    @cached_property
+    def _part(self) -> TopicPart:
+        """The records in the session of the lane that decodes them."""
+        return self._decoder.part(self._records() if callable(self._records) else self._records)
+
     def decoded(self, table: Table, stored_key: tuple[ColumnType, ...], *, look: bool) -> tuple[DecodedTopic, bool]:
-        """The records decoded for a table, and whether they were for another one; see `TopicDecoder.wanted`."""
+        """Return the records decoded for a table, and whether they were for another one; see `TopicDecoder.wanted`."""
         wanted, knows_all = self._decoder.wanted(table, self._part, stored_key, look=look)
-        before = self._found(wanted)
-        found = before or self._found_with_others(table, wanted, look=look)
-        return DecodedTopic(self._part.raw, found, knows_all), before is not None
+        is_shared = (found := self._found(wanted)) is not None
+        if found is None:
+            self._decode_with_others(table, wanted, look=look)
+            found = self._found(wanted) or self._decoder.decode(table, self._part, wanted)
+        return DecodedTopic(self._part.raw, found, knows_all), is_shared
 
     def release(self) -> None:
         """Let go of what is kept for several tables."""
         for frame in self._persisted:
             frame.unpersist()
-        for made in (self._persisted, self._alike, self._together):
-            made.clear()
+        self._persisted.clear()
+        self._together.clear()
 
     def _found(self, wanted: Wanted) -> Decoded | None:
-        alike = (decoded for of_another, decoded in self._alike if of_another == wanted)
-        apart = (decoded for together in self._together if (decoded := together.of(wanted)) is not None)
-        return next(alike, None) or next(apart, None)
+        return next((found for each in self._together if (found := each.of(wanted)) is not None), None)
 
-    def _found_with_others(self, table: Table, wanted: Wanted, *, look: bool) -> Decoded:
-        """The records decoded for a table and for what others are expected to want, who find it then."""
-        others = self._expected(table, look=look)
-        if any(other != wanted for other in others):
-            try:
-                together = self._decoder.decode_together(self._part, [wanted, *others], self._kept)
-            except LakeholdError:
-                # One of them cannot be decoded: which one is told when its turn comes, and it alone stops.
-                pass
-            else:
-                self._together.append(together)
-                if (found := together.of(wanted)) is not None:
-                    return found
-        decoded = self._decoder.decode(table, self._part, wanted)
-        if wanted in others:
-            decoded = replace(decoded, frame=self._kept(decoded.frame))
-            self._alike.append((wanted, decoded))
-        return decoded
-
-    def _expected(self, table: Table, *, look: bool) -> list[Wanted]:
-        """What the other tables will want, as far as their definitions tell."""
-        return [wanted for other in self._tables if other != table for wanted in self._wanted(other, look=look)]
+    def _decode_with_others(self, table: Table, wanted: Wanted, *, look: bool) -> None:
+        """Decode the records for a table and for what others will want, as far as their definitions tell."""
+        others = [each for other in self._tables if other != table for each in self._wanted(other, look=look)]
+        # Where one of them cannot be decoded, that one alone stops, when its turn comes.
+        with suppress(LakeholdError):
+            if others:
+                self._together.append(self._decoder.decode_together(self._part, [wanted, *others], self._kept))
 
     def _wanted(self, table: Table, *, look: bool) -> Iterator[Wanted]:
-        try:
+        # The table stops by this when its turn comes.
+        with suppress(LakeholdError):
             yield self._decoder.wanted(table, self._part, (), look=look)[0]
-        except LakeholdError:
-            # The table stops by this when its turn comes.
-            return
 
     def _kept(self, frame: DataFrame) -> DataFrame:
-        """The same records, in memory once they have been read."""
+        """Return the same records, in memory once they have been read."""
         # In one column, because Spark's cache takes twice as long for a dozen.
         packed = frame.select(F.struct("*").alias("record"))
         self._persisted.append(packed.persist())

@@ -8,8 +8,8 @@ of the others from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import dataclass
 
 from lakehold.errors import LakeholdError
@@ -42,7 +42,7 @@ def drain_together(sources: Sequence[str], held: Held) -> Generator[Progressed, 
     with ExitStack() as stack:
         for source in sources:
             try:
-                turns.append(stack.enter_context(_Turns(source, held)))
+                turns.append(stack.enter_context(closing(_Turns(source, held))))
             except LakeholdError as error:
                 yield SourceFailed(source, error)
         while not all(turn.is_done for turn in turns):
@@ -68,15 +68,12 @@ class _Turns:
     def __init__(self, source: str, held: Held) -> None:
         self.source = source
         self.is_done = False
-        with ExitStack() as stack:
-            self._ingesting = stack.enter_context(held(source))
-            self._reports = self._ingesting.drain()
-            stack.callback(self._reports.close)
-            self._ingesting.stand()
-            self._stack = stack.pop_all()
+        self._stack = ExitStack()
+        self._ingesting = self._stack.enter_context(held(source))
+        self._reports = self._stack.enter_context(closing(self._ingesting.drain()))
 
-    def take(self) -> Generator[BatchReport, None, None]:
-        """Its next batch; behind its end what arrived for its tables meanwhile."""
+    def take(self) -> Iterator[BatchReport]:
+        """Run its next batch, or after its end what arrived for its tables meanwhile."""
         if self.is_done:
             yield from self._ingesting.go_on()
         else:
@@ -84,14 +81,7 @@ class _Turns:
                 yield next(self._reports)
             except StopIteration:
                 self.is_done = True
-        self._ingesting.stand()
 
     def close(self) -> None:
         """Let go of the source."""
         self._stack.close()
-
-    def __enter__(self) -> _Turns:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -1,53 +1,16 @@
-"""What `from_json` is asked for, what several readers ask of one text, and how each takes its own from that.
+"""Types that `from_json` is asked for, what several readers ask of one text, and how each takes its own from that.
 
-A value that two of them want in different types is not shared, but for whole numbers: to read it as a VARIANT and convert that
-takes longer than to parse the text again.
+A value that two of them want in different types is read for each from the text: to read it as a VARIANT and convert that takes
+longer. What differs in names of a structure's fields is read at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from lakehold.ingest.decode.connect_schema import DECLARED_DECIMAL, ConnectSchema, SchemaType
 from lakehold.spark_sql import quoted, struct_of
-
-
-@dataclass(frozen=True)
-class Plain:
-    """A value of one of Spark's types, as SQL text."""
-
-    type: str
-
-    @property
-    def ddl(self) -> str:
-        """As Spark SQL text."""
-        return self.type
-
-
-@dataclass(frozen=True)
-class Items:
-    """An array."""
-
-    of: Asked
-
-    @property
-    def ddl(self) -> str:
-        """As Spark SQL text."""
-        return f"array<{self.of.ddl}>"
-
-
-@dataclass(frozen=True)
-class Entries:
-    """A map with texts for keys."""
-
-    of: Asked
-
-    @property
-    def ddl(self) -> str:
-        """As Spark SQL text."""
-        return f"map<string,{self.of.ddl}>"
 
 
 @dataclass(frozen=True)
@@ -56,18 +19,12 @@ class Fields:
 
     of: tuple[tuple[str, Asked], ...]
 
-    @property
-    def ddl(self) -> str:
-        """As Spark SQL text."""
-        return _struct_type((quoted(name), asked) for name, asked in self.of)
 
+Asked = str | Fields
+"""A type in SQL, or a structure."""
 
-Asked = Plain | Items | Entries | Fields
-
-_TOKEN = Plain("variant")
+_TOKEN = "variant"
 """A number with all of its digits, or a text, which can be distinguished."""
-
-_INT, _BIGINT = Plain("int"), Plain("bigint")
 
 PLAIN_TYPES = {
     SchemaType.INT8: "int",
@@ -83,22 +40,22 @@ PLAIN_TYPES = {
 """What is asked for a schema that has no others inside it."""
 
 
-class Taken(NamedTuple):
-    """SQL of a value, and of the condition that its type can hold it; None: it always can."""
-
-    value: str
-    fits: str | None = None
-
-
 def asked(schema: ConnectSchema) -> Asked:
-    """What is asked for a schema; Connect writes maps whose keys are no strings as pairs."""
+    """Return what is asked for a schema; Connect writes maps whose keys are no strings as pairs."""
     if schema.type is SchemaType.ARRAY and schema.items is not None:
-        return Items(asked(schema.items))
+        return f"array<{ddl(asked(schema.items))}>"
     if schema.type is SchemaType.MAP and schema.values is not None:
-        return Entries(asked(schema.values)) if has_text_keys(schema) else Items(Items(Plain("string")))
+        return f"map<string,{ddl(asked(schema.values))}>" if has_text_keys(schema) else "array<array<string>>"
     if schema.type is SchemaType.STRUCT:
         return Fields(tuple((f.name, asked(f.schema)) for f in schema.fields))
-    return _TOKEN if schema.is_declared else Plain(PLAIN_TYPES[schema.type])
+    return _TOKEN if schema.is_declared else PLAIN_TYPES[schema.type]
+
+
+def ddl(of: Asked) -> str:
+    """Write what is asked as SQL."""
+    if isinstance(of, str):
+        return of
+    return f"struct<{','.join(f'{quoted(name)}:{ddl(wanted)}' for name, wanted in of.of)}>"
 
 
 def plain(raw: str, schema: ConnectSchema) -> str:
@@ -124,91 +81,47 @@ def is_double(token: str) -> str:
 
 def doubles(of: Asked, raw: str) -> Iterator[tuple[str, str]]:
     """Give, for each field of a structure that is a VARIANT or an array of them, its name and the condition `is_double`."""
-    if not isinstance(of, Fields):
-        return
-    places = _places(raw, of)
-    for name, wanted in of.of:
+    for name, wanted in of.of if isinstance(of, Fields) else ():
+        place = f"{raw}.{quoted(name)}"
         if wanted == _TOKEN:
-            yield name, is_double(places[name])
-        elif wanted == Items(_TOKEN):
-            yield name, f"exists({places[name]}, e -> {is_double('e')})"
+            yield name, is_double(place)
+        elif wanted == f"array<{_TOKEN}>":
+            yield name, f"exists({place}, e -> {is_double('e')})"
         else:
-            yield from doubles(wanted, places[name])
+            yield from doubles(wanted, place)
 
 
 def has_text_keys(schema: ConnectSchema) -> bool:
-    """Whether Connect writes a map as an object."""
+    """Return whether Connect writes a map as an object."""
     return schema.keys is not None and schema.keys.type is SchemaType.STRING
 
 
 def asked_by_both(one: Asked, other: Asked) -> Asked | None:
-    """What has all that two readers ask; None where they want one value in types of which neither has all of the other's."""
-    if one == other:
-        return one
-    match one, other:
-        case Fields(), Fields():
-            return _fields_of_both(one, other)
-        case (Items() | Entries(), Items() | Entries()) if type(one) is type(other):
-            both = asked_by_both(one.of, other.of)
-            return None if both is None else replace(one, of=both)
-    return _BIGINT if {one, other} == {_INT, _BIGINT} else None
+    """Return what has all that two readers ask.
 
-
-def _fields_of_both(one: Fields, other: Fields) -> Fields | None:
-    found = dict(one.of)
+    None where they want one value in different types, or fields whose names Spark does not tell apart: they differ in case alone.
+    """
+    if isinstance(one, str) or isinstance(other, str):
+        return one if one == other else None
+    found, spelled = dict(one.of), {name.lower(): name for name, _ in one.of}
     for name, wanted in other.of:
-        both = asked_by_both(found[name], wanted) if name in found else wanted
-        if both is None:
+        both = asked_by_both(found.get(name, wanted), wanted)
+        if both is None or spelled.setdefault(name.lower(), name) != name:
             return None
         found[name] = both
     return Fields(tuple(found.items()))
 
 
-def taken(raw: str, by_all: Asked, own: Asked) -> Taken:
-    """What a reader takes.
+def taken(raw: str, by_all: Asked, own: Asked) -> str:
+    """Write what a reader takes, in SQL.
 
     Args:
         raw: SQL of what was read.
         by_all: What was asked for all, `own` among it.
         own: What the reader asks.
     """
-    if by_all == own:
-        return Taken(raw)
-    match by_all, own:
-        case Fields(), Fields():
-            return _fields_taken(raw, by_all, own)
-        case Items(), Items():
-            item = taken("e", by_all.of, own.of)
-            return Taken(f"transform({raw}, e -> {item.value})", _for_all(raw, item.fits))
-        case Entries(), Entries():
-            entry = taken("e", by_all.of, own.of)
-            return Taken(
-                f"transform_values({raw}, (k, e) -> {entry.value})", _for_all(f"map_values({raw})", entry.fits)
-            )
-    value = f"try_cast({raw} AS INT)"
-    return Taken(value, f"({raw} IS NULL OR {value} IS NOT NULL)")
-
-
-def _fields_taken(raw: str, by_all: Fields, own: Fields) -> Taken:
-    places, types = _places(raw, by_all), dict(by_all.of)
-    found = {name: taken(places[name], types[name], wanted) for name, wanted in own.of}
-    conditions = [each.fits for each in found.values() if each.fits is not None]
-    value = struct_of({name: each.value for name, each in found.items()})
-    return Taken(f"CASE WHEN {raw} IS NOT NULL THEN {value} END", " AND ".join(conditions) or None)
-
-
-def _places(raw: str, of: Fields) -> Mapping[str, str]:
-    """SQL of each field; where names differ in case alone, which Spark does not tell apart, by its place."""
-    names = [name for name, _ in of.of]
-    if len({name.lower() for name in names}) == len(names):
-        return {name: f"{raw}.{quoted(name)}" for name in names}
-    numbered = _struct_type((f"f{number}", wanted) for number, (_, wanted) in enumerate(of.of))
-    return {name: f"CAST({raw} AS {numbered}).f{number}" for number, name in enumerate(names)}
-
-
-def _struct_type(fields: Iterable[tuple[str, Asked]]) -> str:
-    return f"struct<{','.join(f'{name}:{wanted.ddl}' for name, wanted in fields)}>"
-
-
-def _for_all(items: str, condition: str | None) -> str | None:
-    return condition and f"coalesce(forall({items}, e -> {condition}), true)"
+    if by_all == own or isinstance(by_all, str) or isinstance(own, str):
+        return raw
+    types = dict(by_all.of)
+    value = struct_of({name: taken(f"{raw}.{quoted(name)}", types[name], wanted) for name, wanted in own.of})
+    return f"CASE WHEN {raw} IS NOT NULL THEN {value} END"

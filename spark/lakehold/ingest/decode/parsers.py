@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from lakehold.ingest.decode.asked import Asked, asked_by_both, doubles, taken
+from lakehold.ingest.decode.asked import Asked, asked_by_both, ddl, doubles, taken
 from lakehold.ingest.decode.json_fields import numbers_in_quotes
 from lakehold.spark_sql import literal, map_of, struct_of
 
@@ -49,7 +49,7 @@ class JsonParser:
     @property
     def sql(self) -> str:
         """The call."""
-        return f"from_json({self.body}, {literal(f'v {self.asked.ddl}, {CORRUPT} string')}, {_JSON_OPTIONS})"
+        return f"from_json({self.body}, {literal(f'v {ddl(self.asked)}, {CORRUPT} string')}, {_JSON_OPTIONS})"
 
     def joined(self, other: Parser) -> JsonParser | None:
         """A parser that gives what both give, if there is one."""
@@ -62,12 +62,11 @@ class JsonParser:
         """What parser `of` gives, from what this one `found`."""
         if not isinstance(of, JsonParser):
             return of.sql
-        value, fits = taken(f"{found}.v", self.asked, of.asked)
+        value = taken(f"{found}.v", self.asked, of.asked)
         if value == f"{found}.v":
             return self._exact(found, of, found)
-        is_right = " AND ".join([f"{found}.{CORRUPT} IS NULL", *([fits] if fits else [])])
         result = struct_of({"v": value, CORRUPT: "CAST(NULL AS STRING)"})
-        return self._exact(found, of, f"CASE WHEN {is_right} THEN {result} ELSE {of.sql} END")
+        return self._exact(found, of, f"CASE WHEN {found}.{CORRUPT} IS NULL THEN {result} ELSE {of.sql} END")
 
     def _exact(self, found: str, of: JsonParser, otherwise: str) -> str:
         """Return the SQL of what parser `of` reads, given numbers in quotes, if one of them became a double; else `otherwise`.
