@@ -16,8 +16,7 @@ from lakehold.ingest.planning import Planner
 from lakehold.ingest.read.kafka import KafkaReader
 from lakehold.ingest.read.reader import Available, Limits
 from lakehold.ingest.run import Ingesting
-from lakehold.ingest.shared_reads import SharedReads
-from lakehold.ingest.shared_records import Reading
+from lakehold.ingest.shared_reads import Reading, SharedReads
 from lakehold.ingest.side_by_side import Lanes
 from lakehold.ingest.snapshots import Reach
 from lakehold.ingest.topic import TopicDecoder

@@ -8,17 +8,21 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from time import perf_counter
+from typing import Any
 
 from pyspark.sql import DataFrame
 
-from lakehold.definitions import DeclaredColumn, Envelope, Format, FormatType, Source, Table
-from lakehold.ingest.read.opening import open_reader
+from lakehold.definitions import DeclaredColumn, Envelope, FormatType, Table
+from lakehold.ingest.arriving import Arriving
+from lakehold.ingest.read.kafka import KafkaReader
 from lakehold.ingest.read.reader import Limits
-from lakehold.ingest.shared_reads import SharedReads
-from lakehold.ingest.shared_records import Reading, SharedRecords
+from lakehold.ingest.shared_reads import Reading, SharedReads
+from lakehold.ingest.side_by_side import Lanes
 from lakehold.ingest.topic import TopicDecoder
+from lakehold.kafka.options import kafka_options
 from lakehold.kafka.registry import registry_of
 from lakehold.lake import Lake
+from lakehold.model.definitions import Entry
 from lakehold.model.readers import MAIN_READER, ReaderState
 from lakehold.stack import StackAddresses
 from tests.benchmarks.figures import Figure, seconds
@@ -132,16 +136,12 @@ class _Topic:
     def decode(self, tables: Mapping[str, Sequence[Table]]) -> float:
         """What batches of sources do before tables take their changes: every row is decoded as each table wants it."""
         lake, is_avro = self._lake, self._written is FormatType.AVRO
-        definition = Source(
-            "shared",
-            Format(self._written, "shared_registry" if is_avro else None),
-            connection="shared_kafka",
-            topics=(self.name,),
-        )
-        reader = open_reader(definition, {"broker": self._addresses.kafka}, timeout_s=60, parallelism=PARTITIONS)
+        reader = KafkaReader(kafka_options({"broker": self._addresses.kafka}), timeout_s=60, parallelism=PARTITIONS)
         registry = registry_of({"url": self._addresses.registry}, timeout_s=60) if is_avro else None
         decoder = TopicDecoder(self._written, registry, lambda: lake.spark, lake.settings.max_record_bytes)
         nothing_here = Limits(max_records=0, max_bytes=0)
+        nothing: Any = None
+        lanes = Lanes(lambda: lake.spark, nothing, 1)
         reads = SharedReads(reader, decoder, lambda: [ReaderState(source, MAIN_READER) for source in tables])
         for source, own_tables in tables.items():
             reads.join(source, own_tables, None)
@@ -149,10 +149,11 @@ class _Topic:
         started = perf_counter()
         for source, own_tables in tables.items():
             plan = reader.plan(reads.fetch(source), {}, _NO_LIMIT)
-            reading = Reading(source, reads, nothing_here)
-            with closing(SharedRecords(reading, plan, own_tables)) as records:
+            entries = {table.full_name: Entry("", table, "", 0) for table in own_tables}
+            with closing(Arriving(Reading(source, reads, nothing_here), entries, nothing, lanes)) as arriving:
+                arriving.read(plan)
                 for table in own_tables:
-                    frame = records.decoded(table, (), look=False).decoded.frame
+                    frame = arriving.decoded(table, (), look=False).decoded.frame
                     if not any(frame is before for before in written):
                         # What tables share is in memory then: the others do not decode it.
                         frame.write.format("noop").mode("overwrite").save()

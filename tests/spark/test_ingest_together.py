@@ -15,7 +15,7 @@ from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.shared_topic import SharedTopic
 from lakehold.ingest.together import Progressed, SourceFailed
-from lakehold.ingest.topic import DecodedTopic, TopicDecoder
+from lakehold.ingest.topic import DecodedTopic
 from lakehold.lake import Lake
 from lakehold.state.lease import held
 from tests.conftest import LakeFactory
@@ -82,29 +82,6 @@ def test_a_source_that_is_behind_reads_alone_until_it_stands_where_the_other_doe
     shop.write(4)
     assert shop.decodes_of(shop.ingest) == (1, 1)
     assert [shop.rows(source) for source in shop.sources] == [[1, 2, 3, 4]] * 2
-
-
-def test_what_is_decoded_is_kept_only_for_those_that_take_it(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shop = Shop(lake, tmp_path / "topics", ["first", "second"])
-    made: list[list[str]] = []
-
-    class Seen(SharedTopic):
-        def __init__(self, decoder: TopicDecoder, records: Any, tables: Sequence[Table]) -> None:
-            made.append([table.source for table in tables])
-            super().__init__(decoder, records, tables)
-
-    monkeypatch.setattr(shared_reads, "SharedTopic", Seen)
-    first, second = shop.sources
-    shop.write(1, 2)
-    lake.ingest(first)
-    shop.write(3)
-    shop.ingest()
-    assert made == [[first], [first], [second]]
-    shop.write(4)
-    shop.ingest()
-    assert made[3:] == [[first, second]]
 
 
 @pytest.mark.parametrize("third", ["DEBEZIUM", "UPSERT"], ids=["that want the same", "that want different things"])

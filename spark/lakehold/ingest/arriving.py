@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -21,17 +21,22 @@ from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest.changes import ERROR, UNKNOWN_SCHEMA, Changes
+from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.carriers import Carrier, DriverRows, SparkRows, before
 from lakehold.ingest.envelope import changes_of
 from lakehold.ingest.evolve import stored_key
-from lakehold.ingest.read.reader import ReadPlan
-from lakehold.ingest.shared_records import Reading, SharedRecords
+from lakehold.ingest.metrics import DECODES
+from lakehold.ingest.read.edges import edges
+from lakehold.ingest.read.reader import RAW_SCHEMA, ReadPlan
+from lakehold.ingest.shared_reads import Reading
+from lakehold.ingest.shared_topic import SharedTopic
 from lakehold.ingest.side_by_side import Lanes
 from lakehold.ingest.topic import DecodedTopic
 from lakehold.ingest.transactions.headers import headers_of_changes
 from lakehold.ingest.transactions.log import Kind
 from lakehold.model.definitions import Entry
 from lakehold.model.marks import Marks
+from lakehold.model.offsets import OffsetRange
 from lakehold.spark_errors import is_sparks
 
 Result = TypeVar("Result")
@@ -40,7 +45,10 @@ log = logging.getLogger(__name__)
 
 
 class Arriving:
-    """Read what arrives for the tables of a reader, when it is first asked for; `close` lets go of it.
+    """The records that arrive for the tables of a reader; `close` lets go of them.
+
+    Tables over one topic share its parsing, whatever their envelopes, keys and column lists are; what one of them wants of a
+    record is no error of another. Tables of several sources share as those of one do: `lakehold.ingest.shared_reads`.
 
     Args:
         reading: Reads and decodes.
@@ -52,25 +60,32 @@ class Arriving:
     def __init__(self, reading: Reading, entries: Mapping[str, Entry[Table]], tables: DataTables, lanes: Lanes) -> None:
         self._reading = reading
         self._entries = entries
+        self._definitions = [entry.definition for entry in entries.values()]
         self._tables = tables
         self._lanes = lanes
         self._lane_of: dict[str, int] = {}
         self._plan: ReadPlan | None = None
         self._ends: dict[str, dict[int, int]] | None = None
-        self._records: SharedRecords | None = None
+        self._topics: dict[str, SharedTopic] = {}
+        self._edges: dict[str, SharedTopic] = {}
         self._of: dict[str, TableArrival] = {}
 
-    def read(self, plan: ReadPlan) -> SharedRecords:
+    @property
+    def are_few(self) -> bool:
+        """Return whether the records are read in the driver."""
+        return self._plan is not None and bool(self._plan.ranges) and self._plan.fits(self._reading.driver_limits)
+
+    def read(self, plan: ReadPlan) -> None:
         """Read what `plan` says, and let go of what was read before."""
-        if self._records is None or self._plan != plan:
+        if self._plan != plan:
             self.close()
             self._plan = plan
-            self._records = SharedRecords(self._reading, plan, [entry.definition for entry in self._entries.values()])
+            source, shared = self._reading.source, self._reading.shared
+            self._topics = shared.topics(source, plan.ranges, self._definitions, in_driver=self.are_few)
             sizes = Counter[str]()
             for r in plan.ranges:
                 sizes[r.topic_partition.topic] += r.end_exclusive - r.start_inclusive
             self._lane_of = self._lanes.of(sizes)
-        return self._records
 
     def take(self, plan: ReadPlan) -> None:
         """Make `plan` the batch: what was read and is not in it is left out. Reads it, if nothing was read."""
@@ -106,17 +121,45 @@ class Arriving:
 
     def has(self, topic: str) -> bool:
         """Return whether the batch may have records of a topic."""
-        if self._records is None or not self._records.has(topic):
-            return False
-        return self._ends is None or bool(self._ends.get(topic))
+        found = self._topics.get(topic)
+        return found is not None and found.may_have_records and (self._ends is None or bool(self._ends.get(topic)))
+
+    def raw(self, topics: Collection[str]) -> pa.Table | DataFrame:
+        """Return the records of some topics as they are: a table if they are few."""
+        if self.are_few:
+            found = (self._topics[topic].here for topic in topics if topic in self._topics)
+            return pa.concat_tables([RAW_SCHEMA.empty_table(), *(table for table in found if table is not None)])
+        return self._reading.reader.dataframe(self._reading.shared.decoder.spark(), self._ranges_of(topics))
+
+    def decoded(self, table: Table, stored_key: tuple[ColumnType, ...], *, look: bool) -> DecodedTopic:
+        """Decode a table's topic: see `TopicDecoder.wanted`."""
+        topic, is_shared = self._topics[table.topic].decoded(table, stored_key, look=look)
+        DECODES.labels(source=table.source, by="shared" if is_shared else "own").inc()
+        return topic
+
+    def decoded_edges(self, table: Table, stored_key: tuple[ColumnType, ...]) -> DecodedTopic:
+        """Decode the first and the last records of each partition of a table's topic."""
+        if table.topic not in self._edges:
+            ranges = self._ranges_of([table.topic])
+            if self._ends is not None:
+                ends = self._ends[table.topic]
+                of_batch = (r for r in ranges if r.topic_partition.partition in ends)
+                ranges = [replace(r, end_exclusive=ends[r.topic_partition.partition]) for r in of_batch]
+            takers = [each for each in self._definitions if each.topic == table.topic]
+            records = edges(self._reading.reader, ranges)
+            self._edges[table.topic] = SharedTopic(self._reading.shared.decoder, records, takers)
+        return self._edges[table.topic].decoded(table, stored_key, look=False)[0]
+
+    def may_move_keys(self, topic: str, before_: Marks) -> bool:
+        """Return whether a partition has records that had none before, beside others: keys may have come from those."""
+        read = {r.topic_partition.partition for r in self._ranges_of([topic])}
+        return bool(read - before_.passed.keys()) and len(read | before_.passed.keys()) > 1
 
     def of(self, name: str) -> TableArrival:
         """Return what arrives for a table."""
-        if self._records is None:
-            raise LookupError(name)
         if name not in self._of:
             entry = self._entries[name]
-            arrival = TableArrival(self._records, entry, self._tables.table_state(entry.definition.full_name))
+            arrival = TableArrival(self, entry, self._tables.table_state(entry.definition.full_name))
             if self._ends is not None:
                 arrival.end_at(self._ends[entry.definition.topic])
             self._of[name] = arrival
@@ -139,12 +182,16 @@ class Arriving:
         return {name: found[name] for name in names}
 
     def close(self) -> None:
-        """Let go of what was read."""
+        """Let go of what was read, unless another source takes it."""
         for arrival in self._of.values():
             arrival.close()
-        if self._records is not None:
-            self._records.close()
-        self._of, self._records, self._plan, self._ends = {}, None, None, None
+        for sampled in self._edges.values():
+            sampled.release()
+        self._reading.shared.done(self._reading.source, self._topics)
+        self._of, self._edges, self._topics, self._plan, self._ends = {}, {}, {}, None, None
+
+    def _ranges_of(self, topics: Collection[str]) -> list[OffsetRange]:
+        return [r for r in self._plan.ranges if r.topic_partition.topic in topics] if self._plan is not None else []
 
 
 @dataclass(frozen=True)
@@ -154,19 +201,18 @@ class _Decoded:
 
 
 class TableArrival:
-    """Read and decode what arrives for one table.
+    """The records that arrive for one table, read and decoded when they are asked for.
 
     Args:
-        records: What is read.
+        arriving: What is read.
         entry: The table.
         state: The Iceberg table; None before the first batch.
     """
 
-    def __init__(self, records: SharedRecords, entry: Entry[Table], state: TableState | None) -> None:
+    def __init__(self, arriving: Arriving, entry: Entry[Table], state: TableState | None) -> None:
         self.entry = entry
         self.state = state
-        self.are_few = records.are_few
-        self._records = records
+        self._arriving = arriving
         self._key = stored_key(state)
         self._ends: dict[int, int] | None = None
         self._found: _Decoded | None = None
@@ -226,17 +272,16 @@ class TableArrival:
     @property
     def has_edges(self) -> bool:
         """Return whether there are many records, of which the first and the last tell what most likely stands in between."""
-        return self._records.have_edges(self.table.topic)
+        return not self._arriving.are_few and self._arriving.has(self.table.topic)
 
     @property
     def edges(self) -> Changes:
         """Return the changes of the first and the last records of each partition."""
-        decoded = self._records.decoded_edges(self.table, self._key, self._ends)
-        return changes_of(decoded.decoded, self.table, self._key)
+        return changes_of(self._arriving.decoded_edges(self.table, self._key).decoded, self.table, self._key)
 
     def may_move_keys(self, before_: Marks) -> bool:
         """Return whether a partition has records that had none before, beside others: keys may have come from those."""
-        return self._records.may_move_keys(self.table.topic, before_)
+        return self._arriving.may_move_keys(self.table.topic, before_)
 
     def end_at(self, ends: dict[int, int]) -> None:
         """Leave out what lies at or after `ends`, by partition."""
@@ -252,7 +297,7 @@ class TableArrival:
 
     def _made(self) -> Carrier:
         changes = self._decoded.changes
-        carrier = DriverRows(changes) if self.are_few else SparkRows(changes)
+        carrier = DriverRows(changes) if self._arriving.are_few else SparkRows(changes)
         if self._ends is not None:
             carrier.end_at(self._ends)
         return carrier
@@ -263,7 +308,7 @@ class TableArrival:
             try:
                 self._found = self._decode(look=False)
             except TableStopped:
-                if self.are_few:
+                if self._arriving.are_few:
                     raise
                 # The topic's subjects may know schemas that contradict each other and that no message of the batch has.
                 self._found = self._decode(look=True)
@@ -280,7 +325,7 @@ class TableArrival:
         return self._decode_with_key(look=look)
 
     def _decode_with_key(self, *, look: bool) -> _Decoded:
-        topic = self._records.decoded(self.table, self._key, look=look)
+        topic = self._arriving.decoded(self.table, self._key, look=look)
         return _Decoded(topic, changes_of(topic.decoded, self.table, self._key))
 
 

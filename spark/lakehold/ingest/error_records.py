@@ -6,7 +6,7 @@ are: so a crash leaves neither a gap nor a repetition, and a writer that was tak
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -117,25 +117,16 @@ class ErrorRecords:
 
         Another source may feed that one, and have messages of its own for it.
         """
-        state = self.tables.table_state(TABLE)
-        if state is None or state.snapshot_id is None:
-            return
-        of_table = And(
-            EqualTo(term=Reference("source"), value=iceberg_literal(source)),
-            EqualTo(term=Reference("table_name"), value=iceberg_literal(table_name)),
-        )
-        if not state.table.scan(of_table, selected_fields=("offset",), limit=1).to_arrow().num_rows:
-            return
-        wanted = f"source = {literal(source)} AND table_name = {literal(table_name)}"
-        statement = f"DELETE FROM {self._table} WHERE {wanted}"
-        self._retried(lambda: self.spark().sql(statement))
+        own = {"source": source, "table_name": table_name}
+        if self._has(own)[0]:
+            self._retried(lambda: self.spark().sql(f"DELETE FROM {self._table} WHERE {_condition(own)}"))
 
     def _write(self, batch: BatchIdentity, table_name: str, found: DataFrame) -> None:
-        of_batch = (
-            (F.col("source") == batch.source)
-            & (F.col("table_name") == table_name)
-            & (F.col("mz_timestamp") == batch.timestamp_ms)
-        )
+        of_batch: dict[str, str | int] = {
+            "source": batch.source,
+            "table_name": table_name,
+            "mz_timestamp": batch.timestamp_ms,
+        }
         rows = found.select(
             F.lit(batch.source).alias("source"),
             F.lit(table_name).alias("table_name"),
@@ -153,24 +144,20 @@ class ErrorRecords:
         writer = rows.writeTo(self._table).option("isolation-level", "serializable")
 
         def write() -> None:
-            is_written, snapshot_id = self._written(batch, table_name)
+            is_written, snapshot_id = self._has(of_batch)
             if not is_written:
                 seen = {} if snapshot_id is None else {"validate-from-snapshot-id": str(snapshot_id)}
-                writer.options(**seen).overwrite(of_batch)
+                writer.options(**seen).overwrite(F.expr(_condition(of_batch)))
 
         self._retried(write)
 
-    def _written(self, batch: BatchIdentity, table_name: str) -> tuple[bool, int | None]:
-        """Whether the batch's messages of a table are there, and in which snapshot that was looked up."""
+    def _has(self, values: Mapping[str, str | int]) -> tuple[bool, int | None]:
+        """Return whether there are messages with some values, and in which snapshot that was looked up."""
         state = self.tables.table_state(TABLE)
         if state is None or state.snapshot_id is None:
             return False, None
-        of_batch = And(
-            EqualTo(term=Reference("source"), value=iceberg_literal(batch.source)),
-            EqualTo(term=Reference("table_name"), value=iceberg_literal(table_name)),
-            EqualTo(term=Reference("mz_timestamp"), value=iceberg_literal(batch.timestamp_ms)),
-        )
-        found = state.table.scan(of_batch, selected_fields=("offset",), limit=1).to_arrow()
+        wanted = And(*(EqualTo(term=Reference(name), value=iceberg_literal(value)) for name, value in values.items()))
+        found = state.table.scan(wanted, selected_fields=("offset",), limit=1).to_arrow()
         return found.num_rows > 0, state.snapshot_id
 
     def _heal(self, batch: BatchIdentity, table_name: str, deduplicated: DataFrame) -> None:
@@ -182,7 +169,7 @@ class ErrorRecords:
         )
         statement = f"""
             MERGE INTO {self._table} e USING {_GOOD} g
-            ON e.source = {literal(batch.source)} AND e.table_name = {literal(table_name)} AND e.healed_at IS NULL
+            ON {_condition({"e.source": batch.source, "e.table_name": table_name})} AND e.healed_at IS NULL
                AND e.key <=> g.key AND (e.mz_timestamp < {batch.timestamp_ms} OR e.offset < g.offset)
             WHEN MATCHED THEN UPDATE SET healed_at = {batch.timestamp_ms}"""
         spark = good.sparkSession
@@ -190,10 +177,9 @@ class ErrorRecords:
             self._retried(lambda: spark.sql(statement))
 
     def _open(self, source: str, table_name: str) -> int:
-        errors = self.spark().table(self._table)
-        of_table = (F.col("source") == source) & (F.col("table_name") == table_name) & F.col("healed_at").isNull()
+        own = _condition({"source": source, "table_name": table_name})
         with row_by_row(self.spark()):
-            return errors.filter(of_table).count()
+            return self.spark().table(self._table).filter(f"{own} AND healed_at IS NULL").count()
 
     def _retried(self, write: Callable[[], object]) -> None:
         """Write, again after a conflict: all sources share the table, and Iceberg does not retry (design, "System tables").
@@ -218,3 +204,7 @@ class ErrorRecords:
                     ) from error
             else:
                 return
+
+
+def _condition(values: Mapping[str, str | int]) -> str:
+    return " AND ".join(f"{name} = {literal(value)}" for name, value in values.items())

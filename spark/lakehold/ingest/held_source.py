@@ -16,7 +16,7 @@ from lakehold.ingest.membership import split, with_tables
 from lakehold.ingest.planning import Planner
 from lakehold.ingest.read.reader import Available
 from lakehold.ingest.repeats import Snapshots
-from lakehold.ingest.shared_records import Reading
+from lakehold.ingest.shared_reads import Reading
 from lakehold.ingest.side_by_side import Lanes
 from lakehold.ingest.writing import Writing
 from lakehold.model import readers as decide

@@ -123,20 +123,15 @@ def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, 
     found: dict[str, tuple[str, ColumnType]] = {}
     unequal: dict[str, str] = {}
     for name in names:
-        if name in in_key and name in in_row:
-            value, column = _of_both(table, in_key[name], in_row[name])
-            found[name] = (
-                f"coalesce({value}, {cast(f'{row}.{quoted(name)}', in_row[name].type, column.type)})",
-                column,
-            )
+        # Where nothing but keys has come, the table says what their values are in rows.
+        of_rows = in_row.get(name) if in_row else stored.get(name)
+        if name in in_key and of_rows is not None:
+            value, column = _of_both(table, in_key[name], of_rows)
             if value != f"key.{quoted(name)}":
                 unequal[name] = f"(key.{quoted(name)} IS NOT NULL AND {value} IS NULL)"
-        elif name in in_key and name in stored and not in_row:
-            # Nothing but keys, of which the table says what their values are in rows.
-            value, column = _of_both(table, in_key[name], stored[name])
+            if in_row:
+                value = f"coalesce({value}, {cast(f'{row}.{quoted(name)}', of_rows.type, column.type)})"
             found[name] = (value, column)
-            if value != f"key.{quoted(name)}":
-                unequal[name] = f"(key.{quoted(name)} IS NOT NULL AND {value} IS NULL)"
         elif name in in_key:
             found[name] = (f"key.{quoted(name)}", in_key[name])
         elif name in in_row:

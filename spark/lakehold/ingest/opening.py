@@ -17,18 +17,19 @@ from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.empty_tables import UpstreamColumns, UpstreamColumnsOf, no_columns
 from lakehold.ingest.error_records import ErrorRecords
 from lakehold.ingest.planning import Planner
-from lakehold.ingest.read.opening import open_reader
-from lakehold.ingest.read.reader import Limits
+from lakehold.ingest.read.files import FilesReader
+from lakehold.ingest.read.kafka import KafkaReader
+from lakehold.ingest.read.reader import Limits, Reader
 from lakehold.ingest.repeats import Snapshots
 from lakehold.ingest.run import Ingesting
-from lakehold.ingest.shared_reads import SharedReads
-from lakehold.ingest.shared_records import Reading
+from lakehold.ingest.shared_reads import Reading, SharedReads
 from lakehold.ingest.side_by_side import Lanes
 from lakehold.ingest.together import Held, Progressed, drain_together
 from lakehold.ingest.topic import TopicDecoder
 from lakehold.ingest.transactions.planning import WholeTransactions
 from lakehold.ingest.transactions.records import Records
 from lakehold.ingest.writing import HeldHistory, Writing
+from lakehold.kafka.options import kafka_options
 from lakehold.model.definitions import DefinitionReader, Definitions, Entry
 from lakehold.model.sharing import place_of
 from lakehold.secrets import resolve
@@ -208,12 +209,16 @@ class Opening:
 
     def _shared(self, source: Source, defined: Definitions) -> SharedReads:
         """Build what reads for a source and for others of its place."""
-        options = resolve(defined.connection(source.connection).options) if source.connection is not None else {}
-        timeout_s = self.settings.upstream_timeout_ms / 1000
-        reader = open_reader(source, options, timeout_s=timeout_s, parallelism=_READ_TASKS)
         registry = self._registry(source, defined)
         decoder = TopicDecoder(source.format.type, registry, self.lanes.spark, self.settings.max_record_bytes)
-        return SharedReads(reader, decoder, self.store.all_readers)
+        return SharedReads(self._reader(source, defined), decoder, self.store.all_readers)
+
+    def _reader(self, source: Source, defined: Definitions) -> Reader:
+        if source.path is not None:
+            return FilesReader(source.path, parallelism=_READ_TASKS)
+        options = resolve(defined.connection(source.connection).options) if source.connection is not None else {}
+        timeout_s = self.settings.upstream_timeout_ms / 1000
+        return KafkaReader(kafka_options(options), timeout_s=timeout_s, parallelism=_READ_TASKS)
 
     def _registry(self, source: Source, defined: Definitions) -> Registry | None:
         if source.format.registry is None:

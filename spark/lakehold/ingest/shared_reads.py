@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError
-from lakehold.ingest.read.reader import Available, Reader
+from lakehold.ingest.read.reader import Available, Limits, Reader
 from lakehold.ingest.shared_topic import SharedTopic
 from lakehold.ingest.topic import TopicDecoder
 from lakehold.model.offsets import OffsetRange
@@ -153,3 +153,23 @@ class SharedReads:
 
     def _transaction_topics(self) -> set[str]:
         return {joined.transaction_topic for joined in self._joined.values() if joined.transaction_topic is not None}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What reading the records of a source's batches takes.
+
+    Args:
+        source: Its name.
+        shared: Reads and decodes, for those that the source is ingested together with as well.
+        driver_limits: Batches within them are read in the driver.
+    """
+
+    source: str
+    shared: SharedReads
+    driver_limits: Limits
+
+    @property
+    def reader(self) -> Reader:
+        """Return what the records come from."""
+        return self.shared.reader

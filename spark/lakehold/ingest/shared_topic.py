@@ -42,6 +42,11 @@ class SharedTopic:
         """The records in the session of the lane that decodes them."""
         return self._decoder.part(self._records() if callable(self._records) else self._records)
 
+    @property
+    def may_have_records(self) -> bool:
+        """Return whether there are records, as far as is known without Spark."""
+        return self.here is None or self.here.num_rows > 0
+
     def decoded(self, table: Table, stored_key: tuple[ColumnType, ...], *, look: bool) -> tuple[DecodedTopic, bool]:
         """Return the records decoded for a table, and whether they were for another one; see `TopicDecoder.wanted`."""
         wanted, knows_all = self._decoder.wanted(table, self._part, stored_key, look=look)

@@ -8,7 +8,7 @@ them is in one batch, and a file that was read and is another one now is noticed
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -20,15 +20,7 @@ from lakehold.ingest.read.directory import begins_line, directory_of, line_numbe
 from lakehold.ingest.read.file_chunks import CHUNK_SCHEMA, chunk_reader, messages_in, record_batch, wanted_of
 from lakehold.ingest.read.line_index import LineIndex, shared_index
 from lakehold.ingest.read.lines import LineError, parse
-from lakehold.ingest.read.reader import (
-    RAW_DDL,
-    Available,
-    Limits,
-    MalformedLine,
-    Reader,
-    ReadPlan,
-    look_twice,
-)
+from lakehold.ingest.read.reader import RAW_DDL, Available, Limits, MalformedLine, Reader, ReadPlan, look_twice
 from lakehold.kafka.faults import LOAD_AGAIN
 from lakehold.model.offsets import INTERNAL_PREFIX, OffsetRange, Offsets, TopicPartition, Watermarks, starts
 from lakehold.times import now_ms
@@ -59,7 +51,10 @@ class FilesReader(Reader):
         files = self._index.files()
         return Available(
             topics=frozenset(topics),
-            partitions=self._index.marks(topics),
+            partitions={
+                **self._index.marks(topics),
+                **{_internal(name): Watermarks(0, file.end) for name, file in files.items() if file.end},
+            },
             identities={_internal(name).topic: file.identity for name, file in files.items() if file.identity},
             where=f'directory "{self._directory}"',
             looked_ms=looked_ms,
@@ -76,17 +71,17 @@ class FilesReader(Reader):
     ) -> dict[str, UpstreamError]:
         """See `Reader.faults`: any topic may be in a file, so that one which is not what it was comes first."""
         of_files = dict(self._file_faults(position, identities or {}))
-        return of_files or faults(self._with_files(available), position, identities)
+        return of_files or faults(available, position, identities)
 
     def plan(self, available: Available, position: Offsets, limits: Limits) -> ReadPlan:
         """See `Reader.plan`."""
         self.verify(available, position)
-        return plan_batch(self._with_files(available), position, limits, self._backlog(available, position))
+        return plan_batch(available, position, limits, self._backlog(available, position))
 
     def plan_to(self, available: Available, position: Offsets, ends: Offsets) -> ReadPlan:
         """See `Reader.plan_to`."""
         self.verify(available, position)
-        return plan_to(self._with_files(available), position, ends, self._backlog(available, position))
+        return plan_to(available, position, ends, self._backlog(available, position))
 
     def in_driver(self, ranges: Collection[OffsetRange]) -> pa.Table:
         """See `Reader.in_driver`."""
@@ -126,10 +121,6 @@ class FilesReader(Reader):
         else:
             reason = f"offset {message.offset} of partition {message.partition} was in another line before"
         return MalformedLine(name, line_number(path, start), start, raw, reason)
-
-    def _with_files(self, available: Available) -> Available:
-        files = {_internal(name): Watermarks(0, file.end) for name, file in self._index.files().items() if file.end}
-        return replace(available, partitions={**available.partitions, **files})
 
     def _backlog(self, available: Available, position: Offsets) -> Backlog:
         begins = {tp: position.get(tp, marks.earliest) for tp, marks in available.partitions.items()}

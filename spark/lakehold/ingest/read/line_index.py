@@ -21,8 +21,7 @@ from lakehold.ingest.read.file_chunks import Chunk, Key, Wanted, wanted_of
 from lakehold.ingest.read.lines import LineError, lines_in, parse
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, Watermarks
 
-_LEAST_LINES, _MOST_LINES = 250, 2_000
-"""Of a stretch."""
+_STRETCH_LINES = 500
 _CHUNK_LINES = 50_000
 _NO_MESSAGE = 0
 """Number of the partition of a line that is no message."""
@@ -119,10 +118,8 @@ class IndexedFile:
         return has_all and self.identity == identity_of(self.path)
 
     def stretch_for(self, start: int) -> _Stretch:
-        """Return the stretch that a line belongs to which begins behind all others."""
-        # The larger a file is, the longer they are: a small one is split as well, and of a large one not much is kept.
-        enough = min(_MOST_LINES, max(_LEAST_LINES, 2 * len(self.stretches)))
-        if not self.stretches or self.stretches[-1].lines >= enough:
+        """Return the stretch that a line belongs to which begins after all others."""
+        if not self.stretches or self.stretches[-1].lines >= _STRETCH_LINES:
             self.stretches.append(_Stretch(start, start))
         return self.stretches[-1]
 
@@ -195,7 +192,8 @@ class LineIndex:
         They are no messages, or repeat an offset that is not below `position`; repeats in other partitions do not count.
         """
         with self._lock:
-            file = self._files[name]
+            if (file := self._files.get(name)) is None:
+                return np.array([], np.int64)
             least = np.full(len(self._partitions) + 1, np.iinfo(np.int64).max)
             least[_NO_MESSAGE] = 0
             for tp, at in position.items():

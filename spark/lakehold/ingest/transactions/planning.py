@@ -15,7 +15,6 @@ from lakehold.ingest.arriving import Arriving
 from lakehold.ingest.planning import Planned, Planner, ends_of
 from lakehold.ingest.read.edges import EDGE_RECORDS, edges, tails
 from lakehold.ingest.read.reader import Available, Limits, ReadPlan
-from lakehold.ingest.shared_records import SharedRecords
 from lakehold.ingest.transactions.anew import shown_by
 from lakehold.ingest.transactions.cut import Blocked, Cut, cut
 from lakehold.ingest.transactions.ends import RECORDS, boundaries_of
@@ -136,25 +135,25 @@ class WholeTransactions(Planner):
         topics = self.topics & available.topics
         if not plan.ranges:
             return Found()
-        records = arriving.read(plan)
-        snapshots = {} if records.are_few else self._snapshots(plan, topics)
+        arriving.read(plan)
+        snapshots = {} if arriving.are_few else self._snapshots(plan, topics)
         wanted = sorted({r.topic_partition.topic for r in plan.ranges if r.topic_partition not in snapshots})
         work = {topic: partial(arriving.headers, topic) for topic in wanted if topic in topics}
         if self.records.transaction_topic in wanted:
-            work[self.records.transaction_topic] = partial(self._of_transactions, records)
+            work[self.records.transaction_topic] = partial(self._of_transactions, arriving)
         found = arriving.side_by_side(work)
         transactions = found.pop(self.records.transaction_topic, RECORDS.empty_table())
         decoded = [headers for headers in found.values() if headers is not None]
         if rest := frozenset(topic for topic, headers in found.items() if headers is None):
-            decoded.append(self.records.headers(records.raw(rest), rest)[0])
+            decoded.append(self.records.headers(arriving.raw(rest), rest)[0])
         with uncollected():
             runs = runs_of(pa.concat_tables([HEADERS.empty_table(), *decoded]))
             boundaries = boundaries_of(transactions, topics, self.records.transaction_topic)
         return Found({**runs, **snapshots}, boundaries)
 
-    def _of_transactions(self, records: SharedRecords) -> pa.Table:
+    def _of_transactions(self, arriving: Arriving) -> pa.Table:
         """Fetch `RECORDS` of the transaction topic."""
-        return self.records.headers(records.raw([self.records.transaction_topic]), frozenset())[1]
+        return self.records.headers(arriving.raw([self.records.transaction_topic]), frozenset())[1]
 
     def _snapshots(self, plan: ReadPlan, topics: frozenset[str]) -> Runs:
         """The partitions of which many rows of one snapshot are read, each as one run, as far as their ends tell.
