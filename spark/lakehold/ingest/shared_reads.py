@@ -42,7 +42,7 @@ class _Kept:
 
 
 class SharedReads:
-    """Fetch and read for sources of one place, once for all that need the same.
+    """The end offsets and the records that sources of one place have fetched and read for each other.
 
     Args:
         reader: Reads.
@@ -112,9 +112,10 @@ class SharedReads:
             if (kept := self._kept.get(topic)) is None or (kept.ranges, kept.in_driver) != (own, in_driver)
         }
         here = self.reader.in_driver([r for own in new.values() for r in own]) if in_driver and new else None
+        states = [*self._states()] if new and len(self._joined) > 1 else []
         for topic, own in new.items():
             self._release(topic)
-            takers = self._reading_on(topic, own, besides=source)
+            takers = self._reading_on(topic, own, [state for state in states if state.source != source])
             of_takers = (table for taker in takers for table in self._joined[taker].tables)
             shared = SharedTopic(
                 replace(self.decoder, has_heads=bool(self._transaction_topics())),
@@ -140,15 +141,15 @@ class SharedReads:
     def _by_spark(self, ranges: Collection[OffsetRange]) -> DataFrame:
         return self.reader.dataframe(self.decoder.spark(), ranges)
 
-    def _reading_on(self, topic: str, ranges: Iterable[OffsetRange], *, besides: str) -> set[str]:
-        """Return the other sources that have a reader which begins with `ranges` of `topic`, or goes on with them."""
+    def _reading_on(self, topic: str, ranges: Iterable[OffsetRange], states: Iterable[ReaderState]) -> set[str]:
+        """Return the sources with a reader among `states` that begins with `ranges` of `topic`, or goes on with them."""
         begins = {tp: marks.earliest for tp, marks in self._fetched.partitions.items()}
-        others = {name for name, joined in self._joined.items() if name != besides and topic in joined.topics}
         return {
             state.source
-            for state in (self._states() if others else ())
-            if state.source in others
-            and all({**begins, **state.position}.get(r.topic_partition) == r.start_inclusive for r in ranges)
+            for state in states
+            if (joined := self._joined.get(state.source)) is not None
+            and topic in joined.topics
+            and all(state.position.get(tp := r.topic_partition, begins.get(tp)) == r.start_inclusive for r in ranges)
         }
 
     def _transaction_topics(self) -> set[str]:
