@@ -173,3 +173,12 @@ def test_nothing_is_kept_for_a_source_that_left() -> None:
     sources.reads.leave("second")
     sources.reads.done("first", ["a"])
     assert sources.take("first", taken) == [taken]
+
+
+def test_nothing_is_kept_for_a_source_without_a_table_of_the_topic() -> None:
+    sources = Sources()
+    taken = OffsetRange(B, 4, 10)
+    sources.fetch("second")
+    sources.take("second", taken)
+    sources.reads.done("second", ["b"])
+    assert sources.take("second", taken) == [taken]
