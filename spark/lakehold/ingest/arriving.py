@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -194,12 +194,6 @@ class Arriving:
         return [r for r in self._plan.ranges if r.topic_partition.topic in topics] if self._plan is not None else []
 
 
-@dataclass(frozen=True)
-class _Decoded:
-    topic: DecodedTopic
-    changes: Changes
-
-
 class TableArrival:
     """The records that arrive for one table, read and decoded when they are asked for.
 
@@ -215,7 +209,7 @@ class TableArrival:
         self._arriving = arriving
         self._key = stored_key(state)
         self._ends: dict[int, int] | None = None
-        self._found: _Decoded | None = None
+        self._found: tuple[DecodedTopic, Changes] | None = None
         self._carrier: Carrier | None = None
         self._failed: Exception | None = None
 
@@ -231,13 +225,13 @@ class TableArrival:
         Raises:
             TableStopped: The table cannot take such messages.
         """
-        changes = self._decoded.changes
+        changes = self._decoded[1]
         return changes if self._ends is None else replace(changes, frame=changes.frame.filter(before(self._ends)))
 
     @property
     def raw(self) -> DataFrame:
         """Return the raw records, and perhaps some that lie after the batch."""
-        return self._decoded.topic.raw
+        return self._decoded[0].raw
 
     @property
     def carrier(self) -> Carrier:
@@ -257,13 +251,16 @@ class TableArrival:
         return self._carrier
 
     def _read(self) -> Carrier:
-        carrier = self._made()
+        topic, changes = self._decoded
+        carrier = DriverRows(changes) if self._arriving.are_few else SparkRows(changes)
+        if self._ends is not None:
+            carrier.end_at(self._ends)
         try:
-            unknown = _name_unknown_schemas(carrier.header_rows)
+            unknown = pc.any(pc.equal(carrier.header_rows[ERROR], UNKNOWN_SCHEMA)).as_py()
         except BaseException:
             carrier.release()
             raise
-        if self._decoded.topic.knows_all or not unknown:
+        if topic.knows_all or not unknown:
             return carrier
         carrier.release()
         self._found = self._decode(look=True)
@@ -295,15 +292,8 @@ class TableArrival:
             self._carrier.release()
         self._carrier = None
 
-    def _made(self) -> Carrier:
-        changes = self._decoded.changes
-        carrier = DriverRows(changes) if self._arriving.are_few else SparkRows(changes)
-        if self._ends is not None:
-            carrier.end_at(self._ends)
-        return carrier
-
     @property
-    def _decoded(self) -> _Decoded:
+    def _decoded(self) -> tuple[DecodedTopic, Changes]:
         if self._found is None:
             try:
                 self._found = self._decode(look=False)
@@ -314,20 +304,13 @@ class TableArrival:
                 self._found = self._decode(look=True)
         return self._found
 
-    def _decode(self, *, look: bool) -> _Decoded:
+    def _decode(self, *, look: bool) -> tuple[DecodedTopic, Changes]:
+        topic = self._arriving.decoded(self.table, self._key, look=look)
         try:
-            return self._decode_with_key(look=look)
+            return topic, changes_of(topic.decoded, self.table, self._key)
         except TableStopped as stop:
             if not (self._key and stop.code == "key-changed" and self.state is not None and self.state.current is None):
                 raise
         # The database said which key the table has, and it has no rows yet that depend on it.
         self._key = ()
-        return self._decode_with_key(look=look)
-
-    def _decode_with_key(self, *, look: bool) -> _Decoded:
-        topic = self._arriving.decoded(self.table, self._key, look=look)
-        return _Decoded(topic, changes_of(topic.decoded, self.table, self._key))
-
-
-def _name_unknown_schemas(rows: pa.Table) -> bool:
-    return bool(pc.any(pc.equal(rows[ERROR], UNKNOWN_SCHEMA)).as_py())
+        return self._decode(look=look)
