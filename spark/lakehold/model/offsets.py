@@ -41,14 +41,6 @@ class OffsetRange:
         """Return the number of offsets, an upper bound of the number of records."""
         return max(0, self.end_exclusive - self.start_inclusive)
 
-    def contains(self, other: OffsetRange) -> bool:
-        """Return whether every record of `other` is in this range."""
-        return (
-            self.topic_partition == other.topic_partition
-            and self.start_inclusive <= other.start_inclusive
-            and other.end_exclusive <= self.end_exclusive
-        )
-
 
 @dataclass(frozen=True)
 class Watermarks:
