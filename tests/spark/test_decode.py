@@ -104,7 +104,8 @@ def test_what_stands_around_the_rows(spark: SparkSession) -> None:
         "ts_ms": None,
     }
     assert found.transaction.asDict() == {"id": "7:8", "total_order": 3, "collection_order": None}
-    assert (tombstone.op, tombstone.error, tombstone.after, tombstone.source) == (None, None, None, None)
+    assert (tombstone.op, tombstone.error, tombstone.after, tombstone.is_readable) == (None, None, None, True)
+    assert {*tombstone.source, *tombstone.transaction} == {None}
 
 
 @pytest.mark.parametrize("written", [FormatType.AVRO, FormatType.JSON])

@@ -192,7 +192,8 @@ def test_before_may_lack_what_after_must_have(spark: SparkSession) -> None:
     raw = raw_records(spark, [(None, json_record(change, e)) for e in events])
     found = decode(raw, TopicSchemas(JsonHeads(), JsonHeads((json_head(change),))), Shape.DEBEZIUM).frame
     rows = found.orderBy("offset").collect()
-    assert [(r.op, r.error) for r in rows] == [("u", None), (None, "not-null-violated"), ("d", None)]
+    assert [(r.op, r.error) for r in rows] == [("u", None), ("u", "not-null-violated"), ("d", None)]
+    assert [r.after is None for r in rows] == [False, True, True]
     assert rows[2].before.id == 1
 
 
@@ -207,15 +208,13 @@ def test_what_stands_around_rows_is_known_of_records_with_errors_as_well(spark: 
         (None, None),
     ]
     schemas = TopicSchemas(JsonHeads(), JsonHeads((json_head(change), json_head(ROW))))
-    found = decode(raw_records(spark, records), schemas, Shape.DEBEZIUM, has_heads=True).frame
+    found = decode(raw_records(spark, records), schemas, Shape.DEBEZIUM).frame
     rows = found.orderBy("offset").collect()
     errors = ["not-null-violated", None, "not-debezium", "undecodable-value", None]
     assert [row.error for row in rows] == errors
-    assert [row.head.op for row in rows] == ["c", "c", None, None, None]
-    assert [row.op for row in rows] == [None, "c", None, None, None]
+    assert [row.op for row in rows] == ["c", "c", None, None, None]
     # What is no event of Debezium is known to be none; what cannot be read may be one.
-    assert [row.head.is_readable for row in rows] == [True, True, True, False, True]
-    assert "head" not in decode(raw_records(spark, records), schemas, Shape.DEBEZIUM).frame.columns
+    assert [row.is_readable for row in rows] == [True, True, True, False, True]
 
 
 def test_a_contract_that_json_breaks(spark: SparkSession) -> None:

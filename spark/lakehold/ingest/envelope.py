@@ -12,7 +12,7 @@ messages do. Nothing else names one.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql.types import DataType
 
@@ -69,12 +69,14 @@ class _Mapped:
         key: The key's columns.
         row: Where a message has its row, in SQL.
         change: SQL for the internal columns that say what a message does.
+        first: SQL for those of them which others refer to by name.
     """
 
     decoded: Decoded
     key: Key
     row: str
     change: Mapping[str, str]
+    first: Mapping[str, str] = field(default_factory=dict)
 
 
 def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] = ()) -> Changes:
@@ -152,41 +154,47 @@ def _upsert(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) ->
 
 
 def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) -> _Mapped:
-    key = key_of(decoded, table, stored_key, row="coalesce(after, before)")
+    found = key_of(decoded, table, stored_key, row="coalesce(after, before)")
+    values = {f"_lh_key{number}": sql for number, (sql, _) in enumerate(found.columns.values())}
+    key = replace(
+        found, columns={n: (value, c) for value, (n, (_, c)) in zip(values, found.columns.items(), strict=True)}
+    )
     writes = "op IN ('c', 'r', 'u')"
-    null_key = f"({key.all_null} AND op IN ('c', 'r', 'u', 'd'))"
-    tombstone_op = Op.DELETE if table.envelope is Envelope.DEBEZIUM_UPSERT else Op.NOTHING
-    truncate_op = Op.TRUNCATE if table.options.get("truncate") == "apply" else Op.NOTHING
+    done = {Op.UPSERT: writes, Op.DELETE: "op = 'd'"}
+    if table.options.get("truncate") == "apply":
+        done[Op.TRUNCATE] = "op = 't'"
+    if table.envelope is Envelope.DEBEZIUM_UPSERT:
+        done[Op.DELETE] = f"(op = 'd' OR op IS NULL AND {key.is_in_tombstone})"
+    cases = " ".join(f"WHEN {condition} THEN '{op}'" for op, condition in done.items())
     error = (
         f"CASE WHEN error IS NOT NULL THEN error WHEN {is_keyless(table, key)} THEN '{KEYLESS}'"
-        f" WHEN {key.is_unequal} THEN 'key-type' WHEN {null_key} THEN 'null-key'"
+        f" WHEN {key.is_unequal} THEN 'key-type' WHEN op IN ('c', 'r', 'u', 'd') AND {key.all_null} THEN 'null-key'"
         f" WHEN {writes} AND after IS NULL THEN 'after-missing'"
         " WHEN op NOT IN ('c', 'r', 'u', 'd', 't', 'm') THEN 'unknown-op' END"
     )
-    change = (
-        f"CASE WHEN {writes} THEN '{Op.UPSERT}' WHEN op = 'd' THEN '{Op.DELETE}' WHEN op = 't' THEN {literal(truncate_op)}"
-        f" WHEN op IS NULL AND error IS NULL AND {key.is_in_tombstone} THEN {literal(tombstone_op)} ELSE '{Op.NOTHING}' END"
+    detail = (
+        f"CASE {ERROR} WHEN 'key-type' THEN {key.unequal_detail}"
+        " WHEN 'null-key' THEN 'neither the message key nor the row holds the key\\'s columns' ELSE concat('op is ', op) END"
     )
-    heads = {TRANSACTION: header_of_change()} if "head" in decoded.frame.columns else {}
+    heads = {TRANSACTION: header_of_change()} if decoded.has_heads else {}
     return _Mapped(
         with_left_keys(decoded, table),
         key,
         row="after",
         change={
-            OP: f"CASE WHEN ({error}) IS NULL THEN {change} END",
-            POSITION: position_of("source", "transaction", "op"),
+            OP: f"CASE WHEN {ERROR} IS NULL THEN CASE {cases} ELSE '{Op.NOTHING}' END END",
+            POSITION: POSITION,
             SOURCE_MS: _source_ms(table.envelope),
             PHASE: _phase("source", "op"),
             KEPT: "unavailable",
             KEY_BYTES: "key_bytes",
             CONNECTOR: "source.connector",
-            BEFORE_MISSING: "coalesce(op = 'u' AND before IS NULL, false)",
-            ERROR: error,
-            DETAIL: f"CASE WHEN error IS NOT NULL THEN error_detail WHEN {key.is_unequal} THEN {key.unequal_detail}"
-            f" WHEN {null_key} THEN 'neither the message key nor the row holds the key\\'s columns'"
-            f" WHEN ({error}) IS NOT NULL THEN concat('op is ', op) END",
+            BEFORE_MISSING: "coalesce(error IS NULL AND op = 'u' AND before IS NULL, false)",
+            ERROR: ERROR,
+            DETAIL: f"CASE WHEN {ERROR} IS NOT NULL THEN coalesce(error_detail, {detail}) END",
             **heads,
         },
+        first={**values, ERROR: error, POSITION: position_of("source", "transaction", "op")},
     )
 
 
@@ -255,7 +263,7 @@ def _assembled(mapped: _Mapped, table: Table, included: Sequence[IncludedColumn]
         contracted, order = _contracted(table, key.columns, found)
         found |= contracted
     order += [name for name in added if name not in order]
-    frame = decoded.frame.selectExpr(
+    frame = decoded.frame.selectExpr("*", *(f"{value} AS {name}" for name, value in mapped.first.items())).selectExpr(
         f"partition AS {PARTITION}",
         f"offset AS {OFFSET}",
         *(f"{value} AS {name}" for name, value in mapped.change.items()),

@@ -210,7 +210,7 @@ def with_left_keys(decoded: Decoded, table: Table) -> Decoded:
     doubled = decoded.frame.selectExpr(
         "*", f"explode(CASE WHEN {leaves} THEN array(true, false) ELSE array(false) END) AS _leaves"
     )
-    instead = {"op": "'d'", "key": "NULL", "after": "NULL", "unavailable": "NULL", "head": "NULL"}
+    instead = {"op": "'d'", "key": "NULL", "after": "NULL", "unavailable": "NULL", "is_readable": "NULL"}
     shown = (
         f"CASE WHEN _leaves THEN {instead[n]} ELSE {n} END AS {n}" if n in instead else n for n in decoded.frame.columns
     )

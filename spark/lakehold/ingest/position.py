@@ -35,8 +35,12 @@ def position_of(source: str, transaction: str, op: str) -> str:
         transaction: ... of that with `transaction`.
         op: ... of that with `op`.
     """
-    last_commit = f"try_cast(get_json_object({source}.sequence, '$[0]') AS bigint)"
-    file_number = f"try_cast(regexp_extract({source}.file, '(\\\\d+)$', 1) AS bigint)"
+    # `["24023119","24023128"]` and `mysql-bin.000003`: parsing JSON and matching patterns took half of what decoding takes.
+    last_commit = (
+        f"CASE WHEN startswith({source}.sequence, '[\"')"
+        f" THEN try_cast(substring_index(substring({source}.sequence, 3), '\"', 1) AS bigint) END"
+    )
+    file_number = f"try_cast(substring_index({source}.file, '.', -1) AS bigint)"
 
     def position(a: str, b: str, order: str) -> str:
         third = f"CASE WHEN {op} = 'r' THEN {_BEFORE_ANY_STREAMED} ELSE coalesce({order}, 0) END"
@@ -66,7 +70,7 @@ def is_ad_hoc(source: str, op: str) -> str:
     """
     incremental = f"{source}.snapshot = 'incremental'"
     blocking = f"{op} = 'r' AND NOT startswith({source}.sequence, '[null')"
-    return f"(coalesce({incremental}, false) OR coalesce({blocking}, false))"
+    return f"coalesce({incremental} OR {blocking}, false)"
 
 
 def commits_by_itself(source: str, op: str) -> str:

@@ -7,6 +7,7 @@ a single branch: the number of the branch stands before each value.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -61,6 +62,20 @@ def from_avro_json(text: str) -> AvroSchema:
         UnsupportedSchema: It is no Avro schema, refers to itself, or refers to other subjects.
     """
     return _Reader().read(parsed(text), "")
+
+
+Fields = Mapping[str, "Fields | None"]
+"""Names of fields that are wanted of a record, each with those wanted of it; None: all of it."""
+
+
+def pruned(bare: Any, fields: Fields | None) -> Any:
+    """Return the schema that reads only `fields` of what was written with a bare schema."""
+    if isinstance(bare, list):
+        return [pruned(branch, fields) for branch in bare]
+    if fields is None or not isinstance(bare, dict) or bare["type"] != "record":
+        return bare
+    kept = [f | {"type": pruned(f["type"], fields[f["name"]])} for f in bare["fields"] if f["name"] in fields]
+    return bare | {"fields": kept or bare["fields"]}
 
 
 class _Reader:

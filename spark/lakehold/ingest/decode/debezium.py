@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from lakehold.ingest.decode.avro_schema import Fields
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
 from lakehold.ingest.decode.logical import decimal_parameters, logical_type
 from lakehold.ingest.decode.parts import Part, Refused, Version
 from lakehold.ingest.decode.structures import Structure, parsed_column
-from lakehold.spark_sql import literal, quoted, struct_of, struct_type
+from lakehold.spark_sql import literal, quoted, struct_of
 
 PLACEHOLDER = "__debezium_unavailable_value"
 
@@ -36,6 +37,18 @@ _TRANSACTION = {
     "total_order": ("total_order", "bigint"),
     "collection_order": ("data_collection_order", "bigint"),
 }
+
+HEAD_FIELDS: Fields = {
+    "op": None,
+    **{
+        name: dict.fromkeys(f for f, _ in of.values())
+        for name, of in (("source", SOURCE), ("transaction", _TRANSACTION))
+    },
+}
+"""What is read of an envelope around its rows."""
+
+FIELDS: Fields = {"before": None, "after": None, **HEAD_FIELDS}
+"""What is read of an envelope."""
 
 _JAVA_ARRAY = r"^\[+(L[\w.$]+;|[ZBCSIJFD])@[0-9a-f]+$"
 """The text that Debezium makes of an inner array: `[Ljava.lang.String;@1b2c3d`."""
@@ -76,30 +89,21 @@ def _refused(version: Version) -> Refused | None:
     return None
 
 
-def fields(value: Part, after: Structure) -> dict[str, str]:
-    """`op`, `unavailable`, `source` and `transaction` of the result."""
-    return {**_around_rows(value), "unavailable": _unavailable(after)}
-
-
 def head(value: Part) -> dict[str, str]:
     """Show what stands around the rows of a change, whatever is wrong with its rows.
 
     Returns:
-        SQL of `op`, `source` and `transaction` as in `fields`, and of `is_readable`: false of a value that is there and of which
-        nobody can say what it is.
+        SQL of `op`, `source`, `transaction` and `is_readable`: false of a value that exists and that no schema reads.
     """
     other = [refused.matches for refused in value.refused if refused.reason == NOT_DEBEZIUM]
     columns = [(version, parsed_column(value, i)) for i, version in enumerate(value.versions)]
     read = [f"({column} IS NOT NULL AND NOT {version.corrupt(column)})" for version, column in columns]
     is_readable = f"coalesce({' OR '.join(['value IS NULL', *read, *other])}, false)"
-    return {**_around_rows(value), "is_readable": is_readable}
-
-
-def _around_rows(value: Part) -> dict[str, str]:
     return {
         "op": field_of(value, "op"),
         "source": block(value, "source", SOURCE),
         "transaction": block(value, "transaction", _TRANSACTION),
+        "is_readable": is_readable,
     }
 
 
@@ -121,29 +125,31 @@ def problems(value: Part) -> Iterator[tuple[str, str]]:
 
 def field_of(value: Part, name: str, kind: str = "string") -> str:
     """A field that every version of `value` has."""
-    found = (f"{v.row(parsed_column(value, i))}.{quoted(name)}" for i, v in enumerate(value.versions))
-    return f"coalesce({', '.join([*found, f'CAST(NULL AS {kind})'])})"
+    return _first([f"{v.row(parsed_column(value, i))}.{quoted(name)}" for i, v in enumerate(value.versions)], kind)
 
 
-def block(value: Part, name: str, wanted: dict[str, tuple[str, str]]) -> str:
-    """A structure of the fields `wanted`, each null where a version lacks it: by name the field and its type."""
-    found = []
+def block(value: Part, name: str, wanted: Mapping[str, tuple[str, str]]) -> str:
+    """A structure of the fields `wanted`, each null where a record lacks it: by name the field and its type."""
+    found: dict[str, list[str]] = {field: [] for field, _ in wanted.values()}
     for i, version in enumerate(value.versions):
-        place = f"{version.row(parsed_column(value, i))}.{name}"
         schema = version.schema.field_named(name)
-        if schema is not None and schema.type is SchemaType.STRUCT:
-            has = {f.name for f in schema.fields}
-            inner = {
-                key: f"try_cast({place}.{quoted(field)} AS {kind})" if field in has else f"CAST(NULL AS {kind})"
-                for key, (field, kind) in wanted.items()
-            }
-            found.append(f"CASE WHEN {place} IS NOT NULL THEN {struct_of(inner)} END")
-    empty = f"CAST(NULL AS {struct_type((n, kind) for n, (_, kind) in wanted.items())})"
-    return f"coalesce({', '.join([*found, empty])})"
+        for f in schema.fields if schema is not None else ():
+            if f.name in found:
+                found[f.name].append(f"{version.row(parsed_column(value, i))}.{quoted(name)}.{quoted(f.name)}")
+    return struct_of(
+        {
+            key: _first([f"try_cast({place} AS {kind})" for place in found[field]], kind)
+            for key, (field, kind) in wanted.items()
+        }
+    )
 
 
-def _unavailable(after: Structure) -> str:
-    """The names of the columns that hold the placeholder, in the forms the PostgreSQL connector gives it."""
+def _first(places: Sequence[str], kind: str) -> str:
+    return f"coalesce({', '.join([*places, f'CAST(NULL AS {kind})'])})"
+
+
+def unavailable(after: Structure) -> str:
+    """List the names of the columns that hold the placeholder, in the forms the PostgreSQL connector gives it."""
     marks = []
     for origin in after.origins:
         for f in origin.schema.fields:

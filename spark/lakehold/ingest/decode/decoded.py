@@ -43,10 +43,10 @@ class Decoded:
 
     `frame` has `topic, partition, offset, timestamp_ms, headers, key_bytes, key struct<key_columns>, error, error_detail` and
 
-    - DEBEZIUM: `op, before struct<columns>, after struct<columns>, unavailable array<string>` (columns of `after` that
-      hold Debezium's placeholder for a value it does not have, null if none), `source struct<connector, snapshot,
-      sequence, lsn, file, pos, row, ts_ms>, transaction struct<id, total_order, collection_order>`; and, where it is wanted,
-      `head struct<op, source, transaction, is_readable>`, which says the same of records with errors as well;
+    - DEBEZIUM: `before struct<columns>, after struct<columns>, unavailable array<string>` (columns of `after` that
+      hold Debezium's placeholder for a value it does not have, null if none); and, of records with errors as well, `op, source
+      struct<connector, snapshot, sequence, lsn, file, pos, row, ts_ms>, transaction struct<id, total_order, collection_order>,
+      is_readable` (false of a value that exists and that no schema reads);
     - FLAT: `value struct<columns>`.
 
     A tombstone (null value) has null everywhere and no error. A record with an error has no value; it has its key if
@@ -69,6 +69,7 @@ class Decoded:
     left_out: tuple[LeftOut, ...] = ()
     lacks_before: bool = False
     tells_case: bool = True
+    has_heads: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,19 +140,21 @@ class ReaderSql:
         return f"({self.key.problem} IS NOT NULL OR {self.value.problem} IS NOT NULL)"
 
     def result(self) -> str:
-        """A structure of what there is of a record."""
+        """Write a structure of what there is of a record."""
         key, value = self.key, self.value
-        rest = debezium.fields(value.part, value.structures[-1]) if self.shape is Shape.DEBEZIUM else {}
-        found = rest | {s.name: s.value() for s in value.structures}
+        found = {s.name: s.value() for s in value.structures}
+        head = {}
+        if self.shape is Shape.DEBEZIUM:
+            found["unavailable"] = debezium.unavailable(value.structures[-1])
+            head = debezium.head(value.part)
         is_right = f"{key.problem} IS NULL AND {value.problem} IS NULL"
         fields = {
             "key": f"CASE WHEN {key.problem} IS NULL THEN {key.structures[0].value()} END",
             "error": f"coalesce({key.problem}.code, {value.problem}.code)",
             "error_detail": f"coalesce({key.problem}.detail, {value.problem}.detail)",
             **{name: f"CASE WHEN {is_right} THEN {sql} END" for name, sql in found.items()},
+            **head,
         }
-        if self.has_heads:
-            fields["head"] = struct_of(debezium.head(value.part))
         return struct_of(fields)
 
     def decoded(self, frame: DataFrame) -> Decoded:
@@ -168,33 +171,33 @@ class ReaderSql:
             keys,
             left_out,
             lacks_before=self.shape is Shape.DEBEZIUM and lacks_before,
+            has_heads=self.has_heads,
             tells_case=not any(isinstance(version.parser, AvroParser) for version in versions),
         )
 
 
 def judged(raw: DataFrame, readers: Sequence[ReaderSql]) -> DataFrame:
-    """The records with their columns, and what is wrong with them, for each reader."""
+    """Parse and convert the records, and say what is wrong with them, for each reader."""
     parts = [decoding for reader in readers for decoding in reader.parts]
-    wanted = [each for decoding in parts for each in parsing(decoding.part, decoding.is_small)]
+    wanted = [each for d in parts for each in parsing(d.part, d.is_small)]
     own = [call for _, call in wanted]
     # The versions of one reader are of different records.
-    calls = calls_for_all(own) if len(readers) > 1 else [CallForAll(call.parser, (call,)) for call in own]
-    parsed = raw.selectExpr("*", *(f"{call.sql} AS {_call_column(number)}" for number, call in enumerate(calls)))
-    of_calls = {call: shared.result(_call_column(n), call) for n, shared in enumerate(calls) for call in shared.calls}
-    results = parsed.selectExpr("*", *(f"{of_calls[call]} AS {column}" for column, call in wanted))
-    typed = results.selectExpr("*", *(e for d in parts for s in d.structures for e in s.conversions()))
-    return typed.selectExpr(
-        "*",
-        *(
+    shared = calls_for_all(own) if len(readers) > 1 else [CallForAll(call.parser, (call,)) for call in own]
+    number_of = {call: number for number, each in enumerate(shared) for call in each.calls}
+    results = {column: shared[number_of[call]].result(f"_call{number_of[call]}", call) for column, call in wanted}
+    stages = [
+        [f"{each.sql} AS _call{number}" for number, each in enumerate(shared)],
+        [f"{sql} AS {column}" for column, sql in results.items()],
+        [conversion for d in parts for s in d.structures for conversion in s.conversions()],
+        [
             f"{problem(d, is_debezium=reader.shape is Shape.DEBEZIUM)} AS {d.problem}"
             for reader in readers
             for d in reader.parts
-        ),
-    )
-
-
-def _call_column(number: int) -> str:
-    return f"_call{number}"
+        ],
+    ]
+    for stage in filter(None, stages):
+        raw = raw.selectExpr("*", *stage)
+    return raw
 
 
 def barrier(structure_: str) -> str:
@@ -207,7 +210,7 @@ def _decode_value(wanted: Wanted, reader: int, max_bytes: int) -> Decoding:
     if wanted.shape is Shape.FLAT:
         value = replace(part("value", wanted.schemas.value), reader=reader)
         return Decoding(value, (structure("value", value),), is_small)
-    value = debezium.only_envelopes(part("value", wanted.schemas.value, declared_envelope))
+    value = debezium.only_envelopes(part("value", wanted.schemas.value, declared_envelope, debezium.FIELDS))
     value = replace(value, reader=reader)
     after = structure("after", value, "after")
     return Decoding(value, (structure("before", value, "before", after.columns), after), is_small)

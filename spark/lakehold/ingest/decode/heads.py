@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from lakehold.definitions import DeclaredColumn
 from lakehold.ingest.decode.connect_schema import ConnectSchema, Field, SchemaType
-from lakehold.ingest.decode.debezium import field_of, head, only_envelopes
+from lakehold.ingest.decode.debezium import HEAD_FIELDS, field_of, head, only_envelopes
 from lakehold.ingest.decode.parts import is_small_value, part
 from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, declared_envelope
 from lakehold.ingest.decode.structures import parsing
@@ -52,7 +52,7 @@ def heads(raw: DataFrame, schemas: HeadSchemas, transaction_topic: str, max_reco
         them. `is_readable` is false of a value that is there and cannot be read. `unknown_schema bigint` is the id of an Avro
         schema that is not among `schemas`.
     """
-    change = only_envelopes(part("value", schemas.changes, declared_envelope))
+    change = only_envelopes(part("value", schemas.changes, declared_envelope, HEAD_FIELDS))
     metadata = replace(part("value", schemas.transactions, lambda _: _METADATA), reader=1)
     is_metadata = f"topic = {literal(transaction_topic)}"
     found = {

@@ -15,28 +15,35 @@ from lakehold.spark_sql import literal, map_of, struct_of
 
 CORRUPT = "_corrupt"
 _JSON_OPTIONS = map_of({"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT})
-_AVRO_OPTIONS = map_of({"mode": "PERMISSIVE"})
 
 
 @dataclass(frozen=True)
 class AvroParser:
-    """Reads the Avro record in the SQL `body`, written with the schema `written`: null if it is corrupt."""
+    """Reads the Avro record in the SQL `body`, written with the schema `written`: null if it is corrupt.
+
+    `read` is the schema of those of its fields that are wanted, by name.
+    """
 
     body: str
     written: str
+    read: str
 
     @property
     def sql(self) -> str:
-        """The call."""
-        return f"from_avro({self.body}, {literal(self.written)}, {_AVRO_OPTIONS})"
+        """Write the call."""
+        options = map_of({"mode": "PERMISSIVE"} | ({} if self.read == self.written else {"avroSchema": self.read}))
+        return f"from_avro({self.body}, {literal(self.written)}, {options})"
 
     def joined(self, other: Parser) -> AvroParser | None:
-        """A parser that gives what both give, if there is one."""
-        return self if self == other else None
+        """Return a parser that gives what both give, if there is one."""
+        if self == other:
+            return self
+        whole = replace(self, read=self.written)
+        return whole if isinstance(other, AvroParser) and replace(other, read=other.written) == whole else None
 
     def result(self, found: str, of: Parser) -> str:
-        """What parser `of` gives, from what this one `found`."""
-        return found if of == self else of.sql
+        """Write what parser `of` gives, or more, from what this one `found`."""
+        return found if self.joined(of) == self else of.sql
 
 
 @dataclass(frozen=True)

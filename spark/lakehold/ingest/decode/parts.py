@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lakehold.ingest.decode.asked import asked
-from lakehold.ingest.decode.avro_schema import AvroSchema, from_avro_json
+from lakehold.ingest.decode.avro_schema import AvroSchema, Fields, from_avro_json, pruned
 from lakehold.ingest.decode.connect_schema import (
     DECLARED_DECIMAL,
     ConnectSchema,
@@ -81,12 +81,22 @@ class Part:
 
 
 def part(
-    name: str, schemas: PartSchemas, as_declared: Callable[[ConnectSchema], ConnectSchema] = lambda row: row
+    name: str,
+    schemas: PartSchemas,
+    as_declared: Callable[[ConnectSchema], ConnectSchema] = lambda row: row,
+    fields: Fields | None = None,
 ) -> Part:
-    """The part `name` written with `schemas`; `as_declared` puts an envelope around declared columns."""
+    """Return the part `name` written with `schemas`.
+
+    Args:
+        name: `key` or `value`.
+        schemas: How it was written.
+        as_declared: Puts an envelope around declared columns.
+        fields: Those that are wanted of it; None: all.
+    """
     match schemas:
         case AvroIds():
-            return _avro_part(name, schemas)
+            return _avro_part(name, schemas, fields)
         case JsonHeads():
             return _json_part(name, schemas)
         case JsonDeclared():
@@ -98,7 +108,7 @@ def is_small_value(max_bytes: int) -> str:
     return f"coalesce(length(key), 0) + length(value) <= {max_bytes}"
 
 
-def _avro_part(name: str, schemas: AvroIds) -> Part:
+def _avro_part(name: str, schemas: AvroIds, fields: Fields | None) -> Part:
     versions, refused, nulls = [], [], []
     for schema_id, text in sorted(schemas.schemas.items()):
         matches = f"substring({name}, 1, 5) = X'{schema_id:010X}'"
@@ -107,7 +117,7 @@ def _avro_part(name: str, schemas: AvroIds) -> Part:
             if is_null(read.schema):
                 nulls.append(matches)
             else:
-                versions.append(_avro_version(name, matches, read))
+                versions.append(_avro_version(name, matches, read, fields))
         except UnsupportedSchema as e:
             refused.append(Refused(matches, "unsupported-schema", f"Schema {schema_id} of the {name}: {e}"))
     return Part(
@@ -121,18 +131,18 @@ def _avro_part(name: str, schemas: AvroIds) -> Part:
     )
 
 
-def _avro_version(name: str, matches: str, read: AvroSchema) -> Version:
-    schema, bare = storable(read.schema), read.bare
+def _avro_version(name: str, matches: str, read: AvroSchema, fields: Fields | None) -> Version:
+    schema, bare = storable(read.schema), [read.bare, pruned(read.bare, fields)]
     row = _row(name, schema)
     if not _is_record(schema):
-        schema, bare = _record_of(name, schema), _bare_record("row", name, bare)
+        schema, bare = _record_of(name, schema), [_bare_record("row", name, read.bare)] * 2
     elif schema.optional:
         # A record that may be null needs one more around it, or a corrupt one would pass for a null.
-        bare, row = _bare_record("row", "row", bare), "{}.v.row".format
-    wrapped = json.dumps(_bare_record("wrapper", "v", bare))
+        bare, row = [_bare_record("row", "row", each) for each in bare], "{}.v.row".format
+    written, wanted = (json.dumps(_bare_record("wrapper", "v", each)) for each in bare)
     return Version(
         matches,
-        AvroParser(f"substring({name}, 6)", wrapped),
+        AvroParser(f"substring({name}, 6)", written, wanted),
         schema,
         Encoding.AVRO,
         row=row,

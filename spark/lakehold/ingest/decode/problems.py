@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lakehold.ingest.changes import UNKNOWN_SCHEMA
@@ -31,21 +31,29 @@ def problem(of: Decoding, *, is_debezium: bool) -> str:
     if not of.part.versions and not of.part.written_with:
         return "CAST(NULL AS struct<code:string,detail:string>)"
     name, undecodable = of.part.name, f"undecodable-{of.part.name}"
-    cases = [
+    unread = [
         (f"{name} IS NULL", None, ""),
         (f"NOT ({of.is_small})", "oversized", literal("The record is longer than the limit.")),
         (of.part.is_blank, undecodable if name == "key" else "empty-value", literal(f"The {name} is empty, not null.")),
         (of.part.is_broken, undecodable, literal(f"The {name} does not begin with a byte 0 and the id of a schema.")),
         *((r.matches, r.reason, literal(r.detail)) for r in of.part.refused),
-        *_corrupt(of, undecodable),
-        (_is_null(of), None, ""),
-        (_is_unknown(of), UNKNOWN_SCHEMA, of.part.written_with),
-        *_wrong_columns(of, undecodable, is_debezium=is_debezium),
+        (of.part.is_null, None, ""),
+        ("true" if of.part.written_with else "false", UNKNOWN_SCHEMA, of.part.written_with),
     ]
-    branches = (
+    read = [*_corrupt(of, undecodable), *_wrong_columns(of, undecodable, is_debezium=is_debezium)]
+    # Most records are read and right: they pass the fewest conditions.
+    is_unread = " AND ".join(f"{parsed_column(of.part, i)} IS NULL" for i in range(len(of.part.versions))) or "true"
+    return f"CASE WHEN {is_unread} THEN {_first_of(unread)} {_branches(read)} END"
+
+
+def _first_of(cases: Iterable[tuple[str, str | None, str]]) -> str:
+    return f"CASE {_branches(cases)} END"
+
+
+def _branches(cases: Iterable[tuple[str, str | None, str]]) -> str:
+    return " ".join(
         f"WHEN {condition} THEN {_finding(code, detail)}" for condition, code, detail in cases if condition != "false"
     )
-    return f"CASE {' '.join(branches)} END"
 
 
 def _finding(code: str | None, detail: str) -> str:
@@ -65,18 +73,6 @@ def _corrupt(of: Decoding, code: str) -> Iterator[tuple[str, str, str]]:
         if version.taken is not None:
             condition = f"{parsed} IS NOT NULL AND ({version.corrupt(parsed)} OR {version.taken} <> '')"
         yield condition, code, detail
-
-
-def _is_null(of: Decoding) -> str:
-    """The bytes say that there is nothing, and no version has to read them for that."""
-    return "false" if of.part.is_null == "false" else f"({_is_unknown(of)}) AND ({of.part.is_null})"
-
-
-def _is_unknown(of: Decoding) -> str:
-    """No version took the record."""
-    if not of.part.written_with:
-        return "false"
-    return " AND ".join([f"{parsed_column(of.part, i)} IS NULL" for i in range(len(of.part.versions))] or ["true"])
 
 
 def _wrong_columns(of: Decoding, undecodable: str, *, is_debezium: bool) -> Iterator[tuple[str, str, str]]:

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehold.ingest.changes import OFFSET, PARTITION, POSITION_TYPE, TRANSACTION
+from lakehold.ingest.changes import POSITION as CHANGE_POSITION
 from lakehold.ingest.position import commits_by_itself, position_of
 from lakehold.ingest.transactions.log import Kind
 from lakehold.spark_sql import struct_of
@@ -66,10 +67,12 @@ def header_columns(around: str = "") -> dict[str, str]:
 
 
 def header_of_change() -> str:
-    """Write the SQL of the column `_lh_transaction` of changes (`lakehold.ingest.changes`), of decoded records with a `head`."""
-    columns = header_columns("head.")
+    """Write the SQL of the column `_lh_transaction` of changes (`lakehold.ingest.changes`), of decoded records."""
+    columns = header_columns() | {"position": CHANGE_POSITION}
+    # The delete of a former key that stands beside an update has no header of its own: its `is_readable` is null.
+    has_one = "is_readable IS NOT NULL AND (transaction.id IS NOT NULL OR op <=> 'r' OR NOT is_readable)"
     # Cast, so that fields may be null: Arrow refuses a null structure whose fields may not be.
-    return f"CAST(CASE WHEN ({columns['kind']}) IS NOT NULL THEN {struct_of(columns)} END AS {_TYPE})"
+    return f"CAST(CASE WHEN {has_one} THEN {struct_of(columns)} END AS {_TYPE})"
 
 
 def headers_of_changes(changes: pa.Table, topic: str) -> pa.Table:
