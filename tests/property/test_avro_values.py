@@ -13,7 +13,8 @@ import fastavro
 import pytest
 from pyspark.sql import SparkSession
 
-from lakehold.ingest.decode import AvroIds, Shape, TopicSchemas, decode
+from lakehold.ingest.decode.decoded import Shape, decode
+from lakehold.ingest.decode.schemas import AvroIds, TopicSchemas
 from tests.connect_converters import framed
 from tests.raw_records import raw_records
 

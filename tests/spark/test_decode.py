@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import json
+import re
+from contextlib import redirect_stdout
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,19 +15,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from lakehold.definitions import DeclaredColumn, FormatType
-from lakehold.ingest.decode import (
-    AvroIds,
-    JsonDeclared,
-    JsonHeads,
-    SchemaIds,
-    Shape,
-    TopicSchemas,
-    TypeConflict,
-    decode,
-    schema_ids,
-    schema_ids_of,
-)
+from lakehold.definitions import DeclaredColumn, Envelope, FormatType, Table
+from lakehold.ingest.decode.decoded import Shape, decode
+from lakehold.ingest.decode.schema_ids import SchemaIds, schema_ids, schema_ids_of
+from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, JsonHeads, TopicSchemas
+from lakehold.ingest.decode.unify import TypeConflict
+from lakehold.ingest.envelope import changes_of
 from tests.connect_converters import avro_body, avro_schema, envelope, framed, json_head, json_record, struct
 from tests.raw_records import raw_records
 
@@ -327,3 +323,16 @@ def test_each_parser_runs_once_a_record_whatever_is_asked_later(
     capsys.readouterr()
     asked.explain()
     assert capsys.readouterr().out.count("from_avro(") == len(texts) + 1
+
+
+def test_the_code_that_spark_makes_of_decoding_is_short_enough_to_be_compiled(spark: SparkSession) -> None:
+    text = json.dumps(avro_schema(envelope(NEW)))
+    schemas = TopicSchemas(AvroIds({1: json.dumps(avro_schema(KEY))}), AvroIds({2: text}))
+    decoded = decode(raw_records(spark, [(None, None)]), schemas, Shape.DEBEZIUM, has_heads=True)
+    changes = changes_of(decoded, Table("shop", "t", "live", "shop.public.t", Envelope.DEBEZIUM))
+    shown = io.StringIO()
+    with redirect_stdout(shown):
+        changes.frame.selectExpr("struct(*) AS row").explain("codegen")
+    sizes = [int(size) for size in re.findall(r"maxMethodCodeSize:(\d+)", shown.getvalue())]
+    # Java's first compiler gives up at about 18,000 bytes, and interprets the method from then on.
+    assert 0 < max(sizes) < 12_000

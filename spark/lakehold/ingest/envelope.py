@@ -80,7 +80,7 @@ class _Mapped:
 
 
 def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] = ()) -> Changes:
-    """The changes that `decoded` messages make to `table`, one per message, errors included.
+    """Return the changes that `decoded` messages make to `table`, one per message, errors included.
 
     Args:
         decoded: The messages.
@@ -109,7 +109,7 @@ def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] 
 
 
 def _taken(decoded: Decoded, table: Table, key: Sequence[ColumnType]) -> list[ColumnType]:
-    """The messages' columns that the table would have, and those that Spark does not tell from one of them."""
+    """Return the messages' columns that the table would have, and those that Spark does not tell from one of them."""
     names = {folded(name) for name in (*(c.name for c in table.columns), *(c.name for c in key))}
     row = [c for c in decoded.columns if not table.columns or folded(c.name) in names]
     in_row = {c.name for c in row}
@@ -165,7 +165,7 @@ def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) 
         done[Op.TRUNCATE] = "op = 't'"
     if table.envelope is Envelope.DEBEZIUM_UPSERT:
         done[Op.DELETE] = f"(op = 'd' OR op IS NULL AND {key.is_in_tombstone})"
-    cases = " ".join(f"WHEN {condition} THEN '{op}'" for op, condition in done.items())
+    cases = " ".join(f"WHEN {condition} THEN {literal(op)}" for op, condition in done.items())
     error = (
         f"CASE WHEN error IS NOT NULL THEN error WHEN {is_keyless(table, key)} THEN '{KEYLESS}'"
         f" WHEN {key.is_unequal} THEN 'key-type' WHEN op IN ('c', 'r', 'u', 'd') AND {key.all_null} THEN 'null-key'"
@@ -199,7 +199,7 @@ def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) 
 
 
 def _source_ms(envelope: Envelope) -> str:
-    """When a change was committed, where its position is compared with others.
+    """Write when a change was committed, where its position is compared with others.
 
     Streamed changes of MySQL stand in the order of their server, and go on at another place when a replica takes over: for
     DEBEZIUM UPSERT, which needs no position, that is no going back.
@@ -211,7 +211,7 @@ def _source_ms(envelope: Envelope) -> str:
 
 
 def _phase(source: str, op: str) -> str:
-    """`source.snapshot` as observed: true, first…, last… in a snapshot, incremental, false or null when streaming."""
+    """Write the phase: `source.snapshot` is true, first…, last… in a snapshot, incremental, false or null when streaming."""
     return (
         f"CASE WHEN {is_ad_hoc(source, op)} THEN '{Phase.AD_HOC}'"
         f" WHEN {op} = 'r' AND {source}.snapshot IN ('last', 'last_in_data_collection') THEN '{Phase.SNAPSHOT_END}'"
@@ -222,7 +222,7 @@ def _phase(source: str, op: str) -> str:
 def _contracted(
     table: Table, key: Collection[str], found: Mapping[str, tuple[str, ColumnType]]
 ) -> tuple[dict[str, tuple[str, ColumnType]], list[str]]:
-    """The declared columns, and those of the key: what the messages have besides is left out, what they lack is null.
+    """Return the declared columns, and those of the key: what the messages have besides is left out, what they lack is null.
 
     Raises:
         TableStopped: The messages have a column in a type that the declared one does not hold.

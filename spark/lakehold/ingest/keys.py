@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, replace
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.changes import Changes
-from lakehold.ingest.decode.agreeing import equal_value
 from lakehold.ingest.decode.decoded import Decoded
 from lakehold.ingest.decode.types import ColumnType, spark_text
-from lakehold.ingest.decode.unify import TypeConflict, cast, same, unify
+from lakehold.ingest.decode.unify import TypeConflict, cast, equal_value, same, unify
 from lakehold.ingest.deduplicate.statistics import BatchStatistics
 from lakehold.spark_sql import literal, quoted
 

@@ -28,7 +28,7 @@ _BEFORE_ANY_STREAMED = -1
 
 
 def position_of(source: str, transaction: str, op: str) -> str:
-    """The position as `struct<a,b,c,d bigint>`, in SQL; null for other connectors and for rows of an ad-hoc snapshot.
+    """Write the position as `struct<a,b,c,d bigint>`; null for other connectors and for rows of an ad-hoc snapshot.
 
     Args:
         source: Name of the column with Debezium's `source`.
@@ -63,7 +63,7 @@ def position_of(source: str, transaction: str, op: str) -> str:
 
 
 def is_ad_hoc(source: str, op: str) -> str:
-    """Whether a row is of a snapshot that was asked for while the connector streams, of whatever it was asked for; in SQL.
+    """Write the condition that a row is of a snapshot that was asked for while the connector streams.
 
     Such rows say what is there, not what is gone, and stand among streamed changes where the topic has them. An incremental
     one says that it is; a blocking one knows the last commit, which the connector's first snapshot cannot.
@@ -74,7 +74,7 @@ def is_ad_hoc(source: str, op: str) -> str:
 
 
 def commits_by_itself(source: str, op: str) -> str:
-    """Whether an event is all of its transaction, in SQL: TRUNCATE of MySQL and MariaDB. Debezium tells its BEGIN and no END.
+    """Write the condition that an event is all of its transaction: TRUNCATE of MySQL and MariaDB, which has a BEGIN and no END.
 
     Args:
         source: Name of the column with Debezium's `source`.
@@ -88,7 +88,7 @@ def _listed(texts: tuple[str, ...]) -> str:
 
 
 def written(position: Position, connectors: Collection[str]) -> str:
-    """`position` as the database's tools write it: PostgreSQL's LSN, or file number and position in MySQL's binlog."""
+    """Write `position` as the database's tools write it: PostgreSQL's LSN, or file number and position in MySQL's binlog."""
     a, b, *_ = position
     if any(connector in MYSQL for connector in connectors):
         return f"file {a}, position {b}"
@@ -96,6 +96,6 @@ def written(position: Position, connectors: Collection[str]) -> str:
 
 
 def position_value(position: Position) -> Column:
-    """`position` as a value of `POSITION_TYPE`."""
+    """Return `position` as a value of `POSITION_TYPE`."""
     parts = [F.lit(part).cast("bigint").alias(name) for part, name in zip(position, "abcd", strict=True)]
     return F.struct(*parts).cast(POSITION_TYPE)

@@ -1,4 +1,4 @@
-"""Decoding a topic's part of a batch: find out how its records were written, then decode them once.
+"""Decodes a topic's part of a batch: finds out how its records were written, then decodes them once.
 
 Which schemas records that are many were written with is not looked up in them, because that is one more pass over the topic:
 it is taken from the topic's subjects in the registry, and looked up only when that turns out not to be all.
@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from lakehold.definitions import DeclaredColumn, FormatType, Metadata, Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.decode.decoded import Decoded, Shape, Wanted, decode
-from lakehold.ingest.decode.schema_ids import SchemaIds, begin_with_schemas, schema_ids, schema_ids_of
+from lakehold.ingest.decode.schema_ids import SchemaIds, schema_ids, schema_ids_of
 from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, TopicSchemas
 from lakehold.ingest.decode.together import DecodedTogether, decode_together
 from lakehold.ingest.decode.types import ColumnType
@@ -63,13 +63,11 @@ class TopicPart:
 
     @cached_property
     def ids(self) -> SchemaIds:
-        """How the records were written; when they are many, one pass over them."""
-        if self.here is None or (self._written is FormatType.JSON and not begin_with_schemas(self.here)):
-            return schema_ids(self.raw, self._written)
-        return schema_ids_of(self.here, self._written)
+        """Find how the records were written; when they are many, one pass over them."""
+        return schema_ids(self.raw, self._written) if self.here is None else schema_ids_of(self.here, self._written)
 
     def sample(self, part: str) -> tuple[bytes, ...]:
-        """Some of the keys or values that are there."""
+        """Return some of the keys or values that are there."""
         if part not in self._samples:
             self._samples[part] = self._sampled(part, _SAMPLED)
         return self._samples[part]
@@ -115,7 +113,7 @@ class TopicDecoder:
     has_heads: bool = False
 
     def part(self, records: pa.Table | DataFrame) -> TopicPart:
-        """Records of one topic."""
+        """Return the part that records of one topic are."""
         if isinstance(records, pa.Table):
             return TopicPart(self.spark().createDataFrame(records), records, self.written)
         return TopicPart(records, None, self.written)
@@ -123,7 +121,7 @@ class TopicDecoder:
     def wanted(
         self, table: Table, part: TopicPart, stored_key: tuple[ColumnType, ...], *, look: bool
     ) -> tuple[Wanted, bool]:
-        """What a table wants of a topic's records, and whether all schemas that they name were looked for.
+        """Return what a table wants of a topic's records, and whether all schemas that they name were looked for.
 
         Args:
             table: It declares what bare JSON holds.
@@ -172,7 +170,7 @@ class TopicDecoder:
         return decode_together(part.raw, wanted, kept, max_record_bytes=self.max_record_bytes)
 
     def _subjects(self, table: Table, part: TopicPart) -> TopicSchemas | None:
-        """What the topic's subjects say; None when they do not say it, or say too much to try it all on each record."""
+        """Return what the topic's subjects say; None when they do not say it, or say too much to try it all on each record."""
         if self.registry is None:
             return None
         found = part.subjects(self.registry, table.topic)
@@ -181,7 +179,7 @@ class TopicDecoder:
         return found if all(0 < count <= _MOST_VERSIONS for count in counts) else None
 
     def _found(self, table: Table, part: TopicPart, stored_key: tuple[ColumnType, ...]) -> TopicSchemas:
-        """What stands in the records."""
+        """Find in the records how they were written."""
         ids = part.ids
         if self.registry is not None:
             return TopicSchemas(_known(self.registry, ids.keys), _known(self.registry, ids.values))
@@ -202,16 +200,13 @@ def _known(registry: Registry, ids: frozenset[int] | frozenset[str]) -> AvroIds:
 
 
 def _heads(found: frozenset[int] | frozenset[str]) -> JsonHeads:
-    texts = sorted(str(text) for text in found)
-    return JsonHeads(
-        tuple(text for text in texts if text.endswith(":")), tuple(text for text in texts if not text.endswith(":"))
-    )
+    return JsonHeads(tuple(sorted(map(str, found))))
 
 
 def _declared_key(
     table: Table, stored: tuple[ColumnType, ...], sample: tuple[bytes, ...]
 ) -> tuple[DeclaredColumn, ...]:
-    """What a bare JSON key holds: the columns of `KEY (…)`, else those that keys name, of the declared types.
+    """Return what a bare JSON key holds: the columns of `KEY (…)`, else those that keys name, of the declared types.
 
     A key that is no record is a column `key` (design, "The way in"). A table keeps the key that it was made with.
     """
@@ -250,7 +245,7 @@ def _is_bare_record(value: bytes) -> bool:
 
 
 def _record(key: bytes) -> dict[str, Any] | None:
-    """The key as a record; None when it is none."""
+    """Return the key as a record; None when it is none."""
     try:
         content = json.loads(key)
     except ValueError:

@@ -31,7 +31,7 @@ class VectorizedReads:
         self._lock = threading.Lock()
 
     def take(self, table: TableState) -> bool:
-        """Whether a statement that may read all of `table` should read vectorized; if so its files are counted."""
+        """Return whether a statement that may read all of `table` should read vectorized; if so its files are counted."""
         summary = table.current.summary if table.current is not None else {}
         rows, files = (int(summary.get(f"total-{what}", 0)) for what in ("records", "data-files"))
         with self._lock:

@@ -7,6 +7,7 @@ a single branch: the number of the branch stands before each value.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +23,7 @@ from lakehold.ingest.decode.connect_schema import (
     Field,
     SchemaType,
     UnsupportedSchema,
-    parsed,
+    parsed_json,
     with_text_bytes,
 )
 from lakehold.ingest.decode.logical import decimal_parameters, logical_type
@@ -56,12 +57,15 @@ _NULL = AvroSchema(ConnectSchema(SchemaType.STRUCT, optional=True, name=NULL), "
 
 
 def from_avro_json(text: str) -> AvroSchema:
-    """Reads the schema a registry holds.
+    """Read the schema a registry holds.
 
     Raises:
         UnsupportedSchema: It is no Avro schema, refers to itself, or refers to other subjects.
     """
-    return _Reader().read(parsed(text), "")
+    try:
+        return _Reader().read(parsed_json(text), "")
+    except (AttributeError, KeyError, TypeError) as e:
+        raise UnsupportedSchema(f"It is no schema of Avro ({e}).") from e
 
 
 Fields = Mapping[str, "Fields | None"]
@@ -103,8 +107,6 @@ class _Reader:
             return _NULL
         if isinstance(node, str):
             return self._primitive(node, {}) if node in _PRIMITIVES else self._reference(node, namespace)
-        if not isinstance(node, dict) or "type" not in node:
-            raise UnsupportedSchema("An Avro schema must be a name, a list or an object with a type.")
         kind = node["type"]
         if not isinstance(kind, str):
             return self.read(kind, namespace)
@@ -118,9 +120,11 @@ class _Reader:
             case "enum" | "fixed":
                 return self._leaf(node, namespace)
             case "array":
-                return self._array(node, namespace)
+                items = self.read(node["items"], namespace)
+                schema = ConnectSchema(SchemaType.ARRAY, items=items.schema)
+                return AvroSchema(_annotated(schema, node), {"type": "array", "items": items.bare})
             case "map":
-                values = self.read(node.get("values"), namespace)
+                values = self.read(node["values"], namespace)
                 schema = ConnectSchema(SchemaType.MAP, keys=ConnectSchema(SchemaType.STRING), values=values.schema)
                 return AvroSchema(_annotated(schema, node), {"type": "map", "values": values.bare})
             case _:
@@ -132,13 +136,6 @@ class _Reader:
         schema = _annotated(ConnectSchema(schema_type), node)
         return AvroSchema(schema, _with_decimal(schema, {"type": kind}) if kind == "bytes" else kind)
 
-    def _array(self, node: dict[str, Any], namespace: str) -> AvroSchema:
-        items = self.read(node.get("items"), namespace)
-        return AvroSchema(
-            _annotated(ConnectSchema(SchemaType.ARRAY, items=items.schema), node),
-            {"type": "array", "items": items.bare},
-        )
-
     def _leaf(self, node: dict[str, Any], namespace: str) -> AvroSchema:
         self._named[_full_name(node, namespace)] = node | {"namespace": _namespace(node, namespace)}
         bare: dict[str, Any] = {"type": node["type"], "name": self._fresh_name()}
@@ -146,20 +143,15 @@ class _Reader:
             return AvroSchema(
                 _annotated(ConnectSchema(SchemaType.STRING), node), bare | {"symbols": node.get("symbols")}
             )
-        schema = _annotated(ConnectSchema(SchemaType.BYTES), node if _fits(node) else node | {"logicalType": None})
+        schema = _annotated(ConnectSchema(SchemaType.BYTES), node)
         return AvroSchema(schema, _with_decimal(schema, bare | {"size": node.get("size")}))
 
     def _record(self, node: dict[str, Any], namespace: str) -> AvroSchema:
         name, inner = _full_name(node, namespace), _namespace(node, namespace)
-        listed = node.get("fields")
-        if not isinstance(listed, list):
-            raise UnsupportedSchema(f'The record "{name}" has no fields.')
-        if not all(isinstance(f, dict) and "name" in f for f in listed):
-            raise UnsupportedSchema(f'A field of the record "{name}" has no name.')
         self._named[name] = node | {"namespace": inner}
         self._open.append(name)
         bare_name = self._fresh_name()
-        read = [(str(f["name"]), self.read(f.get("type"), inner)) for f in listed]
+        read = [(str(f["name"]), self.read(f["type"], inner)) for f in node["fields"]]
         self._open.pop()
         schema = ConnectSchema(SchemaType.STRUCT, fields=tuple(Field(n, s.schema) for n, s in read))
         bare_fields = [{"name": n, "type": s.bare} for n, s in read]
@@ -197,26 +189,19 @@ class _Reader:
         return f"n{self._count}"
 
 
-def _fits(node: dict[str, Any]) -> bool:
-    """Return whether a fixed type is as long as its decimals need; Avro ignores the logical type of a shorter one."""
+def _is_ignored(node: dict[str, Any]) -> bool:
+    """Return whether Avro ignores the logical type: of a decimal that cannot be one, or that a fixed type is too short for."""
     if node.get("logicalType") != "decimal":
+        return False
+    precision, scale, size = node.get("precision", 0), node.get("scale", 0), node.get("size")
+    if not (isinstance(precision, int) and isinstance(scale, int) and isinstance(size, int | None)):
         return True
-    size, precision = node.get("size"), node.get("precision", 0)
-    return isinstance(size, int) and _is_decimal(node) and 10**precision <= 1 << max(0, 8 * size - 1)
-
-
-def _is_decimal(node: dict[str, Any]) -> bool:
-    """Return whether precision and scale can be those of a decimal; Avro ignores the logical type of others."""
-    precision, scale = node.get("precision", 0), node.get("scale", 0)
-    is_whole = isinstance(precision, int) and isinstance(scale, int)
-    return is_whole and scale >= 0 and (precision == 0 or scale <= precision) and precision >= 0
+    return not 0 <= scale <= (precision or scale) or (size is not None and precision > math.log10(2) * (8 * size - 1))
 
 
 def _annotated(schema: ConnectSchema, node: dict[str, Any]) -> ConnectSchema:
-    """With the name, version, parameters and default that Connect's converter or Avro itself wrote."""
-    logical = node.get("logicalType")
-    if logical == "decimal" and "connect.name" not in node and not _is_decimal(node):
-        logical = None
+    """Return the schema with the name and the parameters that Connect's converter or Avro itself wrote."""
+    logical = None if _is_ignored(node) else node.get("logicalType")
     name = node.get("connect.name") or (f"{AVRO}{logical}" if isinstance(logical, str) else None)
     written = node.get("connect.parameters")
     parameters = {str(k): str(v) for k, v in written.items()} if isinstance(written, dict) else {}
@@ -224,18 +209,11 @@ def _annotated(schema: ConnectSchema, node: dict[str, Any]) -> ConnectSchema:
         parameters = {"scale": str(node.get("scale", 0)), "connect.decimal.precision": str(node.get("precision", 0))}
     elif name == DECIMAL:
         parameters.setdefault("scale", str(node.get("scale", 0)))
-    annotated = replace(
-        schema,
-        name=name,
-        version=node.get("connect.version"),
-        parameters=parameters,
-        default=node.get("connect.default"),
-    )
-    return with_text_bytes(annotated)
+    return with_text_bytes(replace(schema, name=name, parameters=parameters))
 
 
 def _with_decimal(schema: ConnectSchema, bare: dict[str, Any]) -> Any:
-    """The bare type, as a decimal where Spark can read it as one; a plain name where nothing else is left."""
+    """Return the bare type, as a decimal where Spark can read it as one; a plain name where nothing else is left."""
     fitting = decimal_parameters(schema)
     if fitting is not None:
         precision, scale = fitting

@@ -102,9 +102,7 @@ class ConnectSchema:
     type: SchemaType
     optional: bool = False
     name: str | None = None
-    version: int | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
-    default: object = None
     fields: tuple[Field, ...] = ()
     items: ConnectSchema | None = None
     keys: ConnectSchema | None = None
@@ -117,11 +115,11 @@ class ConnectSchema:
         return (self.name or "").startswith(DECLARED)
 
     def field_named(self, name: str) -> ConnectSchema | None:
-        """The schema of a field, or None."""
+        """Return the schema of a field, or None."""
         return next((f.schema for f in self.fields if f.name == name), None)
 
     def walk(self, name: str = "") -> Iterator[tuple[str, ConnectSchema]]:
-        """This schema and all inside it, each with the name of its field ('' for items, keys and values)."""
+        """Yield this schema and all inside it, each with the name of its field ('' for items, keys and values)."""
         yield name, self
         for child in (self.items, self.keys, self.values):
             if child is not None:
@@ -150,7 +148,7 @@ _JSON_NAMES = {"float": SchemaType.FLOAT32, "double": SchemaType.FLOAT64}
 """Connect's JSON converter has names of its own for these (`JsonSchema.FLOAT_TYPE_NAME`, `DOUBLE_TYPE_NAME`)."""
 
 
-def parsed(text: str) -> Any:
+def parsed_json(text: str) -> Any:
     """Return the JSON value of a schema's text.
 
     Raises:
@@ -164,55 +162,41 @@ def parsed(text: str) -> Any:
         raise UnsupportedSchema(TOO_DEEP) from None
 
 
-def from_connect_json(node: Any, depth: int = 0) -> ConnectSchema:
-    """The schema that Connect's JSON converter writes beside a payload.
-
-    Args:
-        node: The parsed JSON, or its text.
-        depth: Schemas that it is inside of.
+def from_connect_json(node: Any) -> ConnectSchema:
+    """Read the schema that Connect's JSON converter writes beside a payload, from its text or the parsed JSON.
 
     Raises:
         UnsupportedSchema: It is no such schema.
     """
-    if isinstance(node, str):
-        node = parsed(node)
+    try:
+        return _read(parsed_json(node) if isinstance(node, str) else node, 0)
+    except UnsupportedSchema:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError) as e:
+        raise UnsupportedSchema(f"It is no schema that Connect's JSON converter writes ({e}).") from e
+
+
+def _read(node: dict[str, Any], depth: int) -> ConnectSchema:
     if depth > DEEPEST:
         raise UnsupportedSchema(TOO_DEEP)
-    if not isinstance(node, dict) or "type" not in node:
-        raise UnsupportedSchema("A schema must be a JSON object with a type.")
-    if not isinstance(node["type"], str) or not isinstance(node.get("name"), str | None):
-        raise UnsupportedSchema("The type of a schema of Connect, and its name, must be texts.")
-    try:
-        kind = _JSON_NAMES.get(node["type"]) or SchemaType(node["type"])
-    except ValueError as e:
-        raise UnsupportedSchema(f"Connect has no type {node['type']!r}.") from e
+    kind = _JSON_NAMES.get(node["type"]) or SchemaType(node["type"])
+    parameters = node.get("parameters") or {}
     schema = ConnectSchema(
         type=kind,
-        optional=bool(node.get("optional", False)),
-        name=node.get("name"),
-        version=node.get("version"),
-        parameters=_parameters(node.get("parameters")),
-        default=node.get("default"),
-        fields=_fields(node, depth) if kind is SchemaType.STRUCT else (),
-        items=_child(node, "items", depth) if kind is SchemaType.ARRAY else None,
-        keys=_child(node, "keys", depth) if kind is SchemaType.MAP else None,
-        values=_child(node, "values", depth) if kind is SchemaType.MAP else None,
+        optional=bool(node.get("optional")),
+        name=None if node.get("name") is None else _text(node["name"]),
+        parameters={str(k): str(v) for k, v in parameters.items()},
+        fields=tuple(Field(_text(f["field"]), _read(f, depth + 1)) for f in node["fields"])
+        if kind is SchemaType.STRUCT
+        else (),
+        items=_read(node["items"], depth + 1) if kind is SchemaType.ARRAY else None,
+        keys=_read(node["keys"], depth + 1) if kind is SchemaType.MAP else None,
+        values=_read(node["values"], depth + 1) if kind is SchemaType.MAP else None,
     )
     return with_text_bytes(schema)
 
 
-def _child(node: dict[str, Any], attribute: str, depth: int) -> ConnectSchema:
-    if attribute not in node:
-        raise UnsupportedSchema(f'A schema of type {node["type"]} must have "{attribute}".')
-    return from_connect_json(node[attribute], depth + 1)
-
-
-def _fields(node: dict[str, Any], depth: int) -> tuple[Field, ...]:
-    listed = node.get("fields")
-    if not isinstance(listed, list) or not all(isinstance(f, dict) and isinstance(f.get("field"), str) for f in listed):
-        raise UnsupportedSchema('A schema of type struct must have "fields", each with a "field" that names it.')
-    return tuple(Field(f["field"], from_connect_json(f, depth + 1)) for f in listed)
-
-
-def _parameters(node: object) -> dict[str, str]:
-    return {str(k): str(v) for k, v in node.items()} if isinstance(node, dict) else {}
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no name")
+    return value

@@ -25,7 +25,7 @@ class Encoding(StrEnum):
 
 
 def converted(raw: str, schema: ConnectSchema, encoding: Encoding) -> str:
-    """The table's value; `raw` itself where nothing is to be done. Null for null and for what cannot be read."""
+    """Write the table's value; `raw` itself where nothing is to be done. It is null for null and for what cannot be read."""
     if (rule := logical_type(schema)) is not None:
         parsed = decimal_parameters(schema) if encoding is Encoding.AVRO else None
         return rule.sql(plain(raw, schema)) if parsed is None else decimals.fitted(raw, *parsed)
@@ -46,7 +46,7 @@ def converted(raw: str, schema: ConnectSchema, encoding: Encoding) -> str:
 
 
 def undecodable(raw: str, value: str, schema: ConnectSchema, encoding: Encoding) -> str | None:
-    """A condition: something in `raw` became null in `value`. None where that cannot be."""
+    """Write the condition that something in `raw` became null in `value`; None where that cannot be."""
     if (rule := logical_type(schema)) is not None:
         harmless = not rule.fallible or converted(raw, schema, encoding) == raw
         return None if harmless else f"({is_given(raw, schema)} AND {_lost(raw, value, schema)})"
@@ -65,7 +65,7 @@ def undecodable(raw: str, value: str, schema: ConnectSchema, encoding: Encoding)
 
 
 def missing(raw: str, schema: ConnectSchema) -> str | None:
-    """A condition: a null stands where the schema allows none. None where it allows all."""
+    """Write the condition that a null stands where the schema allows none; None where it allows all."""
     inside = _missing_inside(raw, schema)
     if not schema.optional:
         return f"({raw} IS NULL OR {inside})" if inside else f"({raw} IS NULL)"
@@ -94,14 +94,14 @@ def _pairs(raw: str, schema: ConnectSchema) -> str:
 
 
 def _single(text: str, schema: ConnectSchema) -> str:
-    """The value that stands in a pair of a map; the parser gives the pair's parts as texts."""
+    """Write the value that stands in a pair of a map; the parser gives the pair's parts as texts."""
     of_bytes = schema.type is SchemaType.BYTES
     raw = f"try_to_binary({text}, 'base64')" if of_bytes else f"try_cast({text} AS {PLAIN_TYPES[schema.type]})"
     return converted(raw, schema, Encoding.JSON)
 
 
 def _lost(raw: str, value: str, schema: ConnectSchema) -> str:
-    """A condition: a value that was given is not the table's; a decimal that was a double may have had more digits."""
+    """Write the condition that a given value is not the table's; a decimal that was a double may have had more digits."""
     return f"({value} IS NULL OR {is_double(raw)})" if schema.name == DECLARED_DECIMAL else f"{value} IS NULL"
 
 

@@ -15,7 +15,7 @@ from lakehold.ingest.decode.avro_schema import Fields
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
 from lakehold.ingest.decode.logical import decimal_parameters, logical_type
 from lakehold.ingest.decode.parts import Part, Refused, Version
-from lakehold.ingest.decode.structures import Structure, parsed_column
+from lakehold.ingest.decode.structures import Structure
 from lakehold.spark_sql import literal, quoted, struct_of
 
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -62,14 +62,14 @@ _DOCUMENT = (
 
 
 def only_envelopes(value: Part) -> Part:
-    """The part without the versions whose schema is no envelope; their records are refused."""
+    """Return the part without the versions whose schema is no envelope; their records are refused."""
     judged = [(version, _refused(version)) for version in value.versions]
     envelopes = tuple(version for version, why in judged if why is None)
     return replace(value, versions=envelopes, refused=(*value.refused, *(why for _, why in judged if why is not None)))
 
 
 def _refused(version: Version) -> Refused | None:
-    """Why no row can be taken from records of a schema; None: it is an envelope. `before` need not be there."""
+    """Say why no row can be taken from records of a schema; None: it is an envelope. `before` need not be there."""
     after = version.schema.field_named("after")
     lacking = [name for name in ("after", "op") if version.schema.field_named(name) is None]
     left_out = next((part for part in version.schema.left_out if part.path == "after"), None)
@@ -96,8 +96,7 @@ def head(value: Part) -> dict[str, str]:
         SQL of `op`, `source`, `transaction` and `is_readable`: false of a value that exists and that no schema reads.
     """
     other = [refused.matches for refused in value.refused if refused.reason == NOT_DEBEZIUM]
-    columns = [(version, parsed_column(value, i)) for i, version in enumerate(value.versions)]
-    read = [f"({column} IS NOT NULL AND NOT {version.corrupt(column)})" for version, column in columns]
+    read = [f"({version.parsed} IS NOT NULL AND NOT {version.corrupt})" for version in value.versions]
     is_readable = f"coalesce({' OR '.join(['value IS NULL', *read, *other])}, false)"
     return {
         "op": field_of(value, "op"),
@@ -109,8 +108,8 @@ def head(value: Part) -> dict[str, str]:
 
 def problems(value: Part) -> Iterator[tuple[str, str]]:
     """Yield (condition, detail) for each way in which a record is no envelope, or lacks values, though its schema is in order."""
-    for i, version in enumerate(value.versions):
-        row = version.row(parsed_column(value, i))
+    for version in value.versions:
+        row = version.row
         yield f"({row} IS NOT NULL AND {row}.op IS NULL)", "The envelope has no op."
         after = version.schema.field_named("after")
         for f in after.fields if after is not None else ():
@@ -124,18 +123,18 @@ def problems(value: Part) -> Iterator[tuple[str, str]]:
 
 
 def field_of(value: Part, name: str, kind: str = "string") -> str:
-    """A field that every version of `value` has."""
-    return _first([f"{v.row(parsed_column(value, i))}.{quoted(name)}" for i, v in enumerate(value.versions)], kind)
+    """Write a field that every version of `value` has."""
+    return _first([f"{version.row}.{quoted(name)}" for version in value.versions], kind)
 
 
 def block(value: Part, name: str, wanted: Mapping[str, tuple[str, str]]) -> str:
-    """A structure of the fields `wanted`, each null where a record lacks it: by name the field and its type."""
+    """Write a structure of the fields `wanted`, each null where a record lacks it: by name the field and its type."""
     found: dict[str, list[str]] = {field: [] for field, _ in wanted.values()}
-    for i, version in enumerate(value.versions):
+    for version in value.versions:
         schema = version.schema.field_named(name)
         for f in schema.fields if schema is not None else ():
             if f.name in found:
-                found[f.name].append(f"{version.row(parsed_column(value, i))}.{quoted(name)}.{quoted(f.name)}")
+                found[f.name].append(f"{version.row}.{quoted(name)}.{quoted(f.name)}")
     return struct_of(
         {
             key: _first([f"try_cast({place} AS {kind})" for place in found[field]], kind)

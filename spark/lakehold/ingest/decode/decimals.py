@@ -26,7 +26,7 @@ _LIMB_DIGITS = 15
 
 
 def decimal_from_bytes(value: str, precision: int, scale: int) -> str:
-    """A decimal(precision, scale); null where the digits do not fit."""
+    """Write a decimal(precision, scale); null where the digits do not fit."""
     read_as = max(precision, WHOLE_PRECISION)
     schema = json.dumps({"type": "bytes", "logicalType": "decimal", "precision": read_as, "scale": scale})
     avro = f"concat(substring(X'{_LENGTHS}', length({value}) + 1, 1), {value})"
@@ -37,12 +37,12 @@ def decimal_from_bytes(value: str, precision: int, scale: int) -> str:
 
 
 def fitted(read: str, precision: int, scale: int) -> str:
-    """A decimal(precision, scale) from one that `from_avro` read with `WHOLE_PRECISION` or more digits."""
+    """Write a decimal(precision, scale) from one that `from_avro` read with `WHOLE_PRECISION` or more digits."""
     return read if precision >= WHOLE_PRECISION else f"try_cast({read} AS DECIMAL({precision}, {scale}))"
 
 
 def text_from_bytes(value: str, scale: str) -> str:
-    """The plain digits of a decimal of any size, every digit of its scale included. `scale` is an int expression."""
+    """Write the plain digits of a decimal of any size, every digit of its scale included. `scale` is an int expression."""
     short = f"CAST({decimal_from_bytes(value, MAX_PRECISION, 0)} AS STRING)"
     # 15 bytes hold at most 36 digits, so they always fit a decimal(38, 0).
     unscaled = (
@@ -53,7 +53,7 @@ def text_from_bytes(value: str, scale: str) -> str:
 
 
 def decimal_from_text(text: str, precision: int, scale: int) -> str:
-    """A decimal from digits, with an exponent or without; null where it would have to be rounded or does not fit.
+    """Write a decimal from digits, with an exponent or without; null where it would have to be rounded or does not fit.
 
     An exponent of more than three digits is one only of zero: Spark would write out its digits to round them.
     """
@@ -82,7 +82,7 @@ def _with_point(unscaled: str, scale: str) -> str:
 
 
 def _long_division(value: str) -> str:
-    """The digits of two's complement bytes of any length: base 256 to base 10^15, least limb first.
+    """Write the digits of two's complement bytes of any length: base 256 to base 10^15, least limb first.
 
     A negative number is `-(inverted + 1)`: its bytes are inverted on the way in and the 1 is carried in at the end.
     """
@@ -100,7 +100,7 @@ def _long_division(value: str) -> str:
 
 
 def _carried(limbs: str, carry: str, factor: int) -> str:
-    """`limbs * factor + carry`, as limbs again."""
+    """Write `limbs * factor + carry`, as limbs again."""
     total = f"(limb * {factor}L + s.carry)"
     step = f"named_struct('out', concat(s.out, array({total} % {_LIMB}L)), 'carry', {total} div {_LIMB}L)"
     start = f"named_struct('out', CAST(array() AS ARRAY<BIGINT>), 'carry', {carry})"

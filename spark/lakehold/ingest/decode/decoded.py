@@ -9,18 +9,18 @@ no filter of a later stage is pushed through one: below it Spark would run the p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from pyspark.sql import DataFrame
 
 from lakehold.ingest.decode import debezium
 from lakehold.ingest.decode.connect_schema import LeftOut
-from lakehold.ingest.decode.parsers import AvroParser, CallForAll, calls_for_all
-from lakehold.ingest.decode.parts import is_small_value, part
-from lakehold.ingest.decode.problems import Decoding, problem
+from lakehold.ingest.decode.parsers import AvroParser, Call, CallForAll, calls_for_all
+from lakehold.ingest.decode.parts import Part, is_small_value, part
+from lakehold.ingest.decode.problems import problem
 from lakehold.ingest.decode.schemas import TopicSchemas, declared_envelope
-from lakehold.ingest.decode.structures import parsing, structure
+from lakehold.ingest.decode.structures import Structure, structure
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.spark_sql import struct_of
 
@@ -114,72 +114,85 @@ def decode(
 
 @dataclass(frozen=True)
 class ReaderSql:
-    """What one reader wants, in SQL."""
+    """What one reader wants, in SQL: the parts, and the structures that each becomes."""
 
-    key: Decoding
-    value: Decoding
+    key: Part
+    value: Part
+    of_key: Structure
+    rows: tuple[Structure, ...]
     shape: Shape
     has_heads: bool
 
     @classmethod
     def of(cls, wanted: Wanted, number: int, max_bytes: int) -> ReaderSql:
-        """Reader `number` of those that decode together."""
-        key = replace(part("key", wanted.schemas.key), reader=number)
-        of_key = Decoding(key, (structure("key", key),), f"length(key) <= {max_bytes}")
-        has_heads = wanted.has_heads and wanted.shape is Shape.DEBEZIUM
-        return cls(of_key, _decode_value(wanted, number, max_bytes), wanted.shape, has_heads)
-
-    @property
-    def parts(self) -> tuple[Decoding, Decoding]:
-        """The key and the value."""
-        return self.key, self.value
+        """Return reader `number` of those that decode together."""
+        is_debezium, schemas = wanted.shape is Shape.DEBEZIUM, wanted.schemas
+        empty = Part("value", is_small_value(max_bytes), number)
+        key = part(Part("key", f"length(key) <= {max_bytes}", number), schemas.key)
+        if is_debezium:
+            value = debezium.only_envelopes(part(empty, schemas.value, declared_envelope, debezium.FIELDS))
+            after = structure("after", value, "after")
+            rows: tuple[Structure, ...] = (structure("before", value, "before", after.columns), after)
+        else:
+            value = part(empty, schemas.value)
+            rows = (structure("value", value),)
+        return cls(key, value, structure("key", key), rows, wanted.shape, wanted.has_heads and is_debezium)
 
     @property
     def has_error(self) -> str:
-        """The condition that a record is an error."""
+        """Write the condition that a record is an error."""
         return f"({self.key.problem} IS NOT NULL OR {self.value.problem} IS NOT NULL)"
+
+    def calls(self) -> list[tuple[str, Call]]:
+        """Return the columns that parsers make, with their calls."""
+        return [*self.key.calls(), *self.value.calls()]
+
+    def conversions(self) -> list[str]:
+        """Write the columns of converted structures."""
+        return [column for each in (self.of_key, *self.rows) for column in each.conversions()]
+
+    def problems(self) -> list[str]:
+        """Write the columns that say what is wrong."""
+        is_debezium = self.shape is Shape.DEBEZIUM
+        of_parts = ((self.key, [self.of_key]), (self.value, self.rows))
+        return [f"{problem(of, rows, is_debezium=is_debezium)} AS {of.problem}" for of, rows in of_parts]
 
     def result(self) -> str:
         """Write a structure of what there is of a record."""
-        key, value = self.key, self.value
-        found = {s.name: s.value() for s in value.structures}
+        key, value = self.key.problem, self.value.problem
+        found = {row.name: row.value() for row in self.rows}
         head = {}
         if self.shape is Shape.DEBEZIUM:
-            found["unavailable"] = debezium.unavailable(value.structures[-1])
-            head = debezium.head(value.part)
-        is_right = f"{key.problem} IS NULL AND {value.problem} IS NULL"
+            found["unavailable"] = debezium.unavailable(self.rows[-1])
+            head = debezium.head(self.value)
         fields = {
-            "key": f"CASE WHEN {key.problem} IS NULL THEN {key.structures[0].value()} END",
-            "error": f"coalesce({key.problem}.code, {value.problem}.code)",
-            "error_detail": f"coalesce({key.problem}.detail, {value.problem}.detail)",
-            **{name: f"CASE WHEN {is_right} THEN {sql} END" for name, sql in found.items()},
+            "key": f"CASE WHEN {key} IS NULL THEN {self.of_key.value()} END",
+            "error": f"coalesce({key}.code, {value}.code)",
+            "error_detail": f"coalesce({key}.detail, {value}.detail)",
+            **{name: f"CASE WHEN {key} IS NULL AND {value} IS NULL THEN {sql} END" for name, sql in found.items()},
             **head,
         }
         return struct_of(fields)
 
     def decoded(self, frame: DataFrame) -> Decoded:
-        """What the reader has, when `frame` holds its results."""
-        keys = frozenset(frozenset(f.name for f in version.schema.fields) for version in self.key.part.versions)
-        of_key, row = self.key.structures[0], self.value.structures[-1]
-        lacks_before = any(v.schema.field_named("before") is None for v in self.value.part.versions)
-        versions = (*self.key.part.versions, *self.value.part.versions)
-        left_out = tuple(dict.fromkeys((*of_key.left_out, *row.left_out)))
+        """Return what the reader has, when `frame` holds its results."""
+        versions = (*self.key.versions, *self.value.versions)
+        lacks_before = any(v.schema.field_named("before") is None for v in self.value.versions)
         return Decoded(
             frame,
-            of_key.columns,
-            row.columns,
-            keys,
-            left_out,
+            self.of_key.columns,
+            self.rows[-1].columns,
+            keys=frozenset(frozenset(f.name for f in version.schema.fields) for version in self.key.versions),
+            left_out=tuple(dict.fromkeys((*self.of_key.left_out, *self.rows[-1].left_out))),
             lacks_before=self.shape is Shape.DEBEZIUM and lacks_before,
-            has_heads=self.has_heads,
             tells_case=not any(isinstance(version.parser, AvroParser) for version in versions),
+            has_heads=self.has_heads,
         )
 
 
 def judged(raw: DataFrame, readers: Sequence[ReaderSql]) -> DataFrame:
     """Parse and convert the records, and say what is wrong with them, for each reader."""
-    parts = [decoding for reader in readers for decoding in reader.parts]
-    wanted = [each for d in parts for each in parsing(d.part, d.is_small)]
+    wanted = [each for reader in readers for each in reader.calls()]
     own = [call for _, call in wanted]
     # The versions of one reader are of different records.
     shared = calls_for_all(own) if len(readers) > 1 else [CallForAll(call.parser, (call,)) for call in own]
@@ -188,12 +201,8 @@ def judged(raw: DataFrame, readers: Sequence[ReaderSql]) -> DataFrame:
     stages = [
         [f"{each.sql} AS _call{number}" for number, each in enumerate(shared)],
         [f"{sql} AS {column}" for column, sql in results.items()],
-        [conversion for d in parts for s in d.structures for conversion in s.conversions()],
-        [
-            f"{problem(d, is_debezium=reader.shape is Shape.DEBEZIUM)} AS {d.problem}"
-            for reader in readers
-            for d in reader.parts
-        ],
+        [column for reader in readers for column in reader.conversions()],
+        [column for reader in readers for column in reader.problems()],
     ]
     for stage in filter(None, stages):
         raw = raw.selectExpr("*", *stage)
@@ -201,16 +210,5 @@ def judged(raw: DataFrame, readers: Sequence[ReaderSql]) -> DataFrame:
 
 
 def barrier(structure_: str) -> str:
-    """The fields of a structure as columns, behind something that no filter is pushed through."""
+    """Write the fields of a structure as columns, after a generator, through which no filter is pushed."""
     return f"inline_outer(array({structure_}))"
-
-
-def _decode_value(wanted: Wanted, reader: int, max_bytes: int) -> Decoding:
-    is_small = is_small_value(max_bytes)
-    if wanted.shape is Shape.FLAT:
-        value = replace(part("value", wanted.schemas.value), reader=reader)
-        return Decoding(value, (structure("value", value),), is_small)
-    value = debezium.only_envelopes(part("value", wanted.schemas.value, declared_envelope, debezium.FIELDS))
-    value = replace(value, reader=reader)
-    after = structure("after", value, "after")
-    return Decoding(value, (structure("before", value, "before", after.columns), after), is_small)

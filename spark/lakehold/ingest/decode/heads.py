@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
 from lakehold.definitions import DeclaredColumn
 from lakehold.ingest.decode.connect_schema import ConnectSchema, Field, SchemaType
 from lakehold.ingest.decode.debezium import HEAD_FIELDS, field_of, head, only_envelopes
-from lakehold.ingest.decode.parts import is_small_value, part
+from lakehold.ingest.decode.parts import Part, is_small_value, part
 from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, declared_envelope
-from lakehold.ingest.decode.structures import parsing
 from lakehold.spark_sql import literal, struct_of
 
 ANY_JSON = JsonDeclared((DeclaredColumn("_", "string"),))
@@ -52,9 +51,13 @@ def heads(raw: DataFrame, schemas: HeadSchemas, transaction_topic: str, max_reco
         them. `is_readable` is false of a value that is there and cannot be read. `unknown_schema bigint` is the id of an Avro
         schema that is not among `schemas`.
     """
-    change = only_envelopes(part("value", schemas.changes, declared_envelope, HEAD_FIELDS))
-    metadata = replace(part("value", schemas.transactions, lambda _: _METADATA), reader=1)
-    is_metadata = f"topic = {literal(transaction_topic)}"
+    is_metadata, is_small = f"topic = {literal(transaction_topic)}", is_small_value(max_record_bytes)
+    of_change, of_metadata = (
+        Part("value", f"NOT ({is_metadata}) AND {is_small}"),
+        Part("value", f"{is_metadata} AND {is_small}", 1),
+    )
+    change = only_envelopes(part(of_change, schemas.changes, declared_envelope, HEAD_FIELDS))
+    metadata = part(of_metadata, schemas.transactions, lambda _: _METADATA)
     found = {
         "timestamp_ms": "timestamp_ms",
         **head(change),
@@ -63,19 +66,14 @@ def heads(raw: DataFrame, schemas: HeadSchemas, transaction_topic: str, max_reco
         "data_collections": f"CAST({field_of(metadata, 'data_collections', _COLLECTIONS)} AS {_COLLECTIONS})",
         "unknown_schema": f"IF({is_metadata}, {_unknown(schemas.transactions)}, {_unknown(schemas.changes)})",
     }
-    is_small = is_small_value(max_record_bytes)
-    parsed = [
-        *parsing(change, f"NOT ({is_metadata}) AND {is_small}"),
-        *parsing(metadata, f"{is_metadata} AND {is_small}"),
-    ]
-    results = (f"{call.sql} AS {column}" for column, call in parsed)
+    results = (f"{call.sql} AS {column}" for column, call in (*change.calls(), *metadata.calls()))
     # By a generator, through which no filter is pushed (`decoded.py`).
     with_results = raw.selectExpr("topic", "partition", "offset", "timestamp_ms", "value", *results)
     return with_results.selectExpr("topic", "partition", "offset", f"inline_outer(array({struct_of(found)}))")
 
 
 def _unknown(schemas: AvroIds | JsonDeclared) -> str:
-    """SQL of the id of a value's Avro schema, if it has one that is not known; null otherwise."""
+    """Write the id of a value's Avro schema, if it has one that is not known; null otherwise."""
     if not isinstance(schemas, AvroIds):
         return "CAST(NULL AS bigint)"
     known = ", ".join(f"X'{schema_id:010X}'" for schema_id in sorted(schemas.schemas))

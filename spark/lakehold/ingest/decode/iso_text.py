@@ -54,30 +54,25 @@ _FIRST_DAYS = ("622191231", "622191232", "622191233", "622191234", "-625821272",
 
 
 def date_from_text(text: str) -> str:
-    """A date from Debezium's ISO text, with or without a zone (`2026-11-21`, `2026-11-21Z`); the zone means nothing."""
+    """Write a date from Debezium's ISO text, with or without a zone (`2026-11-21`, `2026-11-21Z`); the zone means nothing."""
     day = f"try_cast(regexp_extract({text}, '^{_USUAL_DAY}', 0) AS DATE)"
     return _else_infinity(text, temporal.day, f"CASE WHEN {text} RLIKE '{_USUAL_DATE}' THEN {day} END")
 
 
 def instant_from_text(text: str) -> str:
-    """A timestamp with zone from Debezium's ISO text, which names its zone."""
+    """Write a timestamp with zone from Debezium's ISO text, which names its zone."""
     cast = f"CASE WHEN {text} RLIKE '{_USUAL_ZONED}' THEN try_cast({text} AS TIMESTAMP) END"
     return _else_infinity(text, temporal.instant, cast)
 
 
 def timestamp_from_text(text: str) -> str:
-    """A timestamp without zone from Debezium's ISO text; the `Z` that it adds means nothing."""
+    """Write a timestamp without zone from Debezium's ISO text; the `Z` that it adds means nothing."""
     cast = f"CASE WHEN {text} RLIKE '{_USUAL_LOCAL}' THEN try_cast({text} AS TIMESTAMP_NTZ) END"
     return _else_infinity(text, temporal.local, cast)
 
 
-def time_from_text(text: str) -> str:
-    """The text of a time of day without the `Z` that Debezium's ISO mode adds."""
-    return f"regexp_replace({text}, 'Z$', '')"
-
-
 def date_from_token(token: str) -> str:
-    """A date from a JSON value: a number of days, or ISO text in quotes."""
+    """Write a date from a JSON value: a number of days, or ISO text in quotes."""
     text = _unquoted(token)
     days = f"date_from_unix_date(try_cast({text} AS INT))"
     return (
@@ -87,20 +82,20 @@ def date_from_token(token: str) -> str:
 
 
 def instant_from_token(token: str) -> str:
-    """A timestamp with zone from a JSON value: an epoch number, or ISO text in quotes."""
+    """Write a timestamp with zone from a JSON value: an epoch number, or ISO text in quotes."""
     text = _unquoted(token)
     zone = f"upper(regexp_extract({text}, '([Zz]|[+-]{_OFFSET})$', 1))"
     return _from_token(token, temporal.instant, "TIMESTAMP", {_USUAL_ZONED: text, _ZONED: _usual(text, zone)})
 
 
 def timestamp_from_token(token: str) -> str:
-    """A timestamp without zone from a JSON value: an epoch number, or ISO text in quotes."""
+    """Write a timestamp without zone from a JSON value: an epoch number, or ISO text in quotes."""
     text = _unquoted(token)
     return _from_token(token, temporal.local, "TIMESTAMP_NTZ", {_USUAL_LOCAL: text, _LOCAL: _usual(text, "'Z'")})
 
 
 def _from_token(token: str, from_micros: Callable[[str], str], kind: str, forms: Mapping[str, str]) -> str:
-    """SQL of a JSON value.
+    """Write the value of a JSON value.
 
     Args:
         token: The value, text in its quotes.
@@ -119,7 +114,7 @@ def _from_token(token: str, from_micros: Callable[[str], str], kind: str, forms:
 
 
 def _usual(text: str, zone: str) -> str:
-    """The usual form of a text that has one of those listed."""
+    """Write the usual form of a text that has one of those listed."""
     next_day = f"CASE WHEN {text} RLIKE '[Tt ]24' THEN 1 ELSE 0 END"
     digits = f"rpad(replace(regexp_extract({text}, '[Tt ]([0-9:]+)', 1), ':'), 6, '0')"
     clock = f"regexp_replace(regexp_replace({digits}, '^24', '00'), '^(..)(..)(..)$', 'T$1:$2:$3.')"
@@ -128,7 +123,7 @@ def _usual(text: str, zone: str) -> str:
 
 
 def _day_of(text: str) -> str:
-    """The day of a text that has one of the forms; null where the calendar has no such day."""
+    """Write the day of a text that has one of the forms; null where the calendar has no such day."""
     calendar = f"regexp_replace({text}, '^({_YEAR})-?([0-9]{{2}})-?([0-9]{{2}}).*$', '$1-$2-$3')"
     ordinal = f"regexp_replace({text}, '^({_YEAR})-?([0-9]{{3}}).*$', '$1-$2')"
     year = f"regexp_extract({text}, '^{_YEAR}', 0)"
@@ -158,7 +153,7 @@ def _else_infinity(
     last: Sequence[str] = _LAST,
     first: Sequence[str] = _FIRST,
 ) -> str:
-    """The last or first moment where a text is one of those for infinity, else `otherwise`; `at` makes microseconds a value."""
+    """Write the last or first moment where a text means infinity, else `otherwise`; `at` makes microseconds a value."""
     listed = (", ".join(f"'{one}'" for one in texts) for texts in (last, first))
     at_last, at_first = (at(f"{micros}L") for micros in (temporal.LAST, temporal.FIRST))
     is_last, is_first = (f"{text} IN ({texts})" for texts in listed)

@@ -37,7 +37,7 @@ _TOLD = re.compile(r"[\w .$#@-]+")
 
 
 def wrongly_typed(text: str, schema: ConnectSchema) -> str | None:
-    """SQL that gives the name of the first field of `text` whose value cannot be of its type; '' if none.
+    """Write the name of the first field of `text` whose value cannot be of its type; '' if none.
 
     None if no field can be told by its name alone.
     """
@@ -45,7 +45,7 @@ def wrongly_typed(text: str, schema: ConnectSchema) -> str | None:
 
 
 def taken_for_text(text: str, schema: ConnectSchema) -> str | None:
-    """The same for the text columns of a row only, which `from_json` fills with whatever it finds."""
+    """Write the name of the first text column of a row whose value is no text, which `from_json` fills with whatever it finds."""
     is_envelope = {"after", "op"} <= {f.name for f in schema.fields}
     row = schema.field_named("after") if is_envelope else schema
     columns = {name for name, _ in row.walk()} if row else set()
@@ -54,7 +54,7 @@ def taken_for_text(text: str, schema: ConnectSchema) -> str | None:
 
 
 def numbers_in_quotes(text: str, names: Iterable[str]) -> str | None:
-    """SQL of a text with quotes around numbers of fields of these names, and of the arrays in them.
+    """Write a text with quotes around numbers of fields of these names, and of the arrays in them.
 
     None if no field can be found by its name. An array's numbers follow each other, with nulls and texts between them.
     """
@@ -86,7 +86,7 @@ def overflowed(row: str, text: str, schema: ConnectSchema) -> Iterator[str]:
 
 
 def _patterns(schema: ConnectSchema) -> dict[str, str]:
-    """For each field's name what its value cannot begin with.
+    """Return for each field's name what its value cannot begin with.
 
     Names that stand for fields of several types are left out. None is left if the schema has a map, whose keys are data
     and may be called as a field is.

@@ -61,7 +61,7 @@ class LogicalType:
 
 
 def decimal_parameters(schema: ConnectSchema) -> tuple[int, int] | None:
-    """Precision and scale of a decimal that Iceberg can hold; None for anything else."""
+    """Return precision and scale of a decimal that Iceberg can hold; None for anything else."""
     if schema.type is not SchemaType.BYTES or schema.name not in (DECIMAL, f"{AVRO}decimal"):
         return None
     scale, precision = _whole(schema.parameters.get("scale")), _whole(schema.parameters.get(_PRECISION))
@@ -71,7 +71,7 @@ def decimal_parameters(schema: ConnectSchema) -> tuple[int, int] | None:
 
 
 def logical_type(schema: ConnectSchema) -> LogicalType | None:
-    """The rule for a schema; None where it is read as its plain type."""
+    """Return the rule for a schema; None where it is read as its plain type."""
     if schema.name is None:
         return None
     if schema.name in (DECIMAL, f"{AVRO}decimal") and schema.type is SchemaType.BYTES:
@@ -97,7 +97,7 @@ def _decimal(schema: ConnectSchema) -> LogicalType:
 
 
 def declared_decimal(precision: int, scale: int) -> ConnectSchema:
-    """A declared DECIMAL column."""
+    """Return the schema of a declared DECIMAL column."""
     parameters = {_PRECISION: str(precision), "scale": str(scale)}
     return ConnectSchema(SchemaType.STRING, optional=True, name=DECLARED_DECIMAL, parameters=parameters)
 
@@ -119,10 +119,6 @@ def _without_escapes(raw: str) -> str:
     return f"replace({raw}, {literal(_ESCAPED_COMMA)}, ',')"
 
 
-def _text_from_bytes(raw: str) -> str:
-    return f"CAST({raw} AS STRING)"
-
-
 def _uuid_from_bytes(raw: str) -> str:
     return f"regexp_replace(lower(hex({raw})), '^(.{{8}})(.{{4}})(.{{4}})(.{{4}})(.{{12}})$', '$1-$2-$3-$4-$5')"
 
@@ -134,7 +130,8 @@ def _rules() -> dict[str, LogicalType]:
     time_us = LogicalType(i64, string, partial(temporal.time_from_units, units_per_second=1_000_000))
     time_ns = LogicalType(i64, string, partial(temporal.time_from_units, units_per_second=1_000_000_000))
     days = LogicalType(i32, date, temporal.date_from_days)
-    local_ms = LogicalType(i64, local, temporal.timestamp_from_ms, fallible=True)
+    local_ms = LogicalType(i64, local, _from(temporal.sent_ms, temporal.local), fallible=True)
+    of_avro: dict[str, Callable[[str], str]] = {"millis": temporal.exact_ms, "micros": str, "nanos": temporal.exact_ns}
     return {
         "org.apache.kafka.connect.data.Date": days,
         "org.apache.kafka.connect.data.Time": time_ms,
@@ -144,28 +141,33 @@ def _rules() -> dict[str, LogicalType]:
         "io.debezium.time.MicroTime": time_us,
         "io.debezium.time.NanoTime": time_ns,
         "io.debezium.time.Timestamp": local_ms,
-        "io.debezium.time.MicroTimestamp": LogicalType(i64, local, temporal.timestamp_from_us, fallible=True),
-        "io.debezium.time.NanoTimestamp": LogicalType(i64, local, temporal.timestamp_from_ns),
+        "io.debezium.time.MicroTimestamp": LogicalType(
+            i64, local, _from(temporal.sent_us, temporal.local), fallible=True
+        ),
+        "io.debezium.time.NanoTimestamp": LogicalType(i64, local, _from(temporal.sent_ns, temporal.local)),
         "io.debezium.time.ZonedTimestamp": LogicalType(text, instant, iso_text.instant_from_text, fallible=True),
         "io.debezium.time.IsoDate": LogicalType(text, date, iso_text.date_from_text, fallible=True),
-        "io.debezium.time.IsoTime": LogicalType(text, string, iso_text.time_from_text),
+        "io.debezium.time.IsoTime": LogicalType(text, string, "regexp_replace({}, 'Z$', '')".format),
         "io.debezium.time.IsoTimestamp": LogicalType(text, local, iso_text.timestamp_from_text, fallible=True),
-        TEXT_BYTES: LogicalType(SchemaType.BYTES, string, _text_from_bytes),
+        TEXT_BYTES: LogicalType(SchemaType.BYTES, string, "CAST({} AS STRING)".format),
         VARIABLE_SCALE_DECIMAL: LogicalType(SchemaType.STRUCT, string, _variable_scale, fallible=True),
-        f"{AVRO}date": LogicalType(i32, date, temporal.exact_date),
+        f"{AVRO}date": LogicalType(i32, date, "date_from_unix_date({})".format),
         f"{AVRO}time-millis": time_ms,
         f"{AVRO}time-micros": time_us,
-        f"{AVRO}timestamp-millis": LogicalType(i64, instant, temporal.exact_instant_from_ms, fallible=True),
-        f"{AVRO}timestamp-micros": LogicalType(i64, instant, temporal.exact_instant_from_us),
-        f"{AVRO}timestamp-nanos": LogicalType(i64, instant, temporal.exact_instant_from_ns),
-        f"{AVRO}local-timestamp-millis": LogicalType(i64, local, temporal.exact_timestamp_from_ms, fallible=True),
-        f"{AVRO}local-timestamp-micros": LogicalType(i64, local, temporal.exact_timestamp_from_us),
-        f"{AVRO}local-timestamp-nanos": LogicalType(i64, local, temporal.exact_timestamp_from_ns),
+        **{
+            f"{AVRO}{prefix}timestamp-{unit}": LogicalType(i64, kind, _from(micros, made), fallible=unit == "millis")
+            for prefix, kind, made in (("", instant, temporal.instant), ("local-", local, temporal.local))
+            for unit, micros in of_avro.items()
+        },
         f"{AVRO}uuid": LogicalType(SchemaType.BYTES, string, _uuid_from_bytes),
         f"{DECLARED}date": LogicalType(text, date, iso_text.date_from_token, fallible=True),
         f"{DECLARED}timestamp": LogicalType(text, instant, iso_text.instant_from_token, fallible=True),
         f"{DECLARED}timestamp_ntz": LogicalType(text, local, iso_text.timestamp_from_token, fallible=True),
     }
+
+
+def _from(micros: Callable[[str], str], made: Callable[[str], str]) -> Callable[[str], str]:
+    return lambda number: made(micros(number))
 
 
 _RULES = _rules()

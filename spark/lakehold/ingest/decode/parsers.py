@@ -55,18 +55,18 @@ class JsonParser:
 
     @property
     def sql(self) -> str:
-        """The call."""
+        """Write the call."""
         return f"from_json({self.body}, {literal(f'v {ddl(self.asked)}, {CORRUPT} string')}, {_JSON_OPTIONS})"
 
     def joined(self, other: Parser) -> JsonParser | None:
-        """A parser that gives what both give, if there is one."""
+        """Return a parser that gives what both give, if there is one."""
         if not isinstance(other, JsonParser) or self.body != other.body:
             return None
         both = asked_by_both(self.asked, other.asked)
         return None if both is None else replace(self, asked=both)
 
     def result(self, found: str, of: Parser) -> str:
-        """What parser `of` gives, from what this one `found`."""
+        """Write what parser `of` gives, from what this one `found`."""
         if not isinstance(of, JsonParser):
             return of.sql
         value = taken(f"{found}.v", self.asked, of.asked)
@@ -99,7 +99,7 @@ class Call:
 
     @property
     def sql(self) -> str:
-        """The result; null of other records."""
+        """Write the result; null of other records."""
         return f"CASE WHEN {self.when} THEN {self.parser.sql} END"
 
 
@@ -112,16 +112,16 @@ class CallForAll:
 
     @property
     def sql(self) -> str:
-        """The result; null of a record that no call wants."""
+        """Write the result; null of a record that no call wants."""
         return Call(" OR ".join(f"({when})" for when in self._whens), self.parser).sql
 
     def joined(self, call: Call) -> CallForAll | None:
-        """The same for one call more; None if the parser cannot have what it wants."""
+        """Return what serves one call more; None if the parser cannot have what it wants."""
         parser = self.parser.joined(call.parser)
         return None if parser is None else CallForAll(parser, (*self.calls, call))
 
     def result(self, column: str, call: Call) -> str:
-        """What one of the calls wants, in SQL, when `column` holds the result."""
+        """Write what one of the calls wants when `column` holds the result."""
         found = self.parser.result(column, call.parser)
         if len(self._whens) > 1:
             return f"CASE WHEN {column} IS NOT NULL AND ({call.when}) THEN {found} END"
@@ -133,7 +133,7 @@ class CallForAll:
 
 
 def calls_for_all(calls: Iterable[Call]) -> list[CallForAll]:
-    """One call for all that look at the same text, as far as what they want of it can be had at once."""
+    """Return one call for all that look at the same text, as far as what they want of it can be had at once."""
     found: list[CallForAll] = []
     for call in calls:
         for number, others in enumerate(found):

@@ -8,7 +8,7 @@ is called as the part, `key` or `value`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,13 +21,12 @@ from lakehold.ingest.decode.connect_schema import (
     SchemaType,
     UnsupportedSchema,
     from_connect_json,
-    parsed,
+    parsed_json,
 )
 from lakehold.ingest.decode.convert import Encoding
 from lakehold.ingest.decode.json_fields import overflowed, taken_for_text, wrongly_typed
 from lakehold.ingest.decode.logical import logical_type
-from lakehold.ingest.decode.parsers import CORRUPT, AvroParser, JsonParser, Parser
-from lakehold.ingest.decode.schema_ids import SCHEMA_MEMBER
+from lakehold.ingest.decode.parsers import CORRUPT, AvroParser, Call, JsonParser, Parser
 from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, declared_struct
 from lakehold.ingest.decode.storable import is_null, storable
 from lakehold.spark_sql import literal, quoted
@@ -37,17 +36,25 @@ from lakehold.spark_sql import literal, quoted
 class Version:
     """Records of a part that were written with one schema.
 
-    `matches` is a condition on the part's bytes, `parser` reads those that match. From the column of its result, `row` makes
-    the expression of the record and `corrupt` the condition of its being none. `wrong` (if set) gives the name of a field of
-    the wrong type, or ''; so does `taken`, for fields that the parser took all the same.
+    Args:
+        matches: The condition on the part's bytes.
+        parser: Reads those that match.
+        parsed: The column of its result.
+        schema: The schema.
+        encoding: The parser's.
+        row: The record, in SQL over `parsed`.
+        corrupt: The condition that there is none.
+        wrong: If set, SQL of the name of a field of the wrong type, or of ''.
+        taken: ... of one that the parser took all the same.
     """
 
     matches: str
     parser: Parser
+    parsed: str
     schema: ConnectSchema
     encoding: Encoding
-    row: Callable[[str], str]
-    corrupt: Callable[[str], str]
+    row: str
+    corrupt: str
     wrong: str | None = None
     taken: str | None = None
 
@@ -63,53 +70,73 @@ class Refused:
 
 @dataclass(frozen=True)
 class Part:
-    """How to parse the column `name` (`key` or `value`) of a topic.
+    """The column `name` (`key` or `value`) of a topic's records, and how it is parsed.
 
-    `is_blank` and `is_broken` are conditions on its bytes, and so is `is_null`: the bytes say that there is no key or value,
-    whatever schema they name. `written_with` is the sentence about an unknown schema, or '' if the part need not be read at
-    all. `reader` tells apart those who want different things of the same records.
+    `is_small` says which records are parsed; longer ones are errors. `is_blank` and `is_broken` are conditions on the bytes, and
+    so is `is_null`: there is no key or value, whatever schema the bytes name. `written_with` is the sentence about an unknown
+    schema, or '' if the part need not be read at all. `reader` tells apart those who want different things of the same records.
     """
 
     name: str
-    versions: tuple[Version, ...]
-    refused: tuple[Refused, ...]
-    is_blank: str
-    is_broken: str
-    is_null: str
-    written_with: str
+    is_small: str = "true"
     reader: int = 0
+    versions: tuple[Version, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    is_blank: str = "false"
+    is_broken: str = "false"
+    is_null: str = "false"
+    written_with: str = ""
+
+    @property
+    def problem(self) -> str:
+        """Name the column that says what is wrong with a record."""
+        return f"_{self.name}_problem_{self.reader}"
+
+    def calls(self) -> Iterator[tuple[str, Call]]:
+        """Yield column and call of each version, for the small records that no earlier version takes."""
+        others: list[str] = []
+        for version in self.versions:
+            mine = " AND ".join([self.is_small, f"NOT ({self.is_blank})", f"({version.matches})", *others])
+            yield version.parsed, Call(mine, version.parser)
+            others.append(f"NOT ({version.matches})")
 
 
 def part(
-    name: str,
+    of: Part,
     schemas: PartSchemas,
     as_declared: Callable[[ConnectSchema], ConnectSchema] = lambda row: row,
     fields: Fields | None = None,
 ) -> Part:
-    """Return the part `name` written with `schemas`.
+    """Return a part without versions with those of `schemas`.
 
     Args:
-        name: `key` or `value`.
+        of: The part.
         schemas: How it was written.
         as_declared: Puts an envelope around declared columns.
         fields: Those that are wanted of it; None: all.
     """
     match schemas:
         case AvroIds():
-            return _avro_part(name, schemas, fields)
+            return _avro_part(of, schemas, fields)
         case JsonHeads():
-            return _json_part(name, schemas)
+            return _json_part(of, schemas)
         case JsonDeclared():
-            return _declared_part(name, schemas, as_declared)
+            return _declared_part(of, schemas, as_declared) if schemas.columns else of
 
 
 def is_small_value(max_bytes: int) -> str:
-    """The condition under which a value is parsed: it is no longer than that, its key included."""
+    """Write the condition under which a value is parsed: it is no longer than that, its key included."""
     return f"coalesce(length(key), 0) + length(value) <= {max_bytes}"
 
 
-def _avro_part(name: str, schemas: AvroIds, fields: Fields | None) -> Part:
-    versions, refused, nulls = [], [], []
+def _parsed(of: Part, version: int) -> str:
+    return f"_parsed_{of.name}{version}_{of.reader}"
+
+
+def _avro_part(of: Part, schemas: AvroIds, fields: Fields | None) -> Part:
+    name = of.name
+    versions: list[Version] = []
+    refused, nulls = [], []
     for schema_id, text in sorted(schemas.schemas.items()):
         matches = f"substring({name}, 1, 5) = X'{schema_id:010X}'"
         try:
@@ -117,13 +144,13 @@ def _avro_part(name: str, schemas: AvroIds, fields: Fields | None) -> Part:
             if is_null(read.schema):
                 nulls.append(matches)
             else:
-                versions.append(_avro_version(name, matches, read, fields))
+                versions.append(_avro_version(name, matches, _parsed(of, len(versions)), read, fields))
         except UnsupportedSchema as e:
             refused.append(Refused(matches, "unsupported-schema", f"Schema {schema_id} of the {name}: {e}"))
-    return Part(
-        name,
-        tuple(versions),
-        tuple(refused),
+    return replace(
+        of,
+        versions=tuple(versions),
+        refused=tuple(refused),
         is_blank=f"length({name}) = 0",
         is_broken=f"(length({name}) < 5 OR substring({name}, 1, 1) <> X'00')",
         is_null=" OR ".join(nulls) or "false",
@@ -131,96 +158,61 @@ def _avro_part(name: str, schemas: AvroIds, fields: Fields | None) -> Part:
     )
 
 
-def _avro_version(name: str, matches: str, read: AvroSchema, fields: Fields | None) -> Version:
+def _avro_version(name: str, matches: str, parsed: str, read: AvroSchema, fields: Fields | None) -> Version:
     schema, bare = storable(read.schema), [read.bare, pruned(read.bare, fields)]
-    row = _row(name, schema)
+    row = _row(name, schema, parsed)
     if not _is_record(schema):
         schema, bare = _record_of(name, schema), [_bare_record("row", name, read.bare)] * 2
     elif schema.optional:
         # A record that may be null needs one more around it, or a corrupt one would pass for a null.
-        bare, row = [_bare_record("row", "row", each) for each in bare], "{}.v.row".format
+        bare, row = [_bare_record("row", "row", each) for each in bare], f"{parsed}.v.row"
     written, wanted = (json.dumps(_bare_record("wrapper", "v", each)) for each in bare)
-    return Version(
-        matches,
-        AvroParser(f"substring({name}, 6)", written, wanted),
-        schema,
-        Encoding.AVRO,
-        row=row,
-        corrupt="{}.v IS NULL".format,
-    )
+    parser = AvroParser(f"substring({name}, 6)", written, wanted)
+    return Version(matches, parser, parsed, schema, Encoding.AVRO, row, f"{parsed}.v IS NULL")
 
 
 def _bare_record(record: str, field: str, bare: Any) -> dict[str, Any]:
     return {"type": "record", "name": record, "fields": [{"name": field, "type": bare}]}
 
 
-def _json_part(name: str, schemas: JsonHeads) -> Part:
-    versions, refused = [], []
-    member = f"get_json_object(CAST({name} AS STRING), {literal(SCHEMA_MEMBER)})"
-    found = {head: f"startswith({name}, CAST({literal(head)} AS BINARY))" for head in schemas.heads}
-    found |= {schema: f"{member} = {literal(schema)}" for schema in schemas.apart}
-    for text, matches in found.items():
-        version = _headed if text in schemas.heads else _apart
+def _json_part(of: Part, schemas: JsonHeads) -> Part:
+    name = of.name
+    versions: list[Version] = []
+    refused = []
+    for head in schemas.heads:
+        matches = f"startswith({name}, CAST({literal(head)} AS BINARY))"
+        payload = f"CAST(substring({name}, {len(head.encode()) + 1}) AS STRING)"
         try:
-            versions.append(version(name, matches, text))
+            schema = storable(from_connect_json(parsed_json(head + "null}")["schema"]))
+            version = _json_version(name, matches, _parsed(of, len(versions)), payload, schema)
+            versions.append(replace(version, taken=taken_for_text(payload, version.schema)))
         except (UnsupportedSchema, ValueError) as e:
             refused.append(Refused(matches, "unsupported-schema", f"The schema of the {name}: {e}"))
-    return Part(
-        name,
-        tuple(versions),
-        tuple(refused),
+    return replace(
+        of,
+        versions=tuple(versions),
+        refused=tuple(refused),
         is_blank=_blank(name),
-        is_broken="false",
         is_null=_null(name),
-        written_with=f'\'The {name} is no {{"schema": …, "payload": …}} with the schema of a record.\'',
+        written_with=f'\'The {name} is no {{"schema": …, "payload": …}} with the schema of a record, in that order.\'',
     )
 
 
-def _headed(name: str, matches: str, head: str) -> Version:
-    """Records that begin with `head`."""
-    schema = storable(from_connect_json(parsed(head + "null}")["schema"]))
-    payload = f"CAST(substring({name}, {len(head.encode()) + 1}) AS STRING)"
-    version = _json_version(name, matches, payload, "", schema)
-    return replace(version, taken=taken_for_text(payload, version.schema))
-
-
-def _apart(name: str, matches: str, text: str) -> Version:
-    """Records with the schema `text` somewhere, and the payload before it or after other members."""
-    schema, whole = storable(from_connect_json(text)), f"CAST({name} AS STRING)"
-    wrapper = ConnectSchema(SchemaType.STRUCT, optional=True, fields=(Field("payload", schema),))
-    version = _json_version(name, matches, whole, "}", wrapper)
-    if _is_record(schema):
-        taken = taken_for_text(f"get_json_object({whole}, '$.payload')", schema)
-        return replace(version, schema=schema, row="{}.v.payload".format, taken=taken)
-    single = f"named_struct({literal(name)}, {{0}}.v.payload)"
-    row = f"CASE WHEN {{0}}.v.payload IS NOT NULL THEN {single} END".format
-    return replace(version, schema=_record_of(name, schema), row=row)
-
-
-def _declared_part(name: str, schemas: JsonDeclared, as_declared: Callable[[ConnectSchema], ConnectSchema]) -> Part:
-    row = declared_struct(schemas.columns)
-    text = f"CAST({name} AS STRING)"
-    is_object = f"ltrim({text}) LIKE '{{%'"
+def _declared_part(of: Part, schemas: JsonDeclared, as_declared: Callable[[ConnectSchema], ConnectSchema]) -> Part:
+    row, text = declared_struct(schemas.columns), f"CAST({of.name} AS STRING)"
     schema = as_declared(row)
-    wrapped_schema = ConnectSchema(SchemaType.STRUCT, optional=True, fields=(Field("payload", schema),))
-    wrapped = _json_version(name, _is_wrapped(text, schemas, schema), text, "}", wrapped_schema)
-    looked_through = replace(wrapped, schema=schema, row=lambda parsed: f"{parsed}.v.payload")
-    versions = [looked_through, _json_version(name, "true", text, "}", schema)]
-    if name == "key" and len(row.fields) == 1:
-        versions.insert(1, _bare_key(row, text, is_object))
-    return Part(
-        name,
-        tuple(versions) if schemas.columns else (),
-        (),
-        is_blank=_blank(name),
-        is_broken="false",
-        is_null="false",
-        written_with="",
-    )
+    outer = ConnectSchema(SchemaType.STRUCT, optional=True, fields=(Field("payload", schema),))
+    closed = f"{text}, '}}'"
+    wrapped = _json_version(of.name, _is_wrapped(text, schemas, schema), _parsed(of, 0), closed, outer)
+    versions = [replace(wrapped, schema=schema, row=f"{wrapped.row}.payload")]
+    if of.name == "key" and len(row.fields) == 1:
+        versions.append(_bare_key(row, text, _parsed(of, 1)))
+    versions.append(_json_version(of.name, "true", _parsed(of, len(versions)), closed, schema))
+    return replace(of, versions=tuple(versions), is_blank=_blank(of.name))
 
 
 def _is_wrapped(text: str, schemas: JsonDeclared, schema: ConnectSchema) -> str:
-    """The condition that a record is the member `payload` of `text`: none of its own fields stand around that."""
+    """Write the condition that a record is the member `payload` of `text`: none of its own fields stand around that."""
     if not {"schema", "payload"}.isdisjoint(c.name for c in schemas.columns):
         return "false"
     members, own = f"json_object_keys({text})", ", ".join(literal(f.name) for f in schema.fields)
@@ -230,8 +222,8 @@ def _is_wrapped(text: str, schemas: JsonDeclared, schema: ConnectSchema) -> str:
     return f"{may_be} AND ({by_connect} OR coalesce({has_payload}, false))"
 
 
-def _bare_key(row: ConnectSchema, text: str, is_object: str) -> Version:
-    """A key of one column that stands alone: as JSON, or as a text without quotes."""
+def _bare_key(row: ConnectSchema, text: str, parsed: str) -> Version:
+    """Return the version of a key of one column that stands alone: as JSON, or as a text without quotes."""
     only = row.fields[0]
     in_quotes = f"to_json(named_struct({literal(only.name)}, {text}))"
     opening = literal(json.dumps({only.name: None})[: -len("null}")])
@@ -243,40 +235,39 @@ def _bare_key(row: ConnectSchema, text: str, is_object: str) -> Version:
     as_json = f"concat({opening}, {text}, '}}')"
     body = f"concat('{{\"v\":', CASE WHEN {unquoted} THEN {in_quotes} ELSE {as_json} END, '}}')"
     return Version(
-        f"NOT ({is_object})",
+        f"NOT (ltrim({text}) LIKE '{{%')",
         JsonParser(body, asked(row)),
+        parsed,
         row,
         Encoding.JSON,
-        row=_row(only.name, only.schema),
-        corrupt=lambda parsed: f"{parsed}.{CORRUPT} IS NOT NULL",
+        row=_row(only.name, only.schema, parsed),
+        corrupt=f"{parsed}.{CORRUPT} IS NOT NULL",
     )
 
 
-def _json_version(name: str, matches: str, payload: str, end: str, schema: ConnectSchema) -> Version:
-    """`payload` is the expression of a JSON value; `end` what must follow it to close the object it is put into."""
-    start, row_schema = '{"v":', schema
+def _json_version(name: str, matches: str, parsed: str, payload: str, schema: ConnectSchema) -> Version:
+    """Return the version of records whose JSON value is `payload`, in SQL, and a bracket that closes the object around it."""
+    start, end, row_schema = '{"v":', "", schema
     if not _is_record(schema):
-        start, end, row_schema = f'{{"v":{{"{name}":', f"{end}}}", _record_of(name, schema)
+        start, end, row_schema = f'{{"v":{{"{name}":', "}", _record_of(name, schema)
     body = f"concat({literal(start)}, {payload}, {literal(end)})"
+    corrupt = [f"{parsed}.{CORRUPT} IS NOT NULL", *overflowed(f"{parsed}.v", body, row_schema)]
     return Version(
         matches,
         JsonParser(body, asked(row_schema)),
+        parsed,
         row_schema,
         Encoding.JSON,
-        row=_row(name, schema),
-        corrupt=lambda parsed: _corrupt(parsed, body, row_schema),
+        row=_row(name, schema, parsed),
+        corrupt=f"({' OR '.join(corrupt)})",
         wrong=wrongly_typed(body, row_schema),
     )
 
 
-def _corrupt(parsed: str, body: str, schema: ConnectSchema) -> str:
-    return f"({' OR '.join([f'{parsed}.{CORRUPT} IS NOT NULL', *overflowed(f'{parsed}.v', body, schema)])})"
-
-
-def _row(name: str, schema: ConnectSchema) -> Callable[[str], str]:
+def _row(name: str, schema: ConnectSchema, parsed: str) -> str:
     if _is_record(schema):
-        return lambda parsed: f"{parsed}.v"
-    return lambda parsed: f"CASE WHEN {parsed}.v.{quoted(name)} IS NOT NULL THEN {parsed}.v END"
+        return f"{parsed}.v"
+    return f"CASE WHEN {parsed}.v.{quoted(name)} IS NOT NULL THEN {parsed}.v END"
 
 
 def _is_record(schema: ConnectSchema) -> bool:
@@ -288,7 +279,7 @@ def _record_of(name: str, schema: ConnectSchema) -> ConnectSchema:
 
 
 def _null(name: str) -> str:
-    """A null as JSON: alone, or with the schema that it would have, as converters write a record without key or value."""
+    """Write the condition that JSON is a null: alone, or with the schema that it would have, as converters write it."""
     text = f"CAST({name} AS STRING)"
     members = f"json_object_keys({text})"
     is_wrapper = (

@@ -19,27 +19,20 @@ HEAD = r'^\s*\{\s*"schema"\s*:\s*\{.*?\}\s*,\s*"payload"\s*:(?!\s*null)'
 The schema of a null tells nothing of rows.
 """
 
-SCHEMA_MEMBER = "$.schema"
-"""Path of the schema in a record that does not begin with it, for `get_json_object`."""
-
 _HEADER_BYTES = 5
 _HEAD = re.compile(HEAD, re.DOTALL)
-_ENDS_IN_NULL = re.compile(rb'"payload"\s*:\s*null\s*\}\s*$')
 
 
 @dataclass(frozen=True)
 class SchemaIds:
-    """Schema ids (Avro) or heads (JSON) of the records' keys and values; records that have none are left out.
-
-    Among heads, which end in a colon, are schemas of records that do not begin with one.
-    """
+    """Schema ids (Avro) or heads (JSON) of the records' keys and values; records without one are skipped."""
 
     keys: frozenset[int] | frozenset[str]
     values: frozenset[int] | frozenset[str]
 
 
 def schema_ids(raw: DataFrame, written: FormatType) -> SchemaIds:
-    """The schemas of raw records (see `decode.decode`), by one aggregation."""
+    """Find the schemas of raw records by one aggregation."""
     found = raw.select(*(_distinct(raw, part, written).alias(part) for part in ("key", "value"))).first()
     keys, values = (found.key, found.value) if found is not None else ([], [])
     if written is FormatType.AVRO:
@@ -51,35 +44,12 @@ def _distinct(raw: DataFrame, part: str, written: FormatType) -> Column:
     if written is FormatType.AVRO:
         begin = F.substring(raw[part], 1, _HEADER_BYTES)
     else:
-        text = f"CAST({part} AS STRING)"
-        head = f"nullif(regexp_extract({text}, {literal('(?s)' + HEAD)}, 0), '')"
-        begin = F.expr(f"coalesce({head}, {_schema_apart(text)})")
+        begin = F.expr(f"nullif(regexp_extract(CAST({part} AS STRING), {literal('(?s)' + HEAD)}, 0), '')")
     return F.collect_set(begin)
 
 
-def _schema_apart(text: str) -> str:
-    """SQL of the schema in a record of Connect's whose members stand in another order, or among others."""
-    member = f"get_json_object({text}, {literal(SCHEMA_MEMBER)})"
-    is_schema = f"{member} LIKE '{{%' AND get_json_object({member}, '$.type') IS NOT NULL"
-    is_schema += f" AND get_json_object({text}, '$.payload') IS NOT NULL"
-    may_have_one = f"""contains({text}, '"schema"') AND contains({text}, '"payload"')"""
-    return f"CASE WHEN {may_have_one} THEN CASE WHEN {is_schema} THEN {member} END END"
-
-
-def begin_with_schemas(raw: pa.Table) -> bool:
-    """Return whether JSON records that have a schema begin with it, which is what `schema_ids_of` finds."""
-    texts = (text for part in ("key", "value") for text in raw.column(part).drop_null().to_pylist())
-    return not any(
-        b'"schema"' in text
-        and b'"payload"' in text
-        and not _ENDS_IN_NULL.search(text)
-        and not _HEAD.match(_decoded(text))
-        for text in texts
-    )
-
-
 def schema_ids_of(raw: pa.Table, written: FormatType) -> SchemaIds:
-    """The same of records that are here already, without Spark."""
+    """Find the schemas of raw records in the driver."""
     keys, values = (raw.column(part).combine_chunks() for part in ("key", "value"))
     if written is FormatType.AVRO:
         return SchemaIds(_avro_ids(_begins(keys)), _avro_ids(_begins(values)))

@@ -12,12 +12,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    IcebergType,
+    ListType,
+    MapType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
 from pyspark.sql import types as spark
 
 from lakehold.definitions import DeclaredColumn
 from lakehold.errors import DefinitionError
 from lakehold.ingest.decode.connect_schema import DECLARED, ConnectSchema, Field, SchemaType
 from lakehold.ingest.decode.logical import declared_decimal
+from lakehold.ingest.decode.types import PLAIN, from_spark
 
 
 @dataclass(frozen=True)
@@ -29,13 +40,9 @@ class AvroIds:
 
 @dataclass(frozen=True)
 class JsonHeads:
-    """The beginnings of records before their payload: `{"schema":…,"payload":`, oldest first.
-
-    `apart` has the schemas of records whose members stand in another order, or among others, as `get_json_object` gives them.
-    """
+    """The beginnings of records before their payload: `{"schema":…,"payload":`, oldest first."""
 
     heads: tuple[str, ...] = ()
-    apart: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,7 @@ class JsonDeclared:
     columns: tuple[DeclaredColumn, ...] = ()
 
     def joined(self, other: JsonDeclared) -> JsonDeclared | None:
-        """With the columns of another; None where both have one in different types, or by names that differ in case alone."""
+        """Return these columns with those of another; None where one name has two types, or names differ in case alone."""
         own = {column.name.lower(): column for column in self.columns}
         if any(own.get(column.name.lower(), column) != column for column in other.columns):
             return None
@@ -64,7 +71,7 @@ class TopicSchemas:
 
 
 def declared_struct(columns: tuple[DeclaredColumn, ...]) -> ConnectSchema:
-    """The structure of a record whose columns are declared. Needs an active Spark session, which reads the types.
+    """Return the structure of a record whose columns are declared. Needs an active Spark session, which reads the types.
 
     Raises:
         DefinitionError: A type is not one of Spark's, or no table can hold it.
@@ -73,7 +80,7 @@ def declared_struct(columns: tuple[DeclaredColumn, ...]) -> ConnectSchema:
 
 
 def declared_envelope(row: ConnectSchema) -> ConnectSchema:
-    """Debezium's envelope around declared rows, with what any connector may put into `source`."""
+    """Return Debezium's envelope around declared rows, with what any connector may put into `source`."""
     text, number = ConnectSchema(SchemaType.STRING, optional=True), ConnectSchema(SchemaType.INT64, optional=True)
     texts = ("connector", "snapshot", "name", "db", "schema", "table", "sequence", "file", "gtid", "txId", "lsn")
     source = {n: text for n in texts} | {n: number for n in ("pos", "row", "ts_ms")}
@@ -93,7 +100,7 @@ def _optional_struct(fields: Mapping[str, ConnectSchema]) -> ConnectSchema:
 
 def _declared(column: DeclaredColumn) -> ConnectSchema:
     try:
-        return _from_spark(spark.DataType.fromDDL(column.type))
+        return _of(from_spark(spark.DataType.fromDDL(column.type)))
     except Exception as e:  # Spark raises its own parse errors, of several classes and different ones over Connect
         raise DefinitionError(
             f'column "{column.name}" has a type that cannot be decoded: {column.type}',
@@ -102,39 +109,27 @@ def _declared(column: DeclaredColumn) -> ConnectSchema:
         ) from e
 
 
-_PLAIN: dict[type[spark.DataType], SchemaType] = {
-    spark.BooleanType: SchemaType.BOOLEAN,
-    spark.ByteType: SchemaType.INT8,
-    spark.ShortType: SchemaType.INT16,
-    spark.IntegerType: SchemaType.INT32,
-    spark.LongType: SchemaType.INT64,
-    spark.FloatType: SchemaType.FLOAT32,
-    spark.DoubleType: SchemaType.FLOAT64,
-    spark.StringType: SchemaType.STRING,
-    spark.VarcharType: SchemaType.STRING,
-    spark.CharType: SchemaType.STRING,
-    spark.BinaryType: SchemaType.BYTES,
-}
+_OF_PLAIN: dict[type[IcebergType], SchemaType] = {type(of): kind for kind, of in PLAIN.items()}
 
-_AS_TEXT: dict[type[spark.DataType], str] = {
-    spark.DateType: f"{DECLARED}date",
-    spark.TimestampType: f"{DECLARED}timestamp",
-    spark.TimestampNTZType: f"{DECLARED}timestamp_ntz",
+_AS_TEXT: dict[type[IcebergType], str] = {
+    DateType: f"{DECLARED}date",
+    TimestamptzType: f"{DECLARED}timestamp",
+    TimestampType: f"{DECLARED}timestamp_ntz",
 }
 
 
-def _from_spark(of: spark.DataType) -> ConnectSchema:
-    match of:
-        case spark.DecimalType():
-            return declared_decimal(of.precision, of.scale)
-        case spark.ArrayType():
-            return ConnectSchema(SchemaType.ARRAY, optional=True, items=_from_spark(of.elementType))
-        case spark.MapType():
+def _of(declared: IcebergType) -> ConnectSchema:
+    match declared:
+        case DecimalType():
+            return declared_decimal(declared.precision, declared.scale)
+        case ListType():
+            return ConnectSchema(SchemaType.ARRAY, optional=True, items=_of(declared.element_type))
+        case MapType():
             keys = ConnectSchema(SchemaType.STRING)
-            return ConnectSchema(SchemaType.MAP, optional=True, keys=keys, values=_from_spark(of.valueType))
-        case spark.StructType():
-            return _optional_struct({f.name: _from_spark(f.dataType) for f in of.fields})
-        case _ if type(of) in _AS_TEXT:
-            return ConnectSchema(SchemaType.STRING, optional=True, name=_AS_TEXT[type(of)])
+            return ConnectSchema(SchemaType.MAP, optional=True, keys=keys, values=_of(declared.value_type))
+        case StructType():
+            return _optional_struct({f.name: _of(f.field_type) for f in declared.fields})
+        case _ if (name := _AS_TEXT.get(type(declared))) is not None:
+            return ConnectSchema(SchemaType.STRING, optional=True, name=name)
         case _:
-            return ConnectSchema(_PLAIN[type(of)], optional=True)
+            return ConnectSchema(_OF_PLAIN[type(declared)], optional=True)

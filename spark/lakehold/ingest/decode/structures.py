@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from lakehold.ingest.decode.connect_schema import ConnectSchema, LeftOut, SchemaType
 from lakehold.ingest.decode.convert import Encoding, converted, missing, undecodable
-from lakehold.ingest.decode.parsers import Call
 from lakehold.ingest.decode.parts import Part
 from lakehold.ingest.decode.types import ColumnType, column_types, iceberg_type, spark_text
 from lakehold.ingest.decode.unify import cast, unify_versions
@@ -39,22 +38,22 @@ class Structure:
 
     @property
     def spark_type(self) -> str:
-        """As Spark SQL writes it; `void` without columns."""
+        """Write the type; `void` without columns."""
         if not self.columns:
             return "void"
         return struct_type((c.name, c.spark_type) for c in self.columns)
 
     def conversions(self) -> list[str]:
-        """For each version a column with the converted structure; null for records of other versions."""
+        """Write for each version a column with the converted structure; null for records of other versions."""
         return [f"{self._converted(origin)} AS {self._column(i)}" for i, origin in enumerate(self.origins)]
 
     def value(self) -> str:
-        """The structure, of whichever version the record is."""
+        """Write the structure, of whichever version the record is."""
         columns = ", ".join(self._column(i) for i in range(len(self.origins)))
         return f"coalesce({columns})" if columns and self.columns else f"CAST(NULL AS {self.spark_type})"
 
     def undecodable(self) -> Iterator[tuple[str, str]]:
-        """(condition, column) for each column in which a value can get lost."""
+        """Yield (condition, column) for each column in which a value can get lost."""
         for i, origin in enumerate(self.origins):
             for f in origin.schema.fields:
                 place = quoted(f.name)
@@ -63,7 +62,7 @@ class Structure:
                     yield lost, f.name
 
     def missing(self) -> Iterator[tuple[str, str]]:
-        """(condition, column) for each column that its schema requires. Avro cannot leave one out."""
+        """Yield (condition, column) for each column that its schema requires. Avro cannot leave one out."""
         for origin in self.origins:
             if origin.encoding is Encoding.JSON:
                 for f in origin.schema.fields:
@@ -94,24 +93,10 @@ class Structure:
 _NO_STRUCTURE = ConnectSchema(SchemaType.STRUCT, optional=True)
 
 
-def parsed_column(part: Part, version: int) -> str:
-    """The column that holds what the parser made of a record of this version."""
-    return f"_parsed_{part.name}{version}_{part.reader}"
-
-
-def parsing(part: Part, is_small: str) -> Iterator[tuple[str, Call]]:
-    """(`parsed_column`, call) of each version, for the records that satisfy `is_small` and no earlier version takes."""
-    others: list[str] = []
-    for i, version in enumerate(part.versions):
-        mine = " AND ".join([is_small, f"NOT ({part.is_blank})", f"({version.matches})", *others])
-        yield parsed_column(part, i), Call(mine, version.parser)
-        others.append(f"NOT ({version.matches})")
-
-
 def structure(
     name: str, part: Part, field: str | None = None, columns: tuple[ColumnType, ...] | None = None
 ) -> Structure:
-    """The structure that is the row of `part`, or a field of it.
+    """Return the structure that is the row of `part`, or a field of it.
 
     Args:
         name: Its name in the result.
@@ -123,8 +108,8 @@ def structure(
         TypeConflict: Two versions give a column types that do not fit together.
     """
     origins = []
-    for i, version in enumerate(part.versions):
-        raw, schema = version.row(parsed_column(part, i)), version.schema
+    for version in part.versions:
+        raw, schema = version.row, version.schema
         if field is not None:
             own = schema.field_named(field)
             raw, schema = ("NULL", _NO_STRUCTURE) if own is None else (f"{raw}.{quoted(field)}", own)

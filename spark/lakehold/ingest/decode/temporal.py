@@ -38,7 +38,7 @@ _CUT_INFINITE_DAYS = (-622_191_235, -622_191_232)
 
 
 def date_from_days(days: str) -> str:
-    """A date from days since 1970 (int).
+    """Write a date from days since 1970 (int).
 
     Debezium's infinity does not fit: a snapshot has its 106,751,991,166 days cut to 32 bits, the two ranges above, of which
     no date of PostgreSQL meets the first and the second would be in the year 1,705,490. Streaming has PostgreSQL's own
@@ -54,83 +54,58 @@ def date_from_days(days: str) -> str:
     )
 
 
-def exact_date(days: str) -> str:
-    """A date from days since 1970 (int), all of which are dates."""
-    return f"date_from_unix_date({days})"
-
-
-def timestamp_from_ms(n: str) -> str:
-    """A timestamp without zone from epoch milliseconds, as Debezium and Connect send them."""
-    return local(_micros_of_ms(n))
-
-
-def timestamp_from_us(n: str) -> str:
-    """A timestamp without zone from epoch microseconds, as Debezium sends them."""
-    return local(_with_infinity(n))
-
-
-def timestamp_from_ns(n: str) -> str:
-    """A timestamp without zone from epoch nanoseconds, as Debezium sends them, rounded down to microseconds."""
-    return local(f"CASE {n} WHEN {_GREATEST}L THEN {LAST}L WHEN {_LEAST}L THEN {FIRST}L ELSE {_micros_of_ns(n)} END")
-
-
-def exact_timestamp_from_ms(n: str) -> str:
-    """A timestamp without zone from epoch milliseconds of any producer."""
-    return local(_exact_micros_of_ms(n))
-
-
-def exact_timestamp_from_us(n: str) -> str:
-    """A timestamp without zone from epoch microseconds of any producer."""
-    return local(n)
-
-
-def exact_timestamp_from_ns(n: str) -> str:
-    """A timestamp without zone from epoch nanoseconds of any producer, rounded down to microseconds."""
-    return local(_micros_of_ns(n))
-
-
-def exact_instant_from_ms(n: str) -> str:
-    """A timestamp with zone from epoch milliseconds of any producer."""
-    return instant(_exact_micros_of_ms(n))
-
-
-def exact_instant_from_us(n: str) -> str:
-    """A timestamp with zone from epoch microseconds of any producer."""
-    return instant(n)
-
-
-def exact_instant_from_ns(n: str) -> str:
-    """A timestamp with zone from epoch nanoseconds of any producer, rounded down to microseconds."""
-    return instant(_micros_of_ns(n))
-
-
-def _with_infinity(micros: str) -> str:
-    """Epoch microseconds as Debezium sends them, with `infinity` as documented."""
+def sent_ms(n: str) -> str:
+    """Write epoch microseconds from milliseconds as Debezium and Connect send them."""
     return (
-        f"CASE WHEN {micros} BETWEEN {_MINUS_INFINITE + 1}L AND {_INFINITE - 1}L THEN {micros} "
-        f"WHEN {micros} IN ({_INFINITE}L, {_GREATEST}L) THEN {LAST}L "
-        f"WHEN {micros} IN ({_MINUS_INFINITE}L, {_LEAST}L) THEN {FIRST}L "
-        f"WHEN {micros} {_WRAPPED} THEN NULL ELSE {micros} END"
+        f"CASE WHEN {n} BETWEEN {_MINUS_INFINITE_MS + 1}L AND {_INFINITE_MS - 1}L THEN {n} * 1000L "
+        f"WHEN {n} IN ({_INFINITE_MS}L, {_INFINITE}L, {_GREATEST}L) THEN {LAST}L "
+        f"WHEN {n} IN ({_MINUS_INFINITE_MS}L, {_MINUS_INFINITE}L, {_LEAST}L) THEN {FIRST}L "
+        f"ELSE {exact_ms(n)} END"
     )
 
 
+def sent_us(n: str) -> str:
+    """Write epoch microseconds as Debezium sends them."""
+    return (
+        f"CASE WHEN {n} BETWEEN {_MINUS_INFINITE + 1}L AND {_INFINITE - 1}L THEN {n} "
+        f"WHEN {n} IN ({_INFINITE}L, {_GREATEST}L) THEN {LAST}L "
+        f"WHEN {n} IN ({_MINUS_INFINITE}L, {_LEAST}L) THEN {FIRST}L "
+        f"WHEN {n} {_WRAPPED} THEN NULL ELSE {n} END"
+    )
+
+
+def sent_ns(n: str) -> str:
+    """Write epoch microseconds from nanoseconds as Debezium sends them, rounded down."""
+    return f"CASE {n} WHEN {_GREATEST}L THEN {LAST}L WHEN {_LEAST}L THEN {FIRST}L ELSE {exact_ns(n)} END"
+
+
+def exact_ms(n: str) -> str:
+    """Write epoch microseconds from milliseconds of any producer."""
+    return f"CASE WHEN {n} BETWEEN -{_MOST_MS}L AND {_MOST_MS}L THEN {n} * 1000L END"
+
+
+def exact_ns(n: str) -> str:
+    """Write epoch microseconds from nanoseconds of any producer, rounded down."""
+    return f"({n} div 1000L - CASE WHEN {n} % 1000L < 0 THEN 1L ELSE 0L END)"
+
+
 def local(micros: str) -> str:
-    """A timestamp without zone from epoch microseconds."""
+    """Write a timestamp without zone from epoch microseconds."""
     return f"timestampadd(MICROSECOND, {micros}, {_EPOCH})"
 
 
 def instant(micros: str) -> str:
-    """A timestamp with zone from epoch microseconds."""
+    """Write a timestamp with zone from epoch microseconds."""
     return f"timestamp_micros({micros})"
 
 
 def day(micros: str) -> str:
-    """A date from epoch microseconds."""
+    """Write a date from epoch microseconds."""
     return f"CAST({local(micros)} AS DATE)"
 
 
 def time_from_units(n: str, units_per_second: int) -> str:
-    """PostgreSQL's and MySQL's text of a time (`12:34:56.789`, `-838:59:59`; no trailing zeros) from a number since midnight."""
+    """Write a time as PostgreSQL and MySQL do (`12:34:56.789`, `-838:59:59`; no trailing zeros), from a number since midnight."""
     digits = len(str(units_per_second)) - 1
     # Quotients are small enough to have a positive counterpart; the least int64 itself has none.
     second, fraction = f"abs({n} div {units_per_second}L)", f"abs({n} % {units_per_second}L)"
@@ -142,20 +117,3 @@ def time_from_units(n: str, units_per_second: int) -> str:
         f"{two(f'({second} div 60L) % 60L')}, ':', {two(f'{second} % 60L')}, "
         f"CASE WHEN {fraction} = 0 THEN '' ELSE {shown} END)"
     )
-
-
-def _micros_of_ms(n: str) -> str:
-    return (
-        f"CASE WHEN {n} BETWEEN {_MINUS_INFINITE_MS + 1}L AND {_INFINITE_MS - 1}L THEN {n} * 1000L "
-        f"WHEN {n} IN ({_INFINITE_MS}L, {_INFINITE}L, {_GREATEST}L) THEN {LAST}L "
-        f"WHEN {n} IN ({_MINUS_INFINITE_MS}L, {_MINUS_INFINITE}L, {_LEAST}L) THEN {FIRST}L "
-        f"ELSE {_exact_micros_of_ms(n)} END"
-    )
-
-
-def _exact_micros_of_ms(n: str) -> str:
-    return f"CASE WHEN {n} BETWEEN -{_MOST_MS}L AND {_MOST_MS}L THEN {n} * 1000L END"
-
-
-def _micros_of_ns(n: str) -> str:
-    return f"({n} div 1000L - CASE WHEN {n} % 1000L < 0 THEN 1L ELSE 0L END)"

@@ -6,7 +6,7 @@ and mean nothing: compare with `unify.same`, and let the catalog give fresh ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
 
@@ -37,7 +37,7 @@ from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
 from lakehold.ingest.decode.logical import logical_type
 from lakehold.spark_sql import struct_type
 
-_PLAIN: dict[SchemaType, PrimitiveType] = {
+PLAIN: dict[SchemaType, PrimitiveType] = {
     SchemaType.INT8: IntegerType(),
     SchemaType.INT16: IntegerType(),
     SchemaType.INT32: IntegerType(),
@@ -48,6 +48,7 @@ _PLAIN: dict[SchemaType, PrimitiveType] = {
     SchemaType.STRING: StringType(),
     SchemaType.BYTES: BinaryType(),
 }
+"""What schemas without a logical type and without others inside them become."""
 
 _SPARK_TEXT: dict[type[IcebergType], str] = {
     BooleanType: "boolean",
@@ -92,42 +93,37 @@ class ColumnType:
 
     @property
     def spark_type(self) -> str:
-        """The type as Spark SQL writes it."""
+        """Write the type in Spark SQL."""
         return spark_text(self.type)
 
 
 def column_types(schema: ConnectSchema) -> tuple[ColumnType, ...]:
-    """The columns of a structure."""
+    """Return the columns of a structure."""
     return tuple(ColumnType(f.name, iceberg_type(f.schema), not f.schema.optional) for f in schema.fields)
 
 
-def iceberg_type(schema: ConnectSchema) -> IcebergType:
-    """The type of the column that a schema becomes."""
-    return _iceberg_type(schema, count(1))
-
-
-def _iceberg_type(schema: ConnectSchema, ids: Iterator[int]) -> IcebergType:
+def iceberg_type(schema: ConnectSchema, ids: Iterator[int] | None = None) -> IcebergType:
+    """Return the type of the column that a schema becomes; its fields get the next of `ids`."""
+    ids = ids or count(1)
     if (rule := logical_type(schema)) is not None:
         return rule.type
     if schema.type is SchemaType.ARRAY and schema.items is not None:
-        return ListType(next(ids), _iceberg_type(schema.items, ids), False)
+        return ListType(next(ids), iceberg_type(schema.items, ids), False)
     if schema.type is SchemaType.MAP and schema.keys is not None and schema.values is not None:
         if schema.keys.type is SchemaType.STRING:
-            return MapType(next(ids), StringType(), next(ids), _iceberg_type(schema.values, ids), False)
+            return MapType(next(ids), StringType(), next(ids), iceberg_type(schema.values, ids), False)
         return ListType(next(ids), _struct((("key", schema.keys), ("value", schema.values)), ids), False)
     if schema.type is SchemaType.STRUCT:
         return _struct(((f.name, f.schema) for f in schema.fields), ids)
-    return _PLAIN[schema.type]
+    return PLAIN[schema.type]
 
 
-def _struct(
-    fields: Iterator[tuple[str, ConnectSchema]] | tuple[tuple[str, ConnectSchema], ...], ids: Iterator[int]
-) -> StructType:
-    return StructType(*(NestedField(next(ids), n, _iceberg_type(s, ids), required=False) for n, s in fields))
+def _struct(fields: Iterable[tuple[str, ConnectSchema]], ids: Iterator[int]) -> StructType:
+    return StructType(*(NestedField(next(ids), n, iceberg_type(s, ids), required=False) for n, s in fields))
 
 
 def spark_text(of: IcebergType) -> str:
-    """The type as Spark SQL writes it (`struct<a: bigint>`); `uuid` is `string`, as Spark reads it."""
+    """Write a type in Spark SQL (`struct<a: bigint>`); `uuid` is `string`, as Spark reads it."""
     match of:
         case DecimalType():
             return f"decimal({of.precision},{of.scale})"
@@ -141,27 +137,23 @@ def spark_text(of: IcebergType) -> str:
             return _SPARK_TEXT[type(of)]
 
 
-def from_spark(of: spark.DataType) -> IcebergType:
-    """The Iceberg type of a Spark type.
+def from_spark(of: spark.DataType, ids: Iterator[int] | None = None) -> IcebergType:
+    """Return the Iceberg type of a Spark type; its fields get the next of `ids`.
 
     Raises:
         TypeError: Iceberg has none.
     """
-    return _from_spark(of, count(1))
-
-
-def _from_spark(of: spark.DataType, ids: Iterator[int]) -> IcebergType:
+    ids = ids or count(1)
     match of:
         case spark.DecimalType():
             return DecimalType(of.precision, of.scale)
         case spark.ArrayType():
-            return ListType(next(ids), _from_spark(of.elementType, ids), False)
+            return ListType(next(ids), from_spark(of.elementType, ids), False)
         case spark.MapType():
-            return MapType(next(ids), _from_spark(of.keyType, ids), next(ids), _from_spark(of.valueType, ids), False)
+            return MapType(next(ids), from_spark(of.keyType, ids), next(ids), from_spark(of.valueType, ids), False)
         case spark.StructType():
-            return StructType(
-                *(NestedField(next(ids), f.name, _from_spark(f.dataType, ids), required=False) for f in of.fields)
-            )
+            fields = ((f.name, f.dataType) for f in of.fields)
+            return StructType(*(NestedField(next(ids), n, from_spark(t, ids), required=False) for n, t in fields))
         case _ if type(of) in _FROM_SPARK:
             return _FROM_SPARK[type(of)]
         case _:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from itertools import count
 
 from pyiceberg.types import (
+    BooleanType,
+    DateType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -22,6 +24,8 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
+    TimestampType,
+    TimestamptzType,
     UUIDType,
 )
 
@@ -60,7 +64,7 @@ class TypeConflict(UpstreamError):
 
 
 def unify(old: IcebergType, new: IcebergType, column: str = "") -> IcebergType:  # noqa: PLR0911 - one for each rule
-    """The type that holds every value of both and that Iceberg can turn `old` into.
+    """Return the type that holds every value of both and that Iceberg can turn `old` into.
 
     Raises:
         TypeConflict: There is none. `column` names the place.
@@ -109,7 +113,7 @@ def _added(incoming: dict[str, IcebergType], kept: dict[str, IcebergType]) -> di
 
 
 def unify_versions(versions: Sequence[Sequence[ColumnType]]) -> tuple[ColumnType, ...]:
-    """The columns of several versions of a schema, oldest first: in the newest one's order, dropped ones behind.
+    """Return the columns of several versions of a schema, oldest first: in the newest one's order, then dropped ones.
 
     A column is required where every version has and requires it.
 
@@ -126,12 +130,12 @@ def unify_versions(versions: Sequence[Sequence[ColumnType]]) -> tuple[ColumnType
 
 
 def same(a: IcebergType, b: IcebergType) -> bool:
-    """Whether two types are equal but for the ids of their fields and what is required."""
+    """Return whether two types are equal but for the ids of their fields and what is required."""
     return type(a) is type(b) and spark_text(a) == spark_text(b)
 
 
 def cast(expression: str, source: IcebergType, target: IcebergType) -> str:
-    """SQL that turns a value of `source` exactly into one of `unify(target, source)`; missing fields become null."""
+    """Write SQL that turns a value of `source` exactly into one of `unify(target, source)`; missing fields become null."""
     if spark_text(source) == spark_text(target):
         return expression
     match source, target:
@@ -150,3 +154,23 @@ def cast(expression: str, source: IcebergType, target: IcebergType) -> str:
             return f"transform_values({expression}, (k, v) -> {cast('v', source.value_type, target.value_type)})"
         case _:
             return f"CAST({expression} AS {spark_text(target)})"
+
+
+_NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
+_WITH_TEXTS = (*_NUMBERS, StringType, BooleanType, DateType, TimestampType, TimestamptzType)
+
+
+def equal_value(value: str, source: IcebergType, target: IcebergType) -> str | None:
+    """Write `value` in the type `target`, null where that has no equal one; None where none of its values has.
+
+    A key's column may stand in the message key and in the row, in different types.
+    """
+    if spark_text(source) == spark_text(target):
+        return value
+    both = (source, target)
+    is_text = any(isinstance(each, StringType) for each in both)
+    if not all(isinstance(each, _WITH_TEXTS if is_text else _NUMBERS) for each in both):
+        return None
+    found = f"try_cast({value} AS {spark_text(target)})"
+    # There and back again: `5.5` is no whole number, `05` is another text than `5`.
+    return f"CASE WHEN try_cast({found} AS {spark_text(source)}) = {value} THEN {found} END"

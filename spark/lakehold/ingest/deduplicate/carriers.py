@@ -138,9 +138,12 @@ class SparkRows(Carrier):
     @cached_property
     def header_rows(self) -> pa.Table:
         """See `Carrier`."""
-        of_transactions = [TRANSACTION] if TRANSACTION in self.changes.frame.columns else []
-        rows = self._cached.select(f"{_ROW}.*")
-        return rows.select(*INTERNAL, *of_transactions, *map(quoted, self.changes.key)).toArrow()
+        names = (*INTERNAL, *(name for name in (TRANSACTION,) if name in self._names), *self.changes.key)
+        return self._cached.select(*(f"{_ROW}.{quoted(name)}" for name in names)).toArrow()
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return self.changes.frame.columns
 
     @property
     def _rows(self) -> DataFrame:
@@ -168,7 +171,7 @@ class SparkRows(Carrier):
             found = f"coalesce({_FLAGS}, {usual})"
         operations = f"coalesce({OP} IN ('{Op.UPSERT}', '{Op.DELETE}', '{Op.TRUNCATE}'), false)"
         return rows.selectExpr(
-            *map(quoted, self.changes.frame.columns),
+            *map(quoted, self._names),
             f"{operations} AND {found} & 1 <> 0 AS {COUNTS}",
             f"{operations} AND {found} & 2 <> 0 AS {WINS}",
         )
@@ -186,7 +189,7 @@ class SparkRows(Carrier):
         is_kept = " ".join(f"WHEN {literal(name)} THEN {value} IS NULL" for name, value in values.items())
         found[KEPT] = f"filter({KEPT}, name -> CASE name {is_kept} ELSE true END)"
         filled = self._rows.join(given, F.expr(f"struct({', '.join(_ID)}) = {_TARGET}"), "left")
-        return filled.selectExpr(*(f"{found.get(n, quoted(n))} AS {quoted(n)}" for n in self.changes.frame.columns))
+        return filled.selectExpr(*(f"{found.get(n, quoted(n))} AS {quoted(n)}" for n in self._names))
 
     def _given(self, sent: pa.Table, values: Mapping[str, str]) -> DataFrame:
         """Bring the values that are given together, a row for each winner.
