@@ -9,7 +9,7 @@ from typing import NamedTuple
 from confluent_kafka import Producer
 
 from tests.kafka_broker import Broker
-from tests.transaction_files import TRANSACTION_TOPIC, Connector
+from tests.transaction_files import Connector
 
 _TIMEOUT_S = 30.0
 
@@ -18,7 +18,6 @@ class _Message(NamedTuple):
     topic: str
     value: str
     key: str
-    partition: int
     timestamp: int
 
 
@@ -27,7 +26,6 @@ class KafkaConnector(Connector):
 
     Attributes:
         producer: What it writes with from now on.
-        partition: Of the transaction topic, where it writes to from now on.
         sent_ms: When it says that it sent what it writes from now on: long ago.
         lags: What it writes from now on is under way until it arrives.
     """
@@ -35,7 +33,6 @@ class KafkaConnector(Connector):
     def __init__(self, broker: Broker) -> None:
         super().__init__(Path())
         self.producer = Producer({"bootstrap.servers": broker.address})
-        self.partition = 0
         self.sent_ms = 1_000
         self.lags = False
         self._under_way: list[_Message] = []
@@ -46,8 +43,7 @@ class KafkaConnector(Connector):
             self._send(self._under_way.pop(0))
 
     def _write(self, topic: str, key: object, value: object) -> None:
-        partition = self.partition if topic == TRANSACTION_TOPIC else 0
-        message = _Message(topic, json.dumps(value), json.dumps(key), partition, self.sent_ms)
+        message = _Message(topic, json.dumps(value), json.dumps(key), self.sent_ms)
         if self.lags:
             self._under_way.append(message)
         else:

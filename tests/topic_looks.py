@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from random import Random
 
 from lakehold.model.offsets import Offsets, TopicPartition
-from tests.upstream_log import Topics, is_of_transactions
+from tests.upstream_log import TRANSACTIONS, Topics
 
 OPEN = 0.8
 """How often a Kafka transaction goes on behind a message."""
@@ -24,11 +24,10 @@ class Looks:
         lag: How many moments after it was sent a message is written at the latest.
 
     Attributes:
-        seen: Where the partitions ended by the first of the last two looks.
-        written: Where those of the transaction topic ended between the two, with what was not visible; the others behind them.
+        written: Where the partitions ended after the last look, with what was not visible.
         life: The number of the connector that wrote then, from 1.
         sent: Of each partition the moments at which its messages were sent.
-        arrived_until: What was sent by this moment is written; None: all that was sent.
+        began: The moment at which it began.
     """
 
     def __init__(self, random: Random, topics: Topics, *, commits_to_kafka: bool, lag: int = 0) -> None:
@@ -50,31 +49,29 @@ class Looks:
             self._lives.append(len(self._moments) - 1)
             sent = until
         self._now, self.life = 0, 1
-        self.seen: Offsets = {}
         self.written: Offsets = {}
-        self.arrived_until: int | None = None
+        self.began = 0
 
     def during(self, life: int) -> Offsets:
-        """Look twice while connector number `life` writes; what the second look sees."""
+        """Look while connector number `life` writes, at the transaction topic first. Returns what is seen."""
         end = self._lives[life]
         now = max(self._now, self._lives[life - 1])
         now = self._random.randint(now, min(end, now + 20))
-        self.arrived_until = now - self._lag if self._lag else None
+        self.began = now
         looks = []
-        for what in (0, 1, 0, 1):
+        for what in (0, 0, 1):
             until = min(end, now + self._random.choice([0, 8, 16]))
             looks.append({tp: self._moments[self._random.choice([now, until])][what][tp] for tp in self._moments[0][0]})
             now = until
         self._now, self.life = now, life
-        self.seen, between, found, behind = looks
-        self.written = {tp: between[tp] if is_of_transactions(tp) else at for tp, at in behind.items()}
-        return found
+        first, found, self.written = looks
+        return {**found, TRANSACTIONS: first[TRANSACTIONS]}
 
     def at_rest(self) -> None:
         """Look when all have."""
         self._now = len(self._moments) - 1
-        self.arrived_until = None
-        self.seen, self.written = self._moments[self._now]
+        self.began = self._now + self._lag
+        self.written = self._moments[self._now][1]
 
     def _write(self, order: Sequence[TopicPartition], *, commits_to_kafka: bool) -> None:
         visible, written = (dict(ends) for ends in self._moments[-1])

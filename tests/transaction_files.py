@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lakehold.ingest.transactions.log import Kind
+from lakehold.ingest.transactions.headers import Kind
 from lakehold.lake import Lake
 from lakehold.model.offsets import Offsets, TopicPartition
 from lakehold.model.places import POSTGRES_ID
@@ -65,18 +65,18 @@ def line(tp: TopicPartition, offset: int, message: Message) -> str:
     key: object = message.tombstone_of
     if message.change is not None:
         key = message.change.key
-    elif message.end is not None:
-        key = message.end.shown_id
-    return recorded_files.line(tp.topic, tp.partition, offset, _json(_value(tp, message)), _json({"id": key}))
+    elif message.boundary is not None:
+        key = message.boundary.id
+    return recorded_files.line(tp.topic, tp.partition, offset, _json(_value(message)), _json({"id": key}))
 
 
-def _value(tp: TopicPartition, message: Message) -> object:
-    if message.end is not None:
-        counts = {topic.removeprefix("shop."): count for topic, count in message.end.events.items()}
-        return _metadata("END", message.end.shown_id, {**counts, "public.elsewhere": 2})
+def _value(message: Message) -> object:
+    if message.boundary is not None:
+        events = message.boundary.events
+        return _metadata("BEGIN" if events is None else "END", message.boundary.id, events or {})
     if message.record is not None and message.change is not None:
         return _event(message.record, message.change)
-    return _metadata("BEGIN", "0:0", {}) if tp.topic == TRANSACTION_TOPIC else None
+    return None
 
 
 def _event(record: Record, change: Change) -> dict[str, Any]:

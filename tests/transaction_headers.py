@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from lakehold.ingest.transactions.headers import HEADERS
-from lakehold.ingest.transactions.log import Kind, Run
-from lakehold.ingest.transactions.runs import Runs, runs_of
+from lakehold.ingest.transactions.candidate import Extent, candidate_of
+from lakehold.ingest.transactions.headers import HEADERS, Kind
+from lakehold.ingest.transactions.metadata import BEGIN, END, RECORDS
+from lakehold.ingest.transactions.runs import KINDS
 from lakehold.model.marks import Position
 from lakehold.model.offsets import TopicPartition
-from lakehold.model.places import POSTGRES_ID, place_of_event, transaction_of
+from lakehold.model.places import POSTGRES_ID, WAL, Place, place_in, place_of_end, transaction_of
 
 _Place = tuple[int, int, int]
 """Compared from the left."""
@@ -36,6 +37,59 @@ class Record(NamedTuple):
     commits: bool = False
 
 
+class Boundary(NamedTuple):
+    """Hold a BEGIN or an END; `events` are those that an END counts, by data collection."""
+
+    offset: int
+    id: str
+    events: Mapping[str, int] | None = None
+    sent_ms: int = 0
+
+
+class Run(NamedTuple):
+    """Hold a run, see `lakehold.ingest.transactions.runs.Runs`."""
+
+    kind: Kind
+    first: int
+    last: int
+    records: int
+    position: Position | None
+    sent_ms: int
+    transaction: str = ""
+    shown_id: str = ""
+    place: Place | None = None
+    new: int = 0
+    counted: int = 0
+    commits: bool = False
+
+
+Runs = dict[TopicPartition, list[Run]]
+
+
+def place_of_event(transaction_id: str, position: Position | None) -> Place | None:
+    """Return where the transaction of an event commits: never after its own END, and after every earlier one."""
+    if not re.match(POSTGRES_ID, transaction_id):
+        return place_of_end(transaction_id)
+    return None if position is None else Place(WAL, (position[0] + 1,))
+
+
+def records_of(boundaries: Iterable[Boundary]) -> pa.Table:
+    """Return BEGINs and ENDs as `RECORDS`."""
+    rows = [
+        {
+            "offset": b.offset,
+            "sent_ms": b.sent_ms,
+            "kind": BEGIN if b.events is None else END,
+            "transaction_id": b.id,
+            "data_collections": [
+                {"data_collection": name, "event_count": count} for name, count in (b.events or {}).items()
+            ],
+        }
+        for b in boundaries
+    ]
+    return pa.Table.from_pylist(rows, schema=RECORDS)
+
+
 def headers_of(records: Iterable[Record]) -> pa.Table:
     """Return records as `HEADERS`, in their order."""
     rows = [
@@ -49,9 +103,41 @@ def headers_of(records: Iterable[Record]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=HEADERS)
 
 
-def runs_of_records(records: Iterable[Record]) -> Runs:
+def runs_of_records(records: Collection[Record]) -> Runs:
     """Find the runs of records."""
-    return runs_of(headers_of(records))
+    return runs_of_headers(headers_of(records))
+
+
+def runs_of_headers(headers: pa.Table) -> Runs:
+    """Find the runs of `HEADERS`."""
+    partitions = {*map(TopicPartition, *(headers[name].to_pylist() for name in ("topic", "partition")))}
+    candidate = candidate_of(
+        Extent({}, dict.fromkeys(partitions, 0)),
+        headers,
+        RECORDS.empty_table(),
+        frozenset(tp.topic for tp in partitions),
+        "",
+    )
+    runs, found = candidate.runs, Runs()
+    for row, number in enumerate(runs.partition.tolist()):
+        is_event, log = bool(runs.is_event[row]), int(runs.log[row])
+        shown_id = runs.id[row].as_py() or ""
+        run = Run(
+            KINDS[runs.kind[row]],
+            int(runs.first[row]),
+            int(runs.last[row]),
+            int(runs.records[row]),
+            runs.position_of(row) if runs.has_position[row] else None,
+            int(runs.sent_ms[row]),
+            transaction_of(shown_id) if is_event else "",
+            shown_id,
+            None if log < 0 else place_in(candidate.logs[log], runs.at[:, row].tolist()),
+            int(runs.new[row]),
+            int(runs.counted[row]),
+            bool(runs.commits[row]),
+        )
+        found.setdefault(runs.partitions[number], []).append(run)
+    return found
 
 
 def _array(values: Sequence[object], of: pa.DataType) -> pa.Array:

@@ -4,25 +4,24 @@ The database is a list of transactions in the order of their commits. The connec
 partitions lose different parts of what was under way, but of events that commit by themselves, and the next run begins at a
 point that had been acknowledged. It goes on
 with the numbers of before, or reads transactions from their beginning, leaves out what was sent, and numbers and counts the rest.
-Over the partitions of the transaction topic it keeps the order: what is in one was sent before what comes later in another.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from lakehold.ingest.transactions.log import Begin, End, Kind, Log, with_all_ends
+from lakehold.ingest.transactions.candidate import Candidate, Extent, candidate_of
+from lakehold.ingest.transactions.headers import Kind
 from lakehold.model.marks import Position
 from lakehold.model.offsets import Offsets, TopicPartition
 from lakehold.model.passed import Replaced
-from lakehold.model.places import place_of_end, transaction_of
-from tests.transaction_headers import Record, runs_of_records
+from tests.transaction_headers import Boundary, Record, headers_of, records_of
 
 TRANSACTIONS = TopicPartition("shop.transaction", 0)
-"""The first partition of the transaction topic."""
+"""The only partition of the transaction topic."""
 BEGINS_ANEW = 0.6
 """How often a connector that was killed has lost its position, where it may."""
 OTHER_TABLE = "public.other"
@@ -47,9 +46,8 @@ class Change:
 class Message:
     """A record of a topic; `change` is what it does, `tombstone_of` the key whose deletion it repeats."""
 
-    begin: str | None = None
+    boundary: Boundary | None = None
     record: Record | None = None
-    end: End | None = None
     change: Change | None = None
     tombstone_of: int | None = None
 
@@ -87,52 +85,18 @@ class Topics:
         self.messages[tp].append(message)
         self.order.append(tp)
 
-    def log(
-        self,
-        starts: Offsets,
-        stops: Offsets,
-        *,
-        unread: Collection[TopicPartition],
-        seen: Offsets,
-        written: Offsets,
-        sent: Mapping[TopicPartition, Sequence[int]],
-        arrived_until: int | None,
-        shown: Mapping[str, Position | None],
-    ) -> Log:
-        """The stretch between two positions; `sent` says when each message was."""
-        of_transactions = [tp for tp in self.messages if is_of_transactions(tp)]
-        begins: dict[TopicPartition, list[Begin]] = {tp: [] for tp in of_transactions}
-        ends: dict[TopicPartition, list[End]] = {tp: [] for tp in of_transactions}
-        records = []
+    def candidate(self, extent: Extent, sent: Mapping[TopicPartition, Sequence[int]]) -> Candidate:
+        """Return what stands in an offset range; `sent` says when each message was."""
+        records, boundaries = [], []
         for tp, messages in self.messages.items():
-            for offset in range(starts[tp], stops[tp]):
+            for offset in range(extent.starts[tp], extent.stops[tp]):
                 found = messages[offset]
                 if found.record is not None:
                     records.append(found.record._replace(offset=offset, sent_ms=sent[tp][offset]))
-                if found.begin is not None:
-                    begins[tp].append(Begin(offset, found.begin, sent[tp][offset], stops[tp] - offset - 1))
-                if found.end is not None:
-                    behind = stops[tp] - offset - 1
-                    ends[tp].append(replace(found.end, offset=offset, sent_ms=sent[tp][offset], followed_by=behind))
-        runs = runs_of_records(records)
-        log = Log(
-            starts,
-            stops,
-            runs={tp: runs.get(tp, []) for tp in starts if not is_of_transactions(tp)},
-            begins=begins,
-            ends=ends,
-            unread=frozenset(unread),
-            seen=seen,
-            written=written,
-            arrived_until_ms=arrived_until,
-            shown=shown,
-        )
-        return with_all_ends(log)
-
-
-def is_of_transactions(tp: TopicPartition) -> bool:
-    """Whether it is a partition of the transaction topic."""
-    return tp.topic == TRANSACTIONS.topic
+                if found.boundary is not None:
+                    boundaries.append(found.boundary._replace(offset=offset, sent_ms=sent[tp][offset]))
+        topics = frozenset(tp.topic for tp in self.messages) - {TRANSACTIONS.topic}
+        return candidate_of(extent, headers_of(records), records_of(boundaries), topics, TRANSACTIONS.topic)
 
 
 class Upstream:
@@ -142,7 +106,6 @@ class Upstream:
         random: Of all that is random.
         tables: Number of tables.
         partitions: Of each table's topic.
-        transaction_partitions: Of the transaction topic; BEGIN and END land in any.
         transactions: How many there are.
         ids: How the connector names transactions: `postgres`, `binlog`, `gtid`, or `gtids` of several domains.
         snapshots: Some partitions begin with rows of a snapshot.
@@ -160,7 +123,6 @@ class Upstream:
         partitions: int,
         transactions: int,
         ids: str,
-        transaction_partitions: int = 1,
         snapshots: bool = True,
         sizes: Sequence[int] = (0, 1, 1, 2, 3, 8),
         numbers_anew: bool = False,
@@ -175,7 +137,6 @@ class Upstream:
         self._sizes = sizes
         self._tables = [f"public.t{number}" for number in range(tables)]
         self._partitions = partitions
-        self._transaction_partitions = transaction_partitions
         self._ids = ids
         self._domains = [random.randrange(3) for _ in range(transactions)] if ids == "gtids" else []
         self.transactions = _with_values_before([self._transaction() for _ in range(transactions)])
@@ -187,7 +148,6 @@ class Upstream:
             and len(changes) == 1
             and random.random() < 0.5
         }
-        self._boundaries = [self._random_partitions() for _ in range(transactions)]
         self.topics = Topics({tp: self._snapshot(tp) for tp in self._all_partitions()})
 
     def history(self) -> list[dict[Key, int]]:
@@ -271,30 +231,21 @@ class Upstream:
 
     def _write_some(self, steps: Sequence[_Emitted]) -> None:
         """Of each partition some of the first: what was under way when the connector was killed."""
-
-        def ordered(tp: TopicPartition) -> TopicPartition:
-            return TRANSACTIONS if is_of_transactions(tp) else tp
-
-        counts = Counter(ordered(step.place) for step in steps)
+        counts = Counter(step.place for step in steps)
         left = {tp: self._random.randint(0, count) for tp, count in counts.items()}
         for step in steps:
-            if left[ordered(step.place)]:
-                left[ordered(step.place)] -= 1
+            if left[step.place]:
+                left[step.place] -= 1
                 self.topics.append(step.place, step.message)
             elif step.message.record is not None and step.message.record.commits:
                 return  # No END counts it: nothing behind it is there without it.
 
     def _all_partitions(self) -> list[TopicPartition]:
         tables = [TopicPartition(f"shop.{table}", p) for table in self._tables for p in range(self._partitions)]
-        return [*tables, *(TopicPartition(TRANSACTIONS.topic, p) for p in range(self._transaction_partitions))]
-
-    def _random_partitions(self) -> tuple[TopicPartition, TopicPartition]:
-        """Those of a BEGIN and of its END."""
-        numbers = [self._random.randrange(self._transaction_partitions) for _ in range(2)]
-        return TopicPartition(TRANSACTIONS.topic, numbers[0]), TopicPartition(TRANSACTIONS.topic, numbers[1])
+        return [*tables, TRANSACTIONS]
 
     def _snapshot(self, tp: TopicPartition) -> list[Message]:
-        rows = self._random.randrange(3) if self._snapshots and not is_of_transactions(tp) else 0
+        rows = self._random.randrange(3) if self._snapshots and tp != TRANSACTIONS else 0
         return [Message(record=Record(tp.topic, tp.partition, 0, Kind.SNAPSHOT))] * rows
 
     def _transaction(self) -> list[Change]:
@@ -314,9 +265,8 @@ class Upstream:
         is_alone = number in self._alone
         if is_alone and left_out:
             return []
-        of_begin, of_end = self._boundaries[number]
-        begin = Message(begin=transaction_of(self._end_id(number)))
-        steps.append(_Emitted(of_begin, begin, number_of_first + left_out, number))
+        begin = Message(Boundary(0, self._end_id(number)))
+        steps.append(_Emitted(TRANSACTIONS, begin, number_of_first + left_out, number))
         for index, change in list(enumerate(self.transactions[number]))[left_out:]:
             counts[change.table] += 1
             if change.table == OTHER_TABLE:
@@ -333,10 +283,9 @@ class Upstream:
                 steps.append(_Emitted(tp, Message(tombstone_of=change.key), number_of_first + index, number))
         if is_alone:
             return steps
-        shown_id = self._end_id(number)
-        events = {f"shop.{table}": count for table, count in counts.items() if table != OTHER_TABLE}
-        end = End(0, transaction_of(shown_id), shown_id, place_of_end(shown_id), events, sent_ms=0, followed_by=0)
-        return [*steps, _Emitted(of_end, Message(end=end), number_of_first + len(self.transactions[number]), number)]
+        events = {table: count for table, count in counts.items() if table != OTHER_TABLE}
+        end = Message(Boundary(0, self._end_id(number), {**events, "public.elsewhere": 2}))
+        return [*steps, _Emitted(TRANSACTIONS, end, number_of_first + len(self.transactions[number]), number)]
 
     def _event(self, number: int, order: int) -> tuple[str, tuple[int, int, int, int]]:
         """Id and position of an event; PostgreSQL's transactions overlap in the log."""

@@ -15,7 +15,7 @@ from lakehold.ingest.read.kafka import KafkaReader
 from lakehold.ingest.read.reader import Available
 from lakehold.kafka.client import shared_client
 from lakehold.kafka.options import KafkaOptions, kafka_options
-from lakehold.model.offsets import Offsets, TopicPartition, Watermarks
+from lakehold.model.offsets import TopicPartition, Watermarks
 from lakehold.times import now_ms
 from tests.contract.test_readers import LARGE, numbered, values
 from tests.kafka_broker import Broker
@@ -48,49 +48,36 @@ def test_a_topic_that_goes_between_two_questions_is_left_out(broker: Broker) -> 
     assert client.watermarks([gone]) == {}
 
 
-def test_an_ordered_topic_of_several_partitions_is_looked_at_twice(broker: Broker) -> None:
-    ordered, other = broker.create_topic(partitions=2), broker.create_topic(partitions=2)
-    reader = KafkaReader(kafka_options({"BROKER": broker.address}))
-    broker.produce(ordered, numbered(0, 3))
-    transaction = broker.begin_transaction(ordered, numbered(0, 2), partition=1)
-    first, second = TopicPartition(ordered, 0), TopicPartition(ordered, 1)
+def test_the_ends_of_an_ordered_topic_are_fetched_before_others_and_what_is_written_after_them(broker: Broker) -> None:
+    ordered, other = broker.create_topic(), broker.create_topic(partitions=2)
+    transactions, first, second = TopicPartition(ordered, 0), TopicPartition(other, 0), TopicPartition(other, 1)
+    uncommitted = broker.begin_transaction(other, numbered(0, 4), partition=1)
+    looks: list[list[str]] = []
 
-    found = reader.look([ordered, other], ordered)
-    assert {tp: found.partitions[tp].end_exclusive for tp in (first, second)} == {first: 3, second: 0}
-    assert found.seen == {first: 3, second: 0}
-    assert found.written == {first: 3, second: 2}
-    assert found.without([ordered]).seen == found.without([ordered]).written == {}
-    transaction.abort_transaction()
-
-
-def test_a_look_began_before_it_asked_what_was_written(broker: Broker) -> None:
-    topic = broker.create_topic(partitions=2)
-    asked_ms: list[int] = []
-
-    class Noting(KafkaReader):
-        def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
-            asked_ms.append(now_ms())
-            return super().written_ends(partitions)
-
-    before_ms = now_ms()
-    found = Noting(kafka_options({"BROKER": broker.address})).look([topic], topic)
-    assert before_ms <= found.looked_ms <= asked_ms[0]
-
-
-def test_an_ordered_topic_of_one_partition_is_looked_at_before_the_others(broker: Broker) -> None:
-    ordered, other = broker.create_topic(), broker.create_topic()
-    broker.produce(ordered, numbered(0, 2))
-
-    class Late(KafkaReader):
+    class Busy(KafkaReader):
         def _look(self, topics: Collection[str]) -> Available:
             found = super()._look(topics)
+            looks.append([*topics])
             broker.produce(ordered, numbered(0, 1))
+            broker.produce(other, numbered(0, 1))
             return found
 
-    found = Late(kafka_options({"BROKER": broker.address})).look([ordered, other], ordered)
-    place = TopicPartition(ordered, 0)
-    assert (found.seen, found.written) == ({place: 2}, {})
-    assert found.partitions[place].end_exclusive == 3
+    before_ms = now_ms()
+    found = Busy(kafka_options({"BROKER": broker.address})).look([other, ordered], ordered)
+    assert looks == [[ordered], [other]]
+    assert {tp: marks.end_exclusive for tp, marks in found.partitions.items()} == {transactions: 0, first: 1, second: 0}
+    assert found.written == {transactions: 2, first: 2, second: 4}
+    assert before_ms <= found.looked_ms <= now_ms()
+    assert found.topics == found.identities.keys() == {ordered, other}
+    assert found.without([other]).written == {transactions: 2}
+    uncommitted.abort_transaction()
+
+
+def test_topics_are_missing_whether_they_are_ordered_or_not(broker: Broker) -> None:
+    there = broker.create_topic()
+    reader = KafkaReader(kafka_options({"BROKER": broker.address}))
+    assert reader.look([there, "no", "nor"], "no").missing == ("no", "nor")
+    assert there in reader.look([there, "no"], "no").other_topics
 
 
 def test_a_backlog_of_nothing_but_aborted_records_is_passed(broker: Broker) -> None:

@@ -30,7 +30,7 @@ from lakehold.state.subscribers import SUBSCRIBERS, Subscriber, SubscriberKind
 from lakehold.state.upstream_leases import UPSTREAM_LEASES, UpstreamLease
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-PASSED = Passed({"": (16,)}, {T1: Mark(Place("", (5,)), (1, 2, 3, 4))}, frozenset([T0]), {"7": 2})
+PASSED = Passed({"": (16,)}, {T1: Mark(Place("", (5,)), (1, 2, 3, 4))}, frozenset([T0]))
 MARKS = Marks({0: (1, 2, 3, 4)}, SnapshotProgress((1, 0, 0, 0), True, False, 3, {0: 7}), 8, "s")
 ORDERS = HeldTable("4f1c", "shop.orders", is_fed=True)
 DAILY = Hold("u1", "shop", "daily", 1_000, (ORDERS,), 60_000, Check.REQUIRE, "CREATE HOLD …", 1)

@@ -1,20 +1,19 @@
 """Where a batch of whole transactions ends, as text: a line for each partition, and a bar where the batch ends.
 
     A1      the first event of transaction A in this topic; transactions commit in the order of the alphabet
-    A3=1    the third, numbered as the first by a connector that was restarted behind the second
+    A3=1    the third, numbered as the first by a connector that was restarted after the second
     A( A)   its BEGIN, and its END with the counts of its events: `A)orders=2,items=1`
-    s sB    a row of an ad-hoc snapshot; one of a snapshot with which the connector began, behind the commit of B
+    s sB    a row of an ad-hoc snapshot; one of a snapshot with which the connector began, after the commit of B
     sB!     ... the last of all its rows
     . ? ?!  a record without a transaction; one that cannot be read, ... and was sent behind all ENDs
-    *       a control record, which nobody may read: it ends a Kafka transaction
 
 Lines before them say what was before: `passed B: orders/0=B2` is what earlier batches took, up to the commit of B, and the
 furthest event of each partition; `cut off orders/0` that a partition is first read and its beginning was deleted; `bounded` that
 more has come than the batch reads;
-`seen transaction/0=2` how many records a first look saw, and `written transaction/0=3` how many there were behind it with those
-that were not committed; of other topics as many as are shown, if it is not said; `long ago transaction/0=2` how many had been
-sent when the connector had longer to write what came before them than a partition lags; `shown orders items=A` that these topics
-have readable tables, which show no snapshot of a connector's beginning, or the one behind the commit of A.
+`written orders/0=3` how many records there were with those that were not committed in Kafka; as many as are shown, if it is not
+said; `long ago 2` how many records of the transaction topic had been sent when the connector had longer to write what came
+before them than a partition lags; `shown orders items=A` that these topics have readable tables, which show no snapshot of a
+connector's beginning, or the one after the commit of A.
 
 A case ends at a blank line. `LAKEHOLD_REWRITE=1 pytest tests/golden` writes where batches end now: read the diff.
 """
@@ -23,23 +22,27 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from lakehold.ingest.transactions.cut import Blocked, cut
-from lakehold.ingest.transactions.log import Begin, End, Kind, Log
+from lakehold.ingest.transactions.boundary import find_boundary
+from lakehold.ingest.transactions.candidate import Candidate, Extent, candidate_of
+from lakehold.ingest.transactions.headers import Kind
+from lakehold.ingest.transactions.waiting import Blocked
 from lakehold.model.marks import Position
 from lakehold.model.offsets import TopicPartition
 from lakehold.model.passed import Mark, Passed
-from lakehold.model.places import WAL, place_of_end, place_of_event
+from lakehold.model.places import WAL
 from tests.golden.test_sql import check
-from tests.transaction_headers import Record, runs_of_records
+from tests.transaction_headers import Boundary, Record, headers_of, place_of_event, records_of
 
 FILES = sorted(Path(__file__).parent.glob("transactions/*.txt"))
 FIRST_OFFSET = 5
 """Offsets begin above 0, to be told from numbers of records."""
+TRANSACTIONS = TopicPartition("transaction", 0)
 LONG_AGO_MS = 1_000
 
 
@@ -62,7 +65,8 @@ class Case:
     marks: dict[TopicPartition, Mark] = field(default_factory=dict)
     cut_off: set[TopicPartition] = field(default_factory=set)
     is_bounded: bool = False
-    looks: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    written: dict[TopicPartition, int] = field(default_factory=dict)
+    long_ago: int = sys.maxsize
     shown: dict[str, Position | None] = field(default_factory=dict)
 
     def read(self, line: str) -> None:
@@ -70,9 +74,11 @@ class Case:
             self.is_bounded = True
         elif line.startswith("cut off "):
             self.cut_off.add(partition(line.removeprefix("cut off ")))
-        elif found := re.match(r"(seen|written|long ago) (.*)", line):
-            ends = (each.split("=") for each in found.group(2).split())
-            self.looks[found.group(1)] = {partition(tp): FIRST_OFFSET + int(count) for tp, count in ends}
+        elif line.startswith("written "):
+            ends = (each.split("=") for each in line.removeprefix("written ").split())
+            self.written = {partition(tp): FIRST_OFFSET + int(count) for tp, count in ends}
+        elif line.startswith("long ago "):
+            self.long_ago = FIRST_OFFSET + int(line.removeprefix("long ago "))
         elif line.startswith("shown "):
             for topic, _, transaction in (each.partition("=") for each in line.split()[1:]):
                 self.shown[topic] = snapshot_position(transaction) if transaction else None
@@ -93,47 +99,34 @@ class Case:
         return Passed(commits, self.marks, frozenset(self.cut_off))
 
     @property
-    def log(self) -> Log:
-        of_transactions = [tp for tp in self.lines if tp.topic == "transaction"]
-        runs = runs_of_records(
+    def candidate(self) -> Candidate:
+        stops = {tp: FIRST_OFFSET + len(tokens) for tp, tokens in self.lines.items()}
+        extent = Extent(
+            starts=dict.fromkeys(self.lines, FIRST_OFFSET),
+            stops=stops,
+            unread=frozenset(self.lines if self.is_bounded else ()),
+            written=self.written,
+            fetched_ms=LONG_AGO_MS,
+            shown=self.shown,
+        )
+        records = [
             record
             for tp, tokens in self.lines.items()
             for offset, token in enumerate(tokens, FIRST_OFFSET)
             if (record := record_of(tp, offset, token)) is not None
-        )
-        stops = {tp: FIRST_OFFSET + len(tokens) for tp, tokens in self.lines.items()}
-        of_events = {tp: at for tp, at in stops.items() if tp not in of_transactions}
-        return Log(
-            starts=dict.fromkeys(self.lines, FIRST_OFFSET),
-            stops=stops,
-            runs={tp: runs.get(tp, []) for tp in self.lines if tp not in of_transactions},
-            begins={tp: self.begins(tp) for tp in of_transactions},
-            ends={tp: self.ends(tp) for tp in of_transactions},
-            unread=frozenset(self.lines if self.is_bounded else ()),
-            seen=self.looks.get("seen", {}),
-            written={**of_events, **self.looks.get("written", {})},
-            shown=self.shown,
-            arrived_until_ms=LONG_AGO_MS,
-        )
+        ]
+        topics = frozenset(tp.topic for tp in self.lines) - {TRANSACTIONS.topic}
+        return candidate_of(extent, headers_of(records), records_of(self.boundaries()), topics, TRANSACTIONS.topic)
 
-    def begins(self, tp: TopicPartition) -> list[Begin]:
-        tokens = enumerate(self.lines[tp], FIRST_OFFSET)
-        return [Begin(offset, str(ord(token[0])), 0, 0) for offset, token in tokens if token.endswith("(")]
-
-    def ends(self, tp: TopicPartition) -> list[End]:
-        found = []
-        topics = {each.topic for each in self.lines}
-        long_ago = self.looks.get("long ago", {}).get(tp, sys.maxsize)
-        for offset, token in enumerate(self.lines[tp], FIRST_OFFSET):
-            transaction, is_end, counts = token.partition(")")
-            if is_end:
-                pairs = (each.split("=") for each in counts.split(",") if each)
-                events = {topic: int(count) for topic, count in pairs if topic in topics}
+    def boundaries(self) -> Iterator[Boundary]:
+        for offset, token in enumerate(self.lines[TRANSACTIONS], FIRST_OFFSET):
+            sent_ms = LONG_AGO_MS if offset < self.long_ago else LONG_AGO_MS + 1
+            if found := re.fullmatch(r"([A-Z])([()])(.*)", token):
+                transaction, kind, counts = found.groups()
                 id_ = f"{ord(transaction)}:{lsn(transaction)}"
-                sent_ms = LONG_AGO_MS if offset < long_ago else LONG_AGO_MS + 1
-                behind = [later for later in self.lines[tp][offset - FIRST_OFFSET + 1 :] if later != "*"]
-                found.append(End(offset, str(ord(transaction)), id_, place_of_end(id_), events, sent_ms, len(behind)))
-        return found
+                pairs = (each.split("=") for each in counts.split(",") if each)
+                events = None if kind == "(" else {collection: int(count) for collection, count in pairs}
+                yield Boundary(offset, id_, events, sent_ms)
 
 
 def partition(text: str) -> TopicPartition:
@@ -169,7 +162,7 @@ def place_in(tp: TopicPartition, offset: int) -> tuple[str, int, int]:
 
 def said(blocked: Blocked) -> str:
     if not blocked.transaction:
-        return f"a snapshot taken anew is not over, {blocked.arrived} rows have come"
+        return f"a re-snapshot is not over, {blocked.arrived} rows have come"
     name = chr(int(blocked.transaction.split(":", maxsplit=1)[0]))
     if blocked.repeats:
         return f"{blocked.repeats} repeats {name}, and has not come as far as it was"
@@ -184,7 +177,7 @@ def outcome(text: str) -> str:
     for line in text.splitlines():
         if not line.startswith("#"):
             case.read(line)
-    found = cut(case.log, case.passed)
+    found = find_boundary(case.candidate, case.passed)
     width = max(len(f"{tp.topic}/{tp.partition}") for tp in case.lines) + 2
     shown = []
     for tp, tokens in case.lines.items():
@@ -196,9 +189,9 @@ def outcome(text: str) -> str:
     if found.is_followed:
         shown.append("followed by more of the same")
     if found.over_ms is not None:
-        shown.append("a snapshot taken anew is over, and may not have come whole")
+        shown.append("a re-snapshot is over, and may not have come whole")
     if found.passed.replaced is not None:
-        shown.append(" ".join(["a snapshot taken anew; not of", *sorted(found.passed.replaced.without_rows)]))
+        shown.append(" ".join(["a re-snapshot; not of", *sorted(found.passed.replaced.without_rows)]))
     for what, topics in (("waiting", found.waiting), ("unsettled", found.unsettled)):
         if topics:
             shown.append(f"{what}: {', '.join(sorted(topics))}")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import groupby
 
 import pytest
 from confluent_kafka import Producer
 
-from lakehold.errors import NotReadable
+from lakehold.errors import NotReadable, UpstreamError
 from lakehold.lake import Lake
 from lakehold.model.readers import MAIN_READER
+from lakehold.status import COLUMNS, status_of
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.kafka_broker import Broker
@@ -30,11 +30,9 @@ BEFORE, AFTER = ({("public.a", 1): v, ("public.b", 1): v} for v in (10, 20))
 
 
 @contextmanager
-def shop(
-    make_lake: LakeFactory, broker: Broker, transaction_partitions: int, **settings: int
-) -> Generator[tuple[Lake, KafkaConnector], None, None]:
+def shop(make_lake: LakeFactory, broker: Broker, **settings: int) -> Generator[tuple[Lake, KafkaConnector], None, None]:
     """A source whose two tables hold `BEFORE`."""
-    broker.create_topic(name=TRANSACTION_TOPIC, partitions=transaction_partitions)
+    broker.create_topic(name=TRANSACTION_TOPIC)
     topics = [broker.create_topic(name=f"shop.public.{table}") for table in TABLES]
     # An error would come at once, if something were told that does not come.
     lake, connector = make_lake(**{"transaction_timeout_ms": 0, **settings}), KafkaConnector(broker)
@@ -66,21 +64,10 @@ def ingest_when_committed(lake: Lake, broker: Broker, uncommitted: Producer, *pa
     assert seen[-1] == AFTER
 
 
-def test_a_transaction_waits_untold_while_an_earlier_one_may_be_missing(make_lake: LakeFactory, broker: Broker) -> None:
-    with shop(make_lake, broker, transaction_partitions=2) as (lake, connector):
-        plain = connector.producer
-        connector.producer, connector.partition = broker.begin_transaction(TRANSACTION_TOPIC, [], partition=1), 1
-        connector.transaction(("a", 1, 20))
-        uncommitted = connector.producer
-        connector.producer, connector.partition = plain, 0
-        connector.transaction(("b", 1, 20))
-        ingest_when_committed(lake, broker, uncommitted, (TRANSACTION_TOPIC, 1), ("shop.public.a", 0))
-
-
 def test_what_was_sent_before_a_restart_is_not_taken_for_what_is_not_committed(
     make_lake: LakeFactory, broker: Broker
 ) -> None:
-    with shop(make_lake, broker, transaction_partitions=1) as (lake, connector):
+    with shop(make_lake, broker) as (lake, connector):
         connector.transaction(("a", 1, 20), ("b", 1, 15), end=False)
         connector.begin()
         plain = connector.producer
@@ -105,28 +92,10 @@ def ingest_instead_of_waiting(lake: Lake, meanwhile: Callable[[], None] = lambda
     return pauses
 
 
-def test_an_earlier_transaction_arrives_that_another_partition_lacked(make_lake: LakeFactory, broker: Broker) -> None:
-    with shop(make_lake, broker, transaction_partitions=2, transaction_lag_ms=_LAG_MS) as (lake, connector):
-        connector.sent_ms = now_ms()
-        connector.partition, connector.lags = 1, True
-        connector.transaction(("a", 1, 20))
-        connector.partition, connector.lags = 0, False
-        connector.transaction(("b", 1, 20))
-        # No BEGIN and no END, and no control record either.
-        connector.raw(TRANSACTION_TOPIC, {}, "unreadable")
-        (pause_s,) = ingest_instead_of_waiting(lake, connector.arrive)
-        assert 0 < pause_s <= _LAG_MS / 1000
-        connector.partition = 1
-        connector.transaction()
-        ingest_instead_of_waiting(lake)
-        seen = [state for state, _ in groupby(states(lake, TABLES))]
-        assert seen == [BEFORE, {**BEFORE, ("public.a", 1): 20}, AFTER]
-
-
 def test_the_rest_of_a_transaction_arrives_of_which_as_much_was_sent_before_a_restart(
     make_lake: LakeFactory, broker: Broker
 ) -> None:
-    with shop(make_lake, broker, transaction_partitions=1, transaction_lag_ms=_LAG_MS) as (lake, connector):
+    with shop(make_lake, broker, transaction_lag_ms=_LAG_MS) as (lake, connector):
         connector.sent_ms = now_ms()
         connector.transaction(("a", 1, 20), ("b", 1, 15), end=False)
         connector.begin()
@@ -142,34 +111,36 @@ def test_the_rest_of_a_transaction_arrives_of_which_as_much_was_sent_before_a_re
         assert seen[-1] == AFTER
 
 
-@pytest.mark.parametrize("by", [{}, {"driver_read_max_records": 0}], ids=["in the driver", "by Spark"])
-def test_what_was_written_in_a_kafka_transaction_is_not_waited_for(
-    make_lake: LakeFactory, broker: Broker, by: dict[str, int]
-) -> None:
-    with shop(make_lake, broker, transaction_partitions=2, transaction_lag_ms=_LAG_MS, **by) as (lake, connector):
-        connector.sent_ms = now_ms()
-        connector.producer = broker.begin_transaction(TRANSACTION_TOPIC, [])
-        connector.transaction(("a", 1, 20), ("b", 1, 20))
-        connector.producer.commit_transaction(_TIMEOUT_S)
-        for topic in (TRANSACTION_TOPIC, *(f"shop.public.{table}" for table in TABLES)):
-            broker.wait_until_stable(topic)
-        assert ingest_instead_of_waiting(lake) == []
-        assert list(states(lake, TABLES)) == [BEFORE, AFTER]
-
-
 def test_an_ingest_ends_with_what_there_was_when_it_was_called(make_lake: LakeFactory, broker: Broker) -> None:
-    with shop(make_lake, broker, transaction_partitions=2, transaction_lag_ms=500) as (lake, connector):
+    with shop(make_lake, broker, transaction_lag_ms=500) as (lake, connector):
         connector.sent_ms = now_ms()
-        connector.transaction(("a", 1, 20), ("b", 1, 20))
+        connector.transaction(("a", 1, 20), ("b", 1, 15), end=False)
+        connector.begin()
+        connector.event("b", 1, 20, order=1, collection_order=1)
+        connector.end({"public.b": 1})
         lake.ingest("shop")
         assert list(states(lake, TABLES))[-1] == AFTER
+
+
+def test_a_transaction_topic_of_several_partitions_is_refused(make_lake: LakeFactory, broker: Broker) -> None:
+    with shop(make_lake, broker) as (lake, connector):
+        broker.add_partitions(TRANSACTION_TOPIC, 2)
+        connector.transaction(("a", 1, 20), ("b", 1, 20))
+        with pytest.raises(UpstreamError) as refused:
+            lake.ingest("shop")
+        assert refused.value.code == "transaction-partitions"
+        assert "Expected 1 partition, found 2" in refused.value.detail
+        assert "--partitions 1" in refused.value.hint
+        stopped_by = {row[COLUMNS.index("stopped_by")] for row in status_of(lake).rows}
+        assert stopped_by == {f"transaction-partitions: {refused.value.message}"}
+        assert list(states(lake, TABLES)) == [BEFORE]
 
 
 def test_a_transaction_larger_than_a_batch_is_not_late_while_more_of_it_comes(
     make_lake: LakeFactory, broker: Broker
 ) -> None:
     limits = {"max_batch_records": 10, "transaction_timeout_ms": 3_600_000}
-    with shop(make_lake, broker, transaction_partitions=1, **limits) as (lake, connector):
+    with shop(make_lake, broker, **limits) as (lake, connector):
 
         def waits_since_ms() -> int:
             waiting = lake.ingest("shop")[-1].waiting
@@ -214,7 +185,7 @@ def create_anew(lake: Lake, connector: KafkaConnector) -> None:
 def test_a_table_joins_at_a_commit_while_transactions_arrive(
     make_lake: LakeFactory, broker: Broker, falls_behind: Callable[[Lake, KafkaConnector], None]
 ) -> None:
-    with shop(make_lake, broker, transaction_partitions=1, max_batch_records=3) as (lake, connector):
+    with shop(make_lake, broker, max_batch_records=3) as (lake, connector):
         falls_behind(lake, connector)
         v = 20
         for report in lake.batches_of("shop"):

@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakehold.ingest.transactions.headers import HEADERS
-from lakehold.ingest.transactions.log import Kind
-from lakehold.ingest.transactions.runs import runs_of
-from tests.transaction_headers import Record, headers_of, model_of_runs
+from lakehold.ingest.transactions.headers import HEADERS, Kind
+from tests.transaction_headers import Record, model_of_runs, runs_of_headers, runs_of_records
 from tests.upstream_log import Upstream
 
 EXAMPLES = 600
@@ -77,7 +75,7 @@ def shuffled(random: Random, records: list[Record]) -> list[Record]:
 @given(seed=st.integers(0, 2**32), ids=st.sampled_from(["postgres", "binlog", "gtid", "gtids"]))
 def test_runs_are_those_of_the_model(seed: int, ids: str) -> None:
     records = records_of(Random(seed), ids)
-    assert runs_of(headers_of(records)) == model_of_runs(records)
+    assert runs_of_records(records) == model_of_runs(records)
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -85,11 +83,11 @@ def test_runs_are_those_of_the_model(seed: int, ids: str) -> None:
 def test_runs_are_those_of_the_model_when_numbers_make_no_sense(seed: int, ids: str) -> None:
     random = Random(seed)
     records = shuffled(random, records_of(random, ids))
-    assert runs_of(headers_of(records)) == model_of_runs(records)
+    assert runs_of_records(records) == model_of_runs(records)
 
 
 def test_no_records_have_no_runs() -> None:
-    assert runs_of(headers_of([])) == {}
+    assert runs_of_records([]) == {}
 
 
 @pytest.mark.parametrize(("kind", "transaction"), [(Kind.EVENTS, "7:1"), (Kind.SNAPSHOT, None)])
@@ -111,5 +109,5 @@ def test_a_large_transaction_and_a_snapshot_are_gone_through_once(kind: Kind, tr
         *([zeros, numbers, zeros, zeros] if kind is Kind.EVENTS else [zeros] * 4),
         pa.array(np.zeros(count, bool)),
     ]
-    ((run,),) = runs_of(pa.Table.from_arrays(columns, schema=HEADERS)).values()
+    ((run,),) = runs_of_headers(pa.Table.from_arrays(columns, schema=HEADERS)).values()
     assert (run.first, run.last, run.records) == (0, count - 1, count)

@@ -8,12 +8,13 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakehold.ingest.transactions.cut import cut
+from lakehold.ingest.transactions.boundary import find_boundary
+from lakehold.ingest.transactions.candidate import Extent
 from lakehold.model.marks import Position
 from lakehold.model.offsets import Offsets
 from lakehold.model.passed import Passed
 from tests.topic_looks import Looks
-from tests.upstream_log import TRANSACTIONS, State, Tables, Topics, Upstream, is_of_transactions
+from tests.upstream_log import TRANSACTIONS, State, Tables, Topics, Upstream
 
 EXAMPLES = 400
 IN_TIME = 0.7
@@ -48,12 +49,11 @@ class Batches:
         # What was deleted had ended.
         self._seen: Offsets = {**self._position, TRANSACTIONS: self._topics.ends[TRANSACTIONS] if begins else 0}
         self._passed = Passed(cut_off=frozenset(tp for tp, at in self._position.items() if at > 0))
+        self._lag = lag
         self._looks = Looks(random, upstream.topics, commits_to_kafka=commits_to_kafka, lag=lag)
         self._commit = 0
         self.tables = Tables()
-        self._shown: dict[str, Position | None] = {
-            tp.topic: None for tp in self._topics.ends if not is_of_transactions(tp)
-        }
+        self._shown: dict[str, Position | None] = {tp.topic: None for tp in self._topics.ends if tp != TRANSACTIONS}
 
     def drain(self, *, everything: bool) -> None:
         """See some more, or everything, and take what is whole of it."""
@@ -80,7 +80,7 @@ class Batches:
         found = self._looks.during(life)
         # Other topics may be late, or ahead, by any time, where counts alone tell what has come.
         is_in_time = self._is_in_time or self._random.random() < IN_TIME
-        return {tp: max(before[tp], found[tp]) if is_in_time or is_of_transactions(tp) else seen[tp] for tp in seen}
+        return {tp: max(before[tp], found[tp]) if is_in_time or tp == TRANSACTIONS else seen[tp] for tp in seen}
 
     def assert_all_comes_in(self, looks: int) -> None:
         """See some more so many times, then everything: the tables are what upstream was in the end."""
@@ -95,7 +95,7 @@ class Batches:
     def is_done(self) -> bool:
         """Whether everything was read; BEGINs that nothing follows may be read again."""
         return all(
-            message.begin is not None and is_of_transactions(tp)
+            message.boundary is not None and message.boundary.events is None and tp == TRANSACTIONS
             for tp, messages in self._topics.messages.items()
             for message in messages[self._position[tp] :]
         )
@@ -103,17 +103,17 @@ class Batches:
     def _batch(self, share: int) -> bool:
         stops = {tp: min(self._seen[tp], at + share) for tp, at in self._position.items()}
         unread = {tp for tp, seen in self._seen.items() if stops[tp] < seen}
-        log = self._topics.log(
+        extent = Extent(
             self._position,
             stops,
-            unread=unread,
-            seen=self._looks.seen,
-            written=self._looks.written,
-            sent=self._looks.sent,
-            arrived_until=self._looks.arrived_until,
+            frozenset(unread),
+            self._looks.written,
+            fetched_ms=self._looks.began,
+            lag_ms=self._lag,
             shown=self._shown,
         )
-        found = cut(log, Passed.from_json(self._passed.to_json()))
+        candidate = self._topics.candidate(extent, self._looks.sent)
+        found = find_boundary(candidate, Passed.from_json(self._passed.to_json()))
         if found.stops == self._position:
             return bool(unread) and self._batch(2 * share)
         replaced = found.passed.replaced
@@ -141,7 +141,6 @@ class Batches:
     kills=st.integers(0, 3),
     ids=st.sampled_from(["postgres", "binlog", "gtid"]),
     numbers_anew=st.booleans(),
-    transaction_partitions=st.sampled_from([1, 1, 2, 3]),
     commits_to_kafka=st.booleans(),
     commits_alone=st.booleans(),
 )
@@ -152,7 +151,6 @@ def test_every_batch_ends_at_a_commit_and_all_comes_in(
     kills: int,
     ids: str,
     numbers_anew: bool,
-    transaction_partitions: int,
     commits_to_kafka: bool,
     commits_alone: bool,
 ) -> None:
@@ -161,7 +159,6 @@ def test_every_batch_ends_at_a_commit_and_all_comes_in(
         random,
         tables=tables,
         partitions=partitions,
-        transaction_partitions=transaction_partitions,
         transactions=random.randrange(14),
         ids=ids,
         numbers_anew=numbers_anew,
@@ -177,14 +174,12 @@ def test_every_batch_ends_at_a_commit_and_all_comes_in(
     seed=st.integers(0, 2**32),
     partitions=st.integers(1, 2),
     kills=st.integers(0, 3),
-    transaction_partitions=st.sampled_from([1, 1, 2]),
     commits_to_kafka=st.booleans(),
 )
 def test_transactions_of_several_logs_are_taken_in_the_order_of_all(
     seed: int,
     partitions: int,
     kills: int,
-    transaction_partitions: int,
     commits_to_kafka: bool,
 ) -> None:
     random = Random(seed)
@@ -192,7 +187,6 @@ def test_transactions_of_several_logs_are_taken_in_the_order_of_all(
         random,
         tables=3,
         partitions=partitions,
-        transaction_partitions=transaction_partitions,
         transactions=14,
         ids="gtids",
     )
@@ -208,17 +202,15 @@ def test_transactions_of_several_logs_are_taken_in_the_order_of_all(
     partitions=st.integers(1, 2),
     kills=st.integers(1, 4),
     ids=st.sampled_from(["postgres", "binlog"]),
-    transaction_partitions=st.sampled_from([1, 1, 2]),
     commits_to_kafka=st.booleans(),
     commits_alone=st.booleans(),
 )
-def test_a_snapshot_taken_anew_is_in_one_batch(
+def test_a_resnapshot_is_in_one_batch(
     seed: int,
     tables: int,
     partitions: int,
     kills: int,
     ids: str,
-    transaction_partitions: int,
     commits_to_kafka: bool,
     commits_alone: bool,
 ) -> None:
@@ -227,7 +219,6 @@ def test_a_snapshot_taken_anew_is_in_one_batch(
         random,
         tables=tables,
         partitions=partitions,
-        transaction_partitions=transaction_partitions,
         transactions=random.randrange(2, 14),
         ids=ids,
         begins_anew=True,
@@ -236,26 +227,6 @@ def test_a_snapshot_taken_anew_is_in_one_batch(
     upstream.stream(kills)
     batches = Batches(random, upstream, commits_to_kafka=commits_to_kafka)
     batches.assert_all_comes_in(looks=random.randrange(8))
-
-
-@settings(max_examples=EXAMPLES, deadline=None)
-@given(
-    seed=st.integers(0, 2**32),
-    partitions=st.integers(2, 3),
-    kills=st.integers(0, 2),
-    ids=st.sampled_from(["postgres", "binlog", "gtid"]),
-    commits_to_kafka=st.booleans(),
-)
-def test_an_end_is_not_taken_before_one_that_was_not_looked_at(
-    seed: int, partitions: int, kills: int, ids: str, commits_to_kafka: bool
-) -> None:
-    random = Random(seed)
-    upstream = Upstream(
-        random, tables=4, partitions=1, transaction_partitions=partitions, transactions=30, ids=ids, sizes=(1,)
-    )
-    upstream.stream(kills)
-    batches = Batches(random, upstream, commits_to_kafka=commits_to_kafka)
-    batches.assert_all_comes_in(looks=12)
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -275,21 +246,19 @@ def test_what_was_sent_before_a_kill_is_not_taken_for_the_rest(seed: int, ids: s
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
-    transaction_partitions=st.integers(1, 3),
     sizes=st.sampled_from([(1,), (8, 12)]),
     ids=st.sampled_from(["postgres", "binlog", "gtid"]),
     lag=st.integers(1, 40),
     commits_alone=st.booleans(),
 )
 def test_partitions_that_lag_are_waited_for(
-    seed: int, transaction_partitions: int, sizes: Sequence[int], ids: str, lag: int, commits_alone: bool
+    seed: int, sizes: Sequence[int], ids: str, lag: int, commits_alone: bool
 ) -> None:
     random = Random(seed)
     upstream = Upstream(
         random,
         tables=3,
         partitions=1,
-        transaction_partitions=transaction_partitions,
         transactions=60 // sizes[0],
         ids=ids,
         sizes=sizes,

@@ -16,14 +16,14 @@ from pyspark.sql import SparkSession
 
 from lakehold.definitions import FormatType
 from lakehold.ingest.read.reader import RAW_SCHEMA
-from lakehold.ingest.transactions.ends import RECORDS
-from lakehold.ingest.transactions.headers import HEADERS
-from lakehold.ingest.transactions.log import Kind
+from lakehold.ingest.transactions.candidate import Extent, candidate_of
+from lakehold.ingest.transactions.headers import HEADERS, Kind
+from lakehold.ingest.transactions.metadata import RECORDS
 from lakehold.ingest.transactions.records import Records
 from lakehold.kafka.registry import Registry
 from tests.connect_converters import framed
 from tests.registry_server import registry_server, subjects
-from tests.transaction_headers import Record, headers_of
+from tests.transaction_headers import Record, headers_of, runs_of_headers
 
 pytestmark = pytest.mark.spark
 
@@ -121,7 +121,6 @@ BOUNDARIES = [
     ("BEGIN", "7:1010", None),
     ("END", "7:1030", COUNTS),
     (Kind.UNREADABLE, None, None),
-    (None, None, None),
 ]
 
 
@@ -185,16 +184,18 @@ def test_schemas_that_no_subject_names_are_found_in_the_records(spark: SparkSess
     many = spark.createDataFrame(raw(FormatType.AVRO, lost=True))
     with records_of(spark, FormatType.AVRO, names_subjects=False) as records:
         assert_found(records.headers(many, TOPICS))
-        found = records.look(many, TOPICS)
-    assert {tp.topic: [run.kind for run in runs] for tp, runs in found.runs.items()} == {
+        headers, boundaries = records.headers(many, TOPICS)
+    runs = runs_of_headers(headers)
+    assert {tp.topic: [run.kind for run in of_topic] for tp, of_topic in runs.items()} == {
         PG: [Kind.SNAPSHOT, Kind.SNAPSHOT_END, Kind.EVENTS],
         MY: [Kind.EVENTS, Kind.EVENTS, Kind.UNREADABLE],
     }
-    ((end,),) = found.boundaries.ends.values()
-    assert (end.transaction, end.events, end.followed_by) == ("7", {PG: 2}, 2)
+    found = candidate_of(Extent({}, {}), headers.slice(0, 0), boundaries, TOPICS, TRANSACTIONS).boundaries
+    assert found.is_end.tolist() == [False, True]
+    assert list(zip(found.counting, found.topic, found.events, strict=True)) == [(1, sorted(TOPICS).index(PG), 2)]
 
 
 def test_no_records_have_no_headers(spark: SparkSession) -> None:
     with records_of(spark, FormatType.JSON) as records:
-        found = records.look(RAW_SCHEMA.empty_table(), TOPICS)
-    assert (found.runs, found.boundaries.begins, found.boundaries.ends) == ({}, {}, {})
+        headers, boundaries = records.headers(RAW_SCHEMA.empty_table(), TOPICS)
+    assert (headers.num_rows, boundaries.num_rows) == (0, 0)

@@ -9,15 +9,15 @@ import pytest
 from lakehold.definitions import Envelope, Table
 from lakehold.ingest.membership import joined, with_tables
 from lakehold.ingest.read.reader import Available
-from lakehold.ingest.transactions.cut import Blocked
 from lakehold.ingest.transactions.naming import topic_of
-from lakehold.ingest.transactions.waiting import incomplete, waiting_for
+from lakehold.ingest.transactions.waiting import Blocked, incomplete, waiting_for
 from lakehold.model.definitions import Entry
 from lakehold.model.marks import Marks, SnapshotProgress
 from lakehold.model.offsets import TopicPartition
 from lakehold.model.passed import NOTHING_PASSED, Mark, Passed, joined_transactions
-from lakehold.model.places import Place, place_of_end, place_of_event, transaction_of
+from lakehold.model.places import Place, place_of_end, transaction_of
 from lakehold.model.readers import MAIN_READER, Intent, Readers, ReaderState, TableProgress
+from tests.transaction_headers import place_of_event
 
 GTID = "0e4d5dcd-a33b-11ea-80f1-02010a22a99e"
 ORDERS, TRANSACTIONS = TopicPartition("shop.public.orders", 0), TopicPartition("shop.transaction", 0)
@@ -83,6 +83,7 @@ def test_what_was_taken_is_kept_as_text() -> None:
         cut_off=frozenset({TRANSACTIONS}),
     )
     assert Passed.from_json(taken.to_json()) == taken
+    assert Passed.from_json('{"commits":{"wal":[9]},"marks":[],"cut_off":[],"begun":{"7":2}}') == Passed({"wal": (9,)})
     assert Passed().to_json() == ""
     assert Passed.from_json("") == Passed()
 

@@ -32,8 +32,7 @@ from lakehold.ingest.shared_reads import Reading
 from lakehold.ingest.shared_topic import SharedTopic
 from lakehold.ingest.side_by_side import Lanes
 from lakehold.ingest.topic import DecodedTopic
-from lakehold.ingest.transactions.headers import headers_of_changes
-from lakehold.ingest.transactions.log import Kind
+from lakehold.ingest.transactions.headers import Kind, headers_of_changes
 from lakehold.model.definitions import Entry
 from lakehold.model.marks import Marks
 from lakehold.model.offsets import OffsetRange

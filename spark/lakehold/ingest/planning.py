@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from lakehold.ingest.arriving import Arriving
 from lakehold.ingest.read.reader import Available, Limits, Reader, ReadPlan
-from lakehold.ingest.transactions.cut import Blocked
+from lakehold.ingest.transactions.waiting import Blocked
 from lakehold.model.offsets import Offsets, Watermarks, starts
 from lakehold.model.passed import NOTHING_PASSED, Passed, Replaced
 from lakehold.model.readers import ReaderState

@@ -97,6 +97,8 @@ class Ingesting(HeldSource):
             if not error.retryable:
                 # The topics of a source that is dropped go before its definition does.
                 self.confirm_standing()
+                stop = ReaderError(error.code, error.message, error.detail, error.hint)
+                self.change(lambda readers: {**readers, MAIN_READER: replace(readers[MAIN_READER], error=stop)})
             raise
         except Exception as error:
             if not is_sparks(error):

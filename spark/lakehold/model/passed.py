@@ -46,14 +46,12 @@ class Passed:
         marks: The furthest event of each partition that had some.
         cut_off: Partitions whose beginning was deleted before they were first read, and which may still show it: their first
             transaction may lack events.
-        begun: Transactions that are not taken, with the numbers of their BEGINs: the connector was killed amid one with several.
         replaced: The snapshot taken anew that the last batch has.
     """
 
     commits: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     marks: Mapping[TopicPartition, Mark] = field(default_factory=dict)
     cut_off: frozenset[TopicPartition] = frozenset()
-    begun: Mapping[str, int] = field(default_factory=dict)
     replaced: Replaced | None = None
 
     def has(self, place: Place | None) -> bool:
@@ -75,7 +73,6 @@ class Passed:
                 for tp, mark in sorted(self.marks.items())
             ],
             "cut_off": [[tp.topic, tp.partition] for tp in sorted(self.cut_off)],
-            "begun": dict(sorted(self.begun.items())),
         }
         if self.replaced is not None:
             content["replaced"] = [list(self.replaced.position), sorted(self.replaced.without_rows)]
@@ -95,7 +92,6 @@ class Passed:
                 for topic, partition, log, at, position in content["marks"]
             },
             cut_off=frozenset(TopicPartition(*each) for each in content["cut_off"]),
-            begun=content["begun"],
             replaced=None if position is None else Replaced(_position(*position), frozenset(without_rows)),
         )
 

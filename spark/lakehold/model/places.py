@@ -14,22 +14,46 @@ transaction commits: that of the commit before it, in `source.sequence`, lies be
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-from lakehold.model.marks import Position
 
 POSTGRES_ID = r"^(?P<transaction>[0-9]+):[0-9]+$"
 """The id of an event of PostgreSQL; its group is the transaction."""
 
-_POSTGRES = re.compile(r"^[0-9]+:([0-9]+)$")
-_BINLOG = re.compile(r"^file=(.*?)([0-9]+),pos=([0-9]+)$")
-_MARIADB_GTID = re.compile(r"^([0-9]+)-[0-9]+-([0-9]+)$")
-_SQL_SERVER = re.compile(r"^([0-9a-f]{8}):([0-9a-f]{8}):([0-9a-f]{4})$")
-_MYSQL_GTID = re.compile(r"^([0-9a-f]{8}-.+):([0-9]+)$")
-
 WAL = "wal"
 """The log of places in PostgreSQL."""
 _BINLOG_OF = "binlog "
+
+
+@dataclass(frozen=True)
+class IdForm:
+    """A form of transaction ids, from which the place of a commit can be read.
+
+    Args:
+        pattern: A regular expression that Python and Arrow both take. Its groups `a`, `b` and `c` are the numbers of the place,
+            and `log` ends the name of the log.
+        log: How that name begins.
+        is_hex: Whether the numbers are hexadecimal.
+    """
+
+    pattern: str
+    log: str
+    is_hex: bool = False
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Return the groups of the numbers."""
+        return tuple(name for name in "abc" if f"?P<{name}>" in self.pattern)
+
+
+ID_FORMS = (
+    IdForm(r"^[0-9]+:(?P<a>[0-9]{1,18})$", WAL),
+    IdForm(r"^file=(?P<log>.*?)(?P<a>[0-9]{1,18}),pos=(?P<b>[0-9]{1,18})$", _BINLOG_OF),
+    IdForm(r"^(?P<log>[0-9]+)-[0-9]+-(?P<a>[0-9]{1,18})$", "domain "),
+    IdForm(r"^(?P<a>[0-9a-f]{8}):(?P<b>[0-9a-f]{8}):(?P<c>[0-9a-f]{4})$", "lsn", is_hex=True),
+    IdForm(r"^(?P<log>[0-9a-f]{8}-.+):(?P<a>[0-9]{1,18})$", "server "),
+)
+"""How the connectors write ids, see above; no id has two of these forms. Numbers have at most 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,34 +80,20 @@ def transaction_of(transaction_id: str) -> str:
 
 
 def place_of_end(transaction_id: str) -> Place | None:
-    """Return where the transaction of an END commits; None for connectors whose ids have no order."""
-    if found := _POSTGRES.match(transaction_id):
-        return Place(WAL, (int(found.group(1)),))
-    if found := _BINLOG.match(transaction_id):
-        return Place(f"{_BINLOG_OF}{found.group(1)}", (int(found.group(2)), int(found.group(3))))
-    if found := _MARIADB_GTID.match(transaction_id):
-        return Place(f"domain {found.group(1)}", (int(found.group(2)),))
-    if found := _SQL_SERVER.match(transaction_id):
-        return Place("lsn", tuple(int(part, 16) for part in found.groups()))
-    if found := _MYSQL_GTID.match(transaction_id):
-        return Place(f"server {found.group(1)}", (int(found.group(2)),))
+    """Read from the id of an END where the transaction commits; None for connectors whose ids have no order."""
+    for form in ID_FORMS:
+        if found := re.match(form.pattern, transaction_id):
+            named, base = found.groupdict(), 16 if form.is_hex else 10
+            return Place(f"{form.log}{named.get('log', '')}", tuple(int(named[n], base) for n in form.numbers))
     return None
 
 
-def is_behind(place: Place | None, position: Position) -> bool:
-    """Return whether a commit is known to stand behind that of a snapshot, where places are in the log that positions are of."""
-    if place is None or not (place.log == WAL or place.log.startswith(_BINLOG_OF)):
-        return False
-    return place.at > position[: len(place.at)]
+def place_in(log: str, numbers: Sequence[int]) -> Place:
+    """Return a place in a log, of at least as many numbers as its places have."""
+    form = next(form for form in ID_FORMS if log.startswith(form.log))
+    return Place(log, tuple(numbers[: len(form.numbers)]))
 
 
-def place_of_event(transaction_id: str, position: Position | None) -> Place | None:
-    """Return where the transaction of an event commits: never after its own END, and after every earlier one.
-
-    Args:
-        transaction_id: Of the event.
-        position: As `lakehold.ingest.position` has it; its first number is PostgreSQL's last commit.
-    """
-    if not _POSTGRES.match(transaction_id):
-        return place_of_end(transaction_id)
-    return None if position is None else Place(WAL, (position[0] + 1,))
+def is_in_order_of_positions(log: str) -> bool:
+    """Return whether places of a log can be compared with positions of changes."""
+    return log == WAL or log.startswith(_BINLOG_OF)

@@ -20,7 +20,7 @@ from lakehold.ingest.read.directory import begins_line, directory_of, line_numbe
 from lakehold.ingest.read.file_chunks import CHUNK_SCHEMA, chunk_reader, messages_in, record_batch, wanted_of
 from lakehold.ingest.read.line_index import LineIndex, shared_index
 from lakehold.ingest.read.lines import LineError, parse
-from lakehold.ingest.read.reader import RAW_DDL, Available, Limits, MalformedLine, Reader, ReadPlan, look_twice
+from lakehold.ingest.read.reader import RAW_DDL, Available, Limits, MalformedLine, Reader, ReadPlan, look_in_order
 from lakehold.kafka.faults import LOAD_AGAIN
 from lakehold.model.offsets import INTERNAL_PREFIX, OffsetRange, Offsets, TopicPartition, Watermarks, starts
 from lakehold.times import now_ms
@@ -43,7 +43,7 @@ class FilesReader(Reader):
 
     def look(self, topics: Collection[str], ordered: str | None = None) -> Available:
         """See `Reader.look`; no topic is ever missing."""
-        return look_twice(self._look, self.written_ends, topics, ordered)
+        return look_in_order(self._look, self.written_ends, topics, ordered)
 
     def _look(self, topics: Collection[str]) -> Available:
         looked_ms = now_ms()

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehold.ingest.read.bounding import plan_batch, plan_to, sampled_record_bytes
-from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Available, Limits, Reader, ReadPlan, look_twice
+from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Available, Limits, Reader, ReadPlan, look_in_order
 from lakehold.kafka.client import shared_client
 from lakehold.kafka.options import KafkaOptions
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, ends, starts, to_json
@@ -40,8 +40,8 @@ class KafkaReader(Reader):
         self._parallelism = parallelism
 
     def look(self, topics: Collection[str], ordered: str | None = None) -> Available:
-        """See `Reader.look`: three round trips, whatever the number of topics; six with `ordered`, seven if it has partitions."""
-        return look_twice(self._look, self.written_ends, topics, ordered)
+        """See `Reader.look`: three round trips, whatever the number of topics; seven with `ordered`."""
+        return look_in_order(self._look, self.written_ends, topics, ordered)
 
     def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
         """See `Reader.written_ends`."""

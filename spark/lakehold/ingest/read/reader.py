@@ -45,8 +45,7 @@ class Available:
         missing: Topics asked for that do not exist.
         other_topics: Topics that do exist, for a hint; empty unless one is missing.
         where: The place in words, for messages.
-        seen: Of a topic that was looked at twice, where its partitions ended the first time.
-        written: ... and where they ended between the two, with what was not committed yet.
+        written: Where partitions ended after that, with what was not committed in Kafka yet; of looks at an ordered topic only.
         looked_ms: When the look began (epoch milliseconds); 0: that does not matter.
     """
 
@@ -56,7 +55,6 @@ class Available:
     missing: tuple[str, ...] = ()
     other_topics: tuple[str, ...] = ()
     where: str = ""
-    seen: Offsets = field(default_factory=dict)
     written: Offsets = field(default_factory=dict)
     looked_ms: int = 0
 
@@ -68,7 +66,6 @@ class Available:
             partitions={tp: marks for tp, marks in self.partitions.items() if tp.topic not in topics},
             identities={topic: identity for topic, identity in self.identities.items() if topic not in topics},
             missing=tuple(topic for topic in self.missing if topic not in topics),
-            seen={tp: at for tp, at in self.seen.items() if tp.topic not in topics},
             written={tp: at for tp, at in self.written.items() if tp.topic not in topics},
         )
 
@@ -143,18 +140,16 @@ class Reader(ABC):
 
     @abstractmethod
     def look(self, topics: Collection[str], ordered: str | None = None) -> Available:
-        """What there is to read of `topics` now.
-
-        The ends of partitions are asked for one after the other, so that one may show what was written later than what another
-        does not show.
+        """Fetch where `topics` begin and end now.
 
         Args:
             topics: The topics.
-            ordered: One of them, at which is looked before the others as well.
+            ordered: One of them, whose ends are fetched before those of the others: what was sent before something that it shows
+                lies below `Available.written`.
         """
 
     def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:  # noqa: ARG002 - for Kafka
-        """Where partitions end now, with what is not committed yet; nothing of those that have no such thing."""
+        """Fetch where partitions end, with what is not committed yet; nothing of those that have no such thing."""
         return {}
 
     def faults(
@@ -207,17 +202,24 @@ class Reader(ABC):
         return ()
 
 
-def look_twice(
+def look_in_order(
     look: Callable[[Collection[str]], Available],
     written_ends: Callable[[Collection[TopicPartition]], Offsets],
     topics: Collection[str],
     ordered: str | None,
 ) -> Available:
-    """Look at topics, and at `ordered` before the others as well: see `Reader.look` and `Available`."""
+    """Fetch the ends of `ordered`, then those of the other topics, then `Available.written`: see `Reader.look`."""
     if ordered is None:
         return look(topics)
-    first = look([ordered])
-    seen = {tp: marks.end_exclusive for tp, marks in first.partitions.items()}
-    # What one partition shows is in order.
-    written = written_ends(seen) if len(seen) > 1 else {}
-    return replace(look(topics), seen=seen, written=written, looked_ms=first.looked_ms)
+    first, others = look([ordered]), look([topic for topic in topics if topic != ordered])
+    partitions = {**first.partitions, **others.partitions}
+    return replace(
+        others,
+        topics=first.topics | others.topics,
+        partitions=partitions,
+        identities={**first.identities, **others.identities},
+        missing=(*first.missing, *others.missing),
+        other_topics=first.other_topics or others.other_topics,
+        written=written_ends(partitions),
+        looked_ms=first.looked_ms,
+    )

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehold.ingest.changes import OFFSET, PARTITION, POSITION_TYPE, TRANSACTION
 from lakehold.ingest.changes import POSITION as CHANGE_POSITION
 from lakehold.ingest.position import commits_by_itself, position_of
-from lakehold.ingest.transactions.log import Kind
 from lakehold.spark_sql import struct_of
+
+
+class Kind(StrEnum):
+    """What a record is for whole transactions; others, such as tombstones, have no header."""
+
+    EVENTS = "events"
+    SNAPSHOT = "snapshot"
+    SNAPSHOT_END = "snapshot-end"
+    """The last row of a snapshot, of all tables of the connector."""
+    UNREADABLE = "unreadable"
+
 
 POSITION = ("a", "b", "c", "d")
 """Columns with the four numbers of a position (`lakehold.ingest.position`), all null where it is unknown."""

@@ -1,14 +1,49 @@
-"""Find the transactions that ids of events and of ENDs name, of whole columns at once."""
+"""Read transactions and places in the upstream's log from ids, of whole columns: `lakehold.model.places` has the rules. Pure."""
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehold.model.places import POSTGRES_ID
+from lakehold.ingest.transactions.columns import Numbers, numbered
+from lakehold.model.places import ID_FORMS, POSTGRES_ID
+
+UNKNOWN = -1
+"""In place of the number of a log."""
 
 
-def transactions_of(transaction_ids: pa.ChunkedArray) -> pa.ChunkedArray:
+def transactions_of(transaction_ids: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Return the transaction that each id names; null of null."""
     found = pc.extract_regex(transaction_ids, POSTGRES_ID)
     return pc.coalesce(pc.struct_field(found, "transaction"), transaction_ids)
+
+
+def places_of(transaction_ids: pa.Array, logs: dict[str, int]) -> tuple[Numbers, Numbers]:
+    """Find where transactions commit, by the ids of their ENDs.
+
+    Args:
+        transaction_ids: The ids.
+        logs: The numbers of logs, to which new ones are added.
+
+    Returns:
+        Of each id the number of the log, and columns with the numbers of the place: as many as the longest has.
+    """
+    log, at = np.full(len(transaction_ids), UNKNOWN, np.int16), np.zeros((1, len(transaction_ids)), np.int64)
+    for form in ID_FORMS:
+        if UNKNOWN not in log:
+            break
+        found = pc.extract_regex(transaction_ids, form.pattern)
+        rows = np.flatnonzero(found.is_valid())
+        if not len(rows):
+            continue
+        at = np.vstack([at, np.zeros((max(0, len(form.numbers) - len(at)), len(log)), np.int64)])
+        found = found.take(pa.array(rows))
+        for column, name in enumerate(form.numbers):
+            text = found.field(name)
+            at[column, rows] = pc.cast(pc.binary_join_element_wise("0x", text, "") if form.is_hex else text, "int64")
+        texts = found.field("log") if found.type.get_field_index("log") >= 0 else pa.array([""] * len(rows))
+        names, of_rows = numbered(texts)
+        numbers = np.array([logs.setdefault(f"{form.log}{name}", len(logs)) for name in names.to_pylist()])
+        log[rows] = numbers[of_rows]
+    return log, at

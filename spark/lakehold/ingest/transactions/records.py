@@ -1,9 +1,9 @@
-"""Find runs, BEGINs and ENDs in raw records: one Spark job brings what is needed of each record to the driver."""
+"""Reads headers from raw records: one Spark job brings what is needed of each record to the driver."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,9 +15,8 @@ from lakehold.ingest.decode.heads import ANY_JSON, HeadSchemas, heads
 from lakehold.ingest.decode.schema_ids import schema_ids_of
 from lakehold.ingest.decode.schemas import AvroIds
 from lakehold.ingest.read.reader import RAW_DDL
-from lakehold.ingest.transactions.ends import RECORDS, Boundaries, boundaries_of
 from lakehold.ingest.transactions.headers import as_headers, header_columns
-from lakehold.ingest.transactions.runs import Runs, runs_of
+from lakehold.ingest.transactions.metadata import RECORDS
 
 if TYPE_CHECKING:
     # Its client of the registry is a second of imports, which a source without one does not need.
@@ -27,16 +26,8 @@ _UNKNOWN = "unknown_schema"
 
 
 @dataclass(frozen=True)
-class Found:
-    """What records hold, by partition: of topics their runs, of the transaction topic BEGINs and ENDs."""
-
-    runs: Runs = field(default_factory=dict)
-    boundaries: Boundaries = field(default_factory=Boundaries)
-
-
-@dataclass(frozen=True)
 class Records:
-    """Looks at raw records of a source.
+    """Raw records of a source, of which headers are wanted.
 
     Args:
         transaction_topic: Its transaction topic.
@@ -52,18 +43,13 @@ class Records:
     spark: Callable[[], SparkSession]
     max_record_bytes: int
 
-    def look(self, records: pa.Table | DataFrame, topics: frozenset[str]) -> Found:
-        """Find the runs of `topics`, and the ENDs with the numbers of their events there.
+    def headers(self, records: pa.Table | DataFrame, topics: frozenset[str]) -> tuple[pa.Table, pa.Table]:
+        """Fetch `HEADERS` of the records that have one, and `RECORDS` of the transaction topic.
 
         Args:
             records: Raw records of `topics`, of the transaction topic and maybe of others, in any order: a table if they are few.
             topics: The topics that are judged.
         """
-        changes, transactions = self.headers(records, topics)
-        return Found(runs_of(changes), boundaries_of(transactions, topics, self.transaction_topic))
-
-    def headers(self, records: pa.Table | DataFrame, topics: frozenset[str]) -> tuple[pa.Table, pa.Table]:
-        """Fetch `HEADERS` of the records that are in runs, and `RECORDS` of the transaction topic; arguments as of `look`."""
         wanted = sorted({*topics, self.transaction_topic})
         if isinstance(records, pa.Table):
             records = records.filter(pc.is_in(records["topic"], pa.array(wanted, pa.string())))
@@ -95,8 +81,7 @@ class Records:
             "data_collections",
             _UNKNOWN,
         )
-        # Of the transaction topic also what says nothing: where a record stands is no control record.
-        return found.filter((found["topic"] == self.transaction_topic) | found["kind"].isNotNull()).toArrow()
+        return found.filter(found["kind"].isNotNull()).toArrow()
 
     def _schemas_in(self, records: pa.Table) -> HeadSchemas:
         """Return how a few records were written."""

@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from lakehold.errors import TransactionIncomplete
-from lakehold.ingest.transactions.cut import Blocked
 from lakehold.model.places import transaction_of
 from lakehold.model.readers import Waiting
 from lakehold.times import iso
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """What keeps a batch from taking more of what has come.
+
+    Args:
+        transaction: As its END or its events name it; empty: it is a re-snapshot.
+        arrived: How many of its events or rows have come.
+        lacking: By topic how many have come and how many its END counts, where some have not.
+        repeats: The topic that repeats from an earlier point, and has not yet come as far as it was; empty: none does.
+        is_followed: The transaction topic shows a later transaction: what comes may be of others.
+        came: A number that grows while more of it comes, however much of what there is was read.
+    """
+
+    transaction: str
+    arrived: int
+    lacking: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    repeats: str = ""
+    is_followed: bool = False
+    came: int = 0
 
 
 def waiting_for(
@@ -24,17 +45,15 @@ def waiting_for(
         now_ms: The time, epoch milliseconds.
     """
     concerned = {*topics, *blocked.lacking, blocked.repeats}
-    goes_on = before is not None and (transaction_of(before.transaction), before.came) == (
-        transaction_of(blocked.transaction),
-        blocked.came,
-    )
+    is_same = before is not None and transaction_of(before.transaction) == transaction_of(blocked.transaction)
+    since_ms, came = (before.since_ms, before.came) if before is not None and is_same else (now_ms, -1)
     return Waiting(
         transaction=blocked.transaction,
         arrived=blocked.arrived,
-        since_ms=before.since_ms if before is not None and goes_on else now_ms,
+        since_ms=since_ms if blocked.came <= came else now_ms,
         tables=tuple(sorted(table for table, topic in tables.items() if topic in concerned)),
         detail=_detail(blocked),
-        came=blocked.came,
+        came=max(blocked.came, came),
     )
 
 

@@ -1,0 +1,258 @@
+"""Finds where a batch ends, so that it holds whole transactions only: `docs/internals/transactions.md`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lakehold.ingest.transactions.candidate import Candidate
+from lakehold.ingest.transactions.columns import Numbers, last_highest
+from lakehold.ingest.transactions.completeness import Completeness
+from lakehold.ingest.transactions.ids import UNKNOWN
+from lakehold.ingest.transactions.ranking import TAKEN, Ranking
+from lakehold.ingest.transactions.resnapshot import Resnapshot, resnapshot_of
+from lakehold.ingest.transactions.runs import EVENTS, SNAPSHOT, SNAPSHOT_END, UNREADABLE
+from lakehold.ingest.transactions.waiting import Blocked
+from lakehold.model.offsets import Offsets, TopicPartition
+from lakehold.model.passed import Mark, Passed, Replaced
+from lakehold.model.places import place_in
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The end of a batch.
+
+    Args:
+        stops: Where each partition is left (exclusive), that of the transaction topic included.
+        passed: What has been taken when the batch is done.
+        blocked: What stands after it, if that waits for something.
+        is_uncertain: What stands after it has come whole, and something earlier may stand where was not read yet.
+        waiting: Topics with events after it.
+        unsettled: Topics that may have rows of a snapshot after it.
+        uncounted: Topics whose events no END counts: they are not named as Debezium names them.
+        is_followed: What stands after it can be taken from this same range, when it is done.
+        lacks_rows: A re-snapshot stands after it, or may, of which something may be missing in any partition.
+        over_ms: ... when it was sent that it is over (epoch milliseconds); None: nothing says so yet.
+    """
+
+    stops: Offsets
+    passed: Passed
+    blocked: Blocked | None
+    is_uncertain: bool
+    waiting: frozenset[str]
+    unsettled: frozenset[str]
+    uncounted: frozenset[str]
+    is_followed: bool = False
+    lacks_rows: bool = False
+    over_ms: int | None = None
+
+
+def find_boundary(candidate: Candidate, passed: Passed) -> Boundary:
+    """Find where a batch ends that begins where an offset range does.
+
+    Args:
+        candidate: The range.
+        passed: What was taken before it.
+    """
+    resnapshot = resnapshot_of(candidate)
+    if resnapshot is None:
+        return _Search(candidate, passed).boundary
+    return _around(resnapshot, candidate, passed)
+
+
+def _around(resnapshot: Resnapshot, candidate: Candidate, passed: Passed) -> Boundary:
+    """Find the boundary in a range that contains a re-snapshot: either before its first row or after its last one."""
+    before = _Search(resnapshot.before(), passed).boundary
+    if any(before.stops[tp] > candidate.extent.starts[tp] for tp in candidate.runs.partitions):
+        return replace(before, blocked=None, is_uncertain=False, is_followed=True)
+    if resnapshot.is_whole:
+        found = _Search(resnapshot.after(), passed).boundary
+        replaced = Replaced(resnapshot.position, resnapshot.without_rows)
+        unsettled = found.unsettled.difference(candidate.topics)
+        return replace(found, passed=replace(found.passed, replaced=replaced), unsettled=unsettled)
+    is_over = resnapshot.over_ms is not None
+    return replace(
+        before,
+        blocked=None if is_over else Blocked("", resnapshot.records),
+        is_uncertain=is_over,
+        waiting=frozenset(tp.topic for tp in resnapshot.begins),
+        lacks_rows=True,
+        over_ms=resnapshot.over_ms,
+    )
+
+
+@dataclass(frozen=True)
+class _Stop:
+    """Where one partition is left.
+
+    Args:
+        offset: The offset (exclusive).
+        mark: The furthest event by then.
+        repeated: The row of the first run of a repetition that has not come as far; None: there is none.
+    """
+
+    offset: int
+    mark: Mark | None
+    repeated: int | None
+
+
+class _Search:
+    """Looks for the end of a batch in a range whose rows of snapshots pass.
+
+    Args:
+        candidate: The range.
+        passed: What was taken before it.
+    """
+
+    def __init__(self, candidate: Candidate, passed: Passed) -> None:
+        self._candidate = candidate
+        self._passed = passed
+        self._ranking = Ranking(candidate, passed)
+        self._found = Completeness(candidate, passed, self._ranking)
+        self._last = min(self._found.complete, self._found.certain, self._found.in_sight, self._ranking.before_unended)
+        partitions = candidate.runs.partitions
+        self._stop_of: Mapping[TopicPartition, _Stop] = {tp: self._stop(n, tp) for n, tp in enumerate(partitions)}
+
+    @property
+    def boundary(self) -> Boundary:
+        """Find the end."""
+        candidate, found = self._candidate, self._found
+        stops = {**candidate.extent.stops, **{tp: stop.offset for tp, stop in self._stop_of.items()}}
+        if candidate.transaction_topic in stops:
+            stops[candidate.transaction_topic] = self._stop_of_transactions()
+        is_uncertain = self._last == min(found.certain, found.in_sight) < found.complete
+        return Boundary(
+            stops=stops,
+            passed=self._taken(),
+            blocked=self._blocked(is_uncertain=is_uncertain),
+            is_uncertain=is_uncertain,
+            waiting=self._topics_after(stops, EVENTS),
+            unsettled=self._topics_after(stops, SNAPSHOT, SNAPSHOT_END)
+            if candidate.extent.is_all
+            else frozenset(tp.topic for tp in candidate.runs.partitions),
+            uncounted=found.uncounted,
+            lacks_rows=found.in_sight < min(found.complete, found.certain),
+        )
+
+    def _stop(self, number: int, tp: TopicPartition) -> _Stop:
+        """Find where a partition is left: before the first run that is not taken, and not in a repetition of what was taken."""
+        candidate, runs, mark = self._candidate, self._candidate.runs, self._passed.marks.get(tp)
+        rows = np.arange(len(runs.first))[runs.of(number)]
+        rank = self._ranking.of_run[rows]
+        left = rows[rank > self._last]
+        stop = int(runs.first[left[0]]) if len(left) else candidate.extent.stops[tp]
+        known = (rank >= 0) & (runs.log[rows] != UNKNOWN) & runs.has_position[rows] & ~self._ranking.is_abandoned[rows]
+        placed = rows[known & (rows < left[0])] if len(left) else rows[known]
+        repeated: int | None = None
+        if len(placed):
+            furthest = self._furthest(placed, mark)
+            behind = placed[furthest + 1 :]
+            if len(behind):
+                repeated = int(behind[0])
+                stop = int(runs.first[repeated])
+            if furthest >= 0:
+                row = int(placed[furthest])
+                mark = Mark(place_in(candidate.logs[runs.log[row]], runs.at[:, row].tolist()), runs.position_of(row))
+        return _Stop(self._before_unreadable(number, stop), mark, repeated)
+
+    def _furthest(self, rows: Numbers, mark: Mark | None) -> int:
+        """Find the last of some runs that is furthest upstream; -1: earlier batches came further."""
+        runs, logs = self._candidate.runs, {name: number for number, name in enumerate(self._candidate.logs)}
+        columns = [self._ranking.of_run[rows], *runs.at[:, rows], *runs.position[:, rows]]
+        before = [] if mark is None else [TAKEN, *(*mark.place.at, 0, 0)[: len(runs.at)], *mark.position]
+        taken = runs.log[rows][columns[0] == TAKEN].tolist()
+        if mark is not None:
+            taken.append(logs.get(mark.place.log, UNKNOWN))
+        if len({*taken}) > 1:
+            # Places of two logs cannot be compared.
+            columns, before = [columns[0], *columns[-4:]], [*before[:1], *before[-4:]]
+        if mark is not None:
+            columns = [np.append(number, column) for number, column in zip(before, columns, strict=True)]
+        return last_highest(columns) - (mark is not None)
+
+    def _before_unreadable(self, number: int, stop: int) -> int:
+        """Find where a partition is left that would be at `stop`: before what is unreadable and may be of a later transaction.
+
+        That would lack it for ever, were it taken before. What was sent before the last END that is taken is of no later one.
+        """
+        ranking, candidate, last = self._ranking, self._candidate, self._last
+        if last == ranking.count and not len(ranking.unended):
+            return stop
+        runs, rows = candidate.runs, candidate.runs.of(number)
+        first, rank = runs.first[rows], ranking.of_run[rows]
+        taken = runs.last[rows][(rank >= 0) & (rank <= last) & (runs.last[rows] < stop)].max(initial=-1)
+        until_ms = candidate.boundaries.sent_ms[ranking.rows[last - 1]] if last else -1
+        is_left = (runs.kind[rows] == UNREADABLE) & (first > taken) & (first < stop) & (runs.sent_ms[rows] >= until_ms)
+        return int(first[is_left].min(initial=stop))
+
+    def _stop_of_transactions(self) -> int:
+        """Find where the transaction topic is left: before the first BEGIN or END of a transaction that is left.
+
+        BEGINs are read again: how many there are tells that a connector was restarted, and one may stand for its END. What began
+        before the last END that is taken, and has none, never ends.
+        """
+        ranking, candidate = self._ranking, self._candidate
+        boundaries = candidate.boundaries
+        is_left = ranking.of_transaction[boundaries.transaction] > self._last
+        is_left[ranking.open_begins] = True
+        if self._last:
+            is_left[: ranking.rows[self._last - 1]] = False
+        return int(boundaries.offset[is_left].min(initial=candidate.extent.stops[candidate.transaction_topic]))
+
+    def _taken(self) -> Passed:
+        """Return what has been taken when the batch is done."""
+        candidate = self._candidate
+        boundaries, taken = candidate.boundaries, self._ranking.rows[: self._last]
+        commits = dict(self._passed.commits)
+        for number, log in enumerate(candidate.logs):
+            in_log = taken[boundaries.log[taken] == number]
+            if len(in_log):
+                commits[log] = place_in(log, boundaries.at[:, in_log[-1]].tolist()).at
+        marks = {tp: stop.mark for tp, stop in self._stop_of.items() if stop.mark is not None}
+        cut_off = frozenset(filter(self._still_shows_its_beginning, self._passed.cut_off))
+        return Passed(commits, {**self._passed.marks, **marks}, cut_off)
+
+    def _still_shows_its_beginning(self, tp: TopicPartition) -> bool:
+        candidate, ranking, last = self._candidate, self._ranking, self._last
+        if tp == candidate.transaction_topic:
+            return last == 0
+        shown = ranking.of_run[candidate.runs.of(candidate.runs.partitions.index(tp))] if tp in self._stop_of else ()
+        events = [rank for rank in shown if rank >= 0][:1]
+        return events[0] > last if events else not (candidate.extent.is_all and last == ranking.count)
+
+    def _topics_after(self, stops: Offsets, *kinds: int) -> frozenset[str]:
+        """Return the topics that have runs of some kinds after `stops`."""
+        runs = self._candidate.runs
+        ends = np.array([stops[tp] for tp in runs.partitions], np.int64)
+        after = runs.partition[(runs.last >= ends[runs.partition]) & np.isin(runs.kind, kinds)]
+        return frozenset(runs.partitions[number].topic for number in np.unique(after).tolist())
+
+    def _blocked(self, *, is_uncertain: bool) -> Blocked | None:
+        """Return the first transaction that is not taken, and why."""
+        found, candidate, ranking, last = self._found, self._candidate, self._ranking, self._last
+        if last == found.complete and last < ranking.count:
+            row = int(ranking.rows[last])
+            arrived = found.arrived(int(candidate.boundaries.transaction[row]))
+            return Blocked(candidate.boundaries.id[row].as_py(), arrived, found.lacking(last + 1))
+        runs, unended = candidate.runs, ranking.unended
+        if candidate.extent.is_all:
+            # What was sent since the ends were fetched is not late.
+            unended = unended[runs.sent_ms[unended] <= candidate.extent.fetched_ms]
+        if len(unended):
+            # The first upstream, so that each look names the same one.
+            return self._blocked_at(int(unended[last_highest([-column for column in runs.position[:, unended]])]))
+        repeated = [(tp, stop.repeated) for tp, stop in sorted(self._stop_of.items()) if stop.repeated is not None]
+        if is_uncertain or not repeated:
+            return None
+        tp, row = repeated[0]
+        return self._blocked_at(row, tp.topic)
+
+    def _blocked_at(self, row: int, repeats: str = "") -> Blocked:
+        """Return what waits from a run on."""
+        runs, boundaries = self._candidate.runs, self._candidate.boundaries
+        transaction = int(runs.transaction[row])
+        is_of_it = boundaries.transaction == transaction
+        is_followed = bool((np.logical_or.accumulate(is_of_it) & ~is_of_it).any())
+        return Blocked(runs.id[row].as_py(), self._found.arrived(transaction), repeats=repeats, is_followed=is_followed)

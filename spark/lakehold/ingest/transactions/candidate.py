@@ -1,0 +1,112 @@
+"""A candidate for a batch: what is known of an offset range of a source, in which the end of the batch is looked for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from lakehold.ingest.transactions.columns import Flags, Numbers, numbered
+from lakehold.ingest.transactions.ids import transactions_of
+from lakehold.ingest.transactions.metadata import Boundaries, are_boundaries, boundaries_of
+from lakehold.ingest.transactions.runs import Runs, runs_of
+from lakehold.model.marks import Position
+from lakehold.model.offsets import Offsets, TopicPartition
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How far an offset range goes, and what was known when its ends were fetched.
+
+    Args:
+        starts: Where each partition begins, that of the transaction topic included.
+        stops: Where each ends (exclusive).
+        unread: Partitions that had more.
+        written: Where partitions ended, fetched after the ends above, with what nobody may read yet: messages in open Kafka
+            transactions. A partition that is not named ended where it was read to.
+        fetched_ms: When the ends were fetched (epoch milliseconds): that of the transaction topic first.
+        lag_ms: Up to how much later than others that were sent after it a message is written.
+        shown: The topics of readable tables, with the position of the connector's snapshot that these show; None: of none.
+    """
+
+    starts: Offsets
+    stops: Offsets
+    unread: frozenset[TopicPartition] = frozenset()
+    written: Offsets = field(default_factory=dict)
+    fetched_ms: int = 0
+    lag_ms: int = 0
+    shown: Mapping[str, Position | None] = field(default_factory=dict)
+
+    @property
+    def is_all(self) -> bool:
+        """Return whether there was nothing more."""
+        return not self.unread
+
+    def is_early(self, sent_ms: Numbers) -> Flags:
+        """Mark when something was sent so lately that what was sent before it may not have been written."""
+        return sent_ms > self.fetched_ms - self.lag_ms
+
+    def is_fully_read(self, tp: TopicPartition) -> bool:
+        """Return whether a partition was read to where it ended, also what nobody may read yet."""
+        return tp not in self.unread and self.stops.get(tp, 0) >= self.written.get(tp, 0)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An offset range with its runs, BEGINs and ENDs.
+
+    Args:
+        extent: How far it goes.
+        transaction_topic: The partition of the transaction topic.
+        topics: The topics of which events are judged: numbers are of these.
+        transactions: How many there are: numbers of transactions are below.
+        logs: The upstream's logs, which have numbers as well.
+        runs: Its runs.
+        boundaries: Its BEGINs and ENDs.
+        followed_later: Partitions of which is known that what stands after their end is later than all ENDs.
+    """
+
+    extent: Extent
+    transaction_topic: TopicPartition
+    topics: Sequence[str]
+    transactions: int
+    logs: Sequence[str]
+    runs: Runs
+    boundaries: Boundaries
+    followed_later: frozenset[TopicPartition] = frozenset()
+
+    @cached_property
+    def topic_of(self) -> Numbers:
+        """Find the number of the topic of each partition."""
+        return np.array([self.topics.index(tp.topic) for tp in self.runs.partitions], np.int64)
+
+
+def candidate_of(
+    extent: Extent, headers: pa.Table, records: pa.Table, topics: frozenset[str], transaction_topic: str
+) -> Candidate:
+    """Find what stands in an offset range.
+
+    Args:
+        extent: The range.
+        headers: `HEADERS` of its records, in any order.
+        records: `RECORDS` of the transaction topic.
+        topics: The topics of which events are judged.
+        transaction_topic: The transaction topic.
+    """
+    records = records.filter(are_boundaries(records)).sort_by("offset")
+    ids = (headers["transaction_id"], records["transaction_id"])
+    names, of_rows = numbered(
+        pa.chunked_array([chunk for each in ids for chunk in transactions_of(each).chunks], "string")
+    )
+    names_of = sorted(topics)
+    partitions = sorted(tp for tp in extent.stops if tp.topic in topics)
+    logs: dict[str, int] = {}
+    runs = runs_of(headers, of_rows[: headers.num_rows], names, logs, partitions)
+    rows = np.flatnonzero(runs.commits).tolist()
+    alone = {int(runs.transaction[row]): names_of.index(partitions[runs.partition[row]].topic) for row in rows}
+    numbered_records = records.append_column("transaction", pa.array(of_rows[headers.num_rows :]))
+    boundaries = boundaries_of(numbered_records, logs, names_of, transaction_topic, alone)
+    return Candidate(extent, TopicPartition(transaction_topic, 0), names_of, len(names), [*logs], runs, boundaries)

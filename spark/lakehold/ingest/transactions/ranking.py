@@ -1,0 +1,140 @@
+"""Ranks the transactions of an offset range by their commits. Pure."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from lakehold.ingest.transactions.candidate import Candidate
+from lakehold.ingest.transactions.columns import Flags, Numbers, compared, last_highest
+from lakehold.model.passed import Passed
+
+NO_EVENTS = -1
+"""In place of a rank: of runs that are none of events."""
+TAKEN = 0
+"""In place of a rank: an earlier batch took it, or nobody can judge it any more."""
+
+
+class Ranking:
+    """Transactions in the order of their ENDs: 1 is the first that no earlier batch took.
+
+    Args:
+        candidate: The offset range.
+        passed: What earlier batches took.
+
+    Attributes:
+        rows: The first END of each transaction that has a rank, as rows of the boundaries: that of rank 1 is the first.
+        of_transaction: The rank of each transaction, 0 if it has none.
+        of_run: The rank of each run; `count + 1` where the END has not come.
+        is_abandoned: Marks runs of transactions that never end: the connector began again after them.
+    """
+
+    def __init__(self, candidate: Candidate, passed: Passed) -> None:
+        self._candidate = candidate
+        self._passed = passed
+        boundaries, transactions = candidate.boundaries, candidate.transactions
+        ends = np.flatnonzero(boundaries.is_end)
+        # One more than there are: that of runs without a transaction.
+        self.first_end = np.full(transactions + 1, len(boundaries.offset))
+        np.minimum.at(self.first_end, boundaries.transaction[ends], ends)
+        self.last_end = np.full(transactions + 1, -1)
+        np.maximum.at(self.last_end, boundaries.transaction[ends], ends)
+        rows = np.sort(self.first_end[self.first_end < len(boundaries.offset)])
+        self.rows = rows[~self._precede(boundaries.log[rows], boundaries.at[:, rows], rows, below=0)]
+        self.rows = self.rows[~self._have(boundaries.log[self.rows], boundaries.at[:, self.rows])]
+        self.of_transaction = np.full(transactions + 1, TAKEN)
+        self.of_transaction[boundaries.transaction[self.rows]] = np.arange(1, self.count + 1)
+        self.of_run, self.is_abandoned = self._of_runs()
+
+    @property
+    def count(self) -> int:
+        """Return how many transactions have a rank."""
+        return len(self.rows)
+
+    @property
+    def unended(self) -> Numbers:
+        """Return the runs of transactions whose END has not come."""
+        return np.flatnonzero(self.of_run > self.count)
+
+    @cached_property
+    def furthest(self) -> Numbers:
+        """Find the highest rank that each partition shows."""
+        runs = self._candidate.runs
+        found = np.zeros(len(runs.partitions), np.int64)
+        np.maximum.at(found, runs.partition, self.of_run)
+        return found
+
+    @cached_property
+    def interrupted(self) -> Flags:
+        """Mark, by rank, transactions amid which the connector was restarted: they have several BEGINs before an END."""
+        boundaries = self._candidate.boundaries
+        begins = np.flatnonzero(~boundaries.is_end)
+        begins = begins[begins < self.first_end[boundaries.transaction[begins]]]
+        begun = np.bincount(boundaries.transaction[begins], minlength=self._candidate.transactions)
+        return np.append(False, begun[boundaries.transaction[self.rows]] > 1)
+
+    @cached_property
+    def open_begins(self) -> Numbers:
+        """Find the rows of BEGINs whose transaction has no END, and is not over without one."""
+        boundaries, runs = self._candidate.boundaries, self._candidate.runs
+        is_over = self.last_end >= 0
+        is_over[runs.transaction[self.of_run == TAKEN]] = True
+        return np.flatnonzero(~boundaries.is_end & ~is_over[boundaries.transaction])
+
+    @cached_property
+    def after_open(self) -> Numbers:
+        """Find the ranks that come next after a BEGIN without an END: what began there may be an event that commits by itself."""
+        following = np.unique(np.searchsorted(self.rows, self.open_begins)) + 1
+        return following[following <= self.count]
+
+    @cached_property
+    def before_unended(self) -> int:
+        """Find the rank up to which no transaction has events and no END, though a later one has."""
+        boundaries = self._candidate.boundaries
+        is_unended = np.zeros(self._candidate.transactions + 1, bool)
+        is_unended[self._candidate.runs.transaction[self.unended]] = True
+        rows = np.flatnonzero(is_unended[boundaries.transaction])
+        return int(np.searchsorted(self.rows, rows[0])) if len(rows) else self.count
+
+    def _of_runs(self) -> tuple[Numbers, Flags]:
+        runs = self._candidate.runs
+        ranks = np.where(runs.is_event, self.of_transaction[runs.transaction], NO_EVENTS)
+        is_left = ranks == TAKEN
+        is_left &= ~(self._have(runs.log, runs.at) | self._precede(runs.log, runs.at, self.rows, below=1))
+        is_abandoned = is_left & self._precede_snapshot()
+        ranks[is_left & ~is_abandoned] = self.count + 1
+        return ranks, is_abandoned
+
+    def _have(self, log: Numbers, at: Numbers) -> Flags:
+        """Mark the places of transactions that earlier batches took."""
+        found = np.zeros(len(log), bool)
+        for number, name in enumerate(self._candidate.logs):
+            if name in self._passed.commits:
+                found |= (log == number) & (compared(at, self._passed.commits[name]) <= 0)
+        return found
+
+    def _precede(self, log: Numbers, at: Numbers, ends: Numbers, below: int) -> Flags:
+        """Mark what lies before a transaction topic whose beginning was deleted before it was first read.
+
+        Args:
+            log: The logs of places.
+            at: The places.
+            ends: The ENDs that are left, as rows.
+            below: 1: what commits with the first END of a log is before it, too.
+        """
+        found = np.zeros(len(log), bool)
+        if self._candidate.transaction_topic in self._passed.cut_off:
+            boundaries = self._candidate.boundaries
+            for number, row in zip(*np.unique(boundaries.log[ends], return_index=True), strict=True):
+                first = boundaries.at[:, ends[row]].tolist()
+                found |= (log == number) & (number >= 0) & (compared(at, first) < below)
+        return found
+
+    def _precede_snapshot(self) -> Flags:
+        """Mark runs after which the connector has begun again, by a snapshot that shows what the transaction did."""
+        runs = self._candidate.runs
+        snapshots = runs.position[:, runs.is_placed_snapshot]
+        if not snapshots.shape[1]:
+            return np.zeros(len(runs.first), bool)
+        return runs.has_position & (compared(runs.position, snapshots[:, last_highest(snapshots)].tolist()) < 0)

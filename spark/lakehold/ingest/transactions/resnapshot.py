@@ -1,0 +1,162 @@
+"""Finds a re-snapshot in an offset range: its rows are in one batch, with all of them, as events of a transaction are. Pure.
+
+It shows what upstream was at one moment, over all tables. Taken in parts it would show tables of different moments; a first
+snapshot may be, as nothing of it can be read before it is complete.
+
+It is over when something says so that was sent after it: its last row, or an event or END of a later transaction. Its rows may be
+written later than that to other partitions. All have come when each partition shows something later, or was read to where it
+ended after that had been written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from lakehold.ingest.transactions.candidate import Candidate
+from lakehold.ingest.transactions.columns import Flags, compared, last_highest
+from lakehold.ingest.transactions.runs import SNAPSHOT_END
+from lakehold.model.marks import Position
+from lakehold.model.offsets import Offsets
+from lakehold.model.places import WAL, is_in_order_of_positions
+
+
+@dataclass(frozen=True)
+class Resnapshot:
+    """Rows of a re-snapshot in an offset range, and of abandoned ones before it.
+
+    Args:
+        candidate: The range.
+        first: Where the first of these snapshots stands upstream.
+        position: Where the last of them does: the one that counts.
+    """
+
+    candidate: Candidate
+    first: Position
+    position: Position
+
+    @cached_property
+    def begins(self) -> Offsets:
+        """Find where each partition that has rows of them, or events after the first, has the first one of those."""
+        runs = self.candidate.runs
+        rows = np.flatnonzero(self._rows(self.first) | self._events_after(self.first))
+        numbers, firsts = np.unique(runs.partition[rows], return_index=True)
+        offsets = runs.first[rows[firsts]].tolist()
+        return {runs.partitions[number]: at for number, at in zip(numbers.tolist(), offsets, strict=True)}
+
+    @property
+    def records(self) -> int:
+        """Return how many rows have come, or a few more: messages that are none may stand among them."""
+        runs, rows = self.candidate.runs, self._rows(self.first)
+        return int((runs.last[rows] - runs.first[rows] + 1).sum())
+
+    @property
+    def without_rows(self) -> frozenset[str]:
+        """Return the topics of readable tables that have none of its rows."""
+        runs = self.candidate.runs
+        having = np.unique(runs.partition[self._rows(self.position)]).tolist()
+        return frozenset(self.candidate.extent.shown) - {runs.partitions[number].topic for number in having}
+
+    @cached_property
+    def over_ms(self) -> int | None:
+        """Find when the first was sent that says that it is over (epoch milliseconds); None: nothing says so yet."""
+        runs, boundaries = self.candidate.runs, self.candidate.boundaries
+        says = self._events_after(self.position) | (self._rows(self.position) & (runs.kind == SNAPSHOT_END))
+        sent_ms = [*runs.sent_ms[says].tolist(), *boundaries.sent_ms[self._ends_after(self.position)].tolist()]
+        return min(sent_ms, default=None)
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether all of its rows have come, and all ENDs of what was committed before it."""
+        extent, runs = self.candidate.extent, self.candidate.runs
+        if self.over_ms is None or extent.is_early(np.array([self.over_ms]))[0]:
+            return False
+        later = {runs.partitions[n] for n in np.unique(runs.partition[self._events_after(self.position)]).tolist()}
+        if self._first_after(self.position) is not None:
+            later.add(self.candidate.transaction_topic)
+        partitions = {self.candidate.transaction_topic, *runs.partitions}
+        return all(tp in later or extent.is_fully_read(tp) for tp in partitions)
+
+    def before(self) -> Candidate:
+        """Return the range as far as it shows nothing of them, nor of what was committed after the first."""
+        candidate, begins = self.candidate, dict(self.begins)
+        extent, runs = candidate.extent, candidate.runs
+        later = self._first_after(self.first)
+        if later is not None:
+            begins[candidate.transaction_topic] = later
+        stops = {**extent.stops, **begins}
+        ends = np.array([stops[tp] for tp in runs.partitions], np.int64)
+        return replace(
+            candidate,
+            extent=replace(extent, stops=stops, unread=extent.unread | begins.keys()),
+            runs=runs.where(runs.last < ends[runs.partition]),
+            boundaries=candidate.boundaries.between(0, stops.get(candidate.transaction_topic, 0)),
+            followed_later=frozenset(self.begins),
+        )
+
+    def after(self) -> Candidate:
+        """Return the range without what was committed before the last: that shows what it did, also what never came whole."""
+        candidate, runs = self.candidate, self.candidate.runs
+        stop = candidate.extent.stops.get(candidate.transaction_topic, 0)
+        later = self._first_after(self.position)
+        return replace(
+            candidate,
+            runs=runs.where(self._events_after(self.position) | ~runs.is_event | ~runs.has_position),
+            boundaries=candidate.boundaries.between(stop if later is None else later, stop),
+        )
+
+    def _rows(self, position: Position) -> Flags:
+        """Mark runs of snapshots that stand at a position or after it."""
+        runs = self.candidate.runs
+        return runs.is_placed_snapshot & (compared(runs.position, position) >= 0)
+
+    def _events_after(self, position: Position) -> Flags:
+        """Mark runs of events that stand after a position."""
+        runs = self.candidate.runs
+        return runs.is_event & runs.has_position & (compared(runs.position, position) > 0)
+
+    def _ends_after(self, position: Position) -> Flags:
+        """Mark ENDs after a position, as far as places tell."""
+        boundaries = self.candidate.boundaries
+        found = np.zeros(len(boundaries.offset), bool)
+        for number, name in enumerate(self.candidate.logs):
+            if is_in_order_of_positions(name):
+                numbers = position[:1] if name == WAL else position[:2]
+                found |= (boundaries.log == number) & (compared(boundaries.at, numbers) > 0)
+        return found & boundaries.is_end
+
+    def _first_after(self, position: Position) -> int | None:
+        """Find the offset of the first BEGIN or END of a transaction that was committed after a position, as far as is known."""
+        candidate = self.candidate
+        is_later = np.zeros(candidate.transactions + 1, bool)
+        is_later[candidate.runs.transaction[self._events_after(position)]] = True
+        is_later[candidate.boundaries.transaction[self._ends_after(position)]] = True
+        offsets: list[int] = candidate.boundaries.offset[is_later[candidate.boundaries.transaction]].tolist()
+        return offsets[0] if offsets else None
+
+
+def resnapshot_of(candidate: Candidate) -> Resnapshot | None:
+    """Find what an offset range has of snapshots that are newer than what readable tables show; None: nothing."""
+    runs, is_new = candidate.runs, np.zeros(len(candidate.runs.first), bool)
+    for topic, shown in candidate.extent.shown.items():
+        numbers = [number for number, tp in enumerate(runs.partitions) if tp.topic == topic]
+        of_topic = runs.is_placed_snapshot & np.isin(runs.partition, numbers)
+        is_new |= of_topic if shown is None else of_topic & (compared(runs.position, shown) > 0)
+    rows = np.flatnonzero(is_new)
+    if not len(rows):
+        return None
+    positions = runs.position[:, rows]
+    lowest, highest = rows[last_highest(-positions)], rows[last_highest(positions)]
+    return Resnapshot(candidate, runs.position_of(int(lowest)), runs.position_of(int(highest)))
+
+
+def shown_by(shown: Iterable[tuple[str, Position | None]]) -> Mapping[str, Position | None]:
+    """Return by topic the snapshot that its tables show, of several the earliest."""
+    found: dict[str, Position | None] = {}
+    for topic, position in shown:
+        before = found.get(topic, position)
+        found[topic] = None if position is None or before is None else min(position, before)
+    return found
