@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -17,9 +16,6 @@ from lakehold.ingest.transactions.runs import KINDS
 from lakehold.model.marks import Position
 from lakehold.model.offsets import TopicPartition
 from lakehold.model.places import POSTGRES_ID, WAL, Place, place_in, place_of_end, transaction_of
-
-_Place = tuple[int, int, int]
-"""Compared from the left."""
 
 
 class Record(NamedTuple):
@@ -59,7 +55,6 @@ class Run(NamedTuple):
     shown_id: str = ""
     place: Place | None = None
     new: int = 0
-    counted: int = 0
     commits: bool = False
 
 
@@ -133,7 +128,6 @@ def runs_of_headers(headers: pa.Table) -> Runs:
             shown_id,
             None if log < 0 else place_in(candidate.logs[log], runs.at[:, row].tolist()),
             int(runs.new[row]),
-            int(runs.counted[row]),
             bool(runs.commits[row]),
         )
         found.setdefault(runs.partitions[number], []).append(run)
@@ -149,20 +143,17 @@ def model_of_runs(records: Iterable[Record]) -> Runs:
     """Find the runs of records as the rule says them."""
     ordered = sorted(records, key=lambda r: (r.topic, r.partition, r.offset))
     new = set(_new(ordered))
-    counted = set(_counted(ordered, new))
     return {
-        TopicPartition(*tp): list(_runs(list(of_partition), new, counted))
+        TopicPartition(*tp): list(_runs(list(of_partition), new))
         for tp, of_partition in groupby(ordered, key=lambda r: (r.topic, r.partition))
     }
 
 
-def _runs(records: Sequence[Record], new: set[Record], counted: set[Record]) -> Iterator[Run]:
+def _runs(records: Sequence[Record], new: set[Record]) -> Iterator[Run]:
     open_: list[Record] = []
     for record in [*records, None]:
         if open_ and (record is None or not _continues(open_[-1], record)):
-            yield _run(
-                open_[0].offset, open_[-1], len(open_), len(new.intersection(open_)), len(counted.intersection(open_))
-            )
+            yield _run(open_[0].offset, open_[-1], len(open_), len(new.intersection(open_)))
             open_ = []
         if record is not None:
             open_.append(record)
@@ -178,37 +169,6 @@ def _new(records: Iterable[Record]) -> Iterator[Record]:
             yield record
 
 
-def _counted(records: Iterable[Record], new: set[Record]) -> Iterator[Record]:
-    """The events that ENDs count; where the place in the upstream's log is unknown, those with new numbers."""
-    of_topics: defaultdict[tuple[str, str], list[tuple[_Place, Record]]] = defaultdict(list)
-    of_partitions: defaultdict[tuple[str, int, str], list[Record]] = defaultdict(list)
-    for record in _events(records):
-        of_partitions[record.topic, record.partition, _transaction(record)].append(record)
-    for (topic, _, transaction), sent in of_partitions.items():
-        of_topics[topic, transaction] += _last_sent(sent)
-        yield from (record for record in sent if _place(record) is None and record in new)
-    for sent_last in of_topics.values():
-        before: int | None = None
-        for _, record in sorted(sent_last, key=lambda each: (each[0], _number(each[1])), reverse=True):
-            if before is not None and _number(record) >= before:
-                break
-            before = _number(record)
-            yield record
-
-
-def _last_sent(sent: Sequence[Record]) -> Iterator[tuple[_Place, Record]]:
-    """The events of one transaction in one partition without those that were sent again, with their places."""
-    again_from: _Place | None = None
-    for record, before in zip(reversed(sent), [*reversed(sent[:-1]), None], strict=True):
-        place = _place(record)
-        if place is None:
-            continue
-        if again_from is None or place < again_from:
-            yield place, record
-        if before is not None and (record.total_order or 0) <= (before.total_order or 0):
-            again_from = place if again_from is None else min(place, again_from)
-
-
 def _events(records: Iterable[Record]) -> Iterator[Record]:
     return (record for record in records if record.kind == Kind.EVENTS)
 
@@ -221,13 +181,6 @@ def _number(record: Record) -> int:
     return record.collection_order or 0
 
 
-def _place(record: Record) -> _Place | None:
-    if record.position is None:
-        return None
-    a, b, c, _ = record.position
-    return (0, b, 0) if re.match(POSTGRES_ID, record.transaction_id or "") else (a, b, c)
-
-
 def _continues(before: Record, record: Record) -> bool:
     if before.kind != record.kind:
         return False
@@ -236,7 +189,7 @@ def _continues(before: Record, record: Record) -> bool:
     return _transaction(before) == _transaction(record) and (record.total_order or 0) > (before.total_order or 0)
 
 
-def _run(first: int, last: Record, records: int, new: int, counted: int) -> Run:
+def _run(first: int, last: Record, records: int, new: int) -> Run:
     if last.kind != Kind.EVENTS:
         return Run(Kind(last.kind), first, last.offset, records, last.position, last.sent_ms)
     shown_id = last.transaction_id or ""
@@ -253,6 +206,5 @@ def _run(first: int, last: Record, records: int, new: int, counted: int) -> Run:
         shown_id,
         place,
         new,
-        counted,
         last.commits,
     )

@@ -33,8 +33,7 @@ class Boundary:
         unsettled: Topics that may have rows of a snapshot after it.
         uncounted: Topics whose events no END counts: they are not named as Debezium names them.
         is_followed: What stands after it can be taken from this same range, when it is done.
-        lacks_rows: A re-snapshot stands after it, or may, of which something may be missing in any partition.
-        over_ms: ... when it was sent that it is over (epoch milliseconds); None: nothing says so yet.
+        over_ms: When it was sent that the re-snapshot after it is over (epoch milliseconds); None: nothing says so yet.
     """
 
     stops: Offsets
@@ -45,7 +44,6 @@ class Boundary:
     unsettled: frozenset[str]
     uncounted: frozenset[str]
     is_followed: bool = False
-    lacks_rows: bool = False
     over_ms: int | None = None
 
 
@@ -78,7 +76,6 @@ def _around(resnapshot: Resnapshot, candidate: Candidate, passed: Passed) -> Bou
         blocked=None if is_over else Blocked("", resnapshot.records),
         is_uncertain=is_over,
         waiting=frozenset(tp.topic for tp in resnapshot.begins),
-        lacks_rows=True,
         over_ms=resnapshot.over_ms,
     )
 
@@ -133,7 +130,6 @@ class _Search:
             if candidate.extent.is_all
             else frozenset(tp.topic for tp in candidate.runs.partitions),
             uncounted=found.uncounted,
-            lacks_rows=found.in_sight < min(found.complete, found.certain),
         )
 
     def _stop(self, number: int, tp: TopicPartition) -> _Stop:
@@ -218,9 +214,8 @@ class _Search:
         candidate, ranking, last = self._candidate, self._ranking, self._last
         if tp == candidate.transaction_topic:
             return last == 0
-        shown = ranking.of_run[candidate.runs.of(candidate.runs.partitions.index(tp))] if tp in self._stop_of else ()
-        events = [rank for rank in shown if rank >= 0][:1]
-        return events[0] > last if events else not (candidate.extent.is_all and last == ranking.count)
+        shown = ranking.first_of(candidate.runs.partitions.index(tp)) if tp in self._stop_of else None
+        return not (candidate.extent.is_all and last == ranking.count) if shown is None else shown > last
 
     def _topics_after(self, stops: Offsets, *kinds: int) -> frozenset[str]:
         """Return the topics that have runs of some kinds after `stops`."""

@@ -28,9 +28,9 @@ def filled(numbers: pa.ChunkedArray) -> Numbers:
     return found
 
 
-def are_true(flags: pa.ChunkedArray) -> Flags:
+def are_true(flags: pa.Array | pa.ChunkedArray) -> Flags:
     """Return flags with false for null."""
-    found: Flags = flags.fill_null(False).to_numpy()
+    found: Flags = np.asarray(flags.fill_null(False))
     return found
 
 

@@ -268,9 +268,10 @@ def _may_grow(found: Boundary, candidate: Candidate, available: Available) -> bo
     extent = candidate.extent
     if (found.blocked is None and not found.is_uncertain) or extent.is_all:
         return False
-    wanted = {tp.topic for tp in extent.starts} if found.lacks_rows else {candidate.transaction_topic.topic}
-    if found.blocked is not None:
-        wanted |= {*found.blocked.lacking, found.blocked.repeats}
+    if found.blocked is None or not found.blocked.transaction:
+        # Something may be missing in any partition.
+        return True
+    wanted = {candidate.transaction_topic.topic, *found.blocked.lacking, found.blocked.repeats}
     ends = ends_of(available)
     return any(ends.get(tp, 0) > extent.stops[tp] for tp in extent.starts if tp.topic in wanted)
 

@@ -57,6 +57,12 @@ class Ranking:
         """Return the runs of transactions whose END has not come."""
         return np.flatnonzero(self.of_run > self.count)
 
+    def first_of(self, partition: int) -> int | None:
+        """Return the rank of the first run of events in a partition, by its number; None: there is none."""
+        ranks = self.of_run[self._candidate.runs.of(partition)]
+        events = ranks[ranks != NO_EVENTS]
+        return int(events[0]) if len(events) else None
+
     @cached_property
     def furthest(self) -> Numbers:
         """Find the highest rank that each partition shows."""
