@@ -136,8 +136,8 @@ class Settings(BaseSettings):
     """How long a transaction of a source with a transaction topic may come no further before an ingest fails, in milliseconds."""
 
     transaction_lag_ms: int = Field(default=5_000, ge=0)
-    """How far a partition may lag behind others that a connector writes without Kafka transactions, in milliseconds: what counts
-    do not tell of transactions is taken when so much time has passed; 0: none lags."""
+    """How much later than others that were sent after it a connector's message may be written, in milliseconds: what counts do
+    not tell of transactions is taken when so much time has passed; 0: none is late."""
 
     foreign_lag_ms: int = Field(default=1_000, ge=0)
     """How far behind the clock tables that others write are read, in milliseconds: the time that a commit there may take."""

@@ -32,7 +32,7 @@ class Planned:
         waiting: Topics with events behind it.
         look_again_ms: When a further look tells whether more of what has come can be taken (epoch milliseconds); None: it does
             not depend on time.
-        replaced: The snapshot taken anew that it has all of.
+        replaced: The re-snapshot that it has all of.
     """
 
     plan: ReadPlan

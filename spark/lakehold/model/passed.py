@@ -26,7 +26,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Replaced:
-    """A snapshot taken anew that a batch has all of (`anew.py`).
+    """A re-snapshot that a batch has all of (`lakehold.ingest.transactions.resnapshot`).
 
     Args:
         position: Where it stands upstream.
@@ -46,7 +46,7 @@ class Passed:
         marks: The furthest event of each partition that had some.
         cut_off: Partitions whose beginning was deleted before they were first read, and which may still show it: their first
             transaction may lack events.
-        replaced: The snapshot taken anew that the last batch has.
+        replaced: The re-snapshot that the last batch has.
     """
 
     commits: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

@@ -144,9 +144,9 @@ class _Search:
         repeated: int | None = None
         if len(placed):
             furthest = self._furthest(placed, mark)
-            behind = placed[furthest + 1 :]
-            if len(behind):
-                repeated = int(behind[0])
+            after = placed[furthest + 1 :]
+            if len(after):
+                repeated = int(after[0])
                 stop = int(runs.first[repeated])
             if furthest >= 0:
                 row = int(placed[furthest])

@@ -1,4 +1,4 @@
-"""Finds which transactions of an offset range have come whole: rules 1 to 5 of `docs/internals/transactions.md`. Pure."""
+"""Finds which transactions of an offset range have come whole (`docs/internals/transactions.md`). Pure."""
 
 from __future__ import annotations
 

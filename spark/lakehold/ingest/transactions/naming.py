@@ -1,4 +1,4 @@
-"""Which topic holds the events of a data collection: an END counts by the names of tables, not of topics."""
+"""Finds the topic that holds the events of a data collection: an END counts by the names of tables, not of topics."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _NOT_IN_TOPICS = re.compile(r"[^A-Za-z0-9._-]")
 
 @lru_cache(maxsize=1_024)
 def topic_of(collection: str, topics: frozenset[str], transaction_topic: str) -> str | None:
-    """The topic that Debezium names after a data collection: behind a prefix, with `_` for what no topic's name may have.
+    """Find the topic that Debezium names after a data collection: after a prefix, with `_` for what no topic's name may have.
 
-    Of several that have the name, the one with the prefix of the transaction topic.
+    Of several that have the name it is the one with the prefix of the transaction topic.
     """
     name = _NOT_IN_TOPICS.sub("_", collection)
     named = sorted(topic for topic in topics if f".{topic}".endswith(f".{name}"))

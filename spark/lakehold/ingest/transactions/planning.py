@@ -1,4 +1,4 @@
-"""Plans batches that hold whole transactions only: a plan within the limits, cut; made larger until something is whole."""
+"""Plans batches that hold whole transactions only: a plan within the limits, cut back; made larger until something is whole."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class WholeTransactions(Planner):
         records: Reads headers from raw records.
         topics_of: By table with a Debezium envelope its topic, of which events are counted.
         driver_limits: Plans within them are read in the driver.
-        lag_ms: How far a partition may lag behind others that the connector writes.
+        lag_ms: How much later than others that were sent after it a message may be written.
         snapshots_all: A re-snapshot is of all tables.
     """
 

@@ -1,4 +1,4 @@
-"""A transaction, or a snapshot taken anew, that does not come whole: what a person is told, and from when on it is an error."""
+"""Reports a transaction, or a re-snapshot, that does not come whole, and says when that is an error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakehold.times import iso
 
 @dataclass(frozen=True)
 class Blocked:
-    """What keeps a batch from taking more of what has come.
+    """A transaction, or a re-snapshot, that keeps a batch from taking more of what has come.
 
     Args:
         transaction: As its END or its events name it; empty: it is a re-snapshot.
@@ -35,10 +35,10 @@ class Blocked:
 def waiting_for(
     blocked: Blocked, topics: Collection[str], tables: Mapping[str, str], before: Waiting | None, now_ms: int
 ) -> Waiting:
-    """What a source waits for.
+    """Return what a source waits for, as it is kept.
 
     Args:
-        blocked: What it is.
+        blocked: What keeps its batches.
         topics: Those with changes that wait.
         tables: The topic of each table.
         before: What it waited for when it was last looked at.
@@ -58,14 +58,14 @@ def waiting_for(
 
 
 def incomplete(source: str, waiting: Waiting) -> TransactionIncomplete:
-    """What an ingest ends with that has waited too long."""
+    """Return the error that an ingest ends with after it has waited too long."""
     return TransactionIncomplete(
         f'{waiting.what} of source "{source}" has not come whole',
         detail=f"{waiting.detail} Nothing more of it has come since {iso(waiting.since_ms)} UTC, for longer than the setting "
         "transaction_timeout_ms. The tables have what was committed before it; it waits, and so does what follows, for"
         f" {', '.join(waiting.tables)}.",
         hint="See whether the connector runs, and restart it: when the rest comes, the next ingest goes on. If it never comes, "
-        "drop the source's tables and create them again, so that they are loaded anew.",
+        "drop the source's tables and create them again, so that they are loaded again.",
     )
 
 
