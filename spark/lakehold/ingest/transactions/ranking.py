@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+import pyarrow as pa
 
 from lakehold.ingest.transactions.candidate import Candidate
 from lakehold.ingest.transactions.columns import Flags, Numbers, compared, last_highest
+from lakehold.ingest.transactions.ids import places_of, transactions_of
 from lakehold.model.passed import Passed
 
 NO_EVENTS = -1
@@ -33,6 +35,7 @@ class Ranking:
     def __init__(self, candidate: Candidate, passed: Passed) -> None:
         self._candidate = candidate
         self._passed = passed
+        self._logs = {name: number for number, name in enumerate(candidate.logs)}
         boundaries, transactions = candidate.boundaries, candidate.transactions
         ends = np.flatnonzero(boundaries.is_end)
         # One more than there are: that of runs without a transaction.
@@ -86,7 +89,9 @@ class Ranking:
         boundaries, runs = self._candidate.boundaries, self._candidate.runs
         is_over = self.last_end >= 0
         is_over[runs.transaction[self.of_run == TAKEN]] = True
-        return np.flatnonzero(~boundaries.is_end & ~is_over[boundaries.transaction])
+        rows = np.flatnonzero(~boundaries.is_end & ~is_over[boundaries.transaction])
+        # The BEGIN of a transaction that was taken may be sent again without its END.
+        return rows[~self._have(*places_of(transactions_of(boundaries.id.take(pa.array(rows))), self._logs))]
 
     @cached_property
     def after_open(self) -> Numbers:
@@ -115,7 +120,7 @@ class Ranking:
     def _have(self, log: Numbers, at: Numbers) -> Flags:
         """Mark the places of transactions that earlier batches took."""
         found = np.zeros(len(log), bool)
-        for number, name in enumerate(self._candidate.logs):
+        for name, number in self._logs.items():
             if name in self._passed.commits:
                 found |= (log == number) & (compared(at, self._passed.commits[name]) <= 0)
         return found
