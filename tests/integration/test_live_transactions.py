@@ -31,9 +31,6 @@ _ARRIVES_WITHIN_S = 60.0
 BY_SPARK_AND_IN_DRIVER = {"driver_read_max_records": 500}
 """Snapshots and large batches are looked at by Spark, small ones in the driver."""
 
-SEVERAL_PARTITIONS = {"topic.creation.transaction.partitions": "3"}
-"""Of the transaction topic: as a broker makes it that was told nothing else."""
-
 
 @contextmanager
 def open_for_business(bank: Bank, transactions: int) -> Iterator[Callable[[], bool]]:
@@ -76,7 +73,6 @@ def test_transactions_overlap_and_a_killed_connector_repeats_them(
         "entries",
         partitions=3,
         max_records=800,
-        connector_options=SEVERAL_PARTITIONS,
         whole_transactions=True,
     )
     source.table("accounts", "accounts", "DEBEZIUM")

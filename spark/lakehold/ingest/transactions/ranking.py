@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakehold.ingest.transactions.candidate import Candidate
 from lakehold.ingest.transactions.columns import Flags, Numbers, compared, last_highest
-from lakehold.ingest.transactions.ids import places_of, transactions_of
+from lakehold.ingest.transactions.ids import UNKNOWN, places_of, transactions_of
 from lakehold.model.passed import Passed
 
 NO_EVENTS = -1
@@ -101,12 +101,16 @@ class Ranking:
 
     @cached_property
     def before_unended(self) -> int:
-        """Find the rank up to which no transaction has events and no END, though a later one has."""
-        boundaries = self._candidate.boundaries
-        is_unended = np.zeros(self._candidate.transactions + 1, bool)
-        is_unended[self._candidate.runs.transaction[self.unended]] = True
-        rows = np.flatnonzero(is_unended[boundaries.transaction])
-        return int(np.searchsorted(self.rows, rows[0])) if len(rows) else self.count
+        """Find the rank up to which no transaction commits after one that has events and no END."""
+        runs, boundaries = self._candidate.runs, self._candidate.boundaries
+        found = self.count
+        for log in np.unique(runs.log[self.unended]).tolist():
+            at = runs.at[:, self.unended[runs.log[self.unended] == log]]
+            lowest = at[:, last_highest(-at)].tolist()
+            later = (boundaries.log[self.rows] == log) & (compared(boundaries.at[:, self.rows], lowest) >= 0)
+            if log != UNKNOWN and later.any():
+                found = min(found, int(np.argmax(later)))
+        return found
 
     def _of_runs(self) -> tuple[Numbers, Flags]:
         runs = self._candidate.runs
