@@ -2,6 +2,7 @@
 
     A1      the first event of transaction A in this topic; transactions commit in the order of the alphabet
     A3=1    the third, numbered as the first by a connector that was restarted after the second
+    A1!     an event that commits by itself, and so is all of A, which has no END
     A( A)   its BEGIN, and its END with the counts of its events: `A)orders=2,items=1`
     s sB    a row of an ad-hoc snapshot; one of a snapshot with which the connector began, after the commit of B
     sB!     ... the last of all its rows
@@ -143,10 +144,11 @@ def record_of(tp: TopicPartition, offset: int, token: str) -> Record | None:
             return Record(*place_in(tp, offset), kind, position=snapshot_position(found.group(1)))
         case "?" | "?!":
             return Record(*place_in(tp, offset), Kind.UNREADABLE, sent_ms=0 if token == "?" else LONG_AGO_MS + 2)
-        case _ if found := re.fullmatch(r"([A-Z])(\d+)(?:=(\d+))?", token):
+        case _ if found := re.fullmatch(r"([A-Z])(\d+)(?:=(\d+))?(!?)", token):
             number = int(found.group(3) or found.group(2))
             id_, position = event(found.group(1), int(found.group(2)))
-            return Record(*place_in(tp, offset), Kind.EVENTS, id_, number, number, position)
+            commits = bool(found.group(4))
+            return Record(*place_in(tp, offset), Kind.EVENTS, id_, number, number, position, commits=commits)
         case _:
             return None
 
