@@ -273,7 +273,7 @@ def _advanced(progress: TableProgress, table: Table, marks: Marks, batch: BatchI
 
 
 def _bad_input(table: Table, found: Deduplicated) -> TableStopped:
-    """What a table with `ON ERROR = 'fail'` stops with."""
+    """Return what a table with `ON ERROR = 'fail'` stops with."""
     errors = found.frame.filter(F.col(ERROR).isNotNull()).select(PARTITION, OFFSET, ERROR, DETAIL)
     first = errors.orderBy(OFFSET).first()
     place = f"partition {first[PARTITION]}, offset {first[OFFSET]}: {first[ERROR]}. {first[DETAIL]}" if first else ""

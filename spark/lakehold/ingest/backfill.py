@@ -68,7 +68,7 @@ class Backfilling:
     filled: Filled
 
     def together(self, names: Sequence[str] | None = None) -> list[list[str]]:
-        """The tables to fill, those of one source together.
+        """Return the tables to fill, those of one source together.
 
         Args:
             names: Full names; None: all that are not with the others of their source. One that is with them and waits for its
@@ -109,7 +109,7 @@ class Backfilling:
         return [self._with_frontiers(report) for report in found.values()]
 
     def _source(self, name: str, defined: Definitions) -> str:
-        """What feeds a table.
+        """Return the source that feeds a table.
 
         Raises:
             DefinitionError: Nothing does.
@@ -124,7 +124,7 @@ class Backfilling:
         return defined.table(name).definition.source
 
     def _is_there(self, defined: Definitions) -> Callable[[str], bool]:
-        """Tells of a table whether it is now with the others of its source, and readable."""
+        """Return a test of whether a table is in sync with the others of its source, and readable."""
         joined = self._joined(defined)
 
         def is_there(name: str) -> bool:
@@ -134,7 +134,7 @@ class Backfilling:
         return is_there
 
     def _joined(self, defined: Definitions) -> Callable[[str], TableProgress | None]:
-        """Tells how far a table is that is now with the others of its source; None: it is not."""
+        """Return a function that gives the progress of a table in sync with the others of its source; None of one that is not."""
         readers = cache(self.batches.readers)
 
         def joined(name: str) -> TableProgress | None:
@@ -169,7 +169,7 @@ class Backfilling:
         return replace(report, error=error)
 
     def _why(self, source: str, name: str) -> LakeholdError:
-        """What keeps a table from being there, of which no batch of this call told."""
+        """Return what keeps a table from being in sync that no batch of this call reported."""
         try:
             self.definitions.definitions().table(name)
             if name in self.batches.readers(source)[MAIN_READER].tables:

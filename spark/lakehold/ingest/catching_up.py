@@ -50,7 +50,7 @@ class CatchingUp:
             begins = False
 
     def _turn(self, name: str, pace: Pace, *, begins: bool) -> tuple[BatchReport | None, bool]:
-        """What reader `name` does in its turn, and whether it has another."""
+        """Give reader `name` its turn. Returns its batch, and whether it has another turn."""
         if name not in self.of.readers():
             return None, False
         try:
@@ -68,7 +68,7 @@ class CatchingUp:
         return without_batch(self.of, name, stopped=dict.fromkeys(self.of.readers()[name].tables, error))
 
     def _step(self, name: str, pace: Pace, *, begins: bool) -> BatchReport | None:
-        """A batch of reader `name`, which joins `main` if it stands level behind it; None: without a batch, or it must wait.
+        """Run a batch of reader `name`, and let it join `main` if it is in sync then; None: without a batch, or it must wait.
 
         Args:
             name: The reader.
@@ -132,7 +132,7 @@ class CatchingUp:
     def _is_level(  # noqa: PLR0913 - a reader, its batch, and what to look at behind it
         self, name: str, report: BatchReport, planned: Planned, main: ReaderState, own: Available, limits: Limits
     ) -> bool:
-        """Whether reader `name` has nothing more to read behind a batch, as `main` stands: what arrives next is for both.
+        """Return whether reader `name` has nothing more to read after a batch, as `main` stands: what arrives next is for both.
 
         Where more than a batch is left it is not looked at, as that may take as long as the next batch's own look.
         """

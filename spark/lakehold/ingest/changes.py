@@ -51,7 +51,7 @@ POSITION_TYPE = "struct<a:bigint,b:bigint,c:bigint,d:bigint>"
 
 
 class Op(StrEnum):
-    """What a change does."""
+    """The effects that a change may have on a row."""
 
     UPSERT = "u"
     DELETE = "d"
@@ -60,7 +60,7 @@ class Op(StrEnum):
 
 
 class Phase(StrEnum):
-    """Which part of a connector's life a change comes from."""
+    """The part of a connector's life that a change comes from."""
 
     STREAM = "stream"
     SNAPSHOT = "snapshot"

@@ -85,7 +85,7 @@ def _stopped(table: Table, fault: NameFault) -> TableStopped:
 
 
 def _of_partition(table: Table, columns: Iterable[ColumnType], partitions: Collection[str]) -> NameFault | None:
-    """A new table has other names for its partition fields than for its columns."""
+    """Find a column with the name of a partition field; a table that is new has other names for these."""
     name = next((c.name for c in columns if c.name in partitions), None)
     if name is None:
         return None

@@ -70,7 +70,7 @@ class Expected:
 
 
 def may_be_new(envelope: Envelope, marks: Marks, row_count: int | None) -> bool:
-    """Whether looking at a batch's edges is worth it: the table has no rows, or the connector's snapshot goes on."""
+    """Return whether a batch's edges are worth a look: the table has no rows, or the connector's snapshot goes on."""
     goes_on = envelope.has_positions and marks.snapshot is not None and not marks.snapshot.complete
     return row_count == 0 or goes_on
 
@@ -78,7 +78,7 @@ def may_be_new(envelope: Envelope, marks: Marks, row_count: int | None) -> bool:
 def expected(
     edges: Changes, rule: Rule, state: TableState | None, tables: DataTables, *, reach: Reach
 ) -> Expected | None:
-    """What the first and last records of a batch let expect of it; None when it is not all new rows.
+    """Return what the first and last records of a batch let expect of it; None when it is not all new rows.
 
     Args:
         edges: Changes of the batch's first and last records.
@@ -116,7 +116,7 @@ def _is_plain(statistics: BatchStatistics) -> bool:
 
 
 def _stands_at_once(statistics: BatchStatistics) -> bool:
-    """Whether all positions are one: the snapshot's, or none."""
+    """Return whether all positions are one: the snapshot's, or none."""
     if statistics.streamed_position is not None:
         return False
     return statistics.snapshot_position == statistics.lowest_position and len(set(statistics.passed.values())) <= 1
@@ -170,7 +170,7 @@ def load(  # noqa: PLR0913 - a batch, a table, and where to write
 
 
 def _marked(changes: Changes, edges: BatchStatistics) -> DataFrame:
-    """All changes as winners; those that are not like the batch's edges are without a key.
+    """Mark all changes as winners; those that are not like the batch's edges are left without a key.
 
     Nothing else would tell of them that costs as little: counting breaks the code that Spark generates for a row in two.
     """

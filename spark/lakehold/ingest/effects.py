@@ -20,7 +20,7 @@ class BatchIdentity:
     offsets: str
 
     def properties(self, marks: Marks | None, step: int = 1) -> dict[str, str]:
-        """The summary's entries; `step` numbers the commits of one table in one batch."""
+        """Return the summary's entries; `step` numbers the commits of one table in one batch."""
         found = {
             "lakehold.timestamp": str(self.timestamp_ms),
             "lakehold.source": self.source,
@@ -30,7 +30,7 @@ class BatchIdentity:
         return found if marks is None else {**found, "lakehold.marks": marks.to_json()}
 
     def effect(self, step: int) -> str:
-        """One name for each commit that the batch makes to a table."""
+        """Return a name for each commit that the batch makes to a table."""
         return f"{self.source}:{self.timestamp_ms}:{step}"
 
 
@@ -53,7 +53,7 @@ class TableReport:
 
 
 def effect_of(state: TableState, batch: BatchIdentity, step: int) -> Mapping[str, str] | None:
-    """The summary of the snapshot that holds this batch's step, if there is one."""
+    """Return the summary of the snapshot that has this batch's step, if there is one."""
     of_batch = state.of_batch(batch.source, batch.timestamp_ms)
     return next((s.summary for s in of_batch if s.summary.get("lakehold.step") == str(step)), None)
 
@@ -61,7 +61,7 @@ def effect_of(state: TableState, batch: BatchIdentity, step: int) -> Mapping[str
 def report_of(
     table: Table, statistics: BatchStatistics, written: TableState | None, batch: BatchIdentity
 ) -> TableReport:
-    """What the batch did to the table, as its history tells."""
+    """Report what the batch did to the table, as its history says."""
     report = TableReport(
         table=table.full_name, records=statistics.records, repeated=statistics.repeated, errors=statistics.errors
     )
@@ -69,7 +69,7 @@ def report_of(
 
 
 def counted(report: TableReport, written: TableState | None, batch: BatchIdentity) -> TableReport:
-    """The report with what the history of the table as `written` tells of the batch."""
+    """Return the report with the batch's counts from the history of the table as `written`."""
     found = [effect_of(written, batch, step) for step in (1, 2, 3)] if written is not None else []
     summaries = [summary for summary in found if summary is not None]
 

@@ -62,7 +62,7 @@ _OF_FLAT = {
 
 @dataclass(frozen=True)
 class _Mapped:
-    """Say what messages do to rows.
+    """The effects of messages on rows.
 
     Args:
         decoded: The messages.

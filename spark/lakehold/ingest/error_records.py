@@ -161,7 +161,7 @@ class ErrorRecords:
         return found.num_rows > 0, state.snapshot_id
 
     def _heal(self, batch: BatchIdentity, table_name: str, deduplicated: DataFrame) -> None:
-        """A good message heals earlier errors of its key; a null key with a null value those without a key."""
+        """Heal earlier errors of the keys of good messages; a null key with a null value heals those without a key."""
         good = (
             deduplicated.filter(F.col(COUNTS) | (F.col(OP) == Op.NOTHING.value))
             .groupBy(F.col(KEY_BYTES).alias("key"))

@@ -86,7 +86,7 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
     *,
     replaces: bool = False,
 ) -> Evolution:
-    """The statements that make the table, bucketed and locally ordered by its key.
+    """Plan the statements that make the table, bucketed and locally ordered by its key.
 
     Args:
         entry: The definition and its identity.
@@ -125,19 +125,19 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
 
 
 def ordering(name: str, key: Sequence[str]) -> str:
-    """The statement that orders the table's files by its key, so that merges skip what cannot hold their keys."""
+    """Write the statement that orders the table's files by its key, so that merges skip what cannot have their keys."""
     return alter_iceberg_table(name, "WRITE LOCALLY ORDERED BY", ", ".join(quoted(k) for k in key))
 
 
 def _partition_name(column: str, names: Collection[str]) -> str | None:
-    """The name of a column's buckets where the one that Iceberg gives is a column's; None: it is no column's."""
+    """Return a name for a column's buckets where the one that Iceberg gives is a column's; None: it is no column's."""
     given = f"{column}_bucket"
     free = (f"{given}_{number}" for number in count(2))
     return next(name for name in free if name not in names) if given in names else None
 
 
 def _key_text(key: Sequence[str]) -> str:
-    """The columns by commas; as JSON where a name has a comma, or they would be taken for JSON."""
+    """Write the columns by commas; as JSON where a name has a comma, or they would be taken for JSON."""
     by_commas = ",".join(key)
     return by_commas if by_commas.count(",") == len(key) - 1 and by_commas[:1] != "[" else json.dumps(key)
 
@@ -147,7 +147,7 @@ def _key_names(text: str) -> list[str]:
 
 
 def stored_key(state: TableState | None) -> tuple[ColumnType, ...]:
-    """The key that the table was made with; nothing of a table that is not there."""
+    """Return the key that the table was made with; empty without a table."""
     names = _key_names(state.properties.get(KEY, "")) if state is not None else []
     types = {f.name: f.field_type for f in state.schema.fields} if state is not None else {}
     return tuple(ColumnType(name, types[name]) for name in names if name in types)
@@ -178,7 +178,7 @@ def require_own(entry: Entry[Table], properties: Mapping[str, str]) -> None:
 def evolution(
     table: Table, name: str, schema: Schema, partitions: Collection[str], incoming: Sequence[ColumnType]
 ) -> Evolution:
-    """The statements that let a table with `schema`, and with partition fields of some names, hold the `incoming` columns.
+    """Plan the statements that let a table with `schema`, and partition fields of some names, hold the `incoming` columns.
 
     Raises:
         TableStopped: A column's type changed to one that Iceberg cannot promote to, or its name meets that of another one.
@@ -201,7 +201,7 @@ def evolution(
 
 
 def _altered(table: str, path: str, old: IcebergType, new: IcebergType) -> list[str]:
-    """Statements that make `old` at `path` into `new`, which `unify` found; Spark names parts of nested types by dots."""
+    """Write statements that make `old` at `path` into `new`, which `unify` found; Spark names parts of nested types by dots."""
     if same(old, new):
         return []
     match old, new:

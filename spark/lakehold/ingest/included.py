@@ -39,7 +39,7 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class IncludedColumn:
-    """Hold a column that INCLUDE adds.
+    """A column that INCLUDE adds.
 
     Args:
         by: The item of the clause.

@@ -50,7 +50,7 @@ class Key:
 
     @property
     def all_null(self) -> str:
-        """Whether no part of the key is there: a compound key with some null parts is a key (Materialize, KUP-11)."""
+        """Write the condition that no part of the key is there: one with some null parts is a key (Materialize, KUP-11)."""
         return (
             f"({' AND '.join(f'{value} IS NULL' for value in ('key', *(value for value, _ in self.columns.values())))})"
         )
@@ -62,7 +62,7 @@ class Key:
 
     @property
     def unequal_detail(self) -> str:
-        """SQL of the sentence about it."""
+        """Write the sentence about a key that differs from its row, as SQL."""
         cases = []
         for name, condition in self.unequal.items():
             held = _as(self.columns[name][1])
@@ -72,7 +72,7 @@ class Key:
 
     @property
     def is_in_tombstone(self) -> str:
-        """Whether a message without a value names one row: its key has this key's columns, and no others beside them.
+        """Write the condition that a message without a value names one row: its key has this key's columns, and no others.
 
         Others tell that it is of a row by another key, whose delete stands before it and says which row it was.
         """
@@ -90,7 +90,7 @@ class Key:
 
 
 def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, row: str) -> Key:
-    """The key's columns: those that the table names, or those of the messages, or those that it had before.
+    """Return the key's columns: those that the table names, or those of the messages, or those that it had before.
 
     Args:
         decoded: The messages.
@@ -152,7 +152,7 @@ def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, 
 
 
 def _of_both(table: Table, in_key: ColumnType, in_row: ColumnType) -> tuple[str, ColumnType]:
-    """The value of a message key in SQL, and the column, where the row has one of that name too.
+    """Write the value of a message key, and the column, where the row has one of that name too.
 
     Raises:
         TableStopped: The column's values in rows and in message keys are never equal.
@@ -196,7 +196,7 @@ def _as(column: ColumnType) -> str:
 
 
 def with_left_keys(decoded: Decoded, table: Table) -> Decoded:
-    """The messages, and a delete of the former key beside each update that changes it while the message key lacks it.
+    """Add a delete of the former key beside each update that changes it while the message key lacks it.
 
     Debezium writes an update of the message key as a delete and a create, but knows nothing of a key that the table names.
     """
@@ -217,7 +217,7 @@ def with_left_keys(decoded: Decoded, table: Table) -> Decoded:
 
 
 def is_keyless(table: Table, key: Key) -> str:
-    """Whether a message changes a row and has no key, though the table takes its key from there; in SQL, of Debezium's events."""
+    """Write the condition that a message changes a row and has no key, though the table takes its key from there."""
     return (
         "false" if table.key and key.columns else "(key_bytes IS NULL AND coalesce(op IN ('c', 'r', 'u', 'd'), false))"
     )

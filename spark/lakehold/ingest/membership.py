@@ -19,7 +19,7 @@ from lakehold.model.readers import BACKFILL_READER, MAIN_READER, ReaderError, Re
 def with_tables(
     readers: Readers, source: str, tables: Mapping[str, Entry[Table]], transaction_topic: str | None = None
 ) -> Readers:
-    """The readers with every defined table in one of them, and none that is not defined or was defined anew.
+    """Return the readers with each defined table in one of them, and none that is not defined or was created again.
 
     Tables of a source that stands nowhere yet join `main` at once. Later ones become the tables of the reader `backfill`,
     which begins at their topics' earliest offsets and stands where `main` stands for everything else; while an earlier
@@ -45,7 +45,7 @@ def with_tables(
 
 
 def _free_reader(readers: Readers, new: Mapping[str, TableProgress]) -> str:
-    """What the reader of new tables is called: none of the others, and no table that it does not have alone."""
+    """Choose the name of the reader of new tables: none of the others', and no table's that it does not have alone."""
     if BACKFILL_READER not in readers:
         return BACKFILL_READER
     if len(new) == 1:
@@ -54,7 +54,7 @@ def _free_reader(readers: Readers, new: Mapping[str, TableProgress]) -> str:
 
 
 def _pruned(main: ReaderState, tables: Mapping[str, Entry[Table]], transaction_topic: str | None) -> ReaderState:
-    """`main` without the topics that no table of it reads any more: one that comes back is read from its beginning.
+    """Return `main` without the topics that no table of it reads: one that comes back is read from its beginning.
 
     A batch that a crash left open has nobody to be finished for when the last table went; its timestamp stays taken.
     """
@@ -76,14 +76,14 @@ def _pruned(main: ReaderState, tables: Mapping[str, Entry[Table]], transaction_t
 
 
 def identified(readers: Readers, available: Available, topics: Collection[str]) -> Readers:
-    """The readers with what tells each of the `topics` of `main` from a later one of its name."""
+    """Return the readers with what tells each of the `topics` of `main` from a later one of its name."""
     main = readers[MAIN_READER]
     own = available.without(available.topics - set(topics))
     return {**readers, MAIN_READER: replace(main, topic_ids={**own.identities, **main.topic_ids})}
 
 
 def split(readers: Readers, stopped: Mapping[str, LakeholdError]) -> Readers:
-    """The readers with each stopped table in one of its own."""
+    """Return the readers with each stopped table in one of its own."""
     found = readers
     for name, error in stopped.items():
         found = decide.split_off(found, name, ReaderError(error.code, error.message, error.detail, error.hint))
@@ -91,7 +91,7 @@ def split(readers: Readers, stopped: Mapping[str, LakeholdError]) -> Readers:
 
 
 def begun(readers: Readers, name: str, begins: Offsets, ends: Offsets) -> Readers:
-    """The readers with what there is to read for `name`, which catches up: where it begins is kept from the first time."""
+    """Return the readers with what there is to read for `name`, which catches up: where it begins is kept from the first time."""
     state = readers[name]
     return {**readers, name: replace(state, catch_up_from={**begins, **state.catch_up_from}, catch_up_to=ends)}
 
@@ -103,7 +103,7 @@ def joined(
     keeps_back: Callable[[str, TableProgress, Passed], bool],
     read: Collection[str],
 ) -> Readers:
-    """The readers with the tables of `name` in `main`, which they have caught up with.
+    """Return the readers with the tables of `name` in `main`, with which they are in sync.
 
     Args:
         readers: The readers.
@@ -136,7 +136,7 @@ def joined(
 
 
 def _readable(progress: TableProgress, upper_ms: int | None) -> TableProgress:
-    """A table that joins is readable from its reader's last batch on, once no snapshot is half read."""
+    """Return the progress of a table that joins: readable from its reader's last batch on, once no snapshot is half read."""
     if progress.since_ms is not None or upper_ms is None or not progress.marks.is_whole:
         return progress
     return replace(progress, since_ms=upper_ms - 1)

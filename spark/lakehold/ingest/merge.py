@@ -130,7 +130,7 @@ def merge_statement(how: Merge, columns: Sequence[str]) -> str:
 
 
 def _range_literals(bounds: Bounds) -> str:
-    """Literals around `bounds`: of whole numbers at round ones, between a quarter and a half wider.
+    """Write literals around `bounds`: of whole numbers round ones, between a quarter and a half wider.
 
     Spark compiles numbers into the code it generates. Round ones are the same in batch after batch, and so is the code:
     compiling it for each batch costs more than the rows between the bounds and the round numbers do.
@@ -166,7 +166,7 @@ def delete_stale(spark: SparkSession, table: str, through_sequence_number: int, 
 
 
 def _as_stored(changes: Changes, columns: Sequence[ColumnType], *, keeps_values: bool) -> list[str]:
-    """SQL for the table's columns out of the batch's: exact casts to the stored type, null where the messages have none.
+    """Write the table's columns out of the batch's: exact casts to the stored type, null where the messages have none.
 
     A row that is not there yet has no value to keep: a change of its key comes without what PostgreSQL stores outside of the
     row, unless REPLICA IDENTITY is FULL. Null tells so; Debezium's mark would be taken for a value.

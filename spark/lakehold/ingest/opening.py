@@ -59,7 +59,7 @@ class Captured(Protocol):
         """Raise when the source is gone, or another process changes it: what is missing of it is no fault then."""
 
     def snapshots(self, source: str, /) -> Snapshots:
-        """What is said upstream of the snapshots of the tables."""
+        """Return what upstream says of the snapshots of the tables."""
 
     def columns_of(self, source: str, table: Table, /) -> UpstreamColumns:
         """Return the columns that the database says a table has."""
@@ -90,7 +90,7 @@ class Opening:
     applier: Callable[[Writing], Applier] = IcebergApplier
 
     def held(self, source: str, idle_ms: int = 0, catch_up_s: float | None = None) -> AbstractContextManager[Ingesting]:
-        """One source, held until the context ends; see `Ingesting` for the rest.
+        """Hold one source until the context ends; see `Ingesting` for the rest.
 
         Raises:
             DefinitionError: There is no such source, or it has no tables.
@@ -172,7 +172,7 @@ class Opening:
         )
 
     def _captured(self, source: str, tables: Mapping[str, Entry[Table]]) -> tuple[dict[str, Entry[Table]], Snapshots]:
-        """The tables that can be read, and what is said of their snapshots.
+        """Return the tables that can be read, and what upstream says of their snapshots.
 
         A table that a statement is just making is left to the next ingest: an empty topic would be taken for all it has.
         """

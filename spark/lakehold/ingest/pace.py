@@ -29,7 +29,7 @@ class Pace:
         self.limits = self._of(_LEAST_RECORDS)
 
     def took(self, records: int, elapsed_ms: int) -> None:
-        """A batch did, from its planning to its commit."""
+        """Learn from a batch how much the next one may read: from its planning to its commit."""
         if records and elapsed_ms:
             self.limits = self._of(max(records * _BATCH_MS // elapsed_ms, _LEAST_RECORDS))
 

@@ -57,7 +57,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans batches of a source.
+    """The planner of a source's batches.
 
     Args:
         reader: Where records come from.
@@ -86,7 +86,7 @@ class Planner:
         limits: Limits,
         arriving: Arriving,  # noqa: ARG002
     ) -> Planned:
-        """The next batch of tables that catch up: nothing that `main` has not read of the same partitions.
+        """Plan the next batch of tables that catch up: nothing that `main` has not read of the same partitions.
 
         Args:
             state: Where they stand.
@@ -99,7 +99,7 @@ class Planner:
         return replace(Planned.of(plan, own), ends=ends_of(available))
 
     def stretch(self, state: ReaderState, main: ReaderState, available: Available) -> tuple[Offsets, Offsets]:
-        """Where the partitions begin that tables catch up with, and where what there is of them now ends.
+        """Return where the partitions begin that tables catch up with, and where what there is of them ends now.
 
         Takes what `plan_behind` takes.
         """
@@ -111,11 +111,11 @@ class Planner:
         return {tp: begins[tp] for tp in of_topics}, {tp: ends[tp] for tp in of_topics}
 
     def is_ahead(self, state: ReaderState, main: ReaderState) -> bool:  # noqa: ARG002 - for whole transactions
-        """Whether tables that catch up must wait for `main`: it can only be where they are, or further."""
+        """Return whether tables that catch up must wait for `main`: it can only be where they are, or further."""
         return False
 
     def plan_again(self, state: ReaderState, ends: Offsets, transactions: Passed, available: Available) -> Planned:
-        """A batch that was begun before, with its own ends."""
+        """Plan a batch that was begun before, with its own ends."""
         plan = self.reader.plan_to(available, state.position, ends)
         return replace(Planned.of(plan, available), transactions=transactions)
 
@@ -135,7 +135,7 @@ def ends_of(available: Available) -> Offsets:
 
 
 def clipped(available: Available, limit: Offsets) -> Available:
-    """The same look at no more than lies below `limit`, where that names a partition."""
+    """Return what was fetched, no further than `limit`, where that names a partition."""
     clipped = {
         tp: Watermarks(marks.earliest, min(marks.end_exclusive, limit.get(tp, marks.end_exclusive)))
         for tp, marks in available.partitions.items()

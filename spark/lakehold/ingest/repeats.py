@@ -62,7 +62,7 @@ class Snapshots:
         return self.are_told and object_id not in self.awaited
 
     def keeps_back(self, object_id: str, transactions: Passed) -> bool:
-        """Whether a table is not readable yet by what is said, whatever its topic holds.
+        """Return whether a table is not readable yet by what upstream says, whatever its topic holds.
 
         Args:
             object_id: Of the table.

@@ -90,7 +90,7 @@ class Ingesting(HeldSource):
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """What Spark throws outside of tables, as it does of topics that are deleted while it looks at their transactions."""
+        """Report what Spark throws outside of tables, as of topics that are deleted while it reads their transactions."""
         try:
             yield
         except UpstreamError as error:
@@ -136,7 +136,7 @@ class Ingesting(HeldSource):
             yield from self._wait(planned)
 
     def _read_on(self, available: Available, *, meanwhile: bool) -> Generator[BatchReport, None, Planned | None]:
-        """The batches of `main` up to what there is. Returns what was planned last; None: it has no tables."""
+        """Run the batches of `main` up to what there is. Returns what was planned last; None: it has no tables."""
         if not self.main().tables:
             return None
         # Tables that caught up have joined since.
@@ -204,7 +204,7 @@ class Ingesting(HeldSource):
         return waiting_for(planned.blocked, planned.waiting, tables, main.waiting, now_ms())
 
     def _is_overdue(self, planned: Planned, main: ReaderState) -> bool:
-        """Whether the write frontier must stand still, because something does not come."""
+        """Return whether the write frontier must stand still, because something does not come."""
         waiting = self._waiting(planned, main)
         return waiting is not None and self._is_late(waiting)
 
@@ -212,7 +212,7 @@ class Ingesting(HeldSource):
         return now_ms() - waiting.since_ms >= self.transaction_timeout_ms
 
     def _moved_lately(self, main: ReaderState, *, meanwhile: bool) -> bool:
-        """Whether the write frontier of `main` may stand: others that catch up have timestamps, too, and do not move it."""
+        """Return whether the write frontier of `main` may stand: others that catch up have timestamps too, and do not move it."""
         idle_ms = max(self.idle_ms, _MEANWHILE_IDLE_MS) if meanwhile else self.idle_ms
         return main.upper_ms is not None and now_ms() < main.upper_ms - 1 + idle_ms
 

@@ -158,7 +158,7 @@ class SharedReads:
 
 @dataclass(frozen=True)
 class Reading:
-    """What reading the records of a source's batches takes.
+    """Everything that reading the records of a source's batches takes.
 
     Args:
         source: Its name.

@@ -39,7 +39,7 @@ class SharedTopic:
 
     @cached_property
     def _part(self) -> TopicPart:
-        """The records in the session of the lane that decodes them."""
+        """Return the records in the session of the lane that decodes them."""
         return self._decoder.part(self._records() if callable(self._records) else self._records)
 
     @property

@@ -96,7 +96,7 @@ class DecodedTopic:
 
 @dataclass(frozen=True)
 class TopicDecoder:
-    """Decodes records of a source's topics.
+    """The decoder of a source's topics.
 
     Args:
         written: The source's format.

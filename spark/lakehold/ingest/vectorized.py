@@ -20,7 +20,7 @@ FILES = 500_000
 
 
 class VectorizedReads:
-    """What one process may still read vectorized. Thread-safe.
+    """The files that one process may still read vectorized. Thread-safe.
 
     Args:
         files: How many files.

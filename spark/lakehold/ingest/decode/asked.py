@@ -59,7 +59,7 @@ def ddl(of: Asked) -> str:
 
 
 def plain(raw: str, schema: ConnectSchema) -> str:
-    """SQL of a value in the plain type of its schema, from what the parser gave.
+    """Write the value in the plain type of its schema, from what the parser gave.
 
     Declared decimals, dates and timestamps are asked for as a VARIANT: the text that `from_json` gives of a number has been a
     double, and does not tell a number from the same digits in quotes. A decimal is the text in them, the others have them.
@@ -70,12 +70,12 @@ def plain(raw: str, schema: ConnectSchema) -> str:
 
 
 def is_given(raw: str, schema: ConnectSchema) -> str:
-    """SQL of the condition that the parser gave a value, and no null."""
+    """Write the condition that the parser gave a value, and no null."""
     return f"({raw} IS NOT NULL AND NOT is_variant_null({raw}))" if schema.is_declared else f"{raw} IS NOT NULL"
 
 
 def is_double(token: str) -> str:
-    """SQL of the condition that a VARIANT is a double: JSON's number had an exponent or more than 38 digits."""
+    """Write the condition that a VARIANT is a double: JSON's number had an exponent or more than 38 digits."""
     return f"schema_of_variant({token}) = 'DOUBLE'"
 
 

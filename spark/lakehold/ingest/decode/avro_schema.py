@@ -83,7 +83,7 @@ def pruned(bare: Any, fields: Fields | None) -> Any:
 
 
 class _Reader:
-    """Reads one schema; knows the named types met so far and gives the bare ones fresh names."""
+    """A reader of one schema; it knows the named types met so far and gives the bare ones fresh names."""
 
     def __init__(self) -> None:
         self._named: dict[str, dict[str, Any]] = {}

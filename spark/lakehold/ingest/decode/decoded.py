@@ -31,7 +31,7 @@ COMMON = ("topic", "partition", "offset", "timestamp_ms", "headers", "key AS key
 
 
 class Shape(StrEnum):
-    """What a topic's values are."""
+    """The shapes that a topic's values have."""
 
     DEBEZIUM = "debezium"
     FLAT = "flat"
@@ -74,7 +74,7 @@ class Decoded:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Say what a reader wants of a topic's records.
+    """The columns that a reader wants of a topic's records.
 
     Args:
         schemas: How keys and values were written. A record with another schema is an error `unknown-schema`.

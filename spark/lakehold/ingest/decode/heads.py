@@ -21,7 +21,7 @@ _COLLECTIONS = "array<struct<data_collection:string,event_count:bigint>>"
 
 @dataclass(frozen=True)
 class HeadSchemas:
-    """Say how the values of a source with a transaction topic were written; `ANY_JSON` for JSON.
+    """The schemas of the values of a source with a transaction topic; `ANY_JSON` for JSON.
 
     Args:
         changes: Of the other topics.

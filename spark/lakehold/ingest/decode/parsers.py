@@ -19,7 +19,7 @@ _JSON_OPTIONS = map_of({"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRU
 
 @dataclass(frozen=True)
 class AvroParser:
-    """Reads the Avro record in the SQL `body`, written with the schema `written`: null if it is corrupt.
+    """A parser of the Avro record in the SQL `body`, written with the schema `written`: null if it is corrupt.
 
     `read` is the schema of those of its fields that are wanted, by name.
     """
@@ -48,7 +48,7 @@ class AvroParser:
 
 @dataclass(frozen=True)
 class JsonParser:
-    """Reads the JSON object `{"v": …}` in the SQL `body`: a structure of `v`, as it is asked for, and `CORRUPT`."""
+    """A parser of the JSON object `{"v": …}` in the SQL `body`: a structure of `v`, as it is asked for, and `CORRUPT`."""
 
     body: str
     asked: Asked

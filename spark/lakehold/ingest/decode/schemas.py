@@ -64,7 +64,7 @@ PartSchemas = AvroIds | JsonHeads | JsonDeclared
 
 @dataclass(frozen=True)
 class TopicSchemas:
-    """How keys and values of one topic are written."""
+    """The schemas of keys and values of one topic."""
 
     key: PartSchemas
     value: PartSchemas

@@ -15,7 +15,7 @@ from lakehold.spark_sql import literal, quoted, struct_type
 
 @dataclass(frozen=True)
 class Origin:
-    """Where one version of a part has the structure: the raw expression, its schema and the parser it comes from."""
+    """The place of a structure in one version of a part: the raw expression, its schema and the parser it comes from."""
 
     raw: str
     schema: ConnectSchema

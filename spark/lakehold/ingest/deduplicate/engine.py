@@ -17,7 +17,7 @@ from lakehold.model.marks import Marks, Position
 
 @dataclass(frozen=True)
 class Rule:
-    """Say how changes of a table are deduplicated.
+    """The rule by which changes of a table are deduplicated.
 
     Args:
         skips_applied: What high-water marks have passed is a repeat; otherwise every change counts.
@@ -44,7 +44,7 @@ class Decisions:
 
 
 class Engine:
-    """Decides for one batch and one table.
+    """The decisions for one batch and one table.
 
     Args:
         headers: The changes.

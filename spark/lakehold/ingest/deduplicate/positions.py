@@ -81,36 +81,36 @@ class Groups:
         return cls(rows, group[rows])
 
     def by_row(self, values: NDArray[Any]) -> NDArray[Any]:
-        """`(n,)`: Values that are in this order by row number."""
+        """Return values that are in this order by row number: shape `(n,)`."""
         found = np.empty_like(values)
         found[self.rows] = values
         return found
 
     @cached_property
     def begins(self) -> Booleans:
-        """`(n,)`: Whether a group begins here."""
+        """Mark where a group begins: shape `(n,)`."""
         begins = np.ones(len(self.group), bool)
         begins[1:] = self.group[1:] != self.group[:-1]
         return begins
 
     @cached_property
     def first(self) -> Integers:
-        """`(n,)`: Where the group of each place begins."""
+        """Return where the group of each place begins: shape `(n,)`."""
         return np.maximum.accumulate(np.where(self.begins, np.arange(len(self.group)), 0))
 
     def highest(self, values: Integers) -> Integers:
-        """`(n,)`: The highest of each group's values up to each place; `values` are in this order and at least 0."""
+        """Return the highest of each group's values up to each place, shape `(n,)`; `values` are in this order and at least 0."""
         offset: Integers = self.group * (values.max(initial=0) + 1)
         return np.maximum.accumulate(values + offset) - offset
 
     def highest_before(self, values: Integers) -> Integers:
-        """`(n,)`: The highest of each group's values before each place, 0 at its beginning; see `highest`."""
+        """Return the highest of each group's values before each place, shape `(n,)`; 0 where a group begins, see `highest`."""
         before = np.zeros_like(values)
         before[1:] = self.highest(values)[:-1]
         before[self.begins] = 0
         return before
 
     def last(self, marked: Booleans) -> Integers:
-        """`(n,)`: The last marked place of the group at or before each place; -1 where there is none."""
+        """Return the last marked place of the group at or before each place, shape `(n,)`; -1 where there is none."""
         found = np.maximum.accumulate(np.where(marked, np.arange(len(marked)), -1))
         return np.where(found >= self.first, found, -1)

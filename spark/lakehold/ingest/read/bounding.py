@@ -20,7 +20,7 @@ _ASSUMED_RECORD_BYTES = 1_000.0
 
 
 class Backlog(Protocol):
-    """Tell what a reader knows of records before it reads them."""
+    """A reader's knowledge of records that it has not read."""
 
     def count(self, r: OffsetRange, /) -> int:
         """Return how many records a range has; an upper bound."""
@@ -98,14 +98,14 @@ def _plan(
 
 
 def _not_begun(available: Available, position: Offsets) -> frozenset[TopicPartition]:
-    """New partitions of topics of which no new one has a record yet: that they are new must be seen until then."""
+    """Return new partitions of topics of which no new one has a record yet: that they are new must be seen until then."""
     added = added_partitions(available, position)
     begun = {tp.topic for tp in added if available.partitions[tp].end_exclusive > 0}
     return frozenset(tp for tp in added if tp.topic not in begun)
 
 
 def record_budget(limits: Limits, record_bytes: float) -> int:
-    """How many records of `record_bytes` on average both limits allow, at least one."""
+    """Return how many records of `record_bytes` on average both limits allow, at least one."""
     return max(1, min(limits.max_records, int(limits.max_bytes / max(record_bytes, 1.0))))
 
 

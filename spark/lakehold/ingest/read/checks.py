@@ -58,7 +58,7 @@ def _all_faults(
 
 
 def added_partitions(available: Available, position: Offsets) -> frozenset[TopicPartition]:
-    """The partitions that topics got since they were first read."""
+    """Return the partitions that topics got since they were first read."""
     read = {tp.topic for tp in position}
     return frozenset(tp for tp in available.partitions if tp.topic in read and tp not in position)
 
@@ -74,7 +74,7 @@ def _position_faults(tp: TopicPartition, offset: int, marks: Watermarks) -> Iter
 
 
 def topic_missing(topic: str, available: Available) -> UpstreamError:
-    """A topic that was asked for does not exist."""
+    """Return the error of a topic that was asked for and does not exist."""
     similar = get_close_matches(topic, available.other_topics, n=3)
     names = " or ".join(f'"{name}"' for name in similar)
     return UpstreamError(

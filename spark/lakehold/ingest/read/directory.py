@@ -14,7 +14,7 @@ _IDENTITY_BYTES = 1 << 12
 
 
 def directory_of(path: str) -> Path:
-    """The directory that a path or a `file:` URI names.
+    """Return the directory that a path or a `file:` URI names.
 
     Raises:
         UpstreamError: It is a URI of another kind.
@@ -58,7 +58,7 @@ def identity_of(path: Path) -> str:
 
 
 def begins_line(path: Path, position: int) -> bool:
-    """Whether a line begins at a byte position."""
+    """Return whether a line begins at a byte position."""
     if position == 0:
         return True
     with reading(path), path.open("rb") as content:
@@ -67,7 +67,7 @@ def begins_line(path: Path, position: int) -> bool:
 
 
 def line_number(path: Path, position: int) -> int:
-    """One-based number of the line that begins at `position`; reads the file up to there."""
+    """Return the one-based number of the line that begins at `position`; reads the file up to there."""
     newlines, left = 0, position
     with reading(path), path.open("rb") as content:
         while left > 0 and (block := content.read(min(left, 1 << 22))):

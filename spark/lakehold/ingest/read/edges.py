@@ -15,7 +15,7 @@ EDGE_RECORDS = 5
 
 
 def edges(reader: Reader, ranges: Collection[OffsetRange]) -> pa.Table:
-    """The first and the last records of each range, as `Reader.in_driver` gives them.
+    """Read the first and the last records of each range, as `Reader.in_driver` gives them.
 
     Args:
         reader: Reads them.
@@ -28,6 +28,6 @@ def edges(reader: Reader, ranges: Collection[OffsetRange]) -> pa.Table:
 
 
 def tails(reader: Reader, ranges: Iterable[OffsetRange]) -> pa.Table:
-    """The last records of each range, as `edges` gives them."""
+    """Read the last records of each range, as `edges` gives them."""
     last = [replace(r, start_inclusive=max(r.start_inclusive, r.end_exclusive - EDGE_RECORDS)) for r in ranges]
     return reader.in_driver(last)

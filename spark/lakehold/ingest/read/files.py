@@ -145,7 +145,7 @@ class FilesReader(Reader):
 
 @dataclass(frozen=True)
 class _Unread(Backlog):
-    """Tell what is to be read of a directory: records, and lines that nobody can take.
+    """The unread part of a directory: records, and lines that nobody can take.
 
     Args:
         index: Of its lines.

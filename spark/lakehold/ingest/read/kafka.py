@@ -128,7 +128,7 @@ class KafkaReader(Reader):
 
 
 def _assignment(ranges: Collection[OffsetRange]) -> str:
-    """`{"topic": [0, 1]}`, as Spark's option `assign` takes it."""
+    """Write `{"topic": [0, 1]}`, as Spark's option `assign` takes it."""
     partitions: dict[str, list[int]] = {}
     for r in sorted(ranges):
         partitions.setdefault(r.topic_partition.topic, []).append(r.topic_partition.partition)

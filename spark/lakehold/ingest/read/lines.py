@@ -53,7 +53,7 @@ def lines_in(path: Path, start: int, end_exclusive: int = sys.maxsize) -> Iterat
 
 
 def parse(line: bytes) -> Message:
-    """The message in `line`.
+    """Parse the message in `line`.
 
     Raises:
         LineError: It is no JSON object, lacks a field, or a field is of another kind.

@@ -35,7 +35,7 @@ RAW_DDL = (
 
 @dataclass(frozen=True)
 class Available:
-    """What one look found; numbers, so that planning twice from it plans the same.
+    """The outcome of one fetch; numbers, so that planning twice from it plans the same.
 
     Attributes:
         topics: The topics asked for.
@@ -59,7 +59,7 @@ class Available:
     looked_ms: int = 0
 
     def without(self, topics: Collection[str]) -> Available:
-        """The same look without some topics, so that a faulty one does not stop its neighbours."""
+        """Return what was fetched without some topics, so that a faulty one does not stop its neighbours."""
         return replace(
             self,
             topics=self.topics - set(topics),
@@ -72,7 +72,7 @@ class Available:
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a batch may become.
+    """The size that a batch may have.
 
     So that no partition starves, each one that has something gets at least one record; by that a batch may exceed them.
 
@@ -89,7 +89,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """What one batch reads.
+    """The offset ranges that one batch reads.
 
     Attributes:
         ranges: Ranges with records, each starting where the position was.
@@ -108,7 +108,7 @@ class ReadPlan:
     remaining: int = 0
 
     def fits(self, limits: Limits) -> bool:
-        """Whether it reads no more than `limits` allow."""
+        """Return whether the plan reads no more than `limits` allow."""
         return self.records <= limits.max_records and self.size_bytes <= limits.max_bytes
 
 
@@ -132,7 +132,7 @@ class MalformedLine:
 
 
 class Reader(ABC):
-    """Reads the records of a source's topics. Keeps no position: what was read is the caller's to know.
+    """The reader of a source's topics. It keeps no position: what was read is the caller's to know.
 
     Errors of all methods: `UpstreamUnavailable` when the other side does not answer in time or refuses the caller,
     `UpstreamError` when it no longer has what it had (codes `offsets-lost`, `topic-recreated`).
@@ -166,7 +166,7 @@ class Reader(ABC):
 
     @abstractmethod
     def plan(self, available: Available, position: Offsets, limits: Limits) -> ReadPlan:
-        """Contiguous ranges from `position`, bounded by `limits` and fair over partitions.
+        """Plan contiguous ranges from `position`, bounded by `limits` and fair over partitions.
 
         A partition that `position` does not name starts at its earliest offset.
 
@@ -176,14 +176,14 @@ class Reader(ABC):
 
     @abstractmethod
     def plan_to(self, available: Available, position: Offsets, ends: Offsets) -> ReadPlan:
-        """The plan that ends exactly at `ends` for each partition of a topic it names, and reads nothing of the others.
+        """Plan to end exactly at `ends` for each partition of a topic they name, and to read nothing of the others.
 
         For a caller that moves the ends of a plan, to transaction ends for example.
         """
 
     @abstractmethod
     def in_driver(self, ranges: Collection[OffsetRange]) -> pa.Table:
-        """Exactly the records of `ranges`, read here, without Spark: for small batches.
+        """Read exactly the records of `ranges` here, without Spark: for small batches.
 
         Returns:
             `RAW_SCHEMA`, each partition's rows in offset order.
@@ -191,7 +191,7 @@ class Reader(ABC):
 
     @abstractmethod
     def dataframe(self, spark: SparkSession, ranges: Collection[OffsetRange]) -> DataFrame:
-        """Exactly the records of `ranges`, read by Spark in parallel each time an action runs: for large batches.
+        """Return a frame of exactly the records of `ranges`, which Spark reads in parallel for each action: for large batches.
 
         Returns:
             `RAW_DDL`, in no particular order.

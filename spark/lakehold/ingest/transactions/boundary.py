@@ -82,7 +82,7 @@ def _around(resnapshot: Resnapshot, candidate: Candidate, passed: Passed) -> Bou
 
 @dataclass(frozen=True)
 class _Stop:
-    """Where one partition is left.
+    """The end of a batch in one partition.
 
     Args:
         offset: The offset (exclusive).
@@ -96,7 +96,7 @@ class _Stop:
 
 
 class _Search:
-    """Looks for the end of a batch in a range whose rows of snapshots pass.
+    """A search for the end of a batch in a range whose rows of snapshots pass.
 
     Args:
         candidate: The range.

@@ -19,7 +19,7 @@ from lakehold.model.offsets import Offsets, TopicPartition
 
 @dataclass(frozen=True)
 class Extent:
-    """How far an offset range goes, and what was known when its ends were fetched.
+    """The extent of an offset range, and what was known when its ends were fetched.
 
     Args:
         starts: Where each partition begins, that of the transaction topic included.

@@ -14,7 +14,7 @@ from lakehold.spark_sql import struct_of
 
 
 class Kind(StrEnum):
-    """What a record is for whole transactions; others, such as tombstones, have no header."""
+    """The kinds of records that matter to whole transactions; others, such as tombstones, have no header."""
 
     EVENTS = "events"
     SNAPSHOT = "snapshot"

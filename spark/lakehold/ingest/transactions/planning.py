@@ -33,7 +33,7 @@ from lakehold.times import now_ms
 
 @dataclass(frozen=True)
 class WholeTransactions(Planner):
-    """Plans batches of a source with a transaction topic.
+    """The planner of batches of a source with a transaction topic.
 
     Args:
         records: Reads headers from raw records.
