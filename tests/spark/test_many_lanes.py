@@ -26,7 +26,7 @@ def write(file: Path, offset: int, n: int | str) -> None:
 
 
 def errors(lake: Lake) -> dict[str, list[bool]]:
-    """By table its messages in error, in order: whether they are healed."""
+    """Read by table which of its messages in error are healed, in order."""
     rows = lake.sql(
         "SELECT table_name, offset, healed_at FROM mz_catalog.mz_source_errors ORDER BY table_name, offset"
     ).rows
@@ -36,7 +36,10 @@ def errors(lake: Lake) -> dict[str, list[bool]]:
     return found
 
 
-def test_bad_messages_of_all_tables_are_recorded_and_healed_at_once(make_lake: LakeFactory, tmp_path: Path) -> None:
+def test_bad_messages_of_all_tables_are_recorded_and_healed_at_once(
+    make_lake: LakeFactory, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="lakehold.ingest.error_records")
     lake = make_lake(tables_at_once=len(TABLES))
     file = tmp_path / "topics" / "all.jsonl"
     write(file, 0, 1)
@@ -54,4 +57,5 @@ def test_bad_messages_of_all_tables_are_recorded_and_healed_at_once(make_lake: L
     (report,) = (report for report in lake.ingest("many") if report.records)
     assert not report.stopped
     assert errors(lake) == {f"many.{name}": [True, True] for name in TABLES}
+    assert caplog.messages == [], "nobody came first"
     assert [lake.sql(f"SELECT n FROM many.{name}").rows for name in TABLES] == [[(2,)]] * len(TABLES)

@@ -1,4 +1,4 @@
-"""What a batch reads is read before it is begun: from then on nothing depends on the source any more."""
+"""A batch reads its records before it begins: from then on nothing depends on the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one source has fetched or read, the others of its place are given: how often a reader that counts is asked."""
+"""Sources of one place give each other what they fetch and read: a reader counts how often it is asked."""
 
 from __future__ import annotations
 

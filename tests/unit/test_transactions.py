@@ -9,6 +9,7 @@ import pytest
 from lakehold.definitions import Envelope, Table
 from lakehold.ingest.membership import joined, with_tables
 from lakehold.ingest.read.reader import Available
+from lakehold.ingest.transactions.headers import Kind
 from lakehold.ingest.transactions.naming import topic_of
 from lakehold.ingest.transactions.waiting import Blocked, incomplete, waiting_for
 from lakehold.model.definitions import Entry
@@ -17,7 +18,7 @@ from lakehold.model.offsets import TopicPartition
 from lakehold.model.passed import NOTHING_PASSED, Mark, Passed, joined_transactions
 from lakehold.model.places import Place, place_of_end, transaction_of
 from lakehold.model.readers import MAIN_READER, Intent, Readers, ReaderState, TableProgress
-from tests.transaction_headers import place_of_event
+from tests.transaction_headers import Record, runs_of_records
 
 GTID = "0e4d5dcd-a33b-11ea-80f1-02010a22a99e"
 ORDERS, TRANSACTIONS = TopicPartition("shop.public.orders", 0), TopicPartition("shop.transaction", 0)
@@ -37,9 +38,7 @@ def test_transactions_follow_each_other_by_their_ids(earlier: str, later: str) -
     first, second = place_of_end(earlier), place_of_end(later)
     assert first is not None
     assert second is not None
-    assert second.is_after(first)
-    assert not first.is_after(second)
-    assert not first.is_after(first)
+    assert (second.log, second.at > first.at) == (first.log, True)
 
 
 def test_ids_of_other_connectors_have_no_place() -> None:
@@ -47,18 +46,22 @@ def test_ids_of_other_connectors_have_no_place() -> None:
     assert transaction_of("5.6.641") == "5.6.641"
 
 
-def test_another_log_is_never_passed() -> None:
-    assert Place("server a", (1,)).is_after(Place("server b", (9,)))
-
-
 def test_events_of_postgres_are_named_and_placed_by_what_they_have_in_common() -> None:
-    assert {transaction_of(id_) for id_ in ("765:26756832", "765:26757136", "765:26757768")} == {"765"}
+    ids = ("765:26756832", "765:26757136", "765:26757768")
+    assert {transaction_of(id_) for id_ in ids} == {"765"}
+    events = [
+        Record("orders", 0, number, Kind.EVENTS, id_, number + 1, number + 1, (26757568, 26756832 + number, 1, 1))
+        for number, id_ in enumerate(ids)
+    ]
+    ((run,),) = runs_of_records(events).values()
+    assert (run.first, run.last, run.transaction) == (0, 2, "765")
     end_before, end = place_of_end("766:26757568"), place_of_end("765:26757768")
-    event = place_of_event("765:26756832", (26757568, 26756832, 1, 1))
-    assert event is not None
-    assert event.is_after(end_before)
+    assert run.place is not None
+    assert end_before is not None
     assert end is not None
-    assert end.is_after(event)
+    assert end_before.at < run.place.at < end.at, (
+        "it commits after the commit that its events name, and not after its own"
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ are: so a crash leaves neither a gap nor a repetition, and a writer that was tak
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from lakehold.definitions import Table
     from lakehold.ingest.deduplicate.statistics import BatchStatistics
     from lakehold.ingest.effects import BatchIdentity
+
+log = logging.getLogger(__name__)
 
 TABLE = "mz_catalog.mz_source_errors"
 _GOOD = "lakehold_good_keys"
@@ -202,6 +205,7 @@ class ErrorRecords:
                     raise CommitConflict(
                         f'other writers kept moving "{TABLE}"', hint="Ingest again: the batch goes on where it stopped."
                     ) from error
+                log.info("another writer moved %s first, trying again", TABLE)
             else:
                 return
 

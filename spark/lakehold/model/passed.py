@@ -19,10 +19,6 @@ class Mark:
     place: Place
     position: Position
 
-    def is_reached_by(self, place: Place, position: Position) -> bool:
-        """Return whether an event of the same log lies here or behind."""
-        return (place.at, position) >= (self.place.at, self.position)
-
 
 @dataclass(frozen=True)
 class Replaced:

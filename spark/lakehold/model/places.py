@@ -68,10 +68,6 @@ class Place:
     log: str
     at: tuple[int, ...]
 
-    def is_after(self, other: Place | None) -> bool:
-        """Return whether it lies behind `other` as far as can be known: in another log nothing is passed."""
-        return other is None or self.log != other.log or self.at > other.at
-
 
 def transaction_of(transaction_id: str) -> str:
     """Return the transaction that an id names."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from lakehold.definitions import OnLapse
 from lakehold.errors import DefinitionError
-from lakehold.garbage import uncollected
 from lakehold.iceberg.data_tables import TableState, state_of
 from lakehold.lake import Lake
 from lakehold.model.definitions import Definitions
@@ -51,7 +52,7 @@ def gather(lake: Lake) -> Overview:
     fed = {standing.full_name: standing for standing in standings(defined, readers)}
     needed = (*(t.full_name for hold in holds for t in hold.tables), *(name for f in followers for name in f.tables))
     names = sorted({*fed, *needed})
-    with uncollected():
+    with _uncollected():
         lines = lake.checks.timelines.readable(names)
     uppers = {name: line.upper_ms for name, line in lines.items()}
 
@@ -204,3 +205,15 @@ def _source(name: str, defined: Definitions, readers: Sequence[ReaderState], at_
         run_by=lease.owner if lease is not None and runs else None,
         interrupted_ms=None if runs else min(begun, default=None),
     )
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Pause the garbage collector: where objects are made by the hundred thousand and kept, it takes as long as making them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

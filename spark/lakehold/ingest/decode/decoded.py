@@ -114,7 +114,7 @@ def decode(
 
 @dataclass(frozen=True)
 class ReaderSql:
-    """What one reader wants, in SQL: the parts, and the structures that each becomes."""
+    """The SQL of one reader: the parts of a record, and the structures that each becomes."""
 
     key: Part
     value: Part

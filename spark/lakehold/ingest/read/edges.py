@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
 
 import pyarrow as pa
@@ -24,10 +24,5 @@ def edges(reader: Reader, ranges: Collection[OffsetRange]) -> pa.Table:
     heads = [replace(r, end_exclusive=min(r.end_exclusive, r.start_inclusive + EDGE_RECORDS)) for r in ranges]
     behind = [replace(r, start_inclusive=head.end_exclusive) for r, head in zip(ranges, heads, strict=True)]
     # The reader takes one range of a partition at a time.
-    return pa.concat_tables([reader.in_driver(heads), tails(reader, behind)])
-
-
-def tails(reader: Reader, ranges: Iterable[OffsetRange]) -> pa.Table:
-    """Read the last records of each range, as `edges` gives them."""
-    last = [replace(r, start_inclusive=max(r.start_inclusive, r.end_exclusive - EDGE_RECORDS)) for r in ranges]
-    return reader.in_driver(last)
+    tails = [replace(r, start_inclusive=max(r.start_inclusive, r.end_exclusive - EDGE_RECORDS)) for r in behind]
+    return pa.concat_tables([reader.in_driver(heads), reader.in_driver(tails)])
