@@ -111,6 +111,24 @@ def test_the_rest_of_a_transaction_arrives_of_which_as_much_was_sent_before_a_re
         assert seen[-1] == AFTER
 
 
+@pytest.mark.parametrize("limits", [{}, {"driver_read_max_records": 0}], ids=["in the driver", "by Spark"])
+def test_of_a_topic_there_is_only_what_a_killed_connector_did_not_commit(
+    make_lake: LakeFactory, broker: Broker, limits: dict[str, int]
+) -> None:
+    with shop(make_lake, broker, **limits) as (lake, connector):
+        for topic in ("shop.public.b", TRANSACTION_TOPIC):
+            broker.transaction(topic, [b"never committed"], commit=False)
+        lake.ingest("shop")
+        assert list(states(lake, TABLES))[-1] == BEFORE
+        broker.transaction("shop.public.b", [b"never committed"], commit=False)
+        connector.transaction(("a", 1, 20))
+        lake.ingest("shop")
+        assert list(states(lake, TABLES))[-1] == {**AFTER, ("public.b", 1): 10}
+        connector.transaction(("b", 1, 20))
+        lake.ingest("shop")
+        assert list(states(lake, TABLES))[-1] == AFTER
+
+
 def test_an_ingest_ends_with_what_there_was_when_it_was_called(make_lake: LakeFactory, broker: Broker) -> None:
     with shop(make_lake, broker, transaction_lag_ms=500) as (lake, connector):
         connector.sent_ms = now_ms()

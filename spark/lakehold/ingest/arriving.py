@@ -32,7 +32,7 @@ from lakehold.ingest.shared_reads import Reading
 from lakehold.ingest.shared_topic import SharedTopic
 from lakehold.ingest.side_by_side import Lanes
 from lakehold.ingest.topic import DecodedTopic
-from lakehold.ingest.transactions.headers import Kind, headers_of_changes
+from lakehold.ingest.transactions.headers import HEADERS, Kind, headers_of_changes
 from lakehold.model.definitions import Entry
 from lakehold.model.marks import Marks
 from lakehold.model.offsets import OffsetRange
@@ -104,6 +104,8 @@ class Arriving:
 
         None where no table says them: none can be decoded, or some message cannot, so that only its envelope may tell what it is.
         """
+        if not self.has(topic):
+            return HEADERS.empty_table()
         for name, entry in self._entries.items():
             if entry.definition.topic == topic and entry.definition.envelope.wraps_rows:
                 try:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehold.arrow_frames import frame_of
 from lakehold.definitions import DeclaredColumn, FormatType, Metadata, Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.decode.decoded import Decoded, Shape, Wanted, decode
@@ -26,6 +27,7 @@ from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, JsonHeads, Par
 from lakehold.ingest.decode.together import DecodedTogether, decode_together
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.decode.unify import TypeConflict
+from lakehold.ingest.read.reader import RAW_DDL
 
 if TYPE_CHECKING:
     # Its client of the registry is a second of imports, which a source without one does not need.
@@ -115,7 +117,7 @@ class TopicDecoder:
     def part(self, records: pa.Table | DataFrame) -> TopicPart:
         """Return the part that records of one topic are."""
         if isinstance(records, pa.Table):
-            return TopicPart(self.spark().createDataFrame(records), records, self.written)
+            return TopicPart(frame_of(records, self.spark(), RAW_DDL), records, self.written)
         return TopicPart(records, None, self.written)
 
     def wanted(

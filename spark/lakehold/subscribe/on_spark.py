@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructField, StructType, VariantType
 
+from lakehold.arrow_frames import frame_of
 from lakehold.spark_sql import quoted, quoted_table
 from lakehold.subscribe.file_rows import DatedPick, FileRows, diff_schema
 from lakehold.subscribe.project import arrow_type, is_readable
@@ -207,13 +208,10 @@ def streamed(diffs: DataFrame, schema: pa.Schema) -> Iterator[pa.Table]:
             )
 
 
-def frame_of(diffs: pa.Table, spark: SparkSession) -> DataFrame:
-    """A table of diffs as a frame.
-
-    It is made one piece: Spark takes an empty chunk of an Arrow table for its end, and leaves out what is behind it.
-    """
+def frame_of_diffs(diffs: pa.Table, spark: SparkSession) -> DataFrame:
+    """A table of diffs as a frame."""
     columns = renamed(diffs.schema, frame_names(diffs.num_columns - 2))
-    return spark.createDataFrame(diffs.combine_chunks().rename_columns(columns.names), spark_schema(columns))
+    return frame_of(diffs.rename_columns(columns.names), spark, spark_schema(columns))
 
 
 def frame_names(count: int) -> list[str]:

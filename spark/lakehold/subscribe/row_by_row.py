@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from lakehold.spark_sql import quoted
 from lakehold.subscribe.answered_here import AnsweredHere
-from lakehold.subscribe.on_spark import Many, frame_names, frame_of, streamed, summed, view_name
+from lakehold.subscribe.on_spark import Many, frame_names, frame_of_diffs, streamed, summed, view_name
 from lakehold.subscribe.query_relation import typed, with_diff
 from lakehold.subscribe.relation import Lines, Relation
 from lakehold.subscribe.sorting import Sorting
@@ -72,7 +72,7 @@ class RowByRow(Relation):
                 yield sorting.here(rows, session)
 
     def _answered_by_spark(self, diffs: pa.Table) -> pa.Table:
-        frame = frame_of(diffs, self.reading.spark.session())
+        frame = frame_of_diffs(diffs, self.reading.spark.session())
         return typed(self._applied(frame).toArrow(), with_diff(self.result))
 
     def _applied(self, diffs: DataFrame) -> DataFrame:

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehold.subscribe.consolidate import consolidated
-from lakehold.subscribe.on_spark import Many, frame_names, frame_of, ordered, renamed, row_column
+from lakehold.subscribe.on_spark import Many, frame_names, frame_of_diffs, ordered, renamed, row_column
 from lakehold.subscribe.row_order import dense_ranks, order_keys
 from lakehold.subscribe.spark_types import spark_schema
 
@@ -89,7 +89,7 @@ class Sorting:
         return ordered(Many(with_keys, diffs.rows), by, row_columns=len(names)).select(*frame.columns)
 
     def _here_by_spark(self, diffs: pa.Table, spark: SparkSession) -> pa.Table:
-        found = self.on_spark(Many(frame_of(diffs, spark), diffs.num_rows), diffs.column_names[2:]).toArrow()
+        found = self.on_spark(Many(frame_of_diffs(diffs, spark), diffs.num_rows), diffs.column_names[2:]).toArrow()
         return pa.Table.from_arrays(
             [column.cast(field.type) for column, field in zip(found.columns, diffs.schema, strict=True)],
             schema=diffs.schema,

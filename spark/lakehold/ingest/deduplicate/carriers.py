@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, StructField, StructType
 
+from lakehold.arrow_frames import frame_of
 from lakehold.ingest.changes import KEPT, OFFSET, OP, PARTITION, TRANSACTION, Changes, Op
 from lakehold.ingest.deduplicate.engine import Decisions
 from lakehold.ingest.deduplicate.headers import INTERNAL, Headers
@@ -98,7 +100,8 @@ class DriverRows(Carrier):
         """See `Carrier`."""
         rows, frame = self._filled(givers), self.changes.frame
         rows = rows.append_column(COUNTS, pa.array(decisions.counts)).append_column(WINS, pa.array(decisions.wins))
-        return frame.sparkSession.createDataFrame(rows, frame.schema.add(COUNTS, "boolean").add(WINS, "boolean"))
+        schema = StructType([*frame.schema, *(StructField(name, BooleanType()) for name in (COUNTS, WINS))])
+        return frame_of(rows, frame.sparkSession, schema)
 
     def release(self) -> None:
         """See `Carrier`."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
+from lakehold.arrow_frames import frame_of
 from lakehold.definitions import FormatType
 from lakehold.ingest.decode.heads import ANY_JSON, HeadSchemas, heads
 from lakehold.ingest.decode.schema_ids import schema_ids_of
@@ -54,8 +55,7 @@ class Records:
         if isinstance(records, pa.Table):
             records = records.filter(pc.is_in(records["topic"], pa.array(wanted, pa.string())))
             schemas = self._schemas_in(records)
-            # With their schema: a client of Spark Connect does not take it from a table without rows.
-            raw = self.spark().createDataFrame(records, RAW_DDL)
+            raw = frame_of(records, self.spark(), RAW_DDL)
         else:
             schemas = self._schemas_of(topics)
             raw = records.filter(records["topic"].isin(*wanted))
