@@ -8,10 +8,10 @@ from typing import Any
 
 from pyiceberg.types import LongType, StringType
 
-from lakehold.ingest.changes import KEYLESS, Op, Phase
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.engine import Rule
 from lakehold.ingest.deduplicate.statistics import BatchStatistics, Bounds, WentBack
+from lakehold.ingest.envelope.changes import KEYLESS, Op, Phase
 from lakehold.model.marks import Marks, Position
 
 KEY = ("id", "part")

@@ -8,18 +8,18 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from lakehold.definitions import Envelope, FormatType, Table
-from lakehold.ingest.apply import TableBatch
 from lakehold.ingest.arriving import TableArrival
 from lakehold.ingest.batch import BatchReport
-from lakehold.ingest.effects import BatchIdentity, TableReport
+from lakehold.ingest.deduplicate.snapshots import Reach
 from lakehold.ingest.planning import Planner
 from lakehold.ingest.read.kafka import KafkaReader
 from lakehold.ingest.read.reader import Available, Limits
 from lakehold.ingest.run import Ingesting
 from lakehold.ingest.shared_reads import Reading, SharedReads
 from lakehold.ingest.side_by_side import Lanes
-from lakehold.ingest.snapshots import Reach
 from lakehold.ingest.topic import TopicDecoder
+from lakehold.ingest.write.apply import TableBatch
+from lakehold.ingest.write.effects import BatchIdentity, TableReport
 from lakehold.model.definitions import Entry
 from lakehold.model.offsets import OffsetRange, TopicPartition, Watermarks
 from lakehold.model.readers import MAIN_READER, Intent, Readers, ReaderState, TableProgress, last_timestamp

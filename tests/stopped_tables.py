@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakehold.ingest.evolve import OBJECT_ID
+from lakehold.ingest.write.evolve import OBJECT_ID
 from lakehold.lake import Lake
 
 

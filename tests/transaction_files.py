@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lakehold.ingest.transactions.headers import Kind
+from lakehold.ingest.envelope.header import Kind
 from lakehold.lake import Lake
 from lakehold.model.offsets import Offsets, TopicPartition
 from lakehold.model.places import POSTGRES_ID

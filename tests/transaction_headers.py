@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from lakehold.ingest.envelope.header import Kind
 from lakehold.ingest.transactions.candidate import Extent, candidate_of
-from lakehold.ingest.transactions.headers import HEADERS, Kind
+from lakehold.ingest.transactions.headers import HEADERS
 from lakehold.ingest.transactions.metadata import BEGIN, END, RECORDS
 from lakehold.ingest.transactions.runs import KINDS
 from lakehold.model.marks import Position

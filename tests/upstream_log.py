@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from lakehold.ingest.envelope.header import Kind
 from lakehold.ingest.transactions.candidate import Candidate, Extent, candidate_of
-from lakehold.ingest.transactions.headers import Kind
 from lakehold.model.marks import Position
 from lakehold.model.offsets import Offsets, TopicPartition
 from lakehold.model.passed import Replaced

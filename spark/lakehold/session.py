@@ -288,7 +288,7 @@ def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def row_by_row(spark: SparkSession) -> AbstractContextManager[None]:
-    """Statements inside read Iceberg's files row by row, see `lakehold.ingest.vectorized`."""
+    """Statements inside read Iceberg's files row by row, see `lakehold.ingest.write.vectorized`."""
     return configured(spark, {_VECTORIZATION: "false"})
 
 

@@ -29,9 +29,9 @@ from pathlib import Path
 
 import pytest
 
+from lakehold.ingest.envelope.header import Kind
 from lakehold.ingest.transactions.boundary import find_boundary
 from lakehold.ingest.transactions.candidate import Candidate, Extent, candidate_of
-from lakehold.ingest.transactions.headers import Kind
 from lakehold.ingest.transactions.waiting import Blocked
 from lakehold.model.marks import Position
 from lakehold.model.offsets import TopicPartition

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from lakehold.ingest import apply
+from lakehold.ingest.write import apply
 from lakehold.lake import Lake, connect
 from lakehold.model.marks import Marks
 from lakehold.times import now_ms

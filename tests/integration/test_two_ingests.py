@@ -15,8 +15,8 @@ import pytest
 
 from lakehold.errors import LeaseLost, SourceBusy
 from lakehold.failpoints import Point
-from lakehold.ingest import apply, merge
 from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.write import apply, merge
 from lakehold.lake import Lake
 from lakehold.state.batches import BatchStore
 from lakehold.state.iceberg_state import IcebergState

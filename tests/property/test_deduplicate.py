@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakehold.ingest.changes import KEYLESS, Changes, Op, Phase
 from lakehold.ingest.deduplicate.counting import statistics_of
 from lakehold.ingest.deduplicate.engine import Engine, Rule
 from lakehold.ingest.deduplicate.headers import Headers
+from lakehold.ingest.envelope.changes import KEYLESS, Changes, Op, Phase
 from lakehold.model.marks import Marks, SnapshotProgress
 from tests import deduplicate_model as model
 from tests.deduplicate_model import COLUMNS, KEY, Change

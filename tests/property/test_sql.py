@@ -26,7 +26,7 @@ from lakehold.definitions import (
     Table,
 )
 from lakehold.errors import StatementError
-from lakehold.ingest.column_names import folded
+from lakehold.ingest.envelope.column_names import folded
 from lakehold.sql.dialect import split, tokenize
 from lakehold.sql.parse import parse_script
 from lakehold.sql.render import create_statement

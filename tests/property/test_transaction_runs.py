@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakehold.ingest.transactions.headers import HEADERS, Kind
+from lakehold.ingest.envelope.header import Kind
+from lakehold.ingest.transactions.headers import HEADERS
 from tests.transaction_headers import Record, model_of_runs, runs_of_headers, runs_of_records
 from tests.upstream_log import Upstream
 

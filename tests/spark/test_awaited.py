@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lakehold.ingest.repeats import Snapshots
 from lakehold.ingest.run import Ingesting
+from lakehold.ingest.write.repeats import Snapshots
 from lakehold.lake import Lake
 from lakehold.model.places import WAL, Place
 from tests.debezium_messages import Topic

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lakehold.errors import LakeholdError
-from lakehold.ingest.evolve import stored_key
+from lakehold.ingest.envelope.stored_key import stored_key
 from lakehold.lake import Lake
 from tests import recorded_files
 from tests.connect_converters import avro_body, avro_schema, framed, json_record, struct

@@ -14,10 +14,10 @@ from pyiceberg.types import LongType, StringType
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from lakehold.ingest.changes import KEPT, OFFSET, PARTITION, Changes, Op, Phase
 from lakehold.ingest.decode.types import ColumnType, from_spark
 from lakehold.ingest.deduplicate.carriers import COUNTS, WINS, Carrier, DriverRows, SparkRows
 from lakehold.ingest.deduplicate.engine import Engine, Rule
+from lakehold.ingest.envelope.changes import KEPT, OFFSET, PARTITION, Changes, Op, Phase
 from lakehold.model.marks import Marks
 
 pytestmark = pytest.mark.spark

@@ -74,7 +74,7 @@ class Feed:
                 raise Killed
 
         with monkeypatch.context() as patch:
-            for module in ("apply", "batch", "publish"):
+            for module in ("batch", "write.apply", "write.publish"):
                 patch.setattr(f"lakehold.ingest.{module}.reach", reach)
             with pytest.raises(Killed):
                 self.lake.ingest(self.name)

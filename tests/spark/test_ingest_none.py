@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from lakehold.failpoints import Point
-from lakehold.ingest import apply, batch
+from lakehold.ingest import batch
 from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.write import apply
 from lakehold.lake import Lake
 from tests import recorded_files
 from tests.conftest import LakeFactory

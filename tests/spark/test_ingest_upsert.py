@@ -11,10 +11,10 @@ import pytest
 from pyiceberg.types import IntegerType, LongType, StringType
 from pyspark.sql import SparkSession
 
-from lakehold.ingest import merge
 from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.evolve import creation
+from lakehold.ingest.write import merge
+from lakehold.ingest.write.evolve import creation
 from lakehold.lake import Lake
 from lakehold.session import configured
 from tests import recorded_files

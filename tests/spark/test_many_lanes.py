@@ -39,7 +39,7 @@ def errors(lake: Lake) -> dict[str, list[bool]]:
 def test_bad_messages_of_all_tables_are_recorded_and_healed_at_once(
     make_lake: LakeFactory, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", logger="lakehold.ingest.error_records")
+    caplog.set_level("INFO", logger="lakehold.ingest.write.error_records")
     lake = make_lake(tables_at_once=len(TABLES))
     file = tmp_path / "topics" / "all.jsonl"
     write(file, 0, 1)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lakehold.ingest.batch import BatchReport
-from lakehold.ingest.repeats import RepeatedSnapshot, Snapshots
+from lakehold.ingest.write.repeats import RepeatedSnapshot, Snapshots
 from lakehold.lake import Lake
 from lakehold.model.offsets import TopicPartition
 from tests.debezium_messages import Topic
@@ -145,7 +145,7 @@ def test_a_kill_as_they_go_leaves_it_to_the_next_ingest(
             raise Killed
 
     with monkeypatch.context() as patch:
-        for module in ("lakehold.ingest.batch", "lakehold.ingest.publish"):
+        for module in ("lakehold.ingest.batch", "lakehold.ingest.write.publish"):
             patch.setattr(f"{module}.reach", reach)
         with pytest.raises(Killed):
             shop.ingest()

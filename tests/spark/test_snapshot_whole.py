@@ -114,7 +114,7 @@ def test_a_batch_with_it_that_was_begun_is_finished_as_it_was(
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("batch", "apply"):
+        for module in ("batch", "write.apply"):
             patch.setattr(f"lakehold.ingest.{module}.reach", die)
         with pytest.raises(KeyboardInterrupt):
             shop.ingest()

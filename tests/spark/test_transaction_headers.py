@@ -15,9 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakehold.definitions import FormatType
+from lakehold.ingest.envelope.header import Kind
 from lakehold.ingest.read.reader import RAW_SCHEMA
 from lakehold.ingest.transactions.candidate import Extent, candidate_of
-from lakehold.ingest.transactions.headers import HEADERS, Kind
+from lakehold.ingest.transactions.headers import HEADERS
 from lakehold.ingest.transactions.metadata import RECORDS
 from lakehold.ingest.transactions.records import Records
 from lakehold.kafka.registry import Registry

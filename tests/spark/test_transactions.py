@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from lakehold.errors import IngestFailed, TransactionIncomplete, UpstreamError
 from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.planning import Planned
-from lakehold.ingest.transactions.planning import WholeTransactions
+from lakehold.ingest.whole_transactions import WholeTransactions
 from lakehold.lake import Lake
 from lakehold.status import COLUMNS, status_of
 from tests.conftest import LakeFactory

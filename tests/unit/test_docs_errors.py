@@ -81,7 +81,7 @@ def test_reasons_of_bad_messages_are_those_of_the_code() -> None:
     source = "\n".join(path.read_text() for path in (ROOT / "spark" / "lakehold" / "ingest").rglob("*.py"))
     in_docs = {c for cells in table_rows(section(OPERATIONS, "## Bad messages")) for c in inline_code(cells[0])}
     assert {reason for reason in in_docs if not re.search(rf"[\"'` ]{reason}[\"'`,]", source)} == set()
-    envelope = (ROOT / "spark/lakehold/ingest/envelope.py").read_text()
+    envelope = (ROOT / "spark/lakehold/ingest/envelope/unwrap.py").read_text()
     decoded = (ROOT / "spark/lakehold/ingest/decode/decoded.py").read_text()
     listed = re.search(r"Errors: `([^`]+)`", decoded)
     assert listed is not None

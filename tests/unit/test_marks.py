@@ -7,8 +7,16 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakehold.ingest.deduplicate.snapshots import (
+    Reach,
+    advanced,
+    begins_anew,
+    completed,
+    ending_at,
+    with_end_seen,
+    without_end,
+)
 from lakehold.ingest.deduplicate.statistics import BatchStatistics
-from lakehold.ingest.snapshots import Reach, advanced, begins_anew, completed, ending_at, with_end_seen, without_end
 from lakehold.model.marks import Marks, SnapshotProgress
 
 positions = st.tuples(*[st.integers(min_value=-1, max_value=2**62)] * 4)

@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.types import DateType, IcebergType, IntegerType, LongType, StringType
 
 from lakehold.ingest.deduplicate.statistics import Bounds
-from lakehold.ingest.merge import Merge, merge_statement
+from lakehold.ingest.write.merge import Merge, merge_statement
 
 BASE = Merge(
     "`lake`.`s`.`t`",

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from lakehold.definitions import Envelope, Table
+from lakehold.ingest.envelope.header import Kind
 from lakehold.ingest.membership import joined, with_tables
 from lakehold.ingest.read.reader import Available
-from lakehold.ingest.transactions.headers import Kind
 from lakehold.ingest.transactions.naming import topic_of
 from lakehold.ingest.transactions.waiting import Blocked, incomplete, waiting_for
 from lakehold.model.definitions import Entry

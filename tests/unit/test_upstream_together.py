@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lakehold.errors import DefinitionError, LeaseLost, SourceBusy, UpstreamRefused, UpstreamUnavailable
-from lakehold.ingest.repeats import Snapshots
+from lakehold.ingest.write.repeats import Snapshots
 from lakehold.lake import Lake, connect
 from lakehold.state.iceberg_state import IcebergState
 from lakehold.state.upstream_leases import UpstreamLeases

@@ -1,4 +1,4 @@
-"""What a process may read vectorized: large files, as many as its heap can bear (see `lakehold.ingest.vectorized`)."""
+"""What a process may read vectorized: large files, as many as its heap can bear (see `lakehold.ingest.write.vectorized`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from lakehold.iceberg.data_tables import SnapshotState, TableState
-from lakehold.ingest.vectorized import ROWS_PER_FILE, VectorizedReads
+from lakehold.ingest.write.vectorized import ROWS_PER_FILE, VectorizedReads
 
 
 def table(summary: dict[str, str] | None) -> TableState:

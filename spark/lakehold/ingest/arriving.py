@@ -20,11 +20,13 @@ from pyspark.sql import DataFrame
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.iceberg.data_tables import DataTables, TableState
-from lakehold.ingest.changes import ERROR, UNKNOWN_SCHEMA, Changes
+from lakehold.ingest.decode.problems import UNKNOWN_SCHEMA
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.carriers import Carrier, DriverRows, SparkRows, before
-from lakehold.ingest.envelope import changes_of
-from lakehold.ingest.evolve import stored_key
+from lakehold.ingest.envelope.changes import ERROR, Changes
+from lakehold.ingest.envelope.header import Kind
+from lakehold.ingest.envelope.stored_key import stored_key
+from lakehold.ingest.envelope.unwrap import changes_of
 from lakehold.ingest.metrics import DECODES
 from lakehold.ingest.read.edges import edges
 from lakehold.ingest.read.reader import RAW_SCHEMA, ReadPlan
@@ -32,7 +34,7 @@ from lakehold.ingest.shared_reads import Reading
 from lakehold.ingest.shared_topic import SharedTopic
 from lakehold.ingest.side_by_side import Lanes
 from lakehold.ingest.topic import DecodedTopic
-from lakehold.ingest.transactions.headers import HEADERS, Kind, headers_of_changes
+from lakehold.ingest.transactions.headers import HEADERS, headers_of_changes
 from lakehold.model.definitions import Entry
 from lakehold.model.marks import Marks
 from lakehold.model.offsets import OffsetRange

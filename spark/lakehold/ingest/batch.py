@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
 from lakehold.failpoints import reach
 from lakehold.ingest.arriving import Arriving
-from lakehold.ingest.effects import BatchIdentity, TableReport
 from lakehold.ingest.held_source import HeldSource
 from lakehold.ingest.one_table import Begun, Brought, bring
 from lakehold.ingest.planning import Planned
+from lakehold.ingest.write.effects import BatchIdentity, TableReport
 from lakehold.model.offsets import to_json
 from lakehold.model.readers import MAIN_READER, Intent, ReaderError, ReaderState, Waiting
 from lakehold.state.batches import Batch, TableChange

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError, UpstreamError
-from lakehold.ingest.apply import Applier
 from lakehold.ingest.arriving import Arriving
-from lakehold.ingest.dropped import clear
-from lakehold.ingest.empty_tables import UpstreamColumnsOf, make_empty, no_columns
 from lakehold.ingest.membership import split, with_tables
 from lakehold.ingest.planning import Planner
 from lakehold.ingest.read.reader import Available
-from lakehold.ingest.repeats import Snapshots
 from lakehold.ingest.shared_reads import Reading
 from lakehold.ingest.side_by_side import Lanes
-from lakehold.ingest.writing import Writing
+from lakehold.ingest.write.apply import Applier
+from lakehold.ingest.write.dropped import clear
+from lakehold.ingest.write.empty_tables import UpstreamColumnsOf, make_empty, no_columns
+from lakehold.ingest.write.repeats import Snapshots
+from lakehold.ingest.write.writing import Writing
 from lakehold.model import readers as decide
 from lakehold.model.definitions import Entry
 from lakehold.model.marks import Marks

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
 from lakehold.failpoints import reach
-from lakehold.ingest.apply import TableBatch
 from lakehold.ingest.arriving import Arriving
-from lakehold.ingest.effects import BatchIdentity, TableReport
+from lakehold.ingest.deduplicate.snapshots import Reach, emptied_marks, ending_at, with_end_seen, without_end
 from lakehold.ingest.held_source import HeldSource
 from lakehold.ingest.planning import Planned
-from lakehold.ingest.repeats import remove_gone
-from lakehold.ingest.snapshots import Reach, emptied_marks, ending_at, with_end_seen, without_end
+from lakehold.ingest.write.apply import TableBatch
+from lakehold.ingest.write.effects import BatchIdentity, TableReport
+from lakehold.ingest.write.repeats import remove_gone
 from lakehold.model.offsets import Offsets, TopicPartition
 from lakehold.model.readers import MAIN_READER, ReaderState, TableProgress
 from lakehold.spark_errors import is_sparks, said_by_spark

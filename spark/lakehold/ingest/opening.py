@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Protocol
 from lakehold.definitions import Source, Table
 from lakehold.errors import DefinitionError
 from lakehold.iceberg.data_tables import DataTables
-from lakehold.ingest.apply import Applier, IcebergApplier
 from lakehold.ingest.batch import BatchReport
-from lakehold.ingest.empty_tables import UpstreamColumns, UpstreamColumnsOf, no_columns
-from lakehold.ingest.error_records import ErrorRecords
 from lakehold.ingest.planning import Planner
 from lakehold.ingest.read.files import FilesReader
 from lakehold.ingest.read.kafka import KafkaReader
 from lakehold.ingest.read.reader import Limits, Reader
-from lakehold.ingest.repeats import Snapshots
 from lakehold.ingest.run import Ingesting
 from lakehold.ingest.shared_reads import Reading, SharedReads
 from lakehold.ingest.side_by_side import Lanes
 from lakehold.ingest.together import Held, Progressed, drain_together
 from lakehold.ingest.topic import TopicDecoder
-from lakehold.ingest.transactions.planning import WholeTransactions
 from lakehold.ingest.transactions.records import Records
-from lakehold.ingest.writing import HeldHistory, Writing
+from lakehold.ingest.whole_transactions import WholeTransactions
+from lakehold.ingest.write.apply import Applier, IcebergApplier
+from lakehold.ingest.write.empty_tables import UpstreamColumns, UpstreamColumnsOf, no_columns
+from lakehold.ingest.write.error_records import ErrorRecords
+from lakehold.ingest.write.repeats import Snapshots
+from lakehold.ingest.write.writing import HeldHistory, Writing
 from lakehold.kafka.options import kafka_options
 from lakehold.model.definitions import DefinitionReader, Definitions, Entry
 from lakehold.model.sharing import place_of

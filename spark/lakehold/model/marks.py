@@ -3,7 +3,7 @@
 `passed` is the high-water mark of `envelopes.md`: per partition the highest position applied; what lies at or below it was
 applied before. `snapshot` says which of the connector's snapshots the table shows and whether it is whole. `latest_ms` tells a
 change that is sent again from one of a log that has gone back, which is newer than all that was seen. `repeated` names the last
-snapshot of this table alone that was taken again (`lakehold.ingest.repeats`).
+snapshot of this table alone that was taken again (`lakehold.ingest.write.repeats`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Position = tuple[int, int, int, int]
-"""See `lakehold.ingest.position`; compared from the left."""
+"""See `lakehold.ingest.envelope.position`; compared from the left."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakehold.errors import DefinitionError
 from lakehold.iceberg.data_tables import DataTables, TableState
-from lakehold.ingest.evolve import stored_key
+from lakehold.ingest.envelope.stored_key import stored_key
 from lakehold.model.definitions import DefinitionReader
 from lakehold.quality.generate import FUTURE, FUTURE_MS, Described, generated_suite
 from lakehold.quality.moment import moment_of

@@ -7,7 +7,7 @@ import re
 from sqlglot import Token, exp
 from sqlglot.errors import SqlglotError
 
-from lakehold.ingest.column_names import folded
+from lakehold.ingest.envelope.column_names import folded
 from lakehold.spark_sql import quoted
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import LakeholdDialect

@@ -35,8 +35,8 @@ from pyiceberg.types import (
 
 from lakehold.definitions import DeclaredColumn, Table
 from lakehold.errors import DefinitionError
-from lakehold.ingest.column_names import name_fault
 from lakehold.ingest.decode.types import ColumnType, spark_text
+from lakehold.ingest.envelope.column_names import name_fault
 from lakehold.sql.column_types import struct_field
 from lakehold.state.schemas import SYSTEM_NAMESPACE
 

@@ -17,8 +17,8 @@ from lakehold.definitions import (
     Table,
 )
 from lakehold.errors import StatementError
-from lakehold.ingest.column_names import name_fault
 from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.envelope.column_names import name_fault
 from lakehold.sql.column_types import parse_type
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.names import new_table_name

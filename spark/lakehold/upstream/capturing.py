@@ -13,8 +13,8 @@ from lakehold.definitions import ConnectionType
 from lakehold.errors import ConnectorError
 from lakehold.failpoints import reach
 from lakehold.iceberg.data_tables import TableState
-from lakehold.ingest.empty_tables import UpstreamColumns
-from lakehold.ingest.repeats import RepeatedSnapshot, Snapshots
+from lakehold.ingest.write.empty_tables import UpstreamColumns
+from lakehold.ingest.write.repeats import RepeatedSnapshot, Snapshots
 from lakehold.kafka.client import KafkaClient, shared_client
 from lakehold.kafka.registry import registry_of
 from lakehold.model.places import Place

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pyiceberg.types import StringType
 
 from lakehold.errors import UpstreamError
-from lakehold.ingest.column_names import folded, name_fault
 from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.envelope.column_names import folded, name_fault
 from lakehold.upstream.field_names import field_name, meeting
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.naming import identifier_text, table_text

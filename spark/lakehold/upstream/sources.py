@@ -19,8 +19,8 @@ from lakehold.errors import (
     UpstreamUnavailable,
 )
 from lakehold.iceberg.data_tables import TableState
-from lakehold.ingest.empty_tables import UpstreamColumns
-from lakehold.ingest.repeats import Snapshots
+from lakehold.ingest.write.empty_tables import UpstreamColumns
+from lakehold.ingest.write.repeats import Snapshots
 from lakehold.model.definitions import Definitions
 from lakehold.model.readers import Readers
 from lakehold.settings import Settings

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from lakehold.ingest.changes import UNKNOWN_SCHEMA
 from lakehold.ingest.decode import debezium
 from lakehold.ingest.decode.parts import Part
 from lakehold.ingest.decode.structures import Structure
 from lakehold.spark_sql import literal, struct_of
+
+UNKNOWN_SCHEMA = "unknown-schema"
+"""The error of a message whose schema is not known: the registry may know it, or nobody asked yet."""
 
 
 def problem(part: Part, structures: Sequence[Structure], *, is_debezium: bool) -> str:

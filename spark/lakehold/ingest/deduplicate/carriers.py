@@ -19,10 +19,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from lakehold.arrow_frames import frame_of
-from lakehold.ingest.changes import KEPT, OFFSET, OP, PARTITION, TRANSACTION, Changes, Op
 from lakehold.ingest.deduplicate.engine import Decisions
 from lakehold.ingest.deduplicate.headers import INTERNAL, Headers
 from lakehold.ingest.deduplicate.positions import Integers
+from lakehold.ingest.envelope.changes import KEPT, OFFSET, OP, PARTITION, TRANSACTION, Changes, Op
 from lakehold.spark_sql import literal, quoted
 
 COUNTS = "_lh_counts"

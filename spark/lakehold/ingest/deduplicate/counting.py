@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehold.ingest.changes import KEYLESS
 from lakehold.ingest.deduplicate.engine import Decisions, mark_ranks
 from lakehold.ingest.deduplicate.headers import Headers
 from lakehold.ingest.deduplicate.positions import Booleans, Groups, Integers
 from lakehold.ingest.deduplicate.statistics import BatchStatistics, Bounds, WentBack
+from lakehold.ingest.envelope.changes import KEYLESS
 from lakehold.model.marks import Marks, Position
 
 

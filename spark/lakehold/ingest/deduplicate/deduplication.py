@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 
 from lakehold.definitions import Envelope
-from lakehold.ingest.changes import Changes
 from lakehold.ingest.deduplicate.carriers import Carrier, DriverRows
 from lakehold.ingest.deduplicate.counting import statistics_of
 from lakehold.ingest.deduplicate.engine import Engine, Rule
+from lakehold.ingest.deduplicate.snapshots import Reach, advanced, begins_anew
 from lakehold.ingest.deduplicate.statistics import BatchStatistics
-from lakehold.ingest.snapshots import Reach, advanced, begins_anew
+from lakehold.ingest.envelope.changes import Changes
 from lakehold.model.marks import Marks
 
 
@@ -43,7 +43,7 @@ def deduplicated(
         envelope: The table's envelope.
         rule: How they are deduplicated.
         reach: How far the batch reads the table's topic.
-        sequence_number: See `lakehold.ingest.snapshots.advanced`.
+        sequence_number: See `lakehold.ingest.deduplicate.snapshots.advanced`.
     """
     headers, changes, marks = carrier.headers, carrier.changes, rule.marks
     engine = Engine(headers, rule)

@@ -1,7 +1,7 @@
 """Headers: what deduplication knows of each change, without its row. Pure: NumPy arrays out of an Arrow table.
 
 A header takes about 100 bytes and its key's values, which are compared as they are: two keys are never taken for one. Keys have
-single values (`lakehold.ingest.keys`), equal where Spark groups them: null with null, NaN with NaN, -0.0 with 0.0.
+single values (`lakehold.ingest.envelope.keys`), equal where Spark groups them: null with null, NaN with NaN, -0.0 with 0.0.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import IcebergType
 
-from lakehold.ingest.changes import (
+from lakehold.ingest.deduplicate.positions import Booleans, Integers, RankedPositions
+from lakehold.ingest.deduplicate.statistics import BOUNDED_TYPES
+from lakehold.ingest.envelope.changes import (
     BEFORE_MISSING,
     CONNECTOR,
     ERROR,
@@ -30,12 +32,10 @@ from lakehold.ingest.changes import (
     Op,
     Phase,
 )
-from lakehold.ingest.deduplicate.positions import Booleans, Integers, RankedPositions
-from lakehold.ingest.deduplicate.statistics import BOUNDED_TYPES
 
 if TYPE_CHECKING:
-    from lakehold.ingest.changes import Changes
     from lakehold.ingest.decode.types import ColumnType
+    from lakehold.ingest.envelope.changes import Changes
 
 INTERNAL = (PARTITION, OFFSET, OP, POSITION, SOURCE_MS, PHASE, KEPT, CONNECTOR, BEFORE_MISSING, ERROR)
 """The columns of changes that headers need besides the key's."""

@@ -15,8 +15,9 @@ from lakehold.definitions import FormatType
 from lakehold.ingest.decode.heads import ANY_JSON, HeadSchemas, heads
 from lakehold.ingest.decode.schema_ids import schema_ids_of
 from lakehold.ingest.decode.schemas import AvroIds
+from lakehold.ingest.envelope.header import header_columns
 from lakehold.ingest.read.reader import RAW_DDL
-from lakehold.ingest.transactions.headers import as_headers, header_columns
+from lakehold.ingest.transactions.headers import as_headers
 from lakehold.ingest.transactions.metadata import RECORDS
 
 if TYPE_CHECKING:

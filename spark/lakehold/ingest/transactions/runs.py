@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehold.ingest.envelope.header import Kind
 from lakehold.ingest.transactions.columns import (
     Flags,
     Numbers,
@@ -19,7 +20,7 @@ from lakehold.ingest.transactions.columns import (
     numbered,
     ranks,
 )
-from lakehold.ingest.transactions.headers import POSITION, Kind
+from lakehold.ingest.transactions.headers import POSITION
 from lakehold.ingest.transactions.ids import UNKNOWN, places_of
 from lakehold.model.marks import Position
 from lakehold.model.offsets import TopicPartition
@@ -51,7 +52,7 @@ class Runs:
         log: ... the number of the log in which it commits; -1: unknown.
         at: ... where, as columns (`lakehold.ingest.transactions.ids`).
         has_position: The position of the last record is known, which is that of its snapshot if it is one of its rows.
-        position: ... as four columns, see `lakehold.ingest.position`.
+        position: ... as four columns, see `lakehold.ingest.envelope.position`.
         new: ... how many stand in no earlier run.
         commits: ... it is one that commits by itself, and so is all of its transaction: that has a BEGIN and no END.
     """

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
-from lakehold.ingest.changes import Changes
 from lakehold.ingest.deduplicate.statistics import BatchStatistics, WentBack
-from lakehold.ingest.keys import require_keys
-from lakehold.ingest.position import MYSQL, POSTGRES, written
+from lakehold.ingest.envelope.changes import Changes
+from lakehold.ingest.envelope.keys import key_changed
+from lakehold.ingest.envelope.position import MYSQL, POSTGRES, written
 from lakehold.model.marks import Position
 
 
@@ -21,11 +21,31 @@ def check(table: Table, changes: Changes, statistics: BatchStatistics) -> None:
     """
     if table.envelope.skips_applied:
         _check_connectors(table, statistics)
-    require_keys(table, changes, statistics)
+    _require_keys(table, changes, statistics)
     if changes.needs_before and statistics.before_missing:
         raise _before_missing(table, statistics, lacks_before=changes.lacks_before)
     if statistics.went_back is not None:
         raise _restored(table, statistics.went_back, statistics.connectors)
+
+
+def _require_keys(table: Table, changes: Changes, statistics: BatchStatistics) -> None:
+    """Raise `TableStopped` when messages have no key any more, though the table takes its key from there."""
+    if not statistics.keyless:
+        return
+    if not changes.key:
+        raise TableStopped(
+            f'table "{table.full_name}" has no key',
+            table=table.full_name,
+            code="key-missing",
+            detail=f"The messages of topic {table.topic} carry no key, and the table names none.",
+            hint="Create the table with KEY (column, …), or give the upstream table a primary key.",
+        )
+    raise key_changed(
+        table,
+        f"Its rows are told apart by ({', '.join(changes.key)}), the key that messages of topic {table.topic} had, and "
+        f"{statistics.keyless} of {statistics.records} have none: upstream's primary key was dropped or added, and rows may have "
+        "been there that it does not tell apart.",
+    )
 
 
 def _check_connectors(table: Table, statistics: BatchStatistics) -> None:

@@ -44,9 +44,6 @@ TRANSACTION = "_lh_transaction"
 KEYLESS = "keyless"
 """The error of a change without a message key, where the table takes its key from there: the table stops, none is recorded."""
 
-UNKNOWN_SCHEMA = "unknown-schema"
-"""The error of a message whose schema is not known: the registry may know it, or nobody asked yet."""
-
 POSITION_TYPE = "struct<a:bigint,b:bigint,c:bigint,d:bigint>"
 
 

@@ -18,7 +18,10 @@ from pyspark.sql.types import DataType
 
 from lakehold.definitions import Envelope, Table
 from lakehold.errors import TableStopped
-from lakehold.ingest.changes import (
+from lakehold.ingest.decode.decoded import Decoded
+from lakehold.ingest.decode.types import ColumnType, from_spark, spark_text
+from lakehold.ingest.decode.unify import TypeConflict, same, unify
+from lakehold.ingest.envelope.changes import (
     BEFORE_MISSING,
     CONNECTOR,
     DETAIL,
@@ -38,14 +41,11 @@ from lakehold.ingest.changes import (
     Op,
     Phase,
 )
-from lakehold.ingest.column_names import folded, require_case, require_names
-from lakehold.ingest.decode.decoded import Decoded
-from lakehold.ingest.decode.types import ColumnType, from_spark, spark_text
-from lakehold.ingest.decode.unify import TypeConflict, same, unify
-from lakehold.ingest.included import IncludedColumn, included_columns
-from lakehold.ingest.keys import Key, is_keyless, key_of, with_left_keys
-from lakehold.ingest.position import POSTGRES, is_ad_hoc, position_of
-from lakehold.ingest.transactions.headers import header_of_change
+from lakehold.ingest.envelope.column_names import folded, require_case, require_names
+from lakehold.ingest.envelope.header import header_of_change
+from lakehold.ingest.envelope.included import IncludedColumn, included_columns
+from lakehold.ingest.envelope.keys import Key, is_keyless, key_of, with_left_keys
+from lakehold.ingest.envelope.position import POSTGRES, is_ad_hoc, position_of
 from lakehold.spark_sql import literal, quoted
 
 _OF_FLAT = {

@@ -19,7 +19,7 @@ from collections.abc import Collection
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from lakehold.ingest.changes import POSITION_TYPE
+from lakehold.ingest.envelope.changes import POSITION_TYPE
 from lakehold.model.marks import Position
 
 POSTGRES = ("postgresql",)

@@ -9,11 +9,11 @@ from typing import Protocol
 from pyspark.sql import SparkSession
 
 from lakehold.iceberg.data_tables import DataTables, TableState
-from lakehold.ingest import merge
-from lakehold.ingest.commit import committed
-from lakehold.ingest.effects import BatchIdentity
-from lakehold.ingest.error_records import ErrorRecords
-from lakehold.ingest.publish import Publishing
+from lakehold.ingest.write import merge
+from lakehold.ingest.write.commit import committed
+from lakehold.ingest.write.effects import BatchIdentity
+from lakehold.ingest.write.error_records import ErrorRecords
+from lakehold.ingest.write.publish import Publishing
 from lakehold.model.marks import Marks
 from lakehold.spark_sql import quoted_table
 

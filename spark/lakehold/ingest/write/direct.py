@@ -17,8 +17,14 @@ from pyspark.sql import functions as F
 
 from lakehold.definitions import Envelope
 from lakehold.iceberg.data_tables import DataTables, TableState
-from lakehold.ingest import merge
-from lakehold.ingest.changes import (
+from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.deduplicate.carriers import WINS
+from lakehold.ingest.deduplicate.deduplication import statistics_of_few
+from lakehold.ingest.deduplicate.engine import Rule
+from lakehold.ingest.deduplicate.headers import bounded
+from lakehold.ingest.deduplicate.snapshots import Reach, advanced
+from lakehold.ingest.deduplicate.statistics import BOUNDED_TYPES, BatchStatistics
+from lakehold.ingest.envelope.changes import (
     BEFORE_MISSING,
     CONNECTOR,
     ERROR,
@@ -32,16 +38,10 @@ from lakehold.ingest.changes import (
     Op,
     Phase,
 )
-from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.deduplicate.carriers import WINS
-from lakehold.ingest.deduplicate.deduplication import statistics_of_few
-from lakehold.ingest.deduplicate.engine import Rule
-from lakehold.ingest.deduplicate.headers import bounded
-from lakehold.ingest.deduplicate.statistics import BOUNDED_TYPES, BatchStatistics
-from lakehold.ingest.effects import BatchIdentity
-from lakehold.ingest.position import position_value
-from lakehold.ingest.publish import Publishing, Staged
-from lakehold.ingest.snapshots import Reach, advanced
+from lakehold.ingest.envelope.position import position_value
+from lakehold.ingest.write import merge
+from lakehold.ingest.write.effects import BatchIdentity
+from lakehold.ingest.write.publish import Publishing, Staged
 from lakehold.model.marks import Marks
 from lakehold.spark_sql import quoted
 

@@ -13,11 +13,9 @@ from dataclasses import dataclass, field, replace
 
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
-from lakehold.ingest.changes import Changes
 from lakehold.ingest.decode.decoded import Decoded
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, cast, equal_value, same, unify
-from lakehold.ingest.deduplicate.statistics import BatchStatistics
 from lakehold.spark_sql import literal, quoted
 
 _OF_TOPIC = (
@@ -223,26 +221,6 @@ def is_keyless(table: Table, key: Key) -> str:
     )
 
 
-def require_keys(table: Table, changes: Changes, statistics: BatchStatistics) -> None:
-    """Raise `TableStopped` when messages have no key any more, though the table takes its key from there."""
-    if not statistics.keyless:
-        return
-    if not changes.key:
-        raise TableStopped(
-            f'table "{table.full_name}" has no key',
-            table=table.full_name,
-            code="key-missing",
-            detail=f"The messages of topic {table.topic} carry no key, and the table names none.",
-            hint="Create the table with KEY (column, …), or give the upstream table a primary key.",
-        )
-    raise _changed_key(
-        table,
-        f"Its rows are told apart by ({', '.join(changes.key)}), the key that messages of topic {table.topic} had, and "
-        f"{statistics.keyless} of {statistics.records} have none: upstream's primary key was dropped or added, and rows may have "
-        "been there that it does not tell apart.",
-    )
-
-
 def _changed(names: Iterable[str]) -> str:
     differ = " OR ".join(f"NOT (before.{quoted(name)} <=> after.{quoted(name)})" for name in names)
     return f"op = 'u' AND before IS NOT NULL AND ({differ})"
@@ -258,14 +236,15 @@ def _require_one(keys: Collection[frozenset[str]], table: Table, stored: Collect
     if len(kinds - {frozenset()}) < 2:  # noqa: PLR2004 - two are different
         return
     found = " and ".join(sorted(f"({', '.join(sorted(kind))})" for kind in kinds if kind))
-    raise _changed_key(
+    raise key_changed(
         table,
         f"Its rows, and the messages of topic {table.topic}, are told apart by {found}: the primary key upstream is not what it "
         "was.",
     )
 
 
-def _changed_key(table: Table, found: str) -> TableStopped:
+def key_changed(table: Table, found: str) -> TableStopped:
+    """Return the error of a table whose messages have another key than before."""
     return TableStopped(
         f'the key of the messages for table "{table.full_name}" changed',
         table=table.full_name,

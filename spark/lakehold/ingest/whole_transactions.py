@@ -14,12 +14,13 @@ import pyarrow as pa
 
 from lakehold.errors import UpstreamError
 from lakehold.ingest.arriving import Arriving
+from lakehold.ingest.envelope.header import Kind
 from lakehold.ingest.planning import Planned, Planner, ends_of
 from lakehold.ingest.read.edges import EDGE_RECORDS, edges
 from lakehold.ingest.read.reader import Available, Limits, ReadPlan
 from lakehold.ingest.transactions.boundary import Boundary, find_boundary
 from lakehold.ingest.transactions.candidate import Candidate, Extent, candidate_of
-from lakehold.ingest.transactions.headers import HEADERS, POSITION, Kind
+from lakehold.ingest.transactions.headers import HEADERS, POSITION
 from lakehold.ingest.transactions.metadata import RECORDS
 from lakehold.ingest.transactions.records import Records
 from lakehold.ingest.transactions.resnapshot import shown_by

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from lakehold.ingest.evolve import OBJECT_ID
-from lakehold.ingest.writing import Writing
+from lakehold.ingest.write.evolve import OBJECT_ID
+from lakehold.ingest.write.writing import Writing
 
 log = logging.getLogger(__name__)
 

@@ -13,17 +13,17 @@ from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.failpoints import reach
 from lakehold.iceberg.data_tables import TableState
-from lakehold.ingest import direct, evolve, merge, requirements
 from lakehold.ingest.arriving import TableArrival
-from lakehold.ingest.changes import DETAIL, ERROR, OFFSET, PARTITION, Changes
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.deduplication import Deduplicated, deduplicated
 from lakehold.ingest.deduplicate.engine import Rule
-from lakehold.ingest.effects import BatchIdentity, TableReport, effect_of, report_of
-from lakehold.ingest.path import path_of
-from lakehold.ingest.snapshots import Reach, completed
-from lakehold.ingest.vectorized import OF_THIS_PROCESS
-from lakehold.ingest.writing import Writing
+from lakehold.ingest.deduplicate.snapshots import Reach, completed
+from lakehold.ingest.envelope.changes import DETAIL, ERROR, OFFSET, PARTITION, Changes
+from lakehold.ingest.write import direct, evolve, merge, requirements
+from lakehold.ingest.write.effects import BatchIdentity, TableReport, effect_of, report_of
+from lakehold.ingest.write.path import path_of
+from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
+from lakehold.ingest.write.writing import Writing
 from lakehold.model.marks import Marks
 from lakehold.model.readers import TableProgress
 from lakehold.session import row_by_row

@@ -1,9 +1,9 @@
 """Snapshots of single tables that were asked for again because changes had been missed: what one does not bring is gone.
 
-Rows of such a snapshot have no position, so that nothing of them tells where it begins and ends (`lakehold.ingest.snapshots` is
-about others). What asked for it noted the table's sequence number of that moment. Each key that is still there when it ends
-comes after that, as a row of it or as a change that came in place of one: when all of it was read, what has a greater number
-stays, and the rest is gone upstream.
+Rows of such a snapshot have no position, so that nothing of them tells where it begins and ends (others are in
+`lakehold.ingest.deduplicate.snapshots`). What asked for it noted the table's sequence number of that moment. Each key that is
+still there when it ends comes after that, as a row of it or as a change that came in place of one: when all of it was read, what
+has a greater number stays, and the rest is gone upstream.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from lakehold.definitions import Table
-from lakehold.ingest.effects import BatchIdentity, TableReport, counted
-from lakehold.ingest.writing import Writing
+from lakehold.ingest.write.effects import BatchIdentity, TableReport, counted
+from lakehold.ingest.write.writing import Writing
 from lakehold.model.definitions import Entry
 from lakehold.model.offsets import Offsets
 from lakehold.model.passed import Passed

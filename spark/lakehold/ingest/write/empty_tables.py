@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pyspark.sql.types import DataType
 
 from lakehold.definitions import Table
-from lakehold.ingest import evolve
-from lakehold.ingest.column_names import require_names
 from lakehold.ingest.decode.types import ColumnType, from_spark
-from lakehold.ingest.included import included_columns
-from lakehold.ingest.writing import Writing
+from lakehold.ingest.envelope.column_names import require_names
+from lakehold.ingest.envelope.included import included_columns
+from lakehold.ingest.write import evolve
+from lakehold.ingest.write.writing import Writing
 from lakehold.model.definitions import Entry
 from lakehold.spark_sql import quoted_table
 

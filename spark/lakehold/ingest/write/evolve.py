@@ -6,7 +6,6 @@ NOT NULL, or is dropped, changes nothing here; the key is kept as the table prop
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -32,10 +31,11 @@ from tenacity import Retrying, stop_after_attempt
 from lakehold.definitions import Table, full_name_text, object_text
 from lakehold.errors import TableStopped
 from lakehold.iceberg.data_tables import TableState
-from lakehold.ingest.column_names import require_names
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
-from lakehold.ingest.publish import TABLE_PROPERTIES
+from lakehold.ingest.envelope.column_names import require_names
+from lakehold.ingest.envelope.stored_key import KEY, key_text, stored_key
+from lakehold.ingest.write.publish import TABLE_PROPERTIES
 from lakehold.model.definitions import Entry
 from lakehold.spark_sql import alter_iceberg_table, alter_table, quoted, table_properties
 
@@ -54,9 +54,6 @@ PROPERTIES = {
     "write.parquet.row-group-size-bytes": str(16 * 1024 * 1024),
     **TABLE_PROPERTIES,
 }
-
-KEY = "lakehold.key"
-"""Table property: the key's columns, by commas or as JSON."""
 
 OBJECT_ID = "lakehold.object-id"
 """Table property: which definition the Iceberg table was made for."""
@@ -105,7 +102,7 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
     properties = {
         **PROPERTIES,
         "lakehold.source": entry.definition.source,
-        KEY: _key_text(key),
+        KEY: key_text(key),
         OBJECT_ID: entry.object_id,
     }
     create = "CREATE OR REPLACE TABLE" if replaces else "CREATE TABLE IF NOT EXISTS"
@@ -134,23 +131,6 @@ def _partition_name(column: str, names: Collection[str]) -> str | None:
     given = f"{column}_bucket"
     free = (f"{given}_{number}" for number in count(2))
     return next(name for name in free if name not in names) if given in names else None
-
-
-def _key_text(key: Sequence[str]) -> str:
-    """Write the columns by commas; as JSON where a name has a comma, or they would be taken for JSON."""
-    by_commas = ",".join(key)
-    return by_commas if by_commas.count(",") == len(key) - 1 and by_commas[:1] != "[" else json.dumps(key)
-
-
-def _key_names(text: str) -> list[str]:
-    return json.loads(text) if text.startswith("[") else text.split(",")
-
-
-def stored_key(state: TableState | None) -> tuple[ColumnType, ...]:
-    """Return the key that the table was made with; empty without a table."""
-    names = _key_names(state.properties.get(KEY, "")) if state is not None else []
-    types = {f.name: f.field_type for f in state.schema.fields} if state is not None else {}
-    return tuple(ColumnType(name, types[name]) for name in names if name in types)
 
 
 def is_other(state: TableState, key: Sequence[str], columns: Sequence[ColumnType]) -> bool:

@@ -9,7 +9,7 @@ Three paths, cheapest first:
 A plain Iceberg append checks nothing, so a writer that lost its lease would land its rows twice. The append path therefore
 is an overwrite of the batch's key range, in which no live row lies, validated under serializable isolation from the snapshot
 the range was chosen on: whoever commits second fails, and nothing is rewritten. MERGE checks what happened since it was
-planned, and `lakehold.ingest.publish` what happened before.
+planned, and `lakehold.ingest.write.publish` what happened before.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehold.ingest.changes import KEPT, OP, Changes, Op
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import cast
 from lakehold.ingest.deduplicate.carriers import WINS
 from lakehold.ingest.deduplicate.statistics import Bounds
+from lakehold.ingest.envelope.changes import KEPT, OP, Changes, Op
 from lakehold.session import snapshot_properties, temp_view
 from lakehold.spark_sql import date_literal, literal, quoted
 

@@ -18,8 +18,8 @@ from pyiceberg.types import (
 
 from lakehold.definitions import Included, Metadata, Table
 from lakehold.errors import TableStopped
-from lakehold.ingest.column_names import folded
 from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.envelope.column_names import folded
 from lakehold.spark_sql import quoted, struct_of
 
 _LAST_MS = (2**63 - 1) // 1000

@@ -9,10 +9,10 @@ from pyspark.sql import functions as F
 
 from lakehold.iceberg.column_bounds import ColumnBounds
 from lakehold.iceberg.data_tables import DataTables, TableState
-from lakehold.ingest import merge
-from lakehold.ingest.changes import Changes
 from lakehold.ingest.deduplicate.deduplication import Deduplicated
 from lakehold.ingest.deduplicate.statistics import Bounds
+from lakehold.ingest.envelope.changes import Changes
+from lakehold.ingest.write import merge
 from lakehold.spark_sql import quoted
 
 

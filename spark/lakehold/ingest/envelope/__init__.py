@@ -1,0 +1,1 @@
+"""Turns decoded records into changes: what one message does to one row, as its table's envelope says."""

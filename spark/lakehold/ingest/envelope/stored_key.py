@@ -1,0 +1,29 @@
+"""The key of an Iceberg table, which stands among its properties."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from lakehold.iceberg.data_tables import TableState
+from lakehold.ingest.decode.types import ColumnType
+
+KEY = "lakehold.key"
+"""Table property: the key's columns, by commas or as JSON."""
+
+
+def key_text(key: Sequence[str]) -> str:
+    """Write the columns by commas; as JSON where a name has a comma, or they would be taken for JSON."""
+    by_commas = ",".join(key)
+    return by_commas if by_commas.count(",") == len(key) - 1 and by_commas[:1] != "[" else json.dumps(key)
+
+
+def _key_names(text: str) -> list[str]:
+    return json.loads(text) if text.startswith("[") else text.split(",")
+
+
+def stored_key(state: TableState | None) -> tuple[ColumnType, ...]:
+    """Return the key that the table was made with; empty without a table."""
+    names = _key_names(state.properties.get(KEY, "")) if state is not None else []
+    types = {f.name: f.field_type for f in state.schema.fields} if state is not None else {}
+    return tuple(ColumnType(name, types[name]) for name in names if name in types)
