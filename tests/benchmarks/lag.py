@@ -24,7 +24,7 @@ from tests.stack_fixtures import SourceDatabase
 
 _WARM_UP_S = 40.0
 _POLL_S = 1.0
-"""As `lakehold ingest --follow` has it, and so is the next one."""
+"""From one fetch to the next, as `lakehold ingest --follow` has it, and so is the next one."""
 _IDLE_MS = 10_000
 _SENT_WITHIN_S = 3.0
 """How long after a commit its changes may come to Kafka."""
@@ -87,13 +87,14 @@ def _follow(lake: Lake, until_s: float) -> dict[int, float]:
     """
     shown_s: dict[int, float] = {}
     while not any(timestamp_ms > until_s * 1000 for timestamp_ms in shown_s):
+        began_s = time()
         for report in lake.batches_together(["live"], idle_ms=_IDLE_MS):
             if isinstance(report, SourceFailed):
                 raise report.error
             assert not report.stopped
             if report.tables:
                 shown_s[report.timestamp_ms] = time()
-        sleep(_POLL_S)
+        sleep(max(0.0, began_s + _POLL_S - time()))
     return shown_s
 
 

@@ -82,8 +82,13 @@ def run_ingest(lake: Lake, sources: Sequence[str] | None, output: Output, progre
                     break
         if not follow:
             break
-        pause_s = _POLL_S if is_well else min(pause_s * 2, _MAX_PAUSE_S)
-        stop.wait(pause_s)
+        if is_well:
+            pause_s = _POLL_S
+            # From beginning to beginning: after a batch that took longer the next one follows at once.
+            stop.wait(max(0.0, began_s + pause_s - time.monotonic()))
+        else:
+            pause_s = min(pause_s * 2, _MAX_PAUSE_S)
+            stop.wait(pause_s)
     return not said.stopped and not said.failed
 
 
