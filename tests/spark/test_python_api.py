@@ -28,7 +28,7 @@ def test_the_programs_print_what_the_page_shows(
     (output,) = OUTPUT.findall(text)
 
     def connect(warehouse: str) -> Lake:
-        return make_lake(Path(warehouse))
+        return make_lake(Path(warehouse), catalog_name="python_api")
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(lakehold, "connect", connect)

@@ -45,7 +45,7 @@ CALLS = [
 
 def signature(function: Any) -> str:
     """The parameters as a caller sees them: without `self` and types."""
-    shown = []
+    shown: list[str] = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.name == "self":
             continue
