@@ -7,13 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+DOCS = ROOT / "docs"
 
 _INLINE_CODE = re.compile(r"`([^`\n]+)`")
 
 
+def page(name: str) -> str:
+    """Read a page by its path below `docs`, such as `reference/commands.md`."""
+    return (DOCS / name).read_text()
+
+
 def section(text: str, heading: str) -> str:
-    """The text under a heading, up to the next one of its level or above."""
+    """Return the text under a heading, up to the next one of its level or above."""
     level = heading.index(" ")
     _, _, after = text.partition(f"\n{heading}\n")
     assert after, f"no section {heading!r}"
@@ -21,7 +26,7 @@ def section(text: str, heading: str) -> str:
 
 
 def table_rows(text: str) -> Iterator[tuple[str, ...]]:
-    """The cells of each row of the tables in `text`, headers left out."""
+    """Yield the cells of each row of the tables in `text`, without the headers."""
     lines = text.splitlines()
     for line, after in zip(lines, [*lines[1:], ""], strict=True):
         if line.startswith("|") and not line.startswith("|--") and not after.startswith("|--"):
@@ -29,7 +34,5 @@ def table_rows(text: str) -> Iterator[tuple[str, ...]]:
 
 
 def inline_code(text: str) -> list[str]:
+    """Return what stands between single backquotes."""
     return _INLINE_CODE.findall(text)
-
-
-# --- commands ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The tables of docs/types.md, from the code's tables; `python -m tests.type_tables` writes them into the page."""
+"""The tables of docs/reference/types.md, from the code's tables; `python -m tests.type_tables` writes them into the page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakehold.upstream.sent_types import SentType
 from tests.doc_pages import ROOT
 
 _FIELD_ID = re.compile(r"\d+: ")
-PAGE = ROOT / "docs" / "types.md"
+PAGE = ROOT / "docs" / "reference" / "types.md"
 
 _POSTGRES_FORMS: Mapping[str, tuple[str, ...]] = {
     "int2": ("smallint",),

@@ -162,7 +162,7 @@ def test_without_a_signal_table_tables_join_and_with_what_a_superuser_does_the_n
 
 def _statements_of_a_superuser() -> list[str]:
     """As the documentation has them."""
-    text = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "operate" / "connectors.md").read_text()
     (block,) = re.findall(r"```sql\n(\s*CREATE SCHEMA IF NOT EXISTS lakehold_signals.*?)```", text, re.DOTALL)
     return [statement for statement in block.split(";") if statement.strip()]
 

@@ -20,7 +20,7 @@ from tests.unread import NoReads, NoSubscriptions, NothingUpstream, holds_withou
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "iceberg_schemas" / "example"
-DOCUMENTATION = ROOT / "docs" / "sql.md"
+DOCUMENTATION = ROOT / "docs" / "reference" / "sql.md"
 SOURCE = "CREATE SOURCE IF NOT EXISTS s FROM FILES '/x' FORMAT JSON;"
 CLAUSES = "FROM SOURCE s (TOPIC 't') ENVELOPE UPSERT"
 

@@ -22,6 +22,7 @@ from lakehold.ingest.decode.avro_schema import from_avro_json
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
 from lakehold.ingest.decode.logical import logical_type
 from lakehold.ingest.decode.types import iceberg_type
+from lakehold.overview.standing import State
 from lakehold.publish import subscriptions
 from lakehold.secrets import SECRET_PREFIX
 from lakehold.settings import ENVIRONMENT_PREFIX, Settings, load_settings
@@ -35,12 +36,15 @@ from lakehold.state.schemas import system_tables
 from lakehold.status import COLUMNS as STATUS_COLUMNS
 from lakehold.upstream import value_options
 from tests import type_tables
-from tests.doc_pages import OPERATIONS, ROOT, inline_code, section, table_rows
+from tests.doc_pages import DOCS, ROOT, inline_code, page, section, table_rows
 
 GROUPS = {"spark": spark_app, "stack": stack_app}
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
-TYPES = (ROOT / "docs" / "types.md").read_text()
-SQL = (ROOT / "docs" / "sql.md").read_text()
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+COMMANDS = page("reference/commands.md")
+METRICS = page("reference/metrics.md")
+SETTINGS = page("reference/settings.md")
+SQL = page("reference/sql.md")
+TYPES = page("reference/types.md")
 
 _BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
@@ -60,11 +64,15 @@ class Block:
         return f"{self.page}:{self.line}"
 
 
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
 def blocks(*languages: str) -> list[Block]:
     """The blocks in `languages` of all pages."""
     found = (
-        Block(page.name, text.count("\n", 0, match.start()) + 1, match["language"], match["text"])
-        for page, text in ((page, page.read_text()) for page in PAGES)
+        Block(_name(path), text.count("\n", 0, match.start()) + 1, match["language"], match["text"])
+        for path, text in ((path, path.read_text()) for path in PAGES)
         for match in _BLOCK.finditer(text)
     )
     return [block for block in found if block.language in languages]
@@ -77,10 +85,10 @@ def shell_lines() -> Iterator[tuple[str, list[str]]]:
             words = shlex.split(line.removeprefix("$ "), comments=True)
             if words:
                 yield f"{block}: {line}", words
-    for cells in table_rows(section(OPERATIONS, "## Commands") + section(OPERATIONS, "## Make")):
+    for cells in table_rows(section(COMMANDS, "## All commands") + section(COMMANDS, "## Make")):
         for code in inline_code(cells[0]):
             if code.startswith(("lakehold ", "make ")):
-                yield f"operations.md: {code}", shlex.split(code)
+                yield f"commands.md: {code}", shlex.split(code)
 
 
 def parse_command(words: list[str]) -> None:
@@ -122,7 +130,7 @@ def test_a_command_that_does_not_exist_is_found() -> None:
 def test_every_make_target_and_command_is_described() -> None:
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE)) - {"help"}
-    described = {words[1] for where, words in LINES if words[0] == "make" and where.startswith("operations.md")}
+    described = {words[1] for where, words in LINES if words[0] == "make" and where.startswith("commands.md")}
     assert described == targets
     commands = {command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands}
     assert {words[1] for _, words in LINES if words[0] == "lakehold"} == commands | set(GROUPS)
@@ -130,7 +138,7 @@ def test_every_make_target_and_command_is_described() -> None:
 
 def test_every_make_target_in_the_text_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = {match for page in PAGES for match in re.findall(r"`make ([a-z-]+)`", page.read_text())}
+    named = {match for path in PAGES for match in re.findall(r"`make ([a-z-]+)`", path.read_text())}
     assert named <= targets
 
 
@@ -164,7 +172,7 @@ def test_every_option_is_described_with_its_choices() -> None:
     sections: dict[str, tuple[options.OptionSet, ...]] = {
         "## CREATE CONNECTION": tuple(options.CONNECTIONS.values()),
         "## CREATE SOURCE": (options.SOURCE, options.POSTGRES_CAPTURE, options.MYSQL_CAPTURE, options.INTO_KAFKA),
-        "## CREATE TABLE … FROM SOURCE": (options.TABLE,),
+        "## CREATE TABLE FROM SOURCE": (options.TABLE,),
     }
     for heading, sets in sections.items():
         known = {name: option for each in sets for name, option in each.known.items()}
@@ -254,19 +262,19 @@ def test_plain_types_become_what_is_written() -> None:
 # --- links, settings, columns -----------------------------------------------------------------------------------------
 
 
-def anchors(page: Path) -> set[str]:
+def anchors(path: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_relative_links_resolve(page: Path) -> None:
-    for link in _LINK.findall(page.read_text()):
+@pytest.mark.parametrize("path", PAGES, ids=_name)
+def test_relative_links_resolve(path: Path) -> None:
+    for link in _LINK.findall(path.read_text()):
         if "://" in link:
             continue
-        path, _, anchor = link.partition("#")
-        target = page.parent / path if path else page
+        linked, _, anchor = link.partition("#")
+        target = path.parent / linked if linked else path
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
 
@@ -277,9 +285,7 @@ def test_every_page_is_linked_from_the_readme() -> None:
 
 
 def test_settings_are_described_with_their_defaults() -> None:
-    rows = {
-        inline_code(c[0])[0]: inline_code(c[1]) for c in table_rows(section(OPERATIONS, "## Settings")) if len(c) == 3
-    }
+    rows = {inline_code(c[0])[0]: inline_code(c[1]) for c in table_rows(section(SETTINGS, "## All settings"))}
     assert set(rows) == {f"{ENVIRONMENT_PREFIX}{name.upper()}" for name in Settings.model_fields}
     for name, field in Settings.model_fields.items():
         default: Any = field.get_default()
@@ -300,7 +306,7 @@ def test_configuration_files_are_understood(block: Block, tmp_path: Path, monkey
 
 def test_variables_are_those_of_the_code() -> None:
     settings = {f"{ENVIRONMENT_PREFIX}{name.upper()}" for name in Settings.model_fields}
-    rows = [cells for cells in table_rows(section(OPERATIONS, "## Settings")) if len(cells) == 2]
+    rows = list(table_rows(section(SETTINGS, "## Other variables")))
     others = {name for cells in rows for name in inline_code(cells[0])}
     of_tests = {name for cells in rows if cells[1].startswith("tests: `tests/") for name in inline_code(cells[0])}
     sources = [*(ROOT / "spark").rglob("*.py"), ROOT / ".ci" / "bootstrap"]
@@ -308,36 +314,39 @@ def test_variables_are_those_of_the_code() -> None:
     assert others - of_tests == in_code | {f"{SECRET_PREFIX}<NAME>"}
     tests = "".join(path.read_text() for path in (ROOT / "tests" / "golden").glob("*.py"))
     assert of_tests <= set(_VARIABLE.findall(tests))
-    named = {name for page in PAGES for name in _VARIABLE.findall(page.read_text())}
+    named = {name for path in PAGES for name in _VARIABLE.findall(path.read_text())}
     assert {name for name in named if not name.startswith(SECRET_PREFIX)} <= settings | others
 
 
 def test_columns_of_status_and_ingest_are_described() -> None:
-    status = [c for cells in table_rows(section(OPERATIONS, "## Status")) for c in inline_code(cells[0])]
-    assert status == list(STATUS_COLUMNS)
-    commands = section(OPERATIONS, "## Commands").partition("The columns of `ingest`")[2]
-    assert [c for cells in table_rows(commands) for c in inline_code(cells[0])] == list(ingest.COLUMNS)
+    columns = section(METRICS, "## Columns of lakehold status").partition("### States")[0]
+    assert [c for cells in table_rows(columns) for c in inline_code(cells[0])] == list(STATUS_COLUMNS)
+    states = section(METRICS, "### States")
+    assert {c for cells in table_rows(states) for c in inline_code(cells[0])} == {
+        state.value for state in State if state is not State.FOREIGN
+    }
+    reported = section(COMMANDS, "## lakehold ingest")
+    assert [c for cells in table_rows(reported) for c in inline_code(cells[0])] == list(ingest.COLUMNS)
 
 
 def test_columns_of_backfill_are_described() -> None:
-    described = [
-        c for cells in table_rows(section(OPERATIONS, "## New and stopped tables")) for c in inline_code(cells[0])
-    ]
+    described = [c for cells in table_rows(section(COMMANDS, "## lakehold backfill")) for c in inline_code(cells[0])]
     assert described == list(backfill.COLUMNS)
 
 
 def test_columns_of_maintain_are_described() -> None:
-    described = [c for cells in table_rows(section(OPERATIONS, "## Maintenance")) for c in inline_code(cells[0])]
+    report = section(page("operate/maintenance.md"), "## The report")
+    described = [c for cells in table_rows(report) for c in inline_code(cells[0])]
     assert described == list(maintain.COLUMNS)
 
 
 def test_system_tables_are_those_of_the_schemas() -> None:
     schemas = {schema.table: set(schema.schema.column_names) for schema in system_tables()}
-    rows = {inline_code(c[0])[0]: set(inline_code(c[2])) for c in table_rows(section(OPERATIONS, "## System tables"))}
+    rows = {inline_code(c[0])[0]: set(inline_code(c[2])) for c in table_rows(page("reference/system-tables.md"))}
     assert rows.keys() == schemas.keys()
     assert {name: columns - schemas[name] for name, columns in rows.items() if columns - schemas[name]} == {}
 
 
 def test_ports_of_the_stack_are_those_of_the_code() -> None:
-    ports = {int(port) for port in re.findall(r"\b1\d{4}\b", section(OPERATIONS, "## The stack"))}
+    ports = {int(port) for port in re.findall(r"\b1\d{4}\b", page("operate/stack.md"))}
     assert ports == set(vars(StackPorts()).values())

@@ -6,8 +6,9 @@ import ast
 import re
 
 from lakehold.sql.statements import ObjectKind
-from tests.doc_pages import OPERATIONS, ROOT, inline_code, section, table_rows
+from tests.doc_pages import ROOT, inline_code, page, section, table_rows
 
+ERRORS = page("reference/errors.md")
 _CODE = re.compile(r"[a-z]+(-[a-z]+)*")
 
 
@@ -47,7 +48,7 @@ def test_error_codes_are_those_of_the_code() -> None:
     assert patterns == {"{}-exists", "{}-missing", "{}-in-use"}
     in_docs = [
         code
-        for cells in table_rows(section(OPERATIONS, "## Errors"))
+        for cells in table_rows(section(ERRORS, "## Error codes"))
         for code in inline_code(cells[0])
         if _CODE.fullmatch(code)
     ]
@@ -58,8 +59,8 @@ def test_error_codes_are_those_of_the_code() -> None:
 
 
 def test_errors_that_may_pass_are_marked() -> None:
-    """↻ stands behind the codes whose class says that the same call may work later."""
-    retryable = set(re.findall(r"`([a-z-]+)` ↻", section(OPERATIONS, "## Errors")))
+    """↻ marks the codes whose class says that the same call may succeed later."""
+    retryable = set(re.findall(r"`([a-z-]+)` ↻", section(ERRORS, "## Error codes")))
     found: set[str] = set()
     for path in (ROOT / "spark" / "lakehold").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -79,7 +80,7 @@ def test_errors_that_may_pass_are_marked() -> None:
 
 def test_reasons_of_bad_messages_are_those_of_the_code() -> None:
     source = "\n".join(path.read_text() for path in (ROOT / "spark" / "lakehold" / "ingest").rglob("*.py"))
-    in_docs = {c for cells in table_rows(section(OPERATIONS, "## Bad messages")) for c in inline_code(cells[0])}
+    in_docs = {c for cells in table_rows(section(ERRORS, "## Bad messages")) for c in inline_code(cells[0])}
     assert {reason for reason in in_docs if not re.search(rf"[\"'` ]{reason}[\"'`,]", source)} == set()
     envelope = (ROOT / "spark/lakehold/ingest/envelope/unwrap.py").read_text()
     decoded = (ROOT / "spark/lakehold/ingest/decode/decoded.py").read_text()

@@ -12,9 +12,9 @@ from prometheus_client import REGISTRY
 
 from lakehold.ingest.metrics import DECODES
 from lakehold.subscribe.metrics import DIFFS, SUBSCRIBES
-from tests.doc_pages import OPERATIONS, inline_code, section, table_rows
+from tests.doc_pages import inline_code, page, section, table_rows
 
-METRICS = section(OPERATIONS, "## Metrics")
+METRICS = section(page("reference/metrics.md"), "## Counters")
 SHOWN = re.compile(r"^```python\n(?P<program>.*?)^```$", re.MULTILINE | re.DOTALL)
 COUNTS = "from lakehold.ingest.metrics import DECODES; DECODES.labels(source='shop', by='own').inc()"
 

@@ -52,7 +52,7 @@ def _of_connector(wanted: Wanted, found: Found) -> Iterator[str]:
     if found.database is not None and _will_wait(wanted, found):
         yield (
             f"user {wanted.config['database.user']} can have no signal table {wanted.signal_table} in the database: while rows"
-            " of a table that joins are read, the other tables of the source wait. docs/operations.md says what lets it"
+            " of a table that joins are read, the other tables of the source wait. docs/operate/connectors.md says what lets it"
         )
     if not found.writes_transactions:
         yield (
@@ -67,7 +67,7 @@ def _of_connector(wanted: Wanted, found: Found) -> Iterator[str]:
 
 
 def _loses_changes(version: str) -> bool:
-    """Whether a connector takes an event of another transaction for the commit that it had sent last (docs/operations.md)."""
+    """Return whether this Debezium loses changes when a connector starts again (docs/operate/connectors.md)."""
     found = _VERSION.match(version)
     return found is not None and (int(found[1]), int(found[2])) < _KEEPS_CHANGES
 

@@ -1,4 +1,4 @@
-"""Options of Debezium's connectors that say how values are sent; docs/types.md says why each is as it is. Pure.
+"""Options of Debezium's connectors that say how values are sent; docs/reference/types.md says why each is as it is. Pure.
 
 An option that has Debezium's default is written as well: a later version may have another one, and would change tables.
 """

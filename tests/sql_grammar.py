@@ -1,0 +1,357 @@
+"""The grammar summary of docs/reference/sql.md, from the parser's tables; `python -m tests.sql_grammar` writes it into the page.
+
+A form is text: words in capitals and signs are written as they are, `[a]` is optional, `{a | b}` is a choice, `a, …` repeats, and
+a word in lowercase is a value, of which `SAMPLES` has examples. `variants` writes the statements that a form allows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lakehold.definitions import ConnectionType, Envelope, Metadata
+from lakehold.sql import options, parse, parse_capture
+from lakehold.sql.options import OptionSet, OptionType
+from lakehold.state.holds import Check
+from tests.doc_pages import ROOT
+
+PAGE = ROOT / "docs" / "reference" / "sql.md"
+
+OPTION_SETS: Mapping[str, OptionSet] = {
+    "kafka_option": options.KAFKA,
+    "registry_option": options.SCHEMA_REGISTRY,
+    "postgres_option": options.POSTGRES,
+    "mysql_option": options.MYSQL,
+    "connect_option": options.CONNECT,
+    "source_option": options.SOURCE,
+    "publication_option": options.POSTGRES_CAPTURE,
+    "server_option": options.MYSQL_CAPTURE,
+    "topic_option": options.INTO_KAFKA,
+    "table_option": options.TABLE,
+    "history_option": options.RETENTION,
+    "subscription_option": options.SUBSCRIPTION,
+}
+_VALUES = (
+    ("name", "a word, lowercase unless quoted"),
+    ("schema", "a namespace"),
+    ("table", "namespace.name"),
+    ("hold", "[namespace.]name"),
+    ("text", "'in single quotes'"),
+    ("time", "epoch milliseconds, or ISO 8601 in quotes, after TIMESTAMP or not"),
+    ("duration", "'3h', '1 day 12 hours', INTERVAL '3' HOUR"),
+    ("type", "the type of a column"),
+    ("query", "a SELECT"),
+    ("item", "an expression over mz_diff and the columns, or an ordinal"),
+)
+_SAMPLES = {
+    "name": ("a_name", "`Quoted`"),
+    "schema": ("shop", "app"),
+    "table": ("shop.orders", "shop.customers"),
+    "hold": ("report", "shop.report"),
+    "text": ("'some.text'", "'other.text'"),
+    "time": ("1717156800000", "'2024-05-31 12:00:00'", "TIMESTAMP '2024-05-31T12:00:00+02:00'"),
+    "duration": ("'3h'", "'1 day 12 hours'", "INTERVAL '3' HOUR"),
+    "type": ("BIGINT", "ARRAY<STRING>", "DECIMAL(10, 2)"),
+    "column": ("id", "name"),
+    "query": (
+        "SELECT id FROM shop.orders",
+        "SELECT status, count(*) AS orders FROM shop.orders GROUP BY status",
+        "WITH paid AS (SELECT id FROM shop.orders WHERE status = 'paid') SELECT id FROM paid",
+    ),
+    "item": ("id", "2", "abs(mz_diff)"),
+    "subscribe": ("SUBSCRIBE shop.orders", "SUBSCRIBE shop.orders ENVELOPE UPSERT (KEY (id)) AS OF 1"),
+    "definition": ("CREATE CONNECTION k TO KAFKA (BROKER 'b:9092')",),
+    "explained": (
+        "CREATE CONNECTION k TO KAFKA (BROKER 'b:9092')",
+        "CREATE SOURCE s FROM FILES '/data' FORMAT JSON",
+        "CREATE TABLE shop.orders FROM SOURCE s (TOPIC 't') ENVELOPE DEBEZIUM",
+        "ALTER SOURCE s REPAIR",
+        "DROP CONNECTION k",
+        "DROP SOURCE s",
+        "DROP TABLE shop.orders",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to write a statement.
+
+    Attributes:
+        text: The form; its lines are those of the page.
+        productions: The first words of the parser's productions that read it.
+    """
+
+    text: str
+    productions: tuple[str, ...]
+
+
+def forms() -> tuple[Form, ...]:
+    """Return every statement, in the order of the page."""
+    of_all = " | ".join(envelope.sql for envelope in Envelope)
+    of_rows = " | ".join(envelope.sql for envelope in Envelope if envelope.wraps_rows)
+    included = " | ".join(each.value.upper() for each in Metadata)
+    checks = " | ".join(f"'{check.value}'" for check in Check)
+    with_table_options = "[WITH (table_option, …)]"
+    include = f"[INCLUDE {{{included}}} [AS column], …]"
+    return (
+        *_connections(),
+        Form(
+            "CREATE SOURCE [IF NOT EXISTS] name\n"
+            "  FROM {FILES text | KAFKA CONNECTION name ({TOPIC text | TOPICS (text, …)})}\n"
+            "  FORMAT {JSON | AVRO USING SCHEMA REGISTRY CONNECTION name}\n"
+            "  [TRANSACTION METADATA TOPIC text]\n"
+            "  [WITH (source_option, …)]",
+            ("CREATE SOURCE",),
+        ),
+        Form(
+            "CREATE SOURCE [IF NOT EXISTS] name\n"
+            "  FROM {POSTGRES CONNECTION name [(publication_option, …)]\n"
+            "        | MYSQL CONNECTION name [(server_option, …)]\n"
+            "        | MARIADB CONNECTION name [(server_option, …)]}\n"
+            "  VIA CONNECT CONNECTION name\n"
+            "  INTO KAFKA CONNECTION name [(topic_option, …)]\n"
+            "  FORMAT {JSON | AVRO USING SCHEMA REGISTRY CONNECTION name}\n"
+            "  [WITH (source_option, …)]",
+            ("CREATE SOURCE",),
+        ),
+        Form(
+            "CREATE TABLE [IF NOT EXISTS] table [(column type, …)]\n"
+            "  FROM SOURCE name (TOPIC text)\n"
+            f"  [KEY (column, …)]\n  {include}\n  ENVELOPE {{{_last_first(of_all)}}}\n  {with_table_options}",
+            ("CREATE TABLE",),
+        ),
+        Form(
+            "CREATE TABLE [IF NOT EXISTS] table [(column type, …)]\n"
+            "  FROM SOURCE name (TABLE text)\n"
+            f"  [KEY (column, …)]\n  {include}\n  ENVELOPE {{{of_rows}}}\n  {with_table_options}",
+            ("CREATE TABLE",),
+        ),
+        Form("ALTER SOURCE name {REPAIR | RESNAPSHOT}", ("ALTER SOURCE",)),
+        Form("ALTER TABLE table {SET (history_option) | RESET (RETAIN HISTORY)}", ("ALTER TABLE",)),
+        *(
+            Form(f"DROP {kind} [IF EXISTS] name [CASCADE] [KEEP UPSTREAM]", (f"DROP {kind}",))
+            for kind in ("CONNECTION", "SOURCE")
+        ),
+        Form("DROP TABLE [IF EXISTS] table [CASCADE]", ("DROP TABLE",)),
+        Form(
+            "CREATE HOLD [[IF NOT EXISTS] hold] ON table, … [AT time]\n"
+            f"  [WITH (MAX LAG [=] duration, CHECK [=] {{{checks}}})]",
+            ("CREATE HOLD",),
+        ),
+        Form("ALTER HOLD hold {ADVANCE [TO time] | RENAME TO name}", ("ALTER HOLD",)),
+        Form("DROP HOLD [IF EXISTS] hold", ("DROP HOLD",)),
+        Form("CREATE ROLE [IF NOT EXISTS] name [{SUPERUSER | WITH SUPERUSER}]", ("CREATE ROLE",)),
+        Form("DROP ROLE [IF EXISTS] name", ("DROP ROLE",)),
+        *(Form(_granting(verb, to), (verb,)) for verb, to in (("GRANT", "TO"), ("REVOKE", "FROM"))),
+        Form("query AS OF time", ("SELECT", "WITH")),
+        Form(
+            "SUBSCRIBE [TO] {table | (query)}\n"
+            "  [{WITHIN TIMESTAMP ORDER BY item [{ASC | DESC}] [{NULLS FIRST | NULLS LAST}], …\n"
+            "    | ENVELOPE UPSERT (KEY (column, …))\n"
+            "    | ENVELOPE DEBEZIUM (KEY (column, …))}]\n"
+            "  [WITH (SNAPSHOT [[=] {TRUE | FALSE}], PROGRESS [[=] {TRUE | FALSE}])]\n"
+            "  [AS OF time] [UP TO time]",
+            ("SUBSCRIBE",),
+        ),
+        Form("EXPLAIN subscribe", ("EXPLAIN SUBSCRIBE",)),
+        Form(
+            "CREATE SUBSCRIPTION [IF NOT EXISTS] name [INTO table]\n  [WITH (subscription_option, …)] AS subscribe",
+            ("CREATE SUBSCRIPTION",),
+        ),
+        Form("DROP SUBSCRIPTION [IF EXISTS] name [CASCADE]", ("DROP SUBSCRIPTION",)),
+        Form(
+            "[EXPLAIN] BEGIN [TRANSACTION]; definition; …; COMMIT [TRANSACTION]", ("BEGIN", "EXPLAIN BEGIN", "COMMIT")
+        ),
+        Form("EXPLAIN explained", ("EXPLAIN",)),
+        *_showing(),
+    )
+
+
+def _connections() -> Iterable[Form]:
+    """The systems that take the same options stand in one form."""
+    for hole, known in OPTION_SETS.items():
+        systems = [_system(each) for each in ConnectionType if options.CONNECTIONS[each] is known]
+        if systems:
+            to = systems[0] if len(systems) == 1 else f"{{{' | '.join(systems)}}}"
+            yield Form(f"CREATE CONNECTION [IF NOT EXISTS] name TO {to} ({hole}, …)", ("CREATE CONNECTION",))
+
+
+def _system(connection_type: ConnectionType) -> str:
+    return connection_type.value.replace("-", " ").upper()
+
+
+def _last_first(alternatives: str) -> str:
+    """The last of the alternatives is the one that takes every other clause: examples are made with the first one."""
+    return " | ".join(reversed(alternatives.split(" | ")))
+
+
+def _granting(verb: str, to: str) -> str:
+    return (
+        f"{verb} {{SELECT ON [TABLE] table, … | SELECT ON ALL TABLES IN {{SCHEMA | NAMESPACE}} schema, …\n"
+        f"  | CREATE ON {{SCHEMA | NAMESPACE}} schema, …}} {to} name, …"
+    )
+
+
+def _showing() -> Iterable[Form]:
+    shown = [" ".join(words) for words in parse._PRODUCTIONS if words[0] == "SHOW"]
+    plain = [words for words in shown if not words.startswith("SHOW CREATE") and words != "SHOW GRANTS"]
+    yield Form(f"SHOW {{{' | '.join(words.removeprefix('SHOW ') for words in plain)}}}", tuple(plain))
+    yield Form("SHOW GRANTS [FOR name]", ("SHOW GRANTS",))
+    created = [words.removeprefix("SHOW CREATE ") for words in shown if words.startswith("SHOW CREATE")]
+    named = [words for words in created if words not in ("TABLE", "HOLD")]
+    one_of_names = f"{{{' | '.join(named)}}} name | TABLE table | HOLD hold"
+    yield Form(f"SHOW CREATE {{{one_of_names}}}", tuple(f"SHOW CREATE {words}" for words in created))
+
+
+# --- what the page has ------------------------------------------------------------------------------------------------
+
+
+def summary() -> str:
+    """Return the block of the page: statements, their options, and how values are written."""
+    statements = "\n\n".join("\n".join(texts) for texts in _by_topic().values())
+    explained = ", ".join(" ".join(words) for words in parse._EXPLAINED)
+    values = [
+        *_VALUES,
+        ("subscribe", "a SUBSCRIBE; in CREATE SUBSCRIPTION without UP TO and PROGRESS"),
+        (
+            "definition",
+            "CREATE CONNECTION, SOURCE, TABLE, SUBSCRIPTION or HOLD; or only ALTER HOLD … RENAME, DROP HOLD",
+        ),
+        ("explained", f"one of {explained}"),
+    ]
+    width = max(len(name) for name, _ in values) + 2
+    written = "\n".join(f"{name:<{width}}{meaning}" for name, meaning in values)
+    return (
+        f"```text\n{statements}\n```\n\nOptions, each a name, an optional `=` and a value:\n\n"
+        f"```text\n{_options_text()}\n```\n\nValues:\n\n```text\n{written}\n```"
+    )
+
+
+def _by_topic() -> Mapping[str, Sequence[str]]:
+    """The forms of a kind of object stand together."""
+    found: dict[str, list[str]] = {}
+    for form in forms():
+        first = form.productions[0].split()
+        topic = first[0] if first[0] in ("SHOW", "GRANT", "REVOKE") else first[-1]
+        found.setdefault("ROLE" if topic in ("GRANT", "REVOKE") else topic, []).append(form.text)
+    return found
+
+
+def _options_text() -> str:
+    blocks = []
+    for hole, known in OPTION_SETS.items():
+        width = max(len(options.spoken(name)) for name in known.known) + 2
+        rows = [
+            f"  {options.spoken(name):<{width}}{_taken(name, option)}{', required' if name in known.required else ''}"
+            for name, option in known.known.items()
+        ]
+        blocks.append("\n".join([hole, *rows]))
+    return "\n".join(blocks)
+
+
+def _taken(name: str, option: OptionType) -> str:
+    match option:
+        case options.NumberOption(minimum, maximum_inclusive):
+            return f"a number from {minimum} to {maximum_inclusive}"
+        case options.DurationOption():
+            return "duration"
+        case options.UrlOption(many):
+            return "text: URLs with commas between" if many else "text: a URL"
+        case options.TextOption(choices) if choices:
+            return " | ".join(f"'{choice}'" for choice in choices)
+        case options.TextOption() if name in parse_capture._PATTERNS:
+            return "text"
+        case options.TextOption():
+            return "SECRET text" if options._SECRET_NAME.search(name) else "text | SECRET text"
+
+
+_PLACE = re.compile(r"(?<=<!-- grammar -->\n\n).*?(?=\n\n<!-- end -->)", re.DOTALL)
+
+
+def written() -> str:
+    """Return the summary as the page has it."""
+    found = _PLACE.search(PAGE.read_text())
+    assert found is not None, "the page has no summary of the grammar"
+    return found[0]
+
+
+# --- statements of a form ---------------------------------------------------------------------------------------------
+
+_TOKEN = re.compile(r"'[^']*'|[A-Z]+|[a-z_]+|…|[\[\]{}|(),;=]")
+
+
+def variants(text: str) -> list[str]:
+    """Statements that a form allows: the shortest, each part of it once in every way, and one with all parts."""
+    tokens = _TOKEN.findall(text)
+    found, rest = _sequence(tokens)
+    assert not rest, f"{rest} is left of {text}"
+    full, _ = _sequence(tokens, full=True)
+    return list(dict.fromkeys(" ".join(each.split()) for each in (*found, full[0])))
+
+
+def _sequence(tokens: Sequence[str], *, full: bool = False) -> tuple[list[str], Sequence[str]]:
+    """The variants of what stands before the next `|`, `]` or `}`, and what is left."""
+    items: list[list[str]] = []
+    while tokens and tokens[0] not in ("|", "]", "}"):
+        token, tokens = tokens[0], tokens[1:]
+        if token in ("[", "{"):
+            inner, tokens = _choice(tokens, full=full)
+            assert tokens[0] == {"[": "]", "{": "}"}[token]
+            tokens = tokens[1:]
+            items.append(inner if token == "{" or full else ["", *inner])
+        elif token in (",", ";") and tokens[:1] == ["…"]:
+            tokens = tokens[1:]
+        else:
+            samples = SAMPLES.get(token, (token,))
+            is_list = token in _LISTED and tokens[:2] == [",", "…"]
+            items.append([*samples, ", ".join(samples)] if is_list else [*samples])
+    base = [item[0] for item in items]
+    found = [" ".join(base)]
+    for place, item in enumerate(items):
+        found += [" ".join([*base[:place], other, *base[place + 1 :]]) for other in item[1:]]
+    return found, tokens
+
+
+def _choice(tokens: Sequence[str], *, full: bool) -> tuple[list[str], Sequence[str]]:
+    found, tokens = _sequence(tokens, full=full)
+    while tokens and tokens[0] == "|":
+        more, tokens = _sequence(tokens[1:], full=full)
+        found += more
+    return found, tokens
+
+
+def _option_samples(known: OptionSet) -> tuple[str, ...]:
+    """The required options alone, and each other one beside them."""
+    required = [_sample(name, known.known[name]) for name in known.required]
+    others = [_sample(name, option) for name, option in known.known.items() if name not in known.required]
+    alone = [", ".join(required)] if required else []
+    return (*alone, *(", ".join([*required, other]) for other in others))
+
+
+def _sample(name: str, option: OptionType) -> str:
+    match option:
+        case options.NumberOption(minimum):
+            value = str(minimum)
+        case options.DurationOption():
+            value = "'3h'"
+        case options.UrlOption():
+            value = "'http://host:8081'"
+        case options.TextOption(choices) if choices:
+            value = f"'{choices[0]}'"
+        case options.TextOption():
+            value = "SECRET 'a_secret'" if options._SECRET_NAME.search(name) else "'some_text'"
+    return f"{options.spoken(name)} = {value}"
+
+
+SAMPLES: Mapping[str, tuple[str, ...]] = {
+    **_SAMPLES,
+    **{hole: _option_samples(known) for hole, known in OPTION_SETS.items()},
+}
+_LISTED = frozenset({"name", "schema", "table", "text", "column"})
+"""Values of which a list has several in the samples."""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(_PLACE.sub(summary().replace("\\", r"\\"), PAGE.read_text()))
