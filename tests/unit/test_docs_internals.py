@@ -1,0 +1,41 @@
+"""The pages for developers name code and tests that exist, and none of the pages on concepts and internals is long."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.doc_pages import ROOT, inline_code
+
+INTERNALS = sorted((ROOT / "docs" / "internals").glob("*.md"))
+CONCEPTS = sorted((ROOT / "docs" / "concepts").glob("*.md"))
+MOST_WORDS = 1_500
+
+_TESTS = "\n".join(path.read_text() for path in sorted((ROOT / "tests").rglob("test_*.py")))
+_TEST = re.compile(r"^test_[a-z0-9_]+$")
+_MODULE = re.compile(r"^[a-z_]+(/[a-z_]+)*\.py$")
+_PATH = re.compile(r"^(?:tests|spark|docs)/[\w./-]+$")
+
+
+@pytest.mark.parametrize("page", [*CONCEPTS, *INTERNALS], ids=lambda page: f"{page.parent.name}/{page.name}")
+def test_a_page_has_no_more_words_than_a_reader_takes_at_once(page: Path) -> None:
+    assert len(page.read_text().split()) <= MOST_WORDS
+
+
+@pytest.mark.parametrize("page", INTERNALS, ids=lambda page: page.name)
+def test_every_test_and_path_that_is_named_exists(page: Path) -> None:
+    for name in inline_code(page.read_text()):
+        if _TEST.match(name):
+            assert f"def {name}(" in _TESTS, name
+        elif _PATH.match(name):
+            assert (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("page", INTERNALS, ids=lambda page: page.name)
+def test_every_module_that_is_named_exists(page: Path) -> None:
+    modules = {path.relative_to(ROOT / "spark").as_posix() for path in (ROOT / "spark" / "lakehold").rglob("*.py")}
+    for name in inline_code(page.read_text()):
+        if _MODULE.match(name) and not _PATH.match(name):
+            assert any(f"/{module}".endswith(f"/{name}") for module in modules), name
