@@ -23,7 +23,7 @@ from pyiceberg.types import (
 )
 from pyspark.sql import SparkSession
 
-from lakehold.subscribe.on_spark import Many, dated, streamed
+from lakehold.subscribe.on_spark import LargeDiffs, dated, streamed
 from lakehold.subscribe.output import Output
 from lakehold.subscribe.project import arrow_type
 from lakehold.subscribe.row_order import order_keys, sorted_positions
@@ -91,7 +91,7 @@ def test_rows_that_come_in_many_pieces_have_the_order_of_those_that_come_in_few(
     output = Output(shape, columns, progress=False, up_to_ms=None)
 
     def pieces(at_most: int) -> list[pa.Table]:
-        return list(streamed(output.sorting.on_spark(Many(frame, at_most), columns.names), output.diffs))
+        return list(streamed(output.sorting.on_spark(LargeDiffs(frame, at_most), columns.names), output.diffs))
 
     few, many = pieces(at_most=500), pieces(at_most=10_000_000)
     assert len(many) > len(few)

@@ -80,7 +80,7 @@ def condition(chosen: random.Random, depth: int = 2) -> str:
 
 def is_answered_here(lake: Lake, query: str) -> bool:
     relation = lake.open_subscription(f"SUBSCRIBE ({query})").subscription.relation
-    return isinstance(relation, RowByRow) and relation.here is not None
+    return isinstance(relation, RowByRow) and relation.arrow_query is not None
 
 
 def test_conditions_hold_where_spark_says(facts: Lake) -> None:

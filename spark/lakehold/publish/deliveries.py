@@ -11,11 +11,11 @@ from threading import Event
 import pyarrow as pa
 
 from lakehold.failpoints import reach
-from lakehold.publish.following import Complete
-from lakehold.publish.held_input import HeldInput
+from lakehold.publish.follower import Complete
+from lakehold.publish.input_hold import InputHold
 from lakehold.state.lease import HeldLease
 from lakehold.state.subscribers import SubscriberStore
-from lakehold.subscribe.batches import Piece, Row
+from lakehold.subscribe.batches import OutputChunk, Row
 from lakehold.subscribe.row_values import tuples
 
 QUIET_S = 10.0
@@ -32,12 +32,12 @@ class Delivery:
     """
 
     def __init__(
-        self, first: Piece, following: Iterator[Piece], acknowledge: Callable[[], None], *, is_snapshot: bool
+        self, first: OutputChunk, rest: Iterator[OutputChunk], acknowledge: Callable[[], None], *, is_snapshot: bool
     ) -> None:
         self.timestamp = first.mz_timestamp
         self.columns = tuple(first.rows.column_names)
         self.is_snapshot = is_snapshot
-        self._pieces = chain([first], following)
+        self._chunks = chain([first], rest)
         self._acknowledge = acknowledge
 
     def __iter__(self) -> Iterator[Row]:
@@ -47,14 +47,14 @@ class Delivery:
 
     def tables(self) -> Iterator[pa.Table]:
         """The same as Arrow tables."""
-        return (piece.rows for piece in self._pieces)
+        return (chunk.rows for chunk in self._chunks)
 
     def acknowledge(self) -> None:
         """Never give this timestamp again, nor any before it."""
         self._acknowledge()
 
 
-class Place:
+class DeliveryPosition:
     """Where a client's place is kept, while this process runs it.
 
     Args:
@@ -64,28 +64,28 @@ class Place:
         held_input: Its hold.
     """
 
-    def __init__(self, store: SubscriberStore, lease: HeldLease, name: str, held_input: HeldInput) -> None:
+    def __init__(self, store: SubscriberStore, lease: HeldLease, name: str, input_hold: InputHold) -> None:
         self._store = store
         self._lease = lease
         self._name = name
-        self._input = held_input
+        self._input_hold = input_hold
 
     def confirm(self) -> None:
         """Raise `LeaseLost` when another process runs the client."""
         self._lease.confirm()
 
-    def keep(self, position_ms: int) -> None:
+    def store(self, position_ms: int) -> None:
         """All below `position_ms` (exclusive) is acknowledged; then what is held for it can go."""
         self._store.move(self._name, self._lease.owner, position_ms)
         reach("after-acknowledgement")
-        self._input.taken(position_ms)
+        self._input_hold.taken(position_ms)
 
-    def let_go(self, position_ms: int) -> None:
+    def advance_hold(self, position_ms: int) -> None:
         """Move the hold to where the client is."""
-        self._input.taken(position_ms, at_once=True)
+        self._input_hold.taken(position_ms, at_once=True)
 
 
-class Delivering:
+class DeliveryRun:
     """One run of a client: what is out, and how far it is acknowledged.
 
     Args:
@@ -93,13 +93,15 @@ class Delivering:
         position_ms: Where it is; None: before the first snapshot.
     """
 
-    def __init__(self, place: Place, position_ms: int | None) -> None:
-        self._place = place
+    def __init__(self, position: DeliveryPosition, position_ms: int | None) -> None:
+        self._position = position
         self._position_ms = position_ms
         self._delivered_ms: int | None = None
         self._quiet_s = time.monotonic()
 
-    def of(self, all_parts: Iterator[Piece | Complete], stop: Event | None, *, is_snapshot: bool) -> Iterator[Delivery]:
+    def of(
+        self, all_parts: Iterator[OutputChunk | Complete], stop: Event | None, *, is_snapshot: bool
+    ) -> Iterator[Delivery]:
         """What is delivered of `all_parts`, until `stop` is set if there is one.
 
         Args:
@@ -112,35 +114,37 @@ class Delivering:
                 for part in parts:
                     self._complete(part, ends=stop is None)
                 continue
-            self._place.confirm()
+            self._position.confirm()
             self._delivered_ms = timestamp
             yield _delivery(parts, partial(self._acknowledge, timestamp + 1), is_snapshot=is_snapshot)
             is_snapshot = False
             if stop is not None and stop.is_set():
                 break
         if self._position_ms is not None:
-            self._place.let_go(self._position_ms)
+            self._position.advance_hold(self._position_ms)
 
     def _acknowledge(self, position_ms: int) -> None:
         if self._position_ms is None or position_ms > self._position_ms:
-            self._place.keep(position_ms)
+            self._position.store(position_ms)
             self._position_ms = position_ms
 
-    def _complete(self, part: Piece | Complete, *, ends: bool) -> None:
+    def _complete(self, part: OutputChunk | Complete, *, ends: bool) -> None:
         """Nothing more comes below a time: that is known for good once all that came is acknowledged."""
         delivered_ms, position_ms = self._delivered_ms, self._position_ms
         is_open = delivered_ms is not None and (position_ms is None or position_ms <= delivered_ms)
-        if isinstance(part, Piece) or is_open or not (ends or time.monotonic() - self._quiet_s >= QUIET_S):
+        if isinstance(part, OutputChunk) or is_open or not (ends or time.monotonic() - self._quiet_s >= QUIET_S):
             return
         self._acknowledge(part.until_ms)
         self._quiet_s = time.monotonic()
 
 
-def _timestamp(part: Piece | Complete) -> int | None:
-    return part.mz_timestamp if isinstance(part, Piece) else None
+def _timestamp(part: OutputChunk | Complete) -> int | None:
+    return part.mz_timestamp if isinstance(part, OutputChunk) else None
 
 
-def _delivery(parts: Iterator[Piece | Complete], acknowledge: Callable[[], None], *, is_snapshot: bool) -> Delivery:
-    pieces = (part for part in parts if isinstance(part, Piece))
-    first = next(pieces)
-    return Delivery(first, pieces, acknowledge, is_snapshot=is_snapshot)
+def _delivery(
+    parts: Iterator[OutputChunk | Complete], acknowledge: Callable[[], None], *, is_snapshot: bool
+) -> Delivery:
+    chunks = (part for part in parts if isinstance(part, OutputChunk))
+    first = next(chunks)
+    return Delivery(first, chunks, acknowledge, is_snapshot=is_snapshot)

@@ -15,9 +15,9 @@ from threading import Event
 
 from lakehold.definitions import OnLapse
 from lakehold.errors import DefinitionError, SubscriberLapsed
-from lakehold.publish.deliveries import Delivering, Delivery, Place
-from lakehold.publish.following import Following
-from lakehold.publish.held_input import HeldInput
+from lakehold.publish.deliveries import Delivery, DeliveryPosition, DeliveryRun
+from lakehold.publish.follower import Follower
+from lakehold.publish.input_hold import InputHold
 from lakehold.settings import Settings
 from lakehold.state.lease import held
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
@@ -54,8 +54,8 @@ class DurableClient:
         self,
         name: str,
         text: str,
-        following: Following,
-        held_input: HeldInput,
+        follower: Follower,
+        input_hold: InputHold,
         store: SubscriberStore,
         settings: Settings,
         on_lapse: OnLapse,
@@ -68,8 +68,8 @@ class DurableClient:
             )
         self.name = name
         self._text = text.strip()
-        self._following = following
-        self._input = held_input
+        self._follower = follower
+        self._input_hold = input_hold
         self._store = store
         self._settings = settings
         self._on_lapse = on_lapse
@@ -121,14 +121,14 @@ class DurableClient:
         with held(self._store, self.name, self._settings) as lease:
             subscriber = self._register()
             opened, is_snapshot = self._opened(subscriber)
-            place = Place(self._store, lease, self.name, self._input)
-            parts = self._following.parts(opened, stop)
-            yield from Delivering(place, subscriber.position_ms).of(parts, stop, is_snapshot=is_snapshot)
+            position = DeliveryPosition(self._store, lease, self.name, self._input_hold)
+            parts = self._follower.parts(opened, stop)
+            yield from DeliveryRun(position, subscriber.position_ms).of(parts, stop, is_snapshot=is_snapshot)
 
     def forget(self) -> None:
         """Give up the client's place: it holds nothing any more, and would start over."""
         self._store.forget(self.name)
-        self._input.drop()
+        self._input_hold.drop()
 
     def _register(self) -> Subscriber:
         found = self._store.register(Subscriber(self.name, SubscriberKind.CLIENT, self.name, self._text))
@@ -143,19 +143,19 @@ class DurableClient:
 
     def _opened(self, subscriber: Subscriber) -> tuple[Opened, bool]:
         """Its SUBSCRIBE from where it stopped, and whether a snapshot comes first."""
-        statement = self._following.statement
+        statement = self._follower.statement
         try:
             if subscriber.position_ms is not None:
-                self._input.resume(subscriber.position_ms)
-                self._input.taken(subscriber.position_ms, at_once=True)
-                return self._following.from_position(subscriber.position_ms), False
-            return self._following.from_snapshot(self._input.start(statement.as_of_ms, self._following.latest_ms)), (
+                self._input_hold.resume(subscriber.position_ms)
+                self._input_hold.taken(subscriber.position_ms, at_once=True)
+                return self._follower.from_position(subscriber.position_ms), False
+            return self._follower.from_snapshot(self._input_hold.start(statement.as_of_ms, self._follower.latest_ms)), (
                 statement.snapshot
             )
         except SubscriberLapsed:
             if self._on_lapse is OnLapse.STOP:
                 raise
             logger.warning("durable client %s starts over from a snapshot", self.name)
-            latest_ms = self._following.latest_ms()
-            self._input.restart(latest_ms)
-            return self._following.anew(latest_ms), True
+            latest_ms = self._follower.latest_ms()
+            self._input_hold.restart(latest_ms)
+            return self._follower.from_new_snapshot(latest_ms), True

@@ -29,7 +29,7 @@ class ColumnsUnfit(Exception):
     """What a table cannot have; the text is a sentence without its full stop."""
 
 
-def made(catalog: Catalog, full_name: str, columns: pa.Schema, properties: Mapping[str, str]) -> Table:
+def create_table(catalog: Catalog, full_name: str, columns: pa.Schema, properties: Mapping[str, str]) -> Table:
     """A new table with `columns`, in days of its first one, sorted by it.
 
     Raises:
@@ -51,7 +51,7 @@ def made(catalog: Catalog, full_name: str, columns: pa.Schema, properties: Mappi
     return catalog.load_table(full_name)
 
 
-def evolved(table: Table, columns: pa.Schema) -> Table:
+def evolve_table(table: Table, columns: pa.Schema) -> Table:
     """The table with `columns` that it lacked behind its own, and wider types where they are wider.
 
     Raises:
@@ -67,7 +67,7 @@ def evolved(table: Table, columns: pa.Schema) -> Table:
     return table if table.schema() == before else table.refresh()
 
 
-def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def fit_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """`rows` under the columns of a table, which may have more and wider ones."""
     columns = [
         rows.column(field.name).cast(field.type) if field.name in rows.column_names else pa.nulls(len(rows), field.type)

@@ -14,8 +14,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import LongType
 
 from lakehold.iceberg import expiry
-from lakehold.publish.output_columns import fitted
-from lakehold.subscribe.batches import Piece
+from lakehold.publish.output_columns import fit_columns
+from lakehold.subscribe.batches import OutputChunk
 from lakehold.subscribe.row_values import is_beyond_python
 
 FILE_BYTES = 128 * 1024 * 1024
@@ -37,14 +37,14 @@ class OutputFiles:
         self._partition: PartitionKey | None = None
         self._files: list[DataFile] = []
 
-    def add(self, piece: Piece) -> None:
+    def add(self, chunk: OutputChunk) -> None:
         """Take rows; timestamps never go back."""
-        partition = self._partition_of(piece.mz_timestamp)
+        partition = self._partition_of(chunk.mz_timestamp)
         if self._waiting and (self._partition != partition or self._waiting_bytes >= FILE_BYTES):
             self._write()
         self._partition = partition
-        self._waiting.append(piece.rows)
-        self._waiting_bytes += piece.rows.nbytes
+        self._waiting.append(chunk.rows)
+        self._waiting_bytes += chunk.rows.nbytes
 
     def files(self) -> tuple[DataFile, ...]:
         """All files; nothing can be added after that."""
@@ -86,4 +86,4 @@ def _without_bounds_beyond_python(table: Table, rows: pa.Table) -> TableMetadata
 
 
 def _together(tables: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
-    return pa.concat_tables([fitted(table, schema) for table in tables]).combine_chunks()
+    return pa.concat_tables([fit_columns(table, schema) for table in tables]).combine_chunks()

@@ -20,7 +20,7 @@ from pyiceberg.table.snapshots import Snapshot
 from lakehold.errors import DefinitionError, LeaseLost
 from lakehold.holds.frontiers import SUBSCRIPTION_PROPERTY
 from lakehold.iceberg.compare_and_set import Rewrite, change, live_entries
-from lakehold.publish.output_columns import DAY_MS, ColumnsUnfit, evolved, made
+from lakehold.publish.output_columns import DAY_MS, ColumnsUnfit, create_table, evolve_table
 
 POSITION_PROPERTY = "lakehold.position"
 """In a snapshot's summary, and of the table: all output below it (exclusive, epoch milliseconds) is there."""
@@ -132,8 +132,8 @@ class OutputTable:
         table = self.table()
         try:
             if table is not None:
-                return evolved(table, columns)
-            return made(self._catalog, self.full_name, columns, {SUBSCRIPTION_PROPERTY: self._subscription_id})
+                return evolve_table(table, columns)
+            return create_table(self._catalog, self.full_name, columns, {SUBSCRIPTION_PROPERTY: self._subscription_id})
         except ColumnsUnfit as error:
             raise DefinitionError(
                 f'table "{self.full_name}" cannot take the output of its subscription',

@@ -12,14 +12,14 @@ from lakehold.definitions import OnLapse, Subscription
 from lakehold.errors import SubscriberLapsed
 from lakehold.failpoints import reach
 from lakehold.model.definitions import Entry
-from lakehold.publish.following import Complete, Following
-from lakehold.publish.held_input import HeldInput
+from lakehold.publish.follower import Complete, Follower
+from lakehold.publish.input_hold import InputHold
 from lakehold.publish.output_files import OutputFiles
 from lakehold.publish.output_table import OutputTable, Publication, Published
 from lakehold.settings import Settings
 from lakehold.state.lease import HeldLease, held
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
-from lakehold.subscribe.batches import Piece
+from lakehold.subscribe.batches import OutputChunk
 from lakehold.subscribe.opening import Opened
 from lakehold.times import now_ms
 
@@ -66,16 +66,16 @@ class _Waiting:
         self.timestamps = self.rows = 0
         self.last_ms = 0
 
-    def add(self, piece: Piece) -> None:
-        if piece.rows.num_rows:
-            self.timestamps += piece.mz_timestamp != self.last_ms
-            self.rows += piece.rows.num_rows
-            self.last_ms = piece.mz_timestamp
-            self.files.add(piece)
+    def add(self, chunk: OutputChunk) -> None:
+        if chunk.rows.num_rows:
+            self.timestamps += chunk.mz_timestamp != self.last_ms
+            self.rows += chunk.rows.num_rows
+            self.last_ms = chunk.mz_timestamp
+            self.files.add(chunk)
 
-    def ends_before(self, piece: Piece) -> bool:
+    def ends_before(self, chunk: OutputChunk) -> bool:
         """Whether these are enough rows, and all those of their last timestamp."""
-        return self.rows >= COMMIT_ROWS and piece.mz_timestamp > self.last_ms
+        return self.rows >= COMMIT_ROWS and chunk.mz_timestamp > self.last_ms
 
 
 class Publisher:
@@ -93,16 +93,16 @@ class Publisher:
     def __init__(  # noqa: PLR0913 - its parts
         self,
         entry: Entry[Subscription],
-        following: Following,
+        follower: Follower,
         output: OutputTable,
-        held_input: HeldInput,
+        input_hold: InputHold,
         store: SubscriberStore,
         settings: Settings,
     ) -> None:
         self._entry = entry
-        self._following = following
+        self._follower = follower
         self._output = output
-        self._input = held_input
+        self._input_hold = input_hold
         self._store = store
         self._settings = settings
         self._published: Published | None = None
@@ -130,25 +130,25 @@ class Publisher:
         position_ms = published_position_ms(subscriber, self._published)
         try:
             if position_ms is None:
-                start_ms = self._input.start(self._following.statement.as_of_ms, self._following.latest_ms)
-                return self._following.from_snapshot(start_ms)
-            self._input.resume(position_ms)
+                start_ms = self._input_hold.start(self._follower.statement.as_of_ms, self._follower.latest_ms)
+                return self._follower.from_snapshot(start_ms)
+            self._input_hold.resume(position_ms)
         except SubscriberLapsed:
             if self._entry.definition.on_lapse is OnLapse.STOP:
                 raise
             logger.warning("subscription %s starts over from a snapshot", self._entry.definition.name)
-            self._restarts_at_ms = self._following.latest_ms()
-            self._input.restart(self._restarts_at_ms)
-            return self._following.anew(self._restarts_at_ms)
-        self._input.taken(position_ms, at_once=True)
-        return self._following.from_position(position_ms)
+            self._restarts_at_ms = self._follower.latest_ms()
+            self._input_hold.restart(self._restarts_at_ms)
+            return self._follower.from_new_snapshot(self._restarts_at_ms)
+        self._input_hold.taken(position_ms, at_once=True)
+        return self._follower.from_position(position_ms)
 
     def _commits(self, opened: Opened, stop: Event | None, lease: HeldLease, epoch: int) -> Iterator[PublishReport]:
         waiting: _Waiting | None = None
         quiet_s = forgot_s = time.monotonic()
         try:
-            for part in self._following.parts(opened, stop):
-                if isinstance(part, Piece):
+            for part in self._follower.parts(opened, stop):
+                if isinstance(part, OutputChunk):
                     if waiting is not None and waiting.ends_before(part):
                         full, waiting = waiting, None
                         yield self._commit(full, full.last_ms + 1, lease, epoch)
@@ -165,7 +165,7 @@ class Publisher:
                     self._keep_quiet(part, lease)
                     quiet_s = time.monotonic()
                 if ends:
-                    self._input.taken(part.until_ms, at_once=True)
+                    self._input_hold.taken(part.until_ms, at_once=True)
                 elif time.monotonic() - forgot_s >= FORGET_S:
                     self._forget_old()
                     forgot_s = time.monotonic()
@@ -181,7 +181,7 @@ class Publisher:
         snapshot_id = self._output.publish(publication, epoch, lease.owner)
         reach("after-publication")
         self._published, self._restarts_at_ms = Published(position_ms, epoch, lease.owner), None
-        self._input.taken(position_ms)
+        self._input_hold.taken(position_ms)
         return PublishReport(
             subscription=self._entry.definition.name,
             table=self._output.full_name,
@@ -196,7 +196,7 @@ class Publisher:
         """Nothing is to publish below a time: what was held for it can go."""
         output_ms = self._published.position_ms if self._published is not None else None
         self._store.move(self._entry.object_id, lease.owner, complete.until_ms, output_ms)
-        self._input.taken(complete.until_ms)
+        self._input_hold.taken(complete.until_ms)
 
     def _forget_old(self) -> None:
         """Take what is older than RETAIN OUTPUT from the output."""

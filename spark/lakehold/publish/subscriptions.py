@@ -16,8 +16,8 @@ from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.guard import Guard
 from lakehold.model.definitions import DefinitionReader, Entry
 from lakehold.publish.durable import DurableClient
-from lakehold.publish.following import Following
-from lakehold.publish.held_input import HeldInput
+from lakehold.publish.follower import Follower
+from lakehold.publish.input_hold import InputHold
 from lakehold.publish.output_table import OutputTable
 from lakehold.publish.publisher import Publisher, published_position_ms
 from lakehold.settings import Settings
@@ -69,13 +69,13 @@ class Subscriptions:
             NotReadable: AS OF is outside of what can be read.
         """
         self._output(entry).table()
-        with self._held_input(entry).declared(self._begins_at_ms(entry.definition, tables), tables):
+        with self._input_hold(entry).declared(self._begins_at_ms(entry.definition, tables), tables):
             yield
 
     def end(self, entry: Entry[Subscription], *, with_output: bool) -> None:
         """Let go of what a dropped subscription holds, and with `with_output` of its table."""
         self.store.forget(entry.object_id)
-        self._held_input(entry).drop()
+        self._input_hold(entry).drop()
         output = self._output(entry)
         if with_output and output.is_there():
             output.drop()
@@ -104,9 +104,9 @@ class Subscriptions:
         entry = self._entry(name)
         return Publisher(
             entry,
-            self._following(entry.definition.subscribe),
+            self._follower(entry.definition.subscribe),
             self._output(entry),
-            self._held_input(entry),
+            self._input_hold(entry),
             self.store,
             self.settings,
         )
@@ -131,20 +131,20 @@ class Subscriptions:
             StatementError: The text is not one SUBSCRIBE, or one with an end.
             PermissionDenied: The program's role lacks SELECT on a table that it reads.
         """
-        following = self._following(text)
-        self.guard.check(f'open durable client "{name}"', privileges.selecting(following.statement.tables))
+        follower = self._follower(text)
+        self.guard.check(f'open durable client "{name}"', privileges.selecting(follower.statement.tables))
         hold = NewHold(
             name=f"client_{name}",
             namespace=None,
-            tables=following.statement.tables,
+            tables=follower.statement.tables,
             max_lag_ms=max_lag_ms,
             sql=text,
             kept_by=name,
             keeper=SubscriberKind.CLIENT,
         )
         hint = "Run it with on_lapse='resnapshot': its next rows are a snapshot; or forget() its place."
-        held_input = HeldInput(self.holds, hold, f'durable client "{name}"', hint)
-        return DurableClient(name, text, following, held_input, self.store, self.settings, on_lapse)
+        input_hold = InputHold(self.holds, hold, f'durable client "{name}"', hint)
+        return DurableClient(name, text, follower, input_hold, self.store, self.settings, on_lapse)
 
     def overview(self) -> list[tuple[Any, ...]]:
         """A row of `COLUMNS` for each subscription, by name."""
@@ -154,21 +154,21 @@ class Subscriptions:
 
     def _begins_at_ms(self, definition: Subscription, new: Mapping[str, str]) -> int | None:
         """The time of the first snapshot; None: the first readable one of its tables, of which some have no rows yet."""
-        following = self._following(definition.subscribe)
-        at_ms = following.statement.as_of_ms
+        follower = self._follower(definition.subscribe)
+        at_ms = follower.statement.as_of_ms
         if not new.keys().isdisjoint(definition.tables):
             return at_ms
         if at_ms is None:
             try:
-                at_ms = following.latest_ms()
+                at_ms = follower.latest_ms()
             except NotReadable:
                 return None
-        following.from_snapshot(at_ms)
+        follower.from_snapshot(at_ms)
         return at_ms
 
     def _row(self, entry: Entry[Subscription], subscriber: Subscriber | None) -> tuple[Any, ...]:
         definition = entry.definition
-        output, hold = self._output(entry), self._held_input(entry).hold()
+        output, hold = self._output(entry), self._input_hold(entry).hold()
         published = output.published() if output.is_there() else None
         position_ms = published_position_ms(subscriber, published)
         lease = subscriber.lease if subscriber is not None else None
@@ -193,10 +193,10 @@ class Subscriptions:
     def _output(self, entry: Entry[Subscription]) -> OutputTable:
         return OutputTable(self.catalog, entry.definition.into, entry.object_id)
 
-    def _following(self, text: str) -> Following:
-        return Following(self.subscribing, self.parse(text))
+    def _follower(self, text: str) -> Follower:
+        return Follower(self.subscribing, self.parse(text))
 
-    def _held_input(self, entry: Entry[Subscription]) -> HeldInput:
+    def _input_hold(self, entry: Entry[Subscription]) -> InputHold:
         definition = entry.definition
         hold = NewHold(
             name=f"subscription_{definition.name}",
@@ -211,4 +211,4 @@ class Subscriptions:
             f"DROP SUBSCRIPTION {definition.name} CASCADE and create it again, WITH (ON LAPSE = 'resnapshot') to start over "
             "from a snapshot by itself the next time. Publish more often, or set a longer MAX LAG."
         )
-        return HeldInput(self.holds, hold, f'subscription "{definition.name}"', hint)
+        return InputHold(self.holds, hold, f'subscription "{definition.name}"', hint)

@@ -105,7 +105,7 @@ class RepeatedRecords(Generic[Value]):
     def __init__(self, value_of: Callable[[Any], Value], at_most: int) -> None:
         self._value_of = value_of
         self._at_most = at_most
-        self._behind: dict[bytes, dict[bytes, tuple[bytes, Value]]] = {}
+        self._known: dict[bytes, dict[bytes, tuple[bytes, Value]]] = {}
         """By schema, and by the encoded record before it (none for the first): what stood there the last time."""
 
     def of(self, content: bytes) -> list[Value]:
@@ -113,17 +113,17 @@ class RepeatedRecords(Generic[Value]):
         return [value for block in _blocks(content) for value in self._in_block(block)]
 
     def _in_block(self, block: _Block) -> Iterator[Value]:
-        encoded, behind = block.encoded, self._behind.setdefault(block.schema, {})
+        encoded, known = block.encoded, self._known.setdefault(block.schema, {})
         stream, begin, last = BytesIO(encoded), 0, b""
         for _ in range(block.records):
-            found = behind.get(last)
+            found = known.get(last)
             if found is None or not encoded.startswith(found[0], begin):
                 stream.seek(begin)
                 value = self._value_of(_next(stream, _parsed(block.schema)))
                 found = encoded[begin : stream.tell()], value
-                if len(behind) >= self._at_most:
-                    behind.clear()
-                behind[last] = found
+                if len(known) >= self._at_most:
+                    known.clear()
+                known[last] = found
             last = found[0]
             begin += len(last)
             yield found[1]

@@ -16,7 +16,7 @@ Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Piece:
+class OutputChunk:
     """Rows of the output that belong to the batch of `mz_timestamp`."""
 
     mz_timestamp: int
@@ -36,12 +36,12 @@ class Batch:
     def __init__(self, timestamp: int, columns: tuple[str, ...], tables: Iterator[pa.Table]) -> None:
         self.timestamp = timestamp
         self.columns = columns
-        self._coming = tables
+        self._unread = tables
         self._kept: list[pa.Table] | None = None
 
     def tables(self) -> Iterator[pa.Table]:
         """The rows as Arrow tables, once unless they have been kept."""
-        return iter(self._kept) if self._kept is not None else self._coming
+        return iter(self._kept) if self._kept is not None else self._unread
 
     def __iter__(self) -> Iterator[Row]:
         for table in self.tables():
@@ -56,18 +56,18 @@ class Batch:
     def keep(self) -> None:
         """Take what has not been read yet, as the batch behind this one is about to be."""
         if self._kept is None:
-            self._kept = list(self._coming)
+            self._kept = list(self._unread)
 
 
-def batches(pieces: Iterable[Piece | None], columns: tuple[str, ...]) -> Iterator[Batch]:
+def batches(chunks: Iterable[OutputChunk | None], columns: tuple[str, ...]) -> Iterator[Batch]:
     """Pieces, timestamps ascending, as batches; None ends a batch without a look at what follows.
 
     A batch that nobody holds any more is not kept when the next one is asked for.
     """
-    coming = _Coming(iter(pieces))
-    while coming.skip_ends():
-        tables = coming.of_one_timestamp()
-        batch = Batch(coming.timestamp, columns, tables)
+    reader = _ChunkReader(iter(chunks))
+    while reader.skip_ends():
+        tables = reader.read_timestamp()
+        batch = Batch(reader.timestamp, columns, tables)
         held = weakref.ref(batch)
         yield batch
         del batch
@@ -79,12 +79,12 @@ def batches(pieces: Iterable[Piece | None], columns: tuple[str, ...]) -> Iterato
             pass
 
 
-class _Coming:
+class _ChunkReader:
     """Pieces with a look at the next one."""
 
-    def __init__(self, pieces: Iterator[Piece | None]) -> None:
-        self._pieces = pieces
-        self._next: Piece | None = None
+    def __init__(self, chunks: Iterator[OutputChunk | None]) -> None:
+        self._chunks = chunks
+        self._next: OutputChunk | None = None
 
     @property
     def timestamp(self) -> int:
@@ -96,14 +96,14 @@ class _Coming:
         """Go to the next piece; false when there is none."""
         while self._next is None:
             try:
-                self._next = next(self._pieces)
+                self._next = next(self._chunks)
             except StopIteration:
                 return False
         return True
 
-    def of_one_timestamp(self) -> Iterator[pa.Table]:
+    def read_timestamp(self) -> Iterator[pa.Table]:
         """The rows of the next pieces as long as they have its timestamp."""
         timestamp = self.timestamp
         while self._next is not None and self._next.mz_timestamp == timestamp:
             yield self._next.rows
-            self._next = next(self._pieces, None)
+            self._next = next(self._chunks, None)

@@ -23,7 +23,7 @@ _NONE = BitMap64()
 
 
 @dataclass(frozen=True)
-class Pick:
+class RowSelection:
     """Rows of one data file that came or went.
 
     Attributes:
@@ -71,7 +71,7 @@ class ChangedRows:
     files: LiveFiles
     deleted: DeletedPositions
 
-    def between(self, before: int | None, after: int | None) -> list[Pick]:
+    def between(self, before: int | None, after: int | None) -> list[RowSelection]:
         """The rows of `after` that `before` has not (+1), and the other way round (-1); rows that were rewritten come as both.
 
         Args:
@@ -87,13 +87,13 @@ class ChangedRows:
         had, has = self._data(ends.only_old), self._data(ends.only_new)
         gone = [file for path, file in had.items() if path not in has]
         come = [file for path, file in has.items() if path not in had]
-        picks = [*self._whole(gone, -1, ends.old.values()), *self._whole(come, +1, ends.new.values())]
+        selections = [*self._whole(gone, -1, ends.old.values()), *self._whole(come, +1, ends.new.values())]
         if before is not None and after is not None:
             whole = {file.path for file in (*gone, *come)}
-            picks += self._hidden_or_shown(ends, whole, lambda: self._may_dangle(before, after))
-        for pick in picks:
-            _check(pick.file)
-        return [pick for pick in picks if pick.rows]
+            selections += self._hidden_or_shown(ends, whole, lambda: self._may_dangle(before, after))
+        for selection in selections:
+            _check(selection.file)
+        return [selection for selection in selections if selection.rows]
 
     def _ends(self, before: int | None, after: int | None) -> _Ends:
         old, new = self.files.manifests(before), self.files.manifests(after)
@@ -116,9 +116,9 @@ class ChangedRows:
     def _data(self, manifests: Iterable[Manifest]) -> dict[str, LiveFile]:
         return {file.path: file for file in self.files.of(manifests, ManifestContent.DATA)}
 
-    def _whole(self, files: Collection[LiveFile], diff: int, manifests: Iterable[Manifest]) -> list[Pick]:
+    def _whole(self, files: Collection[LiveFile], diff: int, manifests: Iterable[Manifest]) -> list[RowSelection]:
         hidden = self._hidden(files, manifests) if files else {}
-        return [Pick(file, diff, hidden=hidden.get(file.path, _NONE)) for file in files]
+        return [RowSelection(file, diff, hidden=hidden.get(file.path, _NONE)) for file in files]
 
     def _hidden(self, files: Collection[LiveFile], manifests: Iterable[Manifest]) -> dict[str, BitMap64]:
         """What the deletes of a snapshot hide of its data `files`; deletes apply to files that are not newer than they."""
@@ -140,7 +140,9 @@ class ChangedRows:
         ]
         return {path: positions for path, positions in self.deleted.of(applying).items() if path in paths}
 
-    def _hidden_or_shown(self, ends: _Ends, whole: Collection[str], may_dangle: Callable[[], bool]) -> Iterator[Pick]:
+    def _hidden_or_shown(
+        self, ends: _Ends, whole: Collection[str], may_dangle: Callable[[], bool]
+    ) -> Iterator[RowSelection]:
         """Rows of data files that both snapshots have, which deletes of only one of them hide."""
         had, has = self._deletes(ends.only_old), self._deletes(ends.only_new)
         removed = [delete for place, delete in had.items() if place not in has]
@@ -162,9 +164,9 @@ class ChangedRows:
         for path in sorted(described.keys() - {*whole}):
             hidden, was_hidden = hides.get(path, _NONE), hid.get(path, _NONE)
             if went := hidden - was_hidden:
-                yield Pick(described[path], -1, went)
+                yield RowSelection(described[path], -1, went)
             if (came := was_hidden - hidden) and path in self._data(ends.new.values()):
-                yield Pick(described[path], +1, came)
+                yield RowSelection(described[path], +1, came)
 
     def _may_dangle(self, before: int, after: int) -> bool:
         """Whether `after` may have deletes of data files that came and went since `before`: compaction leaves them behind."""

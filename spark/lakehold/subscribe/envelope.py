@@ -114,18 +114,18 @@ def _groups(chunks: Iterable[pa.Table], key: Sequence[int]) -> Iterator[_Groups]
         first = np.flatnonzero(begins_run(keys, rows.num_rows))
         last = int(first[-1])
         if last:
-            yield _judged(rows.slice(0, last), columns, first[:-1])
-        waiting = _copied(rows.slice(last, _ROWS_THAT_VIOLATE))
+            yield _classified(rows.slice(0, last), columns, first[:-1])
+        waiting = _copy(rows.slice(last, _ROWS_THAT_VIOLATE))
     if waiting is not None:
-        yield _judged(waiting, columns, np.zeros(1, np.int64))
+        yield _classified(waiting, columns, np.zeros(1, np.int64))
 
 
-def _copied(rows: pa.Table) -> pa.Table:
+def _copy(rows: pa.Table) -> pa.Table:
     """The same rows without the chunk that a slice keeps in memory."""
     return rows.take(pa.array(range(rows.num_rows), pa.int64()))
 
 
-def _judged(rows: pa.Table, key: tuple[int, ...], first: Positions) -> _Groups:
+def _classified(rows: pa.Table, key: tuple[int, ...], first: Positions) -> _Groups:
     """The four cases of the seed: one row brought, one taken away, one replaced, everything else."""
     diffs = rows.column(1).to_numpy()
     sizes = np.diff(first, append=rows.num_rows)

@@ -24,7 +24,7 @@ from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.transforms import IdentityTransform
 from pyroaring import BitMap64
 
-from lakehold.subscribe.changed_rows import Pick
+from lakehold.subscribe.changed_rows import RowSelection
 from lakehold.subscribe.deleted_positions import FilesUnreadable
 from lakehold.subscribe.fetching import opened
 from lakehold.subscribe.live_files import LiveFile
@@ -41,11 +41,11 @@ Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class DatedPick:
+class DatedSelection:
     """Rows that came or went at `mz_timestamp`."""
 
     mz_timestamp: int
-    pick: Pick
+    selection: RowSelection
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class FoundRows:
     written: Schema
     constants: Mapping[int, Any]
     rows: pa.Table
-    picks: Sequence[tuple[int, int, int]]
+    selections: Sequence[tuple[int, int, int]]
 
 
 @dataclass(frozen=True)
@@ -85,21 +85,21 @@ class FileRows:
     format_version: int
     known: dict[bytes, Schema] = field(default_factory=dict, compare=False)
 
-    def read(self, file: LiveFile, picks: Sequence[DatedPick]) -> FoundRows:
+    def read(self, file: LiveFile, selections: Sequence[DatedSelection]) -> FoundRows:
         """The rows of `picks`, which are all of `file`.
 
         Raises:
             FilesUnreadable: Arrow cannot read it, or it has no field ids and the table has no names to do without.
         """
-        is_whole = any(dated.pick.is_whole_file for dated in picks)
+        is_whole = any(dated.selection.is_whole_file for dated in selections)
         with _read_by_arrow(), self._opened(file, whole=is_whole) as stream, _parquet(stream) as parquet:
             written = self._written(parquet.schema_arrow)
             columns = [field.name for field in written.fields]
             if is_whole:
-                rows, counts = _picked(parquet.read(columns, use_threads=False), picks)
+                rows, counts = _take_selections(parquet.read(columns, use_threads=False), selections)
             else:
-                rows, counts = _at_positions(parquet, columns, picks)
-        dated = [(of.mz_timestamp, of.pick.diff, count) for of, count in zip(picks, counts, strict=True)]
+                rows, counts = _at_positions(parquet, columns, selections)
+        dated = [(of.mz_timestamp, of.selection.diff, count) for of, count in zip(selections, counts, strict=True)]
         return FoundRows(written, self._constants(file), rows, dated)
 
     def check(self, file: LiveFile) -> None:
@@ -124,7 +124,7 @@ class FileRows:
     def _shaped(self, alike: Sequence[FoundRows], schema: pa.Schema) -> pa.Table:
         rows = pa.concat_tables(found.rows for found in alike).combine_chunks()
         row = project(rows, alike[0].written, self.schema, alike[0].constants)
-        timestamps, diffs, counts = zip(*(pick for found in alike for pick in found.picks), strict=True)
+        timestamps, diffs, counts = zip(*(selection for found in alike for selection in found.selections), strict=True)
         dates = (pa.array(np.repeat(np.array(values, np.int64), counts)) for values in (timestamps, diffs))
         return pa.Table.from_arrays([*dates, *row.columns], schema=schema)
 
@@ -201,11 +201,11 @@ def diff_schema(schema: Schema) -> pa.Schema:
     return pa.schema([*first, *arrow_schema(schema)])
 
 
-def _positions(pick: Pick, total: int) -> Indices:
-    if pick.positions is not None:
-        return _array(pick.positions)
+def _positions(selection: RowSelection, total: int) -> Indices:
+    if selection.positions is not None:
+        return _array(selection.positions)
     every = np.arange(total, dtype=np.int64)
-    return np.delete(every, _array(pick.hidden)) if pick.hidden else every
+    return np.delete(every, _array(selection.hidden)) if selection.hidden else every
 
 
 def _array(positions: BitMap64) -> Indices:
@@ -216,22 +216,22 @@ def _union(positions: Sequence[Indices]) -> Indices:
     return positions[0] if len(positions) == 1 else np.unique(np.concatenate(positions))
 
 
-def _picked(rows: pa.Table, picks: Sequence[DatedPick]) -> tuple[pa.Table, list[int]]:
+def _take_selections(rows: pa.Table, selections: Sequence[DatedSelection]) -> tuple[pa.Table, list[int]]:
     """Of all rows of a file those of the picks, and how many each has."""
-    if len(picks) == 1:
+    if len(selections) == 1:
         return rows, [rows.num_rows]
-    positions = [_positions(dated.pick, rows.num_rows) for dated in picks]
+    positions = [_positions(dated.selection, rows.num_rows) for dated in selections]
     return rows.take(pa.array(np.concatenate(positions))), [len(wanted) for wanted in positions]
 
 
 def _at_positions(
-    parquet: pq.ParquetFile, columns: list[str], picks: Sequence[DatedPick]
+    parquet: pq.ParquetFile, columns: list[str], selections: Sequence[DatedSelection]
 ) -> tuple[pa.Table, list[int]]:
     """The rows of picks of one file, read once, and how many each has; a row that came and went is there once for each."""
-    positions = [_positions(dated.pick, parquet.metadata.num_rows) for dated in picks]
+    positions = [_positions(dated.selection, parquet.metadata.num_rows) for dated in selections]
     together = _union(positions)
     rows = _take(parquet, columns, together)
-    if len(picks) > 1:
+    if len(selections) > 1:
         rows = rows.take(pa.array(np.searchsorted(together, np.concatenate(positions))))
     return rows, [len(wanted) for wanted in positions]
 

@@ -21,7 +21,7 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapTyp
 
 from lakehold.arrow_frames import frame_of
 from lakehold.spark_sql import quoted, quoted_table
-from lakehold.subscribe.file_rows import DatedPick, FileRows, diff_schema
+from lakehold.subscribe.file_rows import DatedSelection, FileRows, diff_schema
 from lakehold.subscribe.project import arrow_type, is_readable
 from lakehold.subscribe.project_sql import projection
 from lakehold.subscribe.spark_types import spark_schema, spark_type
@@ -29,9 +29,9 @@ from lakehold.timeline.timelines import Timeline
 
 _TIMESTAMP, _DIFF = "t", "d"
 _READ_TASKS = 8
-_ROWS_A_PIECE = 250_000
+_ROWS_PER_CHUNK = 250_000
 """Rows of a large sorted frame that come here together: a piece is in the driver's memory as a whole."""
-_PIECES_BY_SPARK = 8
+_CHUNKS_BY_SPARK = 8
 """Pieces up to which Spark's own number of partitions, and its joining of small ones, is good enough."""
 
 _UNFILTERED = "element_at(array({}), 1)"
@@ -41,7 +41,7 @@ _NOT_KEPT_BY_GROUPING = (MapType, FloatType, DoubleType)
 
 
 @dataclass(frozen=True)
-class Many:
+class LargeDiffs:
     """Diffs that are too many for this process.
 
     Attributes:
@@ -93,22 +93,22 @@ class OnSpark:
         """No rows of these columns; what SUBSCRIBE cannot read counts as a variant."""
         return self.session().createDataFrame([], _struct_type(columns.as_struct()))
 
-    def picked(self, reader: FileRows, picks: Sequence[DatedPick]) -> Many:
+    def read_selections(self, reader: FileRows, selections: Sequence[DatedSelection]) -> LargeDiffs:
         """The rows of `picks` as diffs, read by the workers, which need the interpreter and the packages of this process."""
         spark = self.session()
-        tasks = [(pickle.dumps(pick),) for pick in picks]
+        tasks = [(pickle.dumps(selection),) for selection in selections]
         columns = diff_schema(reader.schema)
         schema = spark_schema(renamed(columns, frame_names(len(columns) - 2)))
 
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for task in batch.column(0).to_pylist():
-                    pick: DatedPick = pickle.loads(task)
-                    rows = reader.shaped([reader.read(pick.pick.file, [pick])])
+                    selection: DatedSelection = pickle.loads(task)
+                    rows = reader.shaped([reader.read(selection.selection.file, [selection])])
                     yield from rows.rename_columns(schema.names).to_batches()
 
         frame = spark.createDataFrame(tasks, "task binary").repartition(min(len(tasks), _READ_TASKS))
-        return Many(frame.mapInArrow(read, schema), sum(pick.pick.rows for pick in picks))
+        return LargeDiffs(frame.mapInArrow(read, schema), sum(selection.selection.rows for selection in selections))
 
 
 def snapshot_schema(timeline: Timeline, snapshot_id: int) -> Schema:
@@ -148,7 +148,7 @@ def misses_filtered_columns(timeline: Timeline, snapshot_id: int) -> bool:
     return snapshot_id == table.metadata.current_snapshot_id and written != table.schema().as_struct()
 
 
-def summed(diffs: Many) -> Many:
+def summed(diffs: LargeDiffs) -> LargeDiffs:
     """Equal rows of one timestamp summed, zeros left out.
 
     Maps and floats are grouped by an image: Spark takes a null value of a map for 0, and would give -0.0 back as 0.0.
@@ -161,10 +161,10 @@ def summed(diffs: Many) -> Many:
         .groupBy(_TIMESTAMP, *(f"k{name}" if name in images else name for name in names))
         .agg(F.sum(_DIFF).alias(_DIFF), *(F.first(name).alias(name) for name in images))
     )
-    return Many(total.filter(F.col(_DIFF) != 0).select(_TIMESTAMP, _DIFF, *names), diffs.rows)
+    return LargeDiffs(total.filter(F.col(_DIFF) != 0).select(_TIMESTAMP, _DIFF, *names), diffs.rows)
 
 
-def ordered(diffs: Many, first: Sequence[Column] = (), row_columns: int | None = None) -> DataFrame:
+def ordered(diffs: LargeDiffs, first: Sequence[Column] = (), row_columns: int | None = None) -> DataFrame:
     """Sorted by timestamp, then by `first`, then by row and diff, as `lakehold.subscribe.consolidate` sorts.
 
     `row_columns` says how many columns the row has when the frame has others behind them.
@@ -172,10 +172,10 @@ def ordered(diffs: Many, first: Sequence[Column] = (), row_columns: int | None =
     fields = diffs.frame.schema.fields[2:][:row_columns]
     row = [_sortable(F.col(field.name), field.dataType) for field in fields]
     by = [F.col(_TIMESTAMP), *first, *row, F.col(_DIFF)]
-    pieces = -(-diffs.rows // _ROWS_A_PIECE)
-    if pieces <= _PIECES_BY_SPARK:
+    chunks = -(-diffs.rows // _ROWS_PER_CHUNK)
+    if chunks <= _CHUNKS_BY_SPARK:
         return diffs.frame.orderBy(*by)
-    return diffs.frame.repartitionByRange(pieces, *by).sortWithinPartitions(*by)
+    return diffs.frame.repartitionByRange(chunks, *by).sortWithinPartitions(*by)
 
 
 def row_column(place: int, of: DataFrame) -> Column:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakehold.errors import DefinitionError
-from lakehold.subscribe.batches import Piece
+from lakehold.subscribe.batches import OutputChunk
 from lakehold.subscribe.envelope import debezium, upsert
 from lakehold.subscribe.sorting import Sorting, SortItem
 from lakehold.subscribe.statement import (
@@ -88,28 +88,28 @@ class Output:
         """The names of the output's columns."""
         return tuple(self.schema.names)
 
-    def of(self, diffs: Iterable[pa.Table]) -> Iterator[Piece]:
+    def of(self, diffs: Iterable[pa.Table]) -> Iterator[OutputChunk]:
         """The output's rows, a piece for each timestamp of each table; behind a timestamp's last one tells of progress."""
         last: int | None = None
         for table in self._shaped(diffs):
             for timestamp, rows in _by_timestamp(table):
                 if last is not None and timestamp > last:
                     yield from self.progressed(last, last + 1)
-                yield Piece(timestamp, self._with_progressed(rows))
+                yield OutputChunk(timestamp, self._with_progressed(rows))
                 last = timestamp
         if last is not None:
             yield from self.progressed(last, last + 1)
 
-    def nothing(self, mz_timestamp: int) -> Piece:
+    def nothing(self, mz_timestamp: int) -> OutputChunk:
         """A batch without rows."""
-        return Piece(mz_timestamp, self.schema.empty_table())
+        return OutputChunk(mz_timestamp, self.schema.empty_table())
 
-    def progressed(self, batch_ms: int, mz_timestamp: int) -> Iterator[Piece]:
+    def progressed(self, batch_ms: int, mz_timestamp: int) -> Iterator[OutputChunk]:
         """A progress row at `mz_timestamp`, which says that nothing below it is to come."""
         if self.progress and (self.up_to_ms is None or mz_timestamp < self.up_to_ms):
             values = [pa.array([mz_timestamp], pa.int64()), pa.array([True])]
             values += [pa.nulls(1, column.type) for column in list(self.schema)[2:]]
-            yield Piece(batch_ms, pa.Table.from_arrays(values, schema=self.schema))
+            yield OutputChunk(batch_ms, pa.Table.from_arrays(values, schema=self.schema))
 
     def _shaped(self, diffs: Iterable[pa.Table]) -> Iterable[pa.Table]:
         match self.shape:

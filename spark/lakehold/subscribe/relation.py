@@ -15,13 +15,13 @@ from pyiceberg.schema import Schema
 
 from lakehold.subscribe.consolidate import merged
 from lakehold.subscribe.file_rows import diff_schema
-from lakehold.subscribe.on_spark import Many, streamed, summed
+from lakehold.subscribe.on_spark import LargeDiffs, streamed, summed
 from lakehold.subscribe.sorting import Sorting
 from lakehold.subscribe.steps import steps
 from lakehold.subscribe.table_diffs import DiffReading, TableDiffs
 from lakehold.timeline.timelines import Timeline
 
-Lines = Mapping[str, Timeline]
+TimelinesByName = Mapping[str, Timeline]
 """The timelines of a relation's tables by full name."""
 
 
@@ -39,12 +39,12 @@ class Relation(ABC):
         return tuple(self.columns.names)
 
     @abstractmethod
-    def rows(self, lines: Lines, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
+    def rows(self, timelines: TimelinesByName, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
         """All rows at a time, as diffs of that time."""
 
     @abstractmethod
     def changes(
-        self, lines: Lines, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
+        self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
     ) -> Iterator[pa.Table]:
         """The diffs of every timestamp in the interval."""
 
@@ -68,25 +68,25 @@ class TableRelation(Relation):
         """The table's columns."""
         return pa.schema(list(diff_schema(self.schema))[2:])
 
-    def rows(self, lines: Lines, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
+    def rows(self, timelines: TimelinesByName, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
         """All rows of the table at a time; a large table is sorted by Spark."""
-        for found in TableDiffs(lines[self.name], self.schema, self.reading).rows_at(at_ms, sorting.first):
-            if isinstance(found, Many):
+        for found in TableDiffs(timelines[self.name], self.schema, self.reading).rows_at(at_ms, sorting.first):
+            if isinstance(found, LargeDiffs):
                 yield from merged(self._streamed(summed(found) if sorting.reads_diff else found, sorting))
             else:
                 yield sorting.arranged(found, self.reading.spark.session)
 
     def changes(
-        self, lines: Lines, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
+        self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
     ) -> Iterator[pa.Table]:
         """The table's diffs along its versions."""
-        line = lines[self.name]
-        diffs = TableDiffs(line, self.schema, self.reading)
-        for found in diffs.along(steps(line, after_exclusive_ms, until_exclusive_ms), sorting.first):
-            if isinstance(found, Many):
+        timeline = timelines[self.name]
+        diffs = TableDiffs(timeline, self.schema, self.reading)
+        for found in diffs.along(steps(timeline, after_exclusive_ms, until_exclusive_ms), sorting.first):
+            if isinstance(found, LargeDiffs):
                 yield from self._streamed(summed(found), sorting)
             else:
                 yield sorting.arranged(found, self.reading.spark.session)
 
-    def _streamed(self, diffs: Many, sorting: Sorting) -> Iterator[pa.Table]:
+    def _streamed(self, diffs: LargeDiffs, sorting: Sorting) -> Iterator[pa.Table]:
         return streamed(sorting.on_spark(diffs, self.names), diff_schema(self.schema))

@@ -10,10 +10,10 @@ from pyiceberg.schema import Schema
 from pyspark.sql import DataFrame
 
 from lakehold.spark_sql import quoted
-from lakehold.subscribe.answered_here import AnsweredHere
-from lakehold.subscribe.on_spark import Many, frame_names, frame_of_diffs, streamed, summed, view_name
+from lakehold.subscribe.arrow_query import ArrowQuery
+from lakehold.subscribe.on_spark import LargeDiffs, frame_names, frame_of_diffs, streamed, summed, view_name
 from lakehold.subscribe.query_relation import typed, with_diff
-from lakehold.subscribe.relation import Lines, Relation
+from lakehold.subscribe.relation import Relation, TimelinesByName
 from lakehold.subscribe.sorting import Sorting
 from lakehold.subscribe.statement import Query
 from lakehold.subscribe.steps import steps
@@ -41,33 +41,33 @@ class RowByRow(Relation):
     schema: Schema
     reading: DiffReading
     result: pa.Schema = field(compare=False)
-    here: AnsweredHere | None = field(compare=False)
+    arrow_query: ArrowQuery | None = field(compare=False)
 
     @property
     def columns(self) -> pa.Schema:
         """The columns of the query's result."""
         return self.result
 
-    def rows(self, lines: Lines, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
+    def rows(self, timelines: TimelinesByName, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
         """The query over the table's rows at a time."""
-        return self._over(TableDiffs(lines[self.name], self.schema, self.reading).rows_at(at_ms), sorting)
+        return self._over(TableDiffs(timelines[self.name], self.schema, self.reading).rows_at(at_ms), sorting)
 
     def changes(
-        self, lines: Lines, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
+        self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
     ) -> Iterator[pa.Table]:
         """The query over the table's diffs."""
-        line = lines[self.name]
-        diffs = TableDiffs(line, self.schema, self.reading)
-        return self._over(diffs.along(steps(line, after_exclusive_ms, until_exclusive_ms)), sorting)
+        timeline = timelines[self.name]
+        diffs = TableDiffs(timeline, self.schema, self.reading)
+        return self._over(diffs.along(steps(timeline, after_exclusive_ms, until_exclusive_ms)), sorting)
 
-    def _over(self, found: Iterable[pa.Table | Many], sorting: Sorting) -> Iterator[pa.Table]:
+    def _over(self, found: Iterable[pa.Table | LargeDiffs], sorting: Sorting) -> Iterator[pa.Table]:
         session = self.reading.spark.session
         for diffs in found:
-            if isinstance(diffs, Many):
-                result = summed(Many(self._applied(diffs.frame), diffs.rows))
+            if isinstance(diffs, LargeDiffs):
+                result = summed(LargeDiffs(self._applied(diffs.frame), diffs.rows))
                 yield from streamed(sorting.on_spark(result, self.names), with_diff(self.result))
                 continue
-            rows = self.here.of(diffs) if self.here is not None else self._answered_by_spark(diffs)
+            rows = self.arrow_query.of(diffs) if self.arrow_query is not None else self._answered_by_spark(diffs)
             if rows.num_rows:
                 yield sorting.here(rows, session)
 

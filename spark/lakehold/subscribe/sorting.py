@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehold.subscribe.consolidate import consolidated
-from lakehold.subscribe.on_spark import Many, frame_names, frame_of_diffs, ordered, renamed, row_column
+from lakehold.subscribe.on_spark import LargeDiffs, frame_names, frame_of_diffs, ordered, renamed, row_column
 from lakehold.subscribe.row_order import dense_ranks, order_keys
 from lakehold.subscribe.spark_types import spark_schema
 
@@ -57,7 +57,7 @@ class Sorting:
         if any(item.place is None for item in self.items):
             columns = renamed(diffs, frame_names(len(diffs) - 2))
             empty = spark().createDataFrame([], spark_schema(columns))
-            _ = self.on_spark(Many(empty, rows=0), diffs.names[2:]).schema
+            _ = self.on_spark(LargeDiffs(empty, rows=0), diffs.names[2:]).schema
 
     def here(self, diffs: pa.Table, spark: Callable[[], SparkSession]) -> pa.Table:
         """`diffs` consolidated and sorted in this process; expressions are computed by Spark."""
@@ -71,7 +71,7 @@ class Sorting:
             return found.take(pa.array(_sorted_by_columns(found, self.items)))
         return self._here_by_spark(found, spark())
 
-    def on_spark(self, diffs: Many, names: Sequence[str]) -> DataFrame:
+    def on_spark(self, diffs: LargeDiffs, names: Sequence[str]) -> DataFrame:
         """Consolidated diffs, sorted; `names` are those of the row's columns."""
         frame = diffs.frame
         if not self.items:
@@ -86,10 +86,12 @@ class Sorting:
             _directed(F.col(f"o{n}") if item.place is None else _column(item.place, frame), item)
             for n, item in enumerate(self.items)
         ]
-        return ordered(Many(with_keys, diffs.rows), by, row_columns=len(names)).select(*frame.columns)
+        return ordered(LargeDiffs(with_keys, diffs.rows), by, row_columns=len(names)).select(*frame.columns)
 
     def _here_by_spark(self, diffs: pa.Table, spark: SparkSession) -> pa.Table:
-        found = self.on_spark(Many(frame_of_diffs(diffs, spark), diffs.num_rows), diffs.column_names[2:]).toArrow()
+        found = self.on_spark(
+            LargeDiffs(frame_of_diffs(diffs, spark), diffs.num_rows), diffs.column_names[2:]
+        ).toArrow()
         return pa.Table.from_arrays(
             [column.cast(field.type) for column, field in zip(found.columns, diffs.schema, strict=True)],
             schema=diffs.schema,

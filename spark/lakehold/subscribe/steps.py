@@ -17,10 +17,10 @@ class Step:
     after: int | None
 
 
-def steps(line: Timeline, after_exclusive_ms: int, until_exclusive_ms: int) -> Iterator[Step]:
+def steps(timeline: Timeline, after_exclusive_ms: int, until_exclusive_ms: int) -> Iterator[Step]:
     """What a table went through in the interval."""
-    version = line.at(after_exclusive_ms)
+    version = timeline.at(after_exclusive_ms)
     before = version.snapshot_id if version is not None else None
-    for version in line.between(after_exclusive_ms, until_exclusive_ms):
+    for version in timeline.between(after_exclusive_ms, until_exclusive_ms):
         yield Step(version.mz_timestamp, before, version.snapshot_id)
         before = version.snapshot_id

@@ -50,9 +50,9 @@ def check_level(
         return
     name, stop = found
     before_ms = last_before((stop for _, stop in every), time_ms)
-    behind_ms = first_behind((stop for _, stop in every), time_ms)
+    after_ms = first_behind((stop for _, stop in every), time_ms)
     choices = [f"{before_ms} or earlier"] if before_ms >= since_ms else []
-    choices += [f"{behind_ms} or later"] if behind_ms < upper_ms else []
+    choices += [f"{after_ms} or later"] if after_ms < upper_ms else []
     raise NotReadable(
         f'"{name}" is not readable at {time_ms}',
         code="table-was-stopped",

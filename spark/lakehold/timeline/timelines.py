@@ -100,7 +100,7 @@ class Timeline:
     def knows(self, time_ms: int) -> bool:
         """Whether `at` needs no earlier metadata for `time_ms`: it lies neither before all versions nor in front of a gap."""
         place = bisect_right(self.versions, time_ms, key=lambda version: version.mz_timestamp)
-        return place > 0 and not any(version.behind_gap for version in self.versions[place : place + 1])
+        return place > 0 and not any(version.follows_gap for version in self.versions[place : place + 1])
 
     def row_count(self, snapshot_id: int) -> int | None:
         """Rows in the files of a snapshot, deleted ones included; None where its writer did not count them."""
@@ -172,10 +172,10 @@ class Timelines:
         """
         now = self.clock()
         found = self.of(names)
-        foreign = [line for line in found.values() if line.source is None]
-        heads = [line.versions[-1].mz_timestamp if line.versions else line.since_ms for line in foreign]
+        foreign = [timeline for timeline in found.values() if timeline.source is None]
+        heads = [timeline.versions[-1].mz_timestamp if timeline.versions else timeline.since_ms for timeline in foreign]
         needed_ms = max((min(ms, now) for ms in (*heads, *wanted_ms)), default=now)
-        late_ms = needed_ms + 1 - min((line.upper_ms for line in foreign), default=needed_ms + 1)
+        late_ms = needed_ms + 1 - min((timeline.upper_ms for timeline in foreign), default=needed_ms + 1)
         if late_ms <= 0:
             return found
         self.wait(late_ms / 1000)
@@ -275,10 +275,10 @@ def common_window(timelines: Sequence[Timeline]) -> tuple[int, int]:
     Neither its first nor its last time is one at which a table was stopped.
     """
     since_ms = first_behind(_stops(timelines), max(t.since_ms for t in timelines))
-    return since_ms, whole_below(timelines, min(t.upper_ms for t in timelines))
+    return since_ms, last_frontier(timelines, min(t.upper_ms for t in timelines))
 
 
-def whole_below(timelines: Iterable[Timeline], frontier_ms: int) -> int:
+def last_frontier(timelines: Iterable[Timeline], frontier_ms: int) -> int:
     """The last frontier (exclusive) up to `frontier_ms` that has a time just below it at which no table was stopped.
 
     Who has read all below it can go on from that time.
@@ -289,11 +289,11 @@ def whole_below(timelines: Iterable[Timeline], frontier_ms: int) -> int:
 def together(timelines: Mapping[str, Timeline]) -> dict[str, Timeline]:
     """`timelines` of tables that are read along time together: where one of them was stopped none shows a change."""
     stops = _stops(timelines.values())
-    return {name: replace(line, stops=stops) if stops else line for name, line in timelines.items()}
+    return {name: replace(timeline, stops=stops) if stops else timeline for name, timeline in timelines.items()}
 
 
 def _stops(timelines: Iterable[Timeline]) -> tuple[Stop, ...]:
-    return tuple(stop for line in timelines for stop in line.stops)
+    return tuple(stop for timeline in timelines for stop in timeline.stops)
 
 
 def check_readable(timelines: Sequence[Timeline], time_ms: int, holds: Callable[[], Holds] = no_holds) -> None:
@@ -310,7 +310,7 @@ def check_readable(timelines: Sequence[Timeline], time_ms: int, holds: Callable[
     failing = [t for t in timelines if not t.since_ms <= time_ms < t.upper_ms]
     since_ms, upper_ms = common_window(timelines)
     if not failing:
-        check_level({line.full_name: line.stops for line in timelines}, time_ms, since_ms, upper_ms)
+        check_level({timeline.full_name: timeline.stops for timeline in timelines}, time_ms, since_ms, upper_ms)
         return
     if since_ms < upper_ms:
         hint = f"Choose a time from {since_ms} to {upper_ms - 1}."
@@ -326,8 +326,11 @@ def check_readable(timelines: Sequence[Timeline], time_ms: int, holds: Callable[
 def _later_holds(timelines: Sequence[Timeline], time_ms: int, holds: Holds) -> str:
     """A sentence for each hold that keeps one of `timelines` readable, but only from later than `time_ms` on."""
     return "".join(
-        f' Hold "{hold.name}" keeps "{line.full_name}" from {hold.at_ms} ({iso(hold.at_ms)} UTC) on.'
-        for line in timelines
+        f' Hold "{hold.name}" keeps "{timeline.full_name}" from {hold.at_ms} ({iso(hold.at_ms)} UTC) on.'
+        for timeline in timelines
         for hold in holds
-        if hold.at_ms is not None and time_ms < hold.at_ms and time_ms < line.since_ms and hold.is_on(line.full_name)
+        if hold.at_ms is not None
+        and time_ms < hold.at_ms
+        and time_ms < timeline.since_ms
+        and hold.is_on(timeline.full_name)
     )

@@ -36,7 +36,7 @@ class Version:
     mz_timestamp: int
     snapshot_id: int
     remains: bool = True
-    behind_gap: bool = False
+    follows_gap: bool = False
 
 
 def versions(table: Table, source: str | None) -> tuple[Version, ...]:
@@ -99,10 +99,10 @@ def _is_cut(log: Sequence[SnapshotLogEntry], snapshots: Mapping[int, Snapshot]) 
     first = snapshots.get(log[0].snapshot_id) if log else None
     if first is None:
         return False
-    return first.parent_snapshot_id is not None or any(_behind_gaps(log, snapshots)) or (first.sequence_number or 0) > 1
+    return first.parent_snapshot_id is not None or any(_follow_gaps(log, snapshots)) or (first.sequence_number or 0) > 1
 
 
-def _behind_gaps(log: Sequence[SnapshotLogEntry], snapshots: Mapping[int, Snapshot]) -> list[bool]:
+def _follow_gaps(log: Sequence[SnapshotLogEntry], snapshots: Mapping[int, Snapshot]) -> list[bool]:
     """Of each entry, whether what was current before it may be missing.
 
     A new snapshot without a parent is not built on the one before it, and going back to where one is means having left.
@@ -136,8 +136,8 @@ def _dated(
 ) -> tuple[Version, ...]:
     """The log as versions. A snapshot of another writer never counts later than the batch behind it, whose time is given."""
     own = _own_timestamps(log, snapshots, source)
-    behind_gaps = _behind_gaps(log, snapshots)
-    latest = _least_from_here(own)
+    follow_gaps = _follow_gaps(log, snapshots)
+    latest = _least_from_each(own)
     dated: dict[int, tuple[int, bool]] = {}
     last = None
     for place, entry in enumerate(log):
@@ -148,16 +148,17 @@ def _dated(
             timestamp = min(timestamp, latest[place] or timestamp)
         assert timestamp is not None
         last = timestamp if last is None else max(timestamp, last)
-        dated[last] = entry.snapshot_id, behind_gaps[place]
+        dated[last] = entry.snapshot_id, follow_gaps[place]
     return tuple(
-        Version(timestamp, snapshot_id, behind_gap=behind_gap) for timestamp, (snapshot_id, behind_gap) in dated.items()
+        Version(timestamp, snapshot_id, follows_gap=follows_gap)
+        for timestamp, (snapshot_id, follows_gap) in dated.items()
     )
 
 
-def _least_from_here(own: Sequence[int | None]) -> list[int | None]:
+def _least_from_each(own: Sequence[int | None]) -> list[int | None]:
     """Of each place, the least of what is there and behind it; None where nothing is."""
-    behind = accumulate(reversed(own), lambda least, here: here if least is None else min(least, here or least))
-    return list(behind)[::-1]
+    minima = accumulate(reversed(own), lambda least, here: here if least is None else min(least, here or least))
+    return list(minima)[::-1]
 
 
 def _own_timestamps(

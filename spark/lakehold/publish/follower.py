@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from threading import Event
 
-from lakehold.subscribe.batches import Piece
+from lakehold.subscribe.batches import OutputChunk
 from lakehold.subscribe.opening import Opened, Subscribing
-from lakehold.subscribe.relation import Lines
+from lakehold.subscribe.relation import TimelinesByName
 from lakehold.subscribe.statement import Subscribe
 from lakehold.subscribe.subscription import Window
 from lakehold.timeline.timelines import common_window
@@ -25,7 +25,7 @@ class Complete:
 
 
 @dataclass(frozen=True)
-class Following:
+class Follower:
     """Reads one SUBSCRIBE.
 
     Args:
@@ -40,21 +40,21 @@ class Following:
         """Begin at a time, with the rows of then if the statement wants them."""
         return self.subscribing.open(replace(self.statement, as_of_ms=as_of_ms))
 
-    def anew(self, as_of_ms: int) -> Opened:
+    def from_new_snapshot(self, as_of_ms: int) -> Opened:
         """Begin at a time with the rows of then, whatever the statement wants."""
         return self.subscribing.open(replace(self.statement, snapshot=True, as_of_ms=as_of_ms))
 
     def latest_ms(self) -> int:
         """The latest time at which all of its tables are readable."""
-        lines = self.subscribing.timelines.settled(self.statement.tables, [])
-        _, upper_ms = common_window(list(lines.values()))
+        timelines = self.subscribing.timelines.settled(self.statement.tables, [])
+        _, upper_ms = common_window(list(timelines.values()))
         return upper_ms - 1
 
     def from_position(self, position_ms: int) -> Opened:
         """Go on with what changed from a time on (inclusive)."""
         return self.subscribing.open(replace(self.statement, snapshot=False, as_of_ms=position_ms - 1))
 
-    def parts(self, opened: Opened, stop: Event | None) -> Iterator[Piece | Complete]:
+    def parts(self, opened: Opened, stop: Event | None) -> Iterator[OutputChunk | Complete]:
         """The output: the pieces of what can be read now, then `Complete`, and so on.
 
         When columns of its tables change, the pieces that follow have the columns of the newest table.
@@ -64,22 +64,22 @@ class Following:
             stop: Ends it, between two looks at the lake, when set; None: it ends with what can be read now.
         """
         until_ms = opened.window.until_ms
-        yield from opened.pieces()
+        yield from opened.chunks()
         yield Complete(until_ms)
         while stop is not None and not stop.wait(POLL_S):
-            lines = opened.subscription.lines(Window(until_ms - 1, until_ms))
-            _, upper_ms = common_window(list(lines.values()))
+            timelines = opened.subscription.timelines_of(Window(until_ms - 1, until_ms))
+            _, upper_ms = common_window(list(timelines.values()))
             if upper_ms <= until_ms:
                 continue
-            if _columns(lines) != _columns(opened.lines):
+            if _columns(timelines) != _columns(opened.timelines):
                 opened = self.from_position(until_ms)
                 upper_ms = opened.window.until_ms
-                yield from opened.pieces()
+                yield from opened.chunks()
             else:
-                yield from opened.subscription.changes(lines, until_ms - 1, upper_ms)
+                yield from opened.subscription.changes(timelines, until_ms - 1, upper_ms)
             until_ms = upper_ms
             yield Complete(until_ms)
 
 
-def _columns(lines: Lines) -> dict[str, object]:
-    return {name: line.table.schema().as_struct() for name, line in lines.items()}
+def _columns(timelines: TimelinesByName) -> dict[str, object]:
+    return {name: timeline.table.schema().as_struct() for name, timeline in timelines.items()}

@@ -17,7 +17,7 @@ _PAUSE_S = 1.0
 
 
 @dataclass
-class HeldInput:
+class InputHold:
     """The hold of one subscriber.
 
     Args:

@@ -23,7 +23,7 @@ _LEAST_PAUSE_MS = 500
 _LEAST_LEASE_MS = 30_000
 
 
-class Note:
+class ReadLease:
     """A read under way; `move` it as it goes on.
 
     Args:
@@ -32,8 +32,8 @@ class Note:
         from_ms: From when on it needs them, inclusive.
     """
 
-    def __init__(self, noting: Noting, tables: Sequence[str], from_ms: int) -> None:
-        self._noting = noting
+    def __init__(self, read_leases: ReadLeases, tables: Sequence[str], from_ms: int) -> None:
+        self._leases = read_leases
         self._read_id = uuid4().hex
         self._tables = tuple(tables)
         self._from_ms = from_ms
@@ -54,20 +54,20 @@ class Note:
         self._done.set()
         self._thread.join()
         if self._is_written:
-            self._attempt(lambda: self._noting.store.remove(self._read_id))
+            self._attempt(lambda: self._leases.store.remove(self._read_id))
 
     def _until_done(self) -> None:
-        while not self._done.wait(self._noting.pause_ms / 1000):
+        while not self._done.wait(self._leases.pause_ms / 1000):
             self._attempt(self._keep)
 
     def _keep(self) -> None:
-        now = self._noting.clock()
-        if now - self._from_ms > self._noting.pause_ms:
-            until_ms = now + max(_LEAST_LEASE_MS, self._noting.grace_ms)
-            self._noting.store.put(LongRead(self._read_id, self._tables, self._from_ms, until_ms))
+        now = self._leases.clock()
+        if now - self._from_ms > self._leases.pause_ms:
+            until_ms = now + max(_LEAST_LEASE_MS, self._leases.grace_ms)
+            self._leases.store.put(LongRead(self._read_id, self._tables, self._from_ms, until_ms))
             self._is_written = True
         elif self._is_written:
-            self._noting.store.remove(self._read_id)
+            self._leases.store.remove(self._read_id)
             self._is_written = False
 
     def _attempt(self, change: Callable[[], None]) -> None:
@@ -79,7 +79,7 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Noting:
+class ReadLeases:
     """Notes the reads of one lake.
 
     Args:
@@ -98,11 +98,11 @@ class Noting:
         return max(_LEAST_PAUSE_MS, self.grace_ms // 6)
 
     @contextmanager
-    def noted(self, tables: Sequence[str], from_ms: int) -> Iterator[Note]:
+    def acquire(self, tables: Sequence[str], from_ms: int) -> Iterator[ReadLease]:
         """What is read inside needs `tables` from `from_ms` on, inclusive."""
-        note = Note(self, tables, from_ms)
-        note.begin()
+        lease = ReadLease(self, tables, from_ms)
+        lease.begin()
         try:
-            yield note
+            yield lease
         finally:
-            note.end()
+            lease.end()

@@ -34,12 +34,12 @@ _COMPARE = {
 _INT64 = range(-(2**63), 2**63)
 
 
-class _NotHere(Exception):
+class _NeedsSpark(Exception):
     """Arrow and Spark might differ, or it is an error that Spark explains."""
 
 
 @dataclass(frozen=True)
-class AnsweredHere:
+class ArrowQuery:
     """A plain query of which Arrow's answer is known to be Spark's.
 
     Attributes:
@@ -88,19 +88,19 @@ class AnsweredHere:
         return values.cast(_wide(values.type))
 
 
-def answered_here(select: PlainSelect, table: pa.Schema) -> AnsweredHere | None:
+def arrow_query(select: PlainSelect, table: pa.Schema) -> ArrowQuery | None:
     """`select` over a table with these columns; None: Spark has to answer it, or to say what is wrong with it."""
     try:
-        picked = list(_picked(select, table))
+        selected = list(_selected_columns(select, table))
         for column, constant in _compared(select.condition):
             _check_comparable(table.field(_place(column, table)).type, constant)
-    except _NotHere:
+    except _NeedsSpark:
         return None
-    result = pa.schema([table.field(place).with_name(name) for place, name in picked])
-    return AnsweredHere(select.condition, tuple(place for place, _ in picked), result, table)
+    result = pa.schema([table.field(place).with_name(name) for place, name in selected])
+    return ArrowQuery(select.condition, tuple(place for place, _ in selected), result, table)
 
 
-def _picked(select: PlainSelect, table: pa.Schema) -> Iterator[tuple[int, str]]:
+def _selected_columns(select: PlainSelect, table: pa.Schema) -> Iterator[tuple[int, str]]:
     for item in select.columns:
         if item == ALL_COLUMNS:
             yield from enumerate(table.names)
@@ -112,7 +112,7 @@ def _place(name: str, table: pa.Schema) -> int:
     """The column written as it is called: in another case Spark would show it as written, or not find it."""
     if [known.lower() for known in table.names].count(name.lower()) == 1 and name in table.names:
         return int(table.get_field_index(name))
-    raise _NotHere
+    raise _NeedsSpark
 
 
 def _compared(condition: Condition | None) -> Iterator[tuple[str, Constant | None]]:
@@ -143,7 +143,7 @@ def _check_comparable(of: pa.DataType, constant: Constant | None) -> None:
         case str():
             fits = pa.types.is_string(of)
     if not fits:
-        raise _NotHere
+        raise _NeedsSpark
 
 
 def _wide(of: pa.DataType) -> pa.DataType:
