@@ -184,8 +184,8 @@ def test_set_back_and_forth(make_lake: LakeFactory, mode: Mode) -> None:
     back = table.versions[3]
     notices = table.subscribe(f"AS OF {first.mz_timestamp} UP TO {back.mz_timestamp + 1}").notices
     assert notices == (
-        f'"shop.t" was set to snapshot {first.snapshot_id} at {back.mz_timestamp}, which it had shown before: '
-        "its rows are again what they were then",
+        f'"shop.t" was set to snapshot {first.snapshot_id} at {back.mz_timestamp}: it had shown that snapshot before, '
+        "so its rows are the same as then",
     )
 
 

@@ -1,4 +1,4 @@
-"""A SUBSCRIBE read from a position on, with what tells how far its output is complete."""
+"""Follower of a SUBSCRIBE: reads its output from a position onward, and reports how far the output is complete."""
 
 from __future__ import annotations
 
@@ -14,54 +14,54 @@ from lakehold.subscribe.subscription import Window
 from lakehold.timeline.timelines import common_window
 
 POLL_S = 0.5
-"""How often a follower looks at the lake."""
+"""How often a follower polls the lake."""
 
 
 @dataclass(frozen=True)
 class Complete:
-    """All output below `until_ms` (exclusive) has come."""
+    """A mark in the output: all rows below `until_ms` (exclusive) have come."""
 
     until_ms: int
 
 
 @dataclass(frozen=True)
 class Follower:
-    """Reads one SUBSCRIBE.
+    """A reader of one SUBSCRIBE.
 
     Args:
-        subscribing: Opens it.
-        statement: What it says, without an end and without PROGRESS.
+        subscribing: Opens the statement.
+        statement: The SUBSCRIBE, without an end and without PROGRESS.
     """
 
     subscribing: Subscribing
     statement: Subscribe
 
     def from_snapshot(self, as_of_ms: int) -> Opened:
-        """Begin at a time, with the rows of then if the statement wants them."""
+        """Open the SUBSCRIBE at a time, with all rows of that time if the statement requests them."""
         return self.subscribing.open(replace(self.statement, as_of_ms=as_of_ms))
 
     def from_new_snapshot(self, as_of_ms: int) -> Opened:
-        """Begin at a time with the rows of then, whatever the statement wants."""
+        """Open the SUBSCRIBE at a time, always with all rows of that time."""
         return self.subscribing.open(replace(self.statement, snapshot=True, as_of_ms=as_of_ms))
 
     def latest_ms(self) -> int:
-        """The latest time at which all of its tables are readable."""
+        """Return the latest time at which all tables of the SUBSCRIBE are readable."""
         timelines = self.subscribing.timelines.settled(self.statement.tables, [])
         _, upper_ms = common_window(list(timelines.values()))
         return upper_ms - 1
 
     def from_position(self, position_ms: int) -> Opened:
-        """Go on with what changed from a time on (inclusive)."""
+        """Open the SUBSCRIBE for the changes from a time onward (inclusive)."""
         return self.subscribing.open(replace(self.statement, snapshot=False, as_of_ms=position_ms - 1))
 
     def parts(self, opened: Opened, stop: Event | None) -> Iterator[OutputChunk | Complete]:
-        """The output: the pieces of what can be read now, then `Complete`, and so on.
+        """Yield the output: the chunks that can be read now, then `Complete`, and so on.
 
-        When columns of its tables change, the pieces that follow have the columns of the newest table.
+        If columns of the tables change, later chunks have the columns of the newest tables.
 
         Args:
-            opened: Where it begins.
-            stop: Ends it, between two looks at the lake, when set; None: it ends with what can be read now.
+            opened: The opened SUBSCRIBE to begin with.
+            stop: Ends the output when set; checked before each poll. None: it ends with what can be read now.
         """
         until_ms = opened.window.until_ms
         yield from opened.chunks()

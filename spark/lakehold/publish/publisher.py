@@ -1,4 +1,4 @@
-"""Publishes a subscription: what its SUBSCRIBE gives becomes a part of its output table, each timestamp exactly once."""
+"""Publishes a subscription: the output of its SUBSCRIBE is committed to its output table, each timestamp exactly once."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ from lakehold.times import now_ms
 logger = logging.getLogger(__name__)
 
 COMMIT_ROWS = 200_000
-"""Rows after which a commit ends with the timestamp they belong to; fewer are committed when no more are there."""
+"""Rows after which a commit ends, at the end of a timestamp. Fewer are committed if no more are available."""
 
 QUIET_S = 10.0
-"""How often it is kept, while following, that there was nothing to publish."""
+"""How often a follower with nothing to publish stores its position."""
 
 FORGET_S = 600.0
-"""How often, while following, rows older than RETAIN OUTPUT are looked for."""
+"""How often a follower removes rows older than RETAIN OUTPUT."""
 
 
 @dataclass(frozen=True)
 class PublishReport:
-    """What one commit added to an output table.
+    """The result of one commit to an output table.
 
     Attributes:
-        subscription: Its name.
+        subscription: Name of the subscription.
         table: Full name of the output table.
-        timestamps: How many timestamps have rows in it.
-        rows: How many rows.
+        timestamps: Number of timestamps with rows in the commit.
+        rows: Number of rows in the commit.
         position_ms: All output below it (exclusive) is published.
-        snapshot_id: Of the output table.
-        restarted: Whether it replaced everything that was there.
+        snapshot_id: The new snapshot of the output table.
+        restarted: Whether the commit replaced all earlier rows.
     """
 
     subscription: str
@@ -74,20 +74,20 @@ class _Waiting:
             self.files.add(chunk)
 
     def ends_before(self, chunk: OutputChunk) -> bool:
-        """Whether these are enough rows, and all those of their last timestamp."""
+        """Return whether enough rows wait, and `chunk` begins a new timestamp."""
         return self.rows >= COMMIT_ROWS and chunk.mz_timestamp > self.last_ms
 
 
 class Publisher:
-    """Publishes one subscription.
+    """A publisher of one subscription.
 
     Args:
         entry: The subscription.
-        following: Reads its SUBSCRIBE.
+        follower: Reads its SUBSCRIBE.
         output: Its output table.
-        held_input: Its hold.
-        store: Keeps how far it is, and who runs it.
-        settings: How long a lease is.
+        input_hold: Its hold.
+        store: Stores its position, and the lease of the process that publishes it.
+        settings: Says how long a lease lasts.
     """
 
     def __init__(  # noqa: PLR0913 - its parts
@@ -109,12 +109,12 @@ class Publisher:
         self._restarts_at_ms: int | None = None
 
     def publish(self, stop: Event | None = None) -> Iterator[PublishReport]:
-        """Publish what can be read now; with `stop` go on with what changes until it is set.
+        """Publish what can be read now; with `stop` follow the lake and publish changes until it is set.
 
         Raises:
             SubscriberBusy: Another process publishes it.
             SubscriberLapsed: Its hold was moved past what is published.
-            LeaseLost: Another process took over; what it has published stands.
+            LeaseLost: Another process took over; what this one has published remains.
             DefinitionError: Its tables cannot be read, or its output cannot be written.
         """
         self._store.register(subscriber_of(self._entry))
@@ -126,7 +126,7 @@ class Publisher:
             yield from self._commits(opened, stop, lease, subscriber.epoch)
 
     def _opened(self, subscriber: Subscriber) -> Opened:
-        """The SUBSCRIBE, from where its output ends."""
+        """Open the SUBSCRIBE at the position where its output ends."""
         position_ms = published_position_ms(subscriber, self._published)
         try:
             if position_ms is None:
@@ -193,26 +193,29 @@ class Publisher:
         )
 
     def _keep_quiet(self, complete: Complete, lease: HeldLease) -> None:
-        """Nothing is to publish below a time: what was held for it can go."""
+        """Store the position while there is nothing to publish, and let the hold follow."""
         output_ms = self._published.position_ms if self._published is not None else None
         self._store.move(self._entry.object_id, lease.owner, complete.until_ms, output_ms)
         self._input_hold.taken(complete.until_ms)
 
     def _forget_old(self) -> None:
-        """Take what is older than RETAIN OUTPUT from the output."""
+        """Remove rows older than RETAIN OUTPUT from the output."""
         retain_ms = self._entry.definition.retain_output_ms
         if retain_ms is not None and not self._output.forget(now_ms() - retain_ms):
-            logger.info("%s changed while old rows were to go: later", self._output.full_name)
+            logger.info("%s changed while old rows were being removed; they are removed later", self._output.full_name)
 
 
 def subscriber_of(entry: Entry[Subscription]) -> Subscriber:
-    """The subscriber that a subscription is before anything is published."""
+    """Return the subscriber of a subscription before anything is published."""
     definition = entry.definition
     return Subscriber(entry.object_id, SubscriberKind.SUBSCRIPTION, definition.name, definition.subscribe)
 
 
 def published_position_ms(subscriber: Subscriber | None, published: Published | None) -> int | None:
-    """How far the output is complete: it says so, and the subscriber knows how long nothing came after that."""
+    """Return how far the output is complete; None if nothing has been published.
+
+    The output table records the position of its last commit; the subscriber, how long nothing came after that commit.
+    """
     if published is None:
         return None
     if subscriber is None or subscriber.position_ms is None:

@@ -1,4 +1,4 @@
-"""The subscriptions and durable clients of one lake: begun, run, listed and ended."""
+"""The subscriptions and durable clients of one lake: begins, runs, lists and ends them."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from lakehold.subscribe.statement import Subscribe
 from lakehold.times import iso, now_ms
 
 COLUMNS = ("name", "into", "tables", "state", "published_below", "at", "held_from", "publisher")
-"""Of SHOW SUBSCRIPTIONS."""
+"""Columns of SHOW SUBSCRIPTIONS."""
 
 
 @dataclass(frozen=True)
 class Subscriptions:
-    """Everything that subscriptions and durable clients take.
+    """Everything that subscriptions and durable clients need.
 
     Args:
-        catalog: The lake's.
-        definitions: Which subscriptions there are.
-        store: How far they are.
-        holds: Keep what they read.
-        subscribing: Opens their SUBSCRIBE.
-        parse: Understands its text.
-        settings: How long a lease is.
-        guard: Asks for the privileges of those who open durable clients.
+        catalog: The lake's catalog.
+        definitions: Reads the declared subscriptions.
+        store: Stores the subscribers' positions.
+        holds: Commands on the holds that protect what they read.
+        subscribing: Opens their SUBSCRIBE statements.
+        parse: Parses the text of a SUBSCRIBE.
+        settings: Says how long a lease lasts.
+        guard: Checks the privileges of programs that open durable clients.
     """
 
     catalog: Catalog
@@ -56,24 +56,24 @@ class Subscriptions:
 
     @contextmanager
     def begun(self, entry: Entry[Subscription], tables: Mapping[str, str]) -> Iterator[None]:
-        """Hold what a subscription reads that the block declares, after checking that it can be read and published.
+        """Hold what a subscription reads, which the block declares, after checking that it can be read and published.
 
-        A table that has no rows yet is held from its first readable time on. If the block fails, nothing is held.
+        A table without rows is held from its first readable time onward. If the block fails, nothing is held.
 
         Args:
             entry: The subscription.
             tables: Object ids of tables that the block declares as well, by full name.
 
         Raises:
-            DefinitionError: A table or column is not there, or the output table is somebody else's.
-            NotReadable: AS OF is outside of what can be read.
+            DefinitionError: A table or column does not exist, or the output table is not the subscription's.
+            NotReadable: AS OF is outside the readable window.
         """
         self._output(entry).table()
         with self._input_hold(entry).declared(self._begins_at_ms(entry.definition, tables), tables):
             yield
 
     def end(self, entry: Entry[Subscription], *, with_output: bool) -> None:
-        """Let go of what a dropped subscription holds, and with `with_output` of its table."""
+        """Drop the hold of a dropped subscription, and its output table if `with_output`."""
         self.store.forget(entry.object_id)
         self._input_hold(entry).drop()
         output = self._output(entry)
@@ -81,9 +81,9 @@ class Subscriptions:
             output.drop()
 
     def let_go(self) -> None:
-        """Let go of what subscribers have left whose `DROP SUBSCRIPTION` or `forget` died halfway.
+        """Clean up after a `DROP SUBSCRIPTION` or a `forget` that was killed halfway.
 
-        The holds come first: a client is registered before it has one, a subscription that has begun is declared.
+        Holds are read first: a client is registered before its hold is created, and a subscription that has begun is declared.
         """
         holds = self.holds.all()
         subscribers = self.store.subscribers()
@@ -92,11 +92,11 @@ class Subscriptions:
         for subscriber in subscribers:
             if subscriber.kind is SubscriberKind.SUBSCRIPTION and subscriber.subscriber_id not in declared:
                 self.store.forget(subscriber.subscriber_id)
-        # The hold of a subscription that is not declared is none, and goes with any change.
+        # The hold of an undeclared subscription does not count, and any change of holds removes it.
         self.holds.drop_all(tuple(h for h in holds if h.keeper is SubscriberKind.CLIENT and h.kept_by not in clients))
 
     def publisher(self, name: str) -> Publisher:
-        """What publishes the subscription `name`.
+        """Build the publisher of the subscription `name`.
 
         Raises:
             DefinitionError: There is no such subscription.
@@ -112,7 +112,9 @@ class Subscriptions:
         )
 
     def together(self, names: Sequence[str] | None = None) -> list[list[str]]:
-        """The subscriptions called `names`, or all, in groups that read the same tables: one reads their diffs for all.
+        """Group the subscriptions called `names`, or all, by the tables that they read.
+
+        Within a group one subscription reads the diffs for all.
 
         Raises:
             DefinitionError: There is no such subscription.
@@ -125,10 +127,10 @@ class Subscriptions:
         return list(groups.values())
 
     def client(self, name: str, text: str, on_lapse: OnLapse, max_lag_ms: int | None) -> DurableClient:
-        """The durable client `name`, which follows the SUBSCRIBE `text`.
+        """Build the durable client `name`, which follows the SUBSCRIBE `text`.
 
         Raises:
-            StatementError: The text is not one SUBSCRIBE, or one with an end.
+            StatementError: The text is not a single SUBSCRIBE, or has an end.
             PermissionDenied: The program's role lacks SELECT on a table that it reads.
         """
         follower = self._follower(text)
@@ -142,18 +144,21 @@ class Subscriptions:
             kept_by=name,
             keeper=SubscriberKind.CLIENT,
         )
-        hint = "Run it with on_lapse='resnapshot': its next rows are a snapshot; or forget() its place."
+        hint = "Run it with on_lapse='resnapshot' to start over from a snapshot, or discard its position with forget()."
         input_hold = InputHold(self.holds, hold, f'durable client "{name}"', hint)
         return DurableClient(name, text, follower, input_hold, self.store, self.settings, on_lapse)
 
     def overview(self) -> list[tuple[Any, ...]]:
-        """A row of `COLUMNS` for each subscription, by name."""
+        """Return a row of `COLUMNS` for each subscription, by name."""
         subscribers = {subscriber.subscriber_id: subscriber for subscriber in self.store.subscribers()}
         entries = sorted(self.definitions.definitions().subscriptions.items())
         return [self._row(entry, subscribers.get(entry.object_id)) for _, entry in entries]
 
     def _begins_at_ms(self, definition: Subscription, new: Mapping[str, str]) -> int | None:
-        """The time of the first snapshot; None: the first readable one of its tables, of which some have no rows yet."""
+        """Return the time of the first snapshot.
+
+        None stands for the first time at which all tables are readable, if some of them have no rows yet.
+        """
         follower = self._follower(definition.subscribe)
         at_ms = follower.statement.as_of_ms
         if not new.keys().isdisjoint(definition.tables):
@@ -208,7 +213,7 @@ class Subscriptions:
             keeper=SubscriberKind.SUBSCRIPTION,
         )
         hint = (
-            f"DROP SUBSCRIPTION {definition.name} CASCADE and create it again, WITH (ON LAPSE = 'resnapshot') to start over "
-            "from a snapshot by itself the next time. Publish more often, or set a longer MAX LAG."
+            f"DROP SUBSCRIPTION {definition.name} CASCADE and create it again; WITH (ON LAPSE = 'resnapshot') makes it start "
+            "over from a snapshot by itself the next time. Publish more often, or set a longer MAX LAG."
         )
         return InputHold(self.holds, hold, f'subscription "{definition.name}"', hint)

@@ -1,4 +1,4 @@
-"""What a reader gets: one batch a timestamp, whose rows can be taken as they come, however many they are."""
+"""Batches as a reader gets them: one per timestamp, with rows that can be read as a stream."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class OutputChunk:
 
 
 class Batch:
-    """The rows of one timestamp, complete; with PROGRESS also the progress rows around them.
+    """The complete rows of one timestamp; with PROGRESS also the progress rows around them.
 
-    Iterating takes rows as they are read, so a first snapshot of any size passes through; `rows` keeps them all.
+    Iterating streams the rows, so a first snapshot of any size can be read; `rows` keeps all of them in memory.
 
     Attributes:
         timestamp: Epoch milliseconds.
-        columns: The columns' names.
+        columns: Names of the columns.
     """
 
     def __init__(self, timestamp: int, columns: tuple[str, ...], tables: Iterator[pa.Table]) -> None:
@@ -40,7 +40,7 @@ class Batch:
         self._kept: list[pa.Table] | None = None
 
     def tables(self) -> Iterator[pa.Table]:
-        """The rows as Arrow tables, once unless they have been kept."""
+        """Return the rows as Arrow tables. They can be read once, unless the batch has been kept."""
         return iter(self._kept) if self._kept is not None else self._unread
 
     def __iter__(self) -> Iterator[Row]:
@@ -49,20 +49,21 @@ class Batch:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """All rows."""
+        """Return all rows, and keep them."""
         self.keep()
         return list(self)
 
     def keep(self) -> None:
-        """Take what has not been read yet, as the batch behind this one is about to be."""
+        """Keep the rows that have not been read yet, because the next batch is about to be read."""
         if self._kept is None:
             self._kept = list(self._unread)
 
 
 def batches(chunks: Iterable[OutputChunk | None], columns: tuple[str, ...]) -> Iterator[Batch]:
-    """Pieces, timestamps ascending, as batches; None ends a batch without a look at what follows.
+    """Group chunks, which come with ascending timestamps, into batches.
 
-    A batch that nobody holds any more is not kept when the next one is asked for.
+    None ends a batch without waiting for the next chunk. A batch that its reader has dropped is not kept in memory when the next
+    batch is requested.
     """
     reader = _ChunkReader(iter(chunks))
     while reader.skip_ends():
@@ -80,7 +81,7 @@ def batches(chunks: Iterable[OutputChunk | None], columns: tuple[str, ...]) -> I
 
 
 class _ChunkReader:
-    """Pieces with a look at the next one."""
+    """A reader of chunks that can look one chunk ahead."""
 
     def __init__(self, chunks: Iterator[OutputChunk | None]) -> None:
         self._chunks = chunks
@@ -88,12 +89,12 @@ class _ChunkReader:
 
     @property
     def timestamp(self) -> int:
-        """The timestamp of the next piece, which must be there."""
+        """Return the timestamp of the next chunk, which must exist."""
         assert self._next is not None
         return self._next.mz_timestamp
 
     def skip_ends(self) -> bool:
-        """Go to the next piece; false when there is none."""
+        """Advance to the next chunk; return false if no chunk is left."""
         while self._next is None:
             try:
                 self._next = next(self._chunks)
@@ -102,7 +103,7 @@ class _ChunkReader:
         return True
 
     def read_timestamp(self) -> Iterator[pa.Table]:
-        """The rows of the next pieces as long as they have its timestamp."""
+        """Yield the rows of the next chunks that share the current timestamp."""
         timestamp = self.timestamp
         while self._next is not None and self._next.mz_timestamp == timestamp:
             yield self._next.rows

@@ -1,4 +1,4 @@
-"""How a SUBSCRIBE would be read, told from metadata alone."""
+"""EXPLAIN of a SUBSCRIBE: describes from metadata alone how it would be read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMESTAMPS_SHOWN = 100
 
 
 def explained(opened: Opened) -> Iterator[str]:
-    """The plan, a line at a time."""
+    """Yield the plan, line by line."""
     subscription, window = opened.subscription, opened.window
     relation, statement = subscription.relation, subscription.statement
     yield f"output {output_name(statement.shape).replace('_', ' ')}: {', '.join(opened.columns)}"

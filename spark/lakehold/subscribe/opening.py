@@ -1,4 +1,4 @@
-"""Opens subscriptions on a lake: finds what a SUBSCRIBE reads, checks it, and waits until it can be read."""
+"""Opens subscriptions on a lake: resolves what a SUBSCRIBE reads, checks it, and waits until it can be read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _IDLE_PROGRESS_MS = 1_000
 
 @dataclass(frozen=True)
 class Opened:
-    """A subscription, and what of it can be read now."""
+    """A subscription and the window of it that can be read now."""
 
     subscription: Subscription
     timelines: TimelinesByName
@@ -42,12 +42,12 @@ class Opened:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the output's columns."""
+        """Return the names of the output's columns."""
         return self.subscription.columns
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a person should know beside the rows."""
+        """Return notices for the reader, for example that UP TO is not reached yet, or that a table was rolled back."""
         statement, found = self.subscription.statement, []
         up_to_ms = statement.up_to_ms
         if up_to_ms == self.window.as_of_ms:
@@ -59,15 +59,17 @@ class Opened:
         return tuple(found)
 
     def chunks(self) -> Iterator[OutputChunk]:
-        """The output of what can be read now."""
+        """Read the output of the current window."""
         with self.read_leases.acquire(tuple(self.timelines), self.window.as_of_ms):
             yield from self.subscription.chunks(self.timelines, self.window)
 
     def follow(self, stop: Event) -> Iterator[OutputChunk | None]:
-        """The output, without end unless UP TO says one; None where a batch is complete and the next is not there yet.
+        """Read the output and follow the lake, until UP TO if there is one.
+
+        None marks that a batch is complete while the next one does not exist yet.
 
         Args:
-            stop: Ends it between two looks at the lake.
+            stop: Ends the subscription when set; checked before each poll of the lake.
         """
         with self.read_leases.acquire(tuple(self.timelines), self.window.as_of_ms) as lease:
             yield from self._follow(stop, lease)
@@ -98,13 +100,13 @@ class Opened:
 
 @dataclass(frozen=True)
 class Subscribing:
-    """Opens subscriptions.
+    """A factory of subscriptions.
 
     Args:
-        timelines: Tells how far tables are.
-        reading: How their diffs are read.
-        settings: Which output options are on.
-        noting: Notes the reads that take long.
+        timelines: Computes the tables' timelines.
+        reading: Reads the tables' diffs.
+        settings: Says which output options are enabled.
+        read_leases: Protects the history that long reads need.
     """
 
     timelines: Timelines
@@ -113,11 +115,13 @@ class Subscribing:
     read_leases: ReadLeases
 
     def open(self, statement: Subscribe) -> Opened:
-        """`statement` on the lake as it is now; tables that others write are waited for as long as a commit may take.
+        """Open `statement` on the lake as it is now.
+
+        For tables with foreign writers it waits as long as one of their commits may take.
 
         Raises:
-            DefinitionError: A table or column is not there.
-            NotReadable: AS OF is outside of what can be read.
+            DefinitionError: A table or column does not exist.
+            NotReadable: AS OF is outside the readable window.
             StatementBounds: UP TO is before AS OF.
         """
         self._check_enabled(statement)
@@ -161,7 +165,7 @@ class Subscribing:
     def _of_query(self, query: Query, schemas: Mapping[str, Schema]) -> Relation:
         readable = {name: readable_columns(schema) for name, schema in schemas.items()}
         if readable != schemas:
-            # Asked for as they are, columns that cannot be read are refused; inside of expressions Spark reads them.
+            # A query that returns unreadable columns is refused; inside expressions Spark can read them.
             whole = self._result(query, schemas)
             try:
                 self._result(query, readable)
@@ -176,10 +180,10 @@ class Subscribing:
         return RowByRow(query, name, schema, self.reading, result, here)
 
     def _result(self, query: Query, schemas: Mapping[str, Schema]) -> pa.Schema:
-        """The columns of a query's result, from its tables without their rows.
+        """Return the columns of a query's result, found by running the query over empty tables.
 
         Raises:
-            DefinitionError: A column of it cannot be read.
+            DefinitionError: A column of the result cannot be read.
         """
         spark = self.reading.spark
         views = {name: view_name() for name in schemas}

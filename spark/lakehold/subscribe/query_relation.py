@@ -1,4 +1,4 @@
-"""Changes of any query's result: its results at both ends, subtracted."""
+"""Changes of the result of any query: its results at both ends of each timestamp, subtracted."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from lakehold.subscribe.statement import Query
 from lakehold.subscribe.table_diffs import DiffReading
 
 TIMESTAMPS_A_JOB = 8
-"""Results of a query that Spark computes together: a plan holds the query once for each."""
+"""Results of a query that Spark computes in one job: the plan contains the query once per result."""
 
 
 @dataclass(frozen=True)
 class QueryRelation(Relation):
-    """Any query.
+    """The result of any query.
 
     Args:
         query: The query.
-        schemas: The columns of its tables, for all of the output.
-        reading: How diffs are read.
-        result: The columns of its result.
+        schemas: Schemas of the query's tables, fixed for the whole output.
+        reading: Reads diffs.
+        result: The columns of the query's result.
     """
 
     query: Query
@@ -49,11 +49,11 @@ class QueryRelation(Relation):
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns of the query's result."""
+        """Return the columns of the query's result."""
         return self.result
 
     def rows(self, timelines: TimelinesByName, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
-        """The query's result at a time."""
+        """Compute the query's result at `at_ms`."""
         found = dated(self._result_at(timelines, at_ms), at_ms, 1)
         here = self._here(timelines, [at_ms], found, sorting)
         if here is not None:
@@ -65,7 +65,10 @@ class QueryRelation(Relation):
     def changes(
         self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
     ) -> Iterator[pa.Table]:
-        """The result at each timestamp less the one before; each is computed once for both, several in a job."""
+        """Compute the result at each timestamp minus the result at the previous one.
+
+        Spark computes each result once for both subtractions, and several of them in one job.
+        """
         times = sorted(
             {
                 version.mz_timestamp
@@ -87,9 +90,9 @@ class QueryRelation(Relation):
     def _here(
         self, timelines: TimelinesByName, times: Sequence[int], found: DataFrame, sorting: Sorting
     ) -> pa.Table | None:
-        """Diffs of a query over small tables, in this process; None: they are, or may be, too many for that.
+        """Sum and sort diffs in this process; return None if the query's tables, or the diffs, are or may be too large.
 
-        Summing and sorting them by Spark, and fetching them in pieces, takes a while however few there are.
+        Letting Spark sum and sort them, and fetching them in chunks, is slow however few rows there are.
         """
         at_most = self.reading.driver_rows
         versions = [(timeline, timeline.at(at_ms)) for timeline in timelines.values() for at_ms in times]
@@ -108,7 +111,7 @@ class QueryRelation(Relation):
         return reduce(DataFrame.unionAll, frames)
 
     def _result_at(self, timelines: TimelinesByName, at_ms: int) -> DataFrame:
-        """The query with each table at a time, in the columns of the output."""
+        """Run the query over its tables at `at_ms`, in the columns of the output."""
         spark = self.reading.spark
         tables: dict[str, str] = {}
         views: dict[str, str] = {}
@@ -128,12 +131,12 @@ class QueryRelation(Relation):
 
 
 def with_diff(row: pa.Schema) -> pa.Schema:
-    """The columns of diffs of rows that have the columns `row`."""
+    """Return the columns of diffs for rows with the columns `row`."""
     return pa.schema([pa.field("mz_timestamp", pa.int64()), pa.field("mz_diff", pa.int64()), *row])
 
 
 def typed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """`table` under the names and types of `schema`, column by column."""
+    """Give `table` the names and types of `schema`, column by column."""
     return pa.Table.from_arrays(
         [column.cast(field.type) for column, field in zip(table.columns, schema, strict=True)], schema=schema
     )

@@ -1,7 +1,7 @@
-"""Noting reads that take long, so that maintenance leaves them what they still need.
+"""Read leases: long reads announce themselves in the lake, so that maintenance keeps the history they still need.
 
-What retention promises is kept for a grace longer, so that a read has that time to end. One that is still under way when a
-part of it has passed, and needs what is older than such a part, is noted in the lake, and renewed for as long as it lasts.
+Maintenance keeps expired history for a grace period, in which most reads end. A read that takes longer than a part of the grace
+period, and still needs history older than that part, records a lease in the lake. It renews the lease until it ends.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _LEAST_LEASE_MS = 30_000
 
 
 class ReadLease:
-    """A read under way; `move` it as it goes on.
+    """The lease of a running read; call `move` as the read advances.
 
     Args:
-        noting: Where it is noted.
-        tables: What it reads.
-        from_ms: From when on it needs them, inclusive.
+        read_leases: The leases of the lake.
+        tables: Full names of the tables that the read needs.
+        from_ms: First timestamp that the read needs, inclusive.
     """
 
     def __init__(self, read_leases: ReadLeases, tables: Sequence[str], from_ms: int) -> None:
@@ -39,28 +39,28 @@ class ReadLease:
         self._from_ms = from_ms
         self._is_written = False
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._until_done, name="lakehold-read", daemon=True)
+        self._thread = threading.Thread(target=self._renew_until_done, name="lakehold-read", daemon=True)
 
     def move(self, from_ms: int) -> None:
-        """What is older than `from_ms` is not needed any more."""
+        """Release history older than `from_ms`."""
         self._from_ms = from_ms
 
     def begin(self) -> None:
-        """Watch the read."""
+        """Start the thread that records and renews the lease."""
         self._thread.start()
 
     def end(self) -> None:
-        """The read needs nothing any more."""
+        """Release the lease: the read needs no history any more."""
         self._done.set()
         self._thread.join()
         if self._is_written:
             self._attempt(lambda: self._leases.store.remove(self._read_id))
 
-    def _until_done(self) -> None:
+    def _renew_until_done(self) -> None:
         while not self._done.wait(self._leases.pause_ms / 1000):
-            self._attempt(self._keep)
+            self._attempt(self._renew)
 
-    def _keep(self) -> None:
+    def _renew(self) -> None:
         now = self._leases.clock()
         if now - self._from_ms > self._leases.pause_ms:
             until_ms = now + max(_LEAST_LEASE_MS, self._leases.grace_ms)
@@ -71,20 +71,23 @@ class ReadLease:
             self._is_written = False
 
     def _attempt(self, change: Callable[[], None]) -> None:
-        """The read goes on whatever happens here: it is safe for the rest of the grace, or of its lease."""
+        """Change the stored lease, and log a failure instead of raising it.
+
+        The read continues: the grace period, or the stored lease, still protects it for a while.
+        """
         try:
             change()
         except LakeholdError as error:
-            log.warning("a read of %s was not noted: %s", ", ".join(self._tables), error.message)
+            log.warning("the lease of a read of %s could not be updated: %s", ", ".join(self._tables), error.message)
 
 
 @dataclass(frozen=True)
 class ReadLeases:
-    """Notes the reads of one lake.
+    """The read leases of one lake.
 
     Args:
-        store: Where they are noted.
-        grace_ms: How much longer than promised history is kept.
+        store: Stores the leases.
+        grace_ms: How much longer than promised the lake keeps history.
         clock: Epoch milliseconds.
     """
 
@@ -94,12 +97,12 @@ class ReadLeases:
 
     @property
     def pause_ms(self) -> int:
-        """How long a read goes on before it is noted, and how often it is renewed."""
+        """Return how long a read runs before its lease is recorded, and how often the lease is renewed."""
         return max(_LEAST_PAUSE_MS, self.grace_ms // 6)
 
     @contextmanager
     def acquire(self, tables: Sequence[str], from_ms: int) -> Iterator[ReadLease]:
-        """What is read inside needs `tables` from `from_ms` on, inclusive."""
+        """Protect `tables` from `from_ms` onward (inclusive) while the block reads them."""
         lease = ReadLease(self, tables, from_ms)
         lease.begin()
         try:

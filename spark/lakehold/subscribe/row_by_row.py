@@ -1,4 +1,4 @@
-"""Changes of a query that works row by row: the query over the diffs of its table."""
+"""Changes of a query that works row by row: the query runs over the diffs of its table."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _KEPT = {"lakehold_time": _TIME, "lakehold_diff": _DIFF}
 
 @dataclass(frozen=True)
 class RowByRow(Relation):
-    """A query over one table that filters and computes row by row: it means the same over the table's diffs.
+    """A query over one table that filters and computes row by row, so that it can run over the table's diffs.
 
     Args:
         query: The query; it has `columns_at`.
         name: The table's full name.
-        schema: The table's columns, for all of the output.
-        reading: How diffs are read.
-        result: The columns of its result.
-        here: What answers it in this process; None: Spark does.
+        schema: The table's columns, fixed for the whole output.
+        reading: Reads diffs.
+        result: The columns of the query's result.
+        arrow_query: Answers the query in this process; None if Spark has to.
     """
 
     query: Query
@@ -45,17 +45,17 @@ class RowByRow(Relation):
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns of the query's result."""
+        """Return the columns of the query's result."""
         return self.result
 
     def rows(self, timelines: TimelinesByName, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
-        """The query over the table's rows at a time."""
+        """Run the query over the table's rows at `at_ms`."""
         return self._over(TableDiffs(timelines[self.name], self.schema, self.reading).rows_at(at_ms), sorting)
 
     def changes(
         self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
     ) -> Iterator[pa.Table]:
-        """The query over the table's diffs."""
+        """Run the query over the table's diffs."""
         timeline = timelines[self.name]
         diffs = TableDiffs(timeline, self.schema, self.reading)
         return self._over(diffs.along(steps(timeline, after_exclusive_ms, until_exclusive_ms)), sorting)
@@ -76,7 +76,10 @@ class RowByRow(Relation):
         return typed(self._applied(frame).toArrow(), with_diff(self.result))
 
     def _applied(self, diffs: DataFrame) -> DataFrame:
-        """The query over a frame of diffs, which it carries along behind names that `*` may bring as well."""
+        """Run the query over a frame of diffs.
+
+        Timestamp and diff are carried along as the first two columns; the copies that `*` may bring are dropped.
+        """
         visible = diffs.toDF(_TIME, _DIFF, *(column.name for column in self.schema.fields))
         carried = "".join(f" {quoted(name)} AS {quoted(kept)}," for kept, name in _KEPT.items())
         view = view_name()

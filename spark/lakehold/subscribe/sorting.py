@@ -1,4 +1,4 @@
-"""In which order the rows of one timestamp come: by row, by key, or as WITHIN TIMESTAMP ORDER BY says."""
+"""Order of the rows within one timestamp: by row, by key, or as WITHIN TIMESTAMP ORDER BY says."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _DIFF = "mz_diff"
 
 @dataclass(frozen=True)
 class SortItem:
-    """One thing that rows are sorted by.
+    """One sort key of ORDER BY.
 
     Attributes:
-        place: Among `mz_diff` (0) and the row's columns (from 1); None: `expression` is more than a column.
+        place: Position among `mz_diff` (0) and the row's columns (from 1); None if `expression` is more than a column.
         expression: SQL over `mz_diff` and the columns.
-        descending: Greatest first.
-        nulls_first: Where nulls stand.
+        descending: Whether the greatest value comes first.
+        nulls_first: Whether nulls come first.
     """
 
     place: int | None
@@ -37,11 +37,11 @@ class SortItem:
 
 @dataclass(frozen=True)
 class Sorting:
-    """The order within a timestamp; behind all of it rows come by their columns and `mz_diff`.
+    """The order within a timestamp; ties are broken by the row's columns and `mz_diff`.
 
     Attributes:
-        first: Places of key columns among the row's, for an envelope.
-        items: What ORDER BY names.
+        first: Positions of the key columns in the row, for an envelope.
+        items: Sort keys of ORDER BY.
     """
 
     first: tuple[int, ...] = ()
@@ -49,22 +49,22 @@ class Sorting:
 
     @property
     def reads_diff(self) -> bool:
-        """Whether ORDER BY may look at `mz_diff`: equal rows have to be summed before they can be sorted."""
+        """Return whether ORDER BY may read `mz_diff`: equal rows then have to be summed before they are sorted."""
         return any(not item.place for item in self.items)
 
     def check(self, diffs: pa.Schema, spark: Callable[[], SparkSession]) -> None:
-        """Let Spark say what is wrong with an expression, also where there is nothing to sort."""
+        """Let Spark check the expressions, so that errors are reported even if there is nothing to sort."""
         if any(item.place is None for item in self.items):
             columns = renamed(diffs, frame_names(len(diffs) - 2))
             empty = spark().createDataFrame([], spark_schema(columns))
             _ = self.on_spark(LargeDiffs(empty, rows=0), diffs.names[2:]).schema
 
     def here(self, diffs: pa.Table, spark: Callable[[], SparkSession]) -> pa.Table:
-        """`diffs` consolidated and sorted in this process; expressions are computed by Spark."""
+        """Sum and sort `diffs` in this process; Spark computes the expressions of ORDER BY."""
         return self.arranged(consolidated(diffs, self.first), spark)
 
     def arranged(self, found: pa.Table, spark: Callable[[], SparkSession]) -> pa.Table:
-        """Diffs that are consolidated with `first`, as ORDER BY wants them."""
+        """Sort diffs, which are consolidated with `first`, by ORDER BY."""
         if not self.items:
             return found
         if all(item.place is not None for item in self.items):
@@ -72,11 +72,11 @@ class Sorting:
         return self._here_by_spark(found, spark())
 
     def on_spark(self, diffs: LargeDiffs, names: Sequence[str]) -> DataFrame:
-        """Consolidated diffs, sorted; `names` are those of the row's columns."""
+        """Sort consolidated diffs on Spark; `names` are the names of the row's columns."""
         frame = diffs.frame
         if not self.items:
             return ordered(diffs, [row_column(place, frame) for place in self.first])
-        # Under their own names the columns can be part of an expression; two of one name would be ambiguous in it.
+        # Expressions refer to columns by their own names, so the timestamp must not share a name with one of them.
         time = "mz_timestamp" if "mz_timestamp" not in map(str.lower, names) else "lakehold_timestamp"
         visible = frame.toDF(time, _DIFF, *names)
         computed = {f"o{n}": item.expression for n, item in enumerate(self.items) if item.place is None}
@@ -99,7 +99,7 @@ class Sorting:
 
 
 def _column(place: int, of: DataFrame) -> Column:
-    """What sorts by `mz_diff` (0) or one of the row's columns (from 1)."""
+    """Return the sort key for `mz_diff` (0) or one of the row's columns (from 1)."""
     return row_column(place - 1, of) if place else F.col(of.columns[1])
 
 
@@ -110,7 +110,7 @@ def _directed(column: Column, item: SortItem) -> Column:
 
 
 def _sorted_by_columns(diffs: pa.Table, items: Sequence[SortItem]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Positions of the rows in order; rows that are alike stay as they are."""
+    """Return the positions of the rows in sorted order; equal rows keep their order."""
     keys = [diffs.column(0).to_numpy()]
     for item in items:
         assert item.place is not None

@@ -1,4 +1,4 @@
-"""What a table went through: from one snapshot to the next, each at its timestamp."""
+"""Steps of a table: its changes from one snapshot to the next, each at its timestamp."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakehold.timeline.timelines import Timeline
 
 @dataclass(frozen=True)
 class Step:
-    """At `mz_timestamp` the table went from one snapshot to another; None: no rows."""
+    """A table's change from one snapshot to another at `mz_timestamp`; None stands for an empty table."""
 
     mz_timestamp: int
     before: int | None
@@ -18,7 +18,7 @@ class Step:
 
 
 def steps(timeline: Timeline, after_exclusive_ms: int, until_exclusive_ms: int) -> Iterator[Step]:
-    """What a table went through in the interval."""
+    """Yield the table's changes of snapshot in the interval."""
     version = timeline.at(after_exclusive_ms)
     before = version.snapshot_id if version is not None else None
     for version in timeline.between(after_exclusive_ms, until_exclusive_ms):

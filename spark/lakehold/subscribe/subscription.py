@@ -1,4 +1,4 @@
-"""One SUBSCRIBE: from what it says and what the lake has now to batches, and on from there as the lake goes on."""
+"""One SUBSCRIBE on a lake: reads its first window, then the windows that follow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakehold.times import iso
 
 @dataclass(frozen=True)
 class Window:
-    """What is read: from `as_of_ms` (inclusive) to `until_ms` (exclusive)."""
+    """The timestamps to read: from `as_of_ms` (inclusive) to `until_ms` (exclusive)."""
 
     as_of_ms: int
     until_ms: int
@@ -25,14 +25,14 @@ class Window:
 
 @dataclass(frozen=True)
 class Subscription:
-    """A SUBSCRIBE with what it reads.
+    """A SUBSCRIBE together with the tables that it reads.
 
     Args:
-        statement: What it says.
-        tables: Full names of the tables it reads.
-        timelines: Tells how far they are.
-        relation: Their rows.
-        output: The shape of its output.
+        statement: The statement.
+        tables: Full names of the tables that it reads.
+        timelines: Computes the tables' timelines.
+        relation: The rows to read.
+        output: Shapes the output.
     """
 
     statement: Subscribe
@@ -43,16 +43,16 @@ class Subscription:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the output's columns."""
+        """Return the names of the output's columns."""
         return self.output.columns
 
     def timelines_of(self, window: Window) -> TimelinesByName:
-        """The timelines of the tables, reaching back to the window's beginning."""
+        """Load the timelines of the tables, reaching back to the window's beginning."""
         found = self.timelines.of(self.tables)
         return together({name: self.timelines.reaching(timeline, window.as_of_ms) for name, timeline in found.items()})
 
     def chunks(self, timelines: TimelinesByName, window: Window) -> Iterator[OutputChunk]:
-        """The output of a window."""
+        """Read the output of a window."""
         as_of_ms, until_ms = window.as_of_ms, window.until_ms
         if until_ms <= as_of_ms:
             return
@@ -75,13 +75,13 @@ class Subscription:
     def changes(
         self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int
     ) -> Iterator[OutputChunk]:
-        """What changed in an interval."""
+        """Read the changes in an interval."""
         diffs = self.relation.changes(timelines, after_exclusive_ms, until_exclusive_ms, self.output.sorting)
         yield from self.output.of(diffs)
 
 
 def window(statement: Subscribe, timelines: TimelinesByName, holds: Callable[[], Holds]) -> Window:
-    """What can be read now; `holds` are asked for only by an error.
+    """Compute the window that can be read now; `holds` is only called to describe an error.
 
     Raises:
         StatementBounds: UP TO is before AS OF.

@@ -1,6 +1,7 @@
-"""The diffs of one table along its versions: read from the files that changed, in this process or, when they are many, by Spark.
+"""Reads the diffs of one table between its versions from the files that changed: in this process or, if they are many, by Spark.
 
-Small steps are read together: a data file whose rows went at several timestamps is opened once. What was read here is kept.
+Small steps are read together, so that a data file whose rows were removed at several timestamps is opened once. Diffs that were
+read in this process are cached.
 """
 
 from __future__ import annotations
@@ -31,24 +32,24 @@ from lakehold.subscribe.steps import Step
 from lakehold.timeline.timelines import Timeline
 
 _AHEAD = 32
-"""Steps whose metadata is read before they are come to, where files are waited for."""
+"""Steps whose metadata is read ahead, if files are far away."""
 
 _SMALL_BYTES = 1 << 16
-"""Up to which size Python takes longer for a file than Arrow."""
+"""File size up to which Python's share of the work is larger than Arrow's."""
 
 
 @dataclass(frozen=True)
 class DiffReading:
-    """What reading diffs takes.
+    """The parts that reading diffs needs.
 
     Args:
-        spark: Reads what is too much for this process.
+        spark: Reads diffs that are too large for this process.
         workers: Threads that read files.
-        shared: Diffs that have been read.
-        driver_rows: Rows up to which a step, or several together, are read in this process.
-        far: Whether files are waited for, and many therefore asked for at once.
-        files: What is known of files.
-        positions: What is known of deletes, by their place.
+        shared: Cached diffs.
+        driver_rows: Largest number of rows of a step, or of several together, that this process reads itself.
+        far: Whether storage answers slowly, so that many files are requested at once.
+        files: Cached manifests and manifest lists.
+        positions: Cached positions of deletes, by the delete file's `place`.
     """
 
     spark: OnSpark
@@ -72,9 +73,9 @@ class TableDiffs:
     """The diffs of one table.
 
     Args:
-        timeline: The table.
+        timeline: The table's timeline.
         columns: The schema of the rows.
-        reading: How they are read.
+        reading: Reads the diffs.
     """
 
     timeline: Timeline
@@ -82,17 +83,17 @@ class TableDiffs:
     reading: DiffReading
 
     def along(self, steps: Iterable[Step], first: tuple[int, ...] = ()) -> Iterator[pa.Table | LargeDiffs]:
-        """The diffs of `steps`, each read once for all who ask.
+        """Read the diffs of `steps`; several readers of the same steps read them once.
 
         Args:
             steps: Timestamps ascending.
-            first: Places of the columns that the rows of a timestamp are sorted by first.
+            first: Positions of the columns by which each timestamp's rows are sorted first.
 
         Returns:
-            Consolidated tables of all rows of some timestamps; `Many`, not summed, for one timestamp that is too large.
+            Consolidated tables, each with all rows of some timestamps; unsummed `LargeDiffs` for a timestamp that is too large.
 
         Raises:
-            DefinitionError: A file of the table is gone.
+            DefinitionError: A file of the table is missing.
         """
         rest = tuple((self._key(step), step) for step in steps)
         reader = file_rows(self.timeline.table, self.columns)
@@ -105,7 +106,7 @@ class TableDiffs:
             rest = rest[count:]
 
     def _kept(self, rest: _Keyed, first: tuple[int, ...]) -> _Found | None:
-        """The diffs of the first of `rest` as far as they were read together, and how many these are; None: they were not."""
+        """Return the cached diffs of the first steps of `rest`, and the number of these steps; None if none are cached."""
         keys, steps = zip(*rest, strict=True)
         read = self.reading.shared.find(keys[0])
         if read is None:
@@ -115,12 +116,12 @@ class TableDiffs:
         return [read.of(keys[0], steps[:count], first)], count
 
     def _kept_or_read(self, rest: _Keyed, reader: FileRows, first: tuple[int, ...]) -> _Found:
-        """The same after waiting for who reads diffs of the table now; what is not there then is read."""
+        """Wait for other readers of the table's diffs; then return the cached diffs, or read those that are missing."""
         with self.reading.shared.turn(self.timeline.table.metadata.table_uuid):
             return self._kept(rest, first) or self._read(rest, reader, first)
 
     def _read(self, rest: _Keyed, reader: FileRows, first: tuple[int, ...]) -> _Found:
-        """The diffs of the first of `rest`, as many as can be read together, and how many these are."""
+        """Read the diffs of as many of the first steps of `rest` as fit together; also return the number of these steps."""
         small = _SmallSteps()
         unread = takewhile(lambda keyed: not self.reading.shared.has(keyed[0]), rest[1:])
         for step, selections in self._selections_ahead(step for _, step in chain(rest[:1], unread)):
@@ -134,9 +135,9 @@ class TableDiffs:
         return self._read_here(small, reader, [key for key, _ in rest[: len(small.steps)]], first), len(small.steps)
 
     def _selections_ahead(self, steps: Iterable[Step]) -> Iterator[tuple[Step, list[DatedSelection] | None]]:
-        """Each step with its `_picks`; while one is taken, the metadata of the next ones is read if it is far away.
+        """Yield each step with its `_selections`; if files are far away, read the metadata of the next steps meanwhile.
 
-        Nothing is won by threads where it is here: nearly all of it is Python.
+        For near files threads gain nothing: nearly all of the work is Python.
         """
         if not self.reading.far:
             yield from ((step, self._selections(step)) for step in steps)
@@ -156,7 +157,7 @@ class TableDiffs:
                 selections.cancel()
 
     def _selections(self, step: Step) -> list[DatedSelection] | None:
-        """The rows that came and went; None: Spark has to find them."""
+        """Select the rows that a step added or removed; None if only Spark can find them."""
         try:
             return [
                 DatedSelection(step.mz_timestamp, selection)
@@ -172,7 +173,7 @@ class TableDiffs:
         return self.reading.spark.read_selections(reader, selections)
 
     def _is_readable(self, selections: Sequence[DatedSelection], reader: FileRows) -> bool:
-        """Return whether workers can read the files of `picks`; what sources write is always readable."""
+        """Return whether workers can read the files of `selections`; files that sources write are always readable."""
         if self.timeline.source is not None:
             return True
         files = {dated.selection.file.path: dated.selection.file for dated in selections}
@@ -201,7 +202,7 @@ class TableDiffs:
         return DiffKey(table.metadata.table_uuid, self.columns.schema_id, names, step.before, step.after)
 
     def describe(self, step: Step) -> str:
-        """How a step would be read, for a person."""
+        """Describe for people how a step would be read."""
         if self.reading.shared.has(self._key(step)):
             return "already read"
         try:
@@ -222,7 +223,7 @@ class TableDiffs:
         return ChangedRows(LiveFiles(table, reading.files), DeletedPositions(table.io, reading.positions))
 
     def rows_at(self, at_ms: int, first: tuple[int, ...] = ()) -> Iterator[pa.Table | LargeDiffs]:
-        """All rows of the table at a time, as diffs of that time; else as `along`."""
+        """Read all rows of the table at `at_ms`, as diffs of that timestamp; raises as `along` does."""
         version = self.timeline.at(at_ms)
         if version is None:
             return
@@ -234,7 +235,7 @@ class TableDiffs:
             yield from self.along([step], first)
 
     def _from_states(self, step: Step) -> LargeDiffs:
-        """Both ends read whole: for deletes and files that only Spark can read."""
+        """Read both ends of a step whole, for deletes and files that only Spark can read."""
         ends = [
             (snapshot_id, diff) for snapshot_id, diff in ((step.after, 1), (step.before, -1)) if snapshot_id is not None
         ]
@@ -247,7 +248,7 @@ class TableDiffs:
 
 
 class _SmallSteps:
-    """Steps whose rows are read together: a file is read once for all of them."""
+    """Steps whose rows are read together, so that each file is read once."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -261,19 +262,22 @@ class _SmallSteps:
             self._of_file.setdefault(dated_selection.selection.file.path, []).append(dated_selection)
 
     def read(self, reader: FileRows, reading: DiffReading) -> pa.Table:
-        """The diffs of the steps, not consolidated."""
+        """Read the diffs of the steps, without consolidating them."""
         files = [(_best_known(selections), selections) for selections in self._of_file.values()]
         begun = [reading.workers.submit(_read_all, reader, task) for task in _tasks(files, reading.far)]
         return reader.shaped(chain.from_iterable(future.result() for future in begun))
 
 
 def _best_known(selections: Iterable[DatedSelection]) -> LiveFile:
-    """The file of `picks`: one that is only known from its deletes has no size."""
+    """Return the file of `selections`, with its size if known: a file known only from its deletes has none."""
     return max((dated.selection.file for dated in selections), key=lambda file: file.size_bytes)
 
 
 def _tasks(files: Sequence[_FileSelections], far: bool) -> list[Sequence[_FileSelections]]:
-    """What a worker reads one behind the other: threads that read small files beside each other wait for Python's lock."""
+    """Split files into tasks for the workers.
+
+    Small near files go to one worker: threads that read them in parallel would only wait for Python's lock.
+    """
     small = [file for file in files if not far and 0 < file[0].size_bytes <= _SMALL_BYTES]
     return [small, *([file] for file in files if far or not 0 < file[0].size_bytes <= _SMALL_BYTES)]
 
