@@ -137,9 +137,9 @@ def test_the_output_forgets_whole_days(shop: Shop) -> None:
     entry = shop.lake.definitions.definitions().subscription("s")
     output = OutputTable(shop.lake.catalog, "bi.out", entry.object_id)
     day = shop.output()[0]["mz_timestamp"] // DAY_MS * DAY_MS
-    assert output.forget(day)
+    assert output.remove_rows_before(day)
     assert len(shop.output()) == 2
-    assert output.forget(day + DAY_MS)
+    assert output.remove_rows_before(day + DAY_MS)
     assert shop.output() == []
     shop.write((3, "c"))
     shop.lake.publish("s")

@@ -78,11 +78,11 @@ class DeliveryPosition:
         """Store that all below `position_ms` (exclusive) is acknowledged, then let the hold follow."""
         self._store.move(self._name, self._lease.owner, position_ms)
         reach("after-acknowledgement")
-        self._input_hold.taken(position_ms)
+        self._input_hold.advance(position_ms)
 
     def advance_hold(self, position_ms: int) -> None:
         """Move the hold to the client's position at once."""
-        self._input_hold.taken(position_ms, at_once=True)
+        self._input_hold.advance(position_ms, at_once=True)
 
 
 class DeliveryRun:

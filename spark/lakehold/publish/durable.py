@@ -149,7 +149,7 @@ class DurableClient:
         try:
             if subscriber.position_ms is not None:
                 self._input_hold.resume(subscriber.position_ms)
-                self._input_hold.taken(subscriber.position_ms, at_once=True)
+                self._input_hold.advance(subscriber.position_ms, at_once=True)
                 return self._follower.from_position(subscriber.position_ms), False
             return self._follower.from_snapshot(self._input_hold.start(statement.as_of_ms, self._follower.latest_ms)), (
                 statement.snapshot

@@ -33,12 +33,12 @@ class InputHold:
     hint: str
     _moved_at_s: float = field(default=0.0, init=False)
 
-    def hold(self) -> Hold | None:
+    def find(self) -> Hold | None:
         """Return the current hold; None if it does not exist."""
         return next((hold for hold in self.holds.all() if hold.kept_by == self.new.kept_by), None)
 
     @contextmanager
-    def declared(self, at_ms: int | None, tables: Mapping[str, str]) -> Iterator[None]:
+    def created_with(self, at_ms: int | None, tables: Mapping[str, str]) -> Iterator[None]:
         """Create a subscription's hold together with what the block declares: either both exist afterwards, or neither.
 
         Args:
@@ -51,13 +51,13 @@ class InputHold:
         with self.holds.created(replace(self.new, at_ms=at_ms), tables):
             yield
 
-    def begin(self, at_ms: int) -> Hold:
+    def get_or_create(self, at_ms: int) -> Hold:
         """Return the hold, creating it at `at_ms` if it does not exist.
 
         Raises:
             NotReadable: `at_ms` is before what can be read.
         """
-        return self.hold() or self.holds.create(replace(self.new, at_ms=at_ms))
+        return self.find() or self.holds.create(replace(self.new, at_ms=at_ms))
 
     def start(self, as_of_ms: int | None, latest_ms: Callable[[], int]) -> int:
         """Return the time at which a subscriber without a position begins; its hold then protects that time.
@@ -72,7 +72,7 @@ class InputHold:
         if as_of_ms is not None:
             self.resume(as_of_ms + 1)
             return as_of_ms
-        hold = self.hold()
+        hold = self.find()
         if hold is not None and hold.at_ms is not None:
             return hold.at_ms
         found_ms = latest_ms()
@@ -85,10 +85,10 @@ class InputHold:
         Raises:
             SubscriberLapsed: The changes are no longer kept.
         """
-        hold = self.hold()
+        hold = self.find()
         if hold is None:
             try:
-                self.begin(position_ms - 1)
+                self.get_or_create(position_ms - 1)
             except NotReadable as error:
                 raise self._lapsed(position_ms, f"Its hold was dropped. {error.detail}") from error
         elif hold.at_ms is not None and hold.at_ms > position_ms - 1:
@@ -98,11 +98,11 @@ class InputHold:
 
     def restart(self, at_ms: int) -> None:
         """Create the hold at `at_ms`, or advance it there, giving up the changes that were missed."""
-        hold = self.begin(at_ms)
+        hold = self.get_or_create(at_ms)
         if hold.at_ms is None or hold.at_ms < at_ms:
             self.holds.advance(hold.name, at_ms)
 
-    def taken(self, position_ms: int, *, at_once: bool = False) -> None:
+    def advance(self, position_ms: int, *, at_once: bool = False) -> None:
         """Advance the hold: everything below `position_ms` (exclusive) has been processed.
 
         Args:
@@ -112,7 +112,7 @@ class InputHold:
         now_s = time.monotonic()
         if not at_once and now_s - self._moved_at_s < _PAUSE_S:
             return
-        hold = self.hold()
+        hold = self.find()
         if hold is None or (hold.at_ms is not None and hold.at_ms >= position_ms - 1):
             return
         self.holds.advance(hold.name, position_ms - 1)

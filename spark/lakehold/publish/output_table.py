@@ -100,7 +100,7 @@ class OutputTable:
             )
         return table
 
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         """Return whether the table exists and belongs to this subscription."""
         try:
             return self.table() is not None
@@ -123,7 +123,7 @@ class OutputTable:
         # The snapshots with the position have been expired; the table's properties repeat it.
         return _published(table.properties) if POSITION_PROPERTY in table.properties else None
 
-    def prepared(self, columns: pa.Schema) -> Table:
+    def prepare(self, columns: pa.Schema) -> Table:
         """Return the table with at least `columns`, creating or extending it if necessary.
 
         Raises:
@@ -162,7 +162,7 @@ class OutputTable:
         assert written is not None
         return written.snapshot.snapshot_id
 
-    def forget(self, before_ms: int) -> bool:
+    def remove_rows_before(self, before_ms: int) -> bool:
         """Remove the rows of days that end at or before `before_ms`; return false if a concurrent commit prevented it."""
         table = self.table()
         row_filter = f"mz_timestamp < {before_ms - before_ms % DAY_MS}"

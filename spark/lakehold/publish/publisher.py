@@ -31,7 +31,7 @@ COMMIT_ROWS = 200_000
 QUIET_S = 10.0
 """How often a follower with nothing to publish stores its position."""
 
-FORGET_S = 600.0
+REMOVE_OLD_S = 600.0
 """How often a follower removes rows older than RETAIN OUTPUT."""
 
 
@@ -122,7 +122,7 @@ class Publisher:
             subscriber = self._store.register(subscriber_of(self._entry))
             self._published, self._restarts_at_ms = self._output.published(), None
             opened = self._opened(subscriber)
-            self._forget_old()
+            self._remove_old_rows()
             yield from self._commits(opened, stop, lease, subscriber.epoch)
 
     def _opened(self, subscriber: Subscriber) -> Opened:
@@ -140,35 +140,35 @@ class Publisher:
             self._restarts_at_ms = self._follower.latest_ms()
             self._input_hold.restart(self._restarts_at_ms)
             return self._follower.from_new_snapshot(self._restarts_at_ms)
-        self._input_hold.taken(position_ms, at_once=True)
+        self._input_hold.advance(position_ms, at_once=True)
         return self._follower.from_position(position_ms)
 
     def _commits(self, opened: Opened, stop: Event | None, lease: HeldLease, epoch: int) -> Iterator[PublishReport]:
         waiting: _Waiting | None = None
-        quiet_s = forgot_s = time.monotonic()
+        quiet_s = removed_s = time.monotonic()
         try:
             for part in self._follower.parts(opened, stop):
                 if isinstance(part, OutputChunk):
                     if waiting is not None and waiting.ends_before(part):
                         full, waiting = waiting, None
                         yield self._commit(full, full.last_ms + 1, lease, epoch)
-                    waiting = waiting or _Waiting(OutputFiles(self._output.prepared(part.rows.schema)))
+                    waiting = waiting or _Waiting(OutputFiles(self._output.prepare(part.rows.schema)))
                     waiting.add(part)
                     continue
                 ends = stop is None or stop.is_set()
                 if waiting is None and (self._published is None or self._restarts_at_ms is not None):
-                    waiting = _Waiting(OutputFiles(self._output.prepared(opened.subscription.output.schema)))
+                    waiting = _Waiting(OutputFiles(self._output.prepare(opened.subscription.output.schema)))
                 if waiting is not None:
                     full, waiting = waiting, None
                     yield self._commit(full, part.until_ms, lease, epoch)
                 elif ends or time.monotonic() - quiet_s >= QUIET_S:
-                    self._keep_quiet(part, lease)
+                    self._store_idle_position(part, lease)
                     quiet_s = time.monotonic()
                 if ends:
-                    self._input_hold.taken(part.until_ms, at_once=True)
-                elif time.monotonic() - forgot_s >= FORGET_S:
-                    self._forget_old()
-                    forgot_s = time.monotonic()
+                    self._input_hold.advance(part.until_ms, at_once=True)
+                elif time.monotonic() - removed_s >= REMOVE_OLD_S:
+                    self._remove_old_rows()
+                    removed_s = time.monotonic()
         finally:
             if waiting is not None:
                 waiting.files.delete()
@@ -181,7 +181,7 @@ class Publisher:
         snapshot_id = self._output.publish(publication, epoch, lease.owner)
         reach("after-publication")
         self._published, self._restarts_at_ms = Published(position_ms, epoch, lease.owner), None
-        self._input_hold.taken(position_ms)
+        self._input_hold.advance(position_ms)
         return PublishReport(
             subscription=self._entry.definition.name,
             table=self._output.full_name,
@@ -192,16 +192,16 @@ class Publisher:
             restarted=publication.restarted_at_ms is not None,
         )
 
-    def _keep_quiet(self, complete: Complete, lease: HeldLease) -> None:
+    def _store_idle_position(self, complete: Complete, lease: HeldLease) -> None:
         """Store the position while there is nothing to publish, and let the hold follow."""
         output_ms = self._published.position_ms if self._published is not None else None
         self._store.move(self._entry.object_id, lease.owner, complete.until_ms, output_ms)
-        self._input_hold.taken(complete.until_ms)
+        self._input_hold.advance(complete.until_ms)
 
-    def _forget_old(self) -> None:
+    def _remove_old_rows(self) -> None:
         """Remove rows older than RETAIN OUTPUT from the output."""
         retain_ms = self._entry.definition.retain_output_ms
-        if retain_ms is not None and not self._output.forget(now_ms() - retain_ms):
+        if retain_ms is not None and not self._output.remove_rows_before(now_ms() - retain_ms):
             logger.info("%s changed while old rows were being removed; they are removed later", self._output.full_name)
 
 

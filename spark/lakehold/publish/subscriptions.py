@@ -69,7 +69,7 @@ class Subscriptions:
             NotReadable: AS OF is outside the readable window.
         """
         self._output(entry).table()
-        with self._input_hold(entry).declared(self._begins_at_ms(entry.definition, tables), tables):
+        with self._input_hold(entry).created_with(self._begins_at_ms(entry.definition, tables), tables):
             yield
 
     def end(self, entry: Entry[Subscription], *, with_output: bool) -> None:
@@ -77,7 +77,7 @@ class Subscriptions:
         self.store.forget(entry.object_id)
         self._input_hold(entry).drop()
         output = self._output(entry)
-        if with_output and output.is_there():
+        if with_output and output.exists():
             output.drop()
 
     def let_go(self) -> None:
@@ -173,8 +173,8 @@ class Subscriptions:
 
     def _row(self, entry: Entry[Subscription], subscriber: Subscriber | None) -> tuple[Any, ...]:
         definition = entry.definition
-        output, hold = self._output(entry), self._input_hold(entry).hold()
-        published = output.published() if output.is_there() else None
+        output, hold = self._output(entry), self._input_hold(entry).find()
+        published = output.published() if output.exists() else None
         position_ms = published_position_ms(subscriber, published)
         lease = subscriber.lease if subscriber is not None else None
         runs = lease is not None and now_ms() < lease.until_ms

@@ -22,7 +22,7 @@ SUBSCRIBES = Counter(
 
 DIFFS = Counter(
     "lakehold_subscribe_diffs",
-    "Diffs of a table between two snapshots that subscriptions took, by how they came.",
+    "Diffs between two snapshots of a table that subscriptions used, by how they were read.",
     labelnames=("read",),
 )
 """Exported as `lakehold_subscribe_diffs_total`; `read` is `here`, `by_spark` or `shared`."""

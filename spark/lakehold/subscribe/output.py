@@ -103,7 +103,7 @@ class Output:
         if last is not None:
             yield from self.progressed(last, last + 1)
 
-    def nothing(self, mz_timestamp: int) -> OutputChunk:
+    def empty_batch(self, mz_timestamp: int) -> OutputChunk:
         """Return an empty batch at `mz_timestamp`."""
         return OutputChunk(mz_timestamp, self.schema.empty_table())
 

@@ -96,15 +96,15 @@ class SharedDiffs:
     def __init__(self, max_bytes: int) -> None:
         self._kept: LRUCache[ReadDiffs, ReadDiffs] = LRUCache(max_bytes, getsizeof=lambda read: read.size_bytes)
         self._of_key: WeakValueDictionary[DiffKey, ReadDiffs] = WeakValueDictionary()
-        self._turns: dict[UUID, Lock] = {}
+        self._locks: dict[UUID, Lock] = {}
         self._lock = Lock()
 
-    def turn(self, table: UUID) -> Lock:
+    def lock_of(self, table: UUID) -> Lock:
         """Return a table's lock, to be held while its diffs are looked up, read and added.
 
         A thread that waits for the lock then finds the diffs that the other thread has read.
         """
-        return self._turns.setdefault(table, Lock())
+        return self._locks.setdefault(table, Lock())
 
     def find(self, key: DiffKey) -> ReadDiffs | None:
         """Find the cached diffs that contain a step, perhaps with other steps; None if the step is not cached."""

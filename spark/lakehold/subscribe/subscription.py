@@ -63,7 +63,7 @@ class Subscription:
                 found += 1
                 yield chunk
             if not found:
-                yield self.output.nothing(as_of_ms)
+                yield self.output.empty_batch(as_of_ms)
         for chunk in self.changes(timelines, as_of_ms, until_ms):
             found += 1
             yield chunk

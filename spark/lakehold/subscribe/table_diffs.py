@@ -99,13 +99,13 @@ class TableDiffs:
         reader = file_rows(self.timeline.table, self.columns)
         while rest:
             try:
-                found, count = self._kept(rest, first) or self._kept_or_read(rest, reader, first)
+                found, count = self._cached(rest, first) or self._cached_or_read(rest, reader, first)
             except FileNotFoundError as error:
                 raise unreadable(self.timeline.full_name, error) from error
             yield from (diffs for diffs in found if isinstance(diffs, LargeDiffs) or diffs.num_rows)
             rest = rest[count:]
 
-    def _kept(self, rest: _Keyed, first: tuple[int, ...]) -> _Found | None:
+    def _cached(self, rest: _Keyed, first: tuple[int, ...]) -> _Found | None:
         """Return the cached diffs of the first steps of `rest`, and the number of these steps; None if none are cached."""
         keys, steps = zip(*rest, strict=True)
         read = self.reading.shared.find(keys[0])
@@ -115,10 +115,10 @@ class TableDiffs:
         metrics.DIFFS.labels(read="shared").inc(count)
         return [read.of(keys[0], steps[:count], first)], count
 
-    def _kept_or_read(self, rest: _Keyed, reader: FileRows, first: tuple[int, ...]) -> _Found:
+    def _cached_or_read(self, rest: _Keyed, reader: FileRows, first: tuple[int, ...]) -> _Found:
         """Wait for other readers of the table's diffs; then return the cached diffs, or read those that are missing."""
-        with self.reading.shared.turn(self.timeline.table.metadata.table_uuid):
-            return self._kept(rest, first) or self._read(rest, reader, first)
+        with self.reading.shared.lock_of(self.timeline.table.metadata.table_uuid):
+            return self._cached(rest, first) or self._read(rest, reader, first)
 
     def _read(self, rest: _Keyed, reader: FileRows, first: tuple[int, ...]) -> _Found:
         """Read the diffs of as many of the first steps of `rest` as fit together; also return the number of these steps."""
