@@ -1,4 +1,4 @@
-"""Reads that take long say so in the lake, for as long as they last and need what is old."""
+"""Long reads hold a lease in the lake as long as they run and need old history."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakehold.times import now_ms
 from tests.waiting import wait_for
 
 
-def test_a_read_is_there_until_it_is_removed_or_was_not_renewed(catalog: Catalog) -> None:
+def test_a_lease_exists_until_it_is_released_or_expires(catalog: Catalog) -> None:
     now = 1_000
     store = LongReadStore(IcebergState(catalog), lambda: now)
     one, two = LongRead("1", ("s.t", "s.u"), 5, 2_000), LongRead("2", ("s.t",), 6, 1_500)
@@ -27,7 +27,7 @@ def test_a_read_is_there_until_it_is_removed_or_was_not_renewed(catalog: Catalog
     assert store.reads() == ()
 
 
-def test_a_read_is_noted_while_it_needs_what_is_old_and_not_after_it(catalog: Catalog) -> None:
+def test_a_read_has_a_lease_only_while_it_needs_old_history(catalog: Catalog) -> None:
     store = LongReadStore(IcebergState(catalog))
     read_leases, began_ms = ReadLeases(store, grace_ms=0), now_ms()
     with read_leases.acquire(["s.t"], began_ms - 10_000) as lease:
