@@ -55,7 +55,7 @@ class QueryRelation(Relation):
     def rows(self, timelines: TimelinesByName, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
         """Compute the query's result at `at_ms`."""
         found = dated(self._result_at(timelines, at_ms), at_ms, 1)
-        here = self._here(timelines, [at_ms], found, sorting)
+        here = self._sort_here(timelines, [at_ms], found, sorting)
         if here is not None:
             yield here
             return
@@ -80,14 +80,14 @@ class QueryRelation(Relation):
         for start in range(0, len(times), TIMESTAMPS_A_JOB):
             some = times[start : start + TIMESTAMPS_A_JOB]
             found = self._differences(timelines, before, some)
-            here = self._here(timelines, [before, *some], found, sorting)
+            here = self._sort_here(timelines, [before, *some], found, sorting)
             if here is not None:
                 yield here
             else:
                 yield from self._streamed(summed(LargeDiffs(found, rows=0)), sorting)
             before = some[-1]
 
-    def _here(
+    def _sort_here(
         self, timelines: TimelinesByName, times: Sequence[int], found: DataFrame, sorting: Sorting
     ) -> pa.Table | None:
         """Sum and sort diffs in this process; return None if the query's tables, or the diffs, are or may be too large.
@@ -102,7 +102,7 @@ class QueryRelation(Relation):
         rows = found.limit(at_most + 1).toArrow()
         if rows.num_rows > at_most:
             return None
-        return sorting.here(typed(rows, with_diff(self.result)), self.reading.spark.session)
+        return sorting.sort_here(typed(rows, with_diff(self.result)), self.reading.spark.session)
 
     def _differences(self, timelines: TimelinesByName, before_ms: int, times: Sequence[int]) -> DataFrame:
         ends: list[tuple[int, int | None, int | None]] = [(before_ms, None, times[0])]

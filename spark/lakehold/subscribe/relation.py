@@ -74,7 +74,7 @@ class TableRelation(Relation):
             if isinstance(found, LargeDiffs):
                 yield from merged(self._streamed(summed(found) if sorting.reads_diff else found, sorting))
             else:
-                yield sorting.arranged(found, self.reading.spark.session)
+                yield sorting.sort_consolidated(found, self.reading.spark.session)
 
     def changes(
         self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
@@ -86,7 +86,7 @@ class TableRelation(Relation):
             if isinstance(found, LargeDiffs):
                 yield from self._streamed(summed(found), sorting)
             else:
-                yield sorting.arranged(found, self.reading.spark.session)
+                yield sorting.sort_consolidated(found, self.reading.spark.session)
 
     def _streamed(self, diffs: LargeDiffs, sorting: Sorting) -> Iterator[pa.Table]:
         return streamed(sorting.on_spark(diffs, self.names), diff_schema(self.schema))

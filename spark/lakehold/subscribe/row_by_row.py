@@ -69,7 +69,7 @@ class RowByRow(Relation):
                 continue
             rows = self.arrow_query.of(diffs) if self.arrow_query is not None else self._answered_by_spark(diffs)
             if rows.num_rows:
-                yield sorting.here(rows, session)
+                yield sorting.sort_here(rows, session)
 
     def _answered_by_spark(self, diffs: pa.Table) -> pa.Table:
         frame = frame_of_diffs(diffs, self.reading.spark.session())

@@ -59,17 +59,17 @@ class Sorting:
             empty = spark().createDataFrame([], spark_schema(columns))
             _ = self.on_spark(LargeDiffs(empty, rows=0), diffs.names[2:]).schema
 
-    def here(self, diffs: pa.Table, spark: Callable[[], SparkSession]) -> pa.Table:
+    def sort_here(self, diffs: pa.Table, spark: Callable[[], SparkSession]) -> pa.Table:
         """Sum and sort `diffs` in this process; Spark computes the expressions of ORDER BY."""
-        return self.arranged(consolidated(diffs, self.first), spark)
+        return self.sort_consolidated(consolidated(diffs, self.first), spark)
 
-    def arranged(self, found: pa.Table, spark: Callable[[], SparkSession]) -> pa.Table:
+    def sort_consolidated(self, found: pa.Table, spark: Callable[[], SparkSession]) -> pa.Table:
         """Sort diffs, which are consolidated with `first`, by ORDER BY."""
         if not self.items:
             return found
         if all(item.place is not None for item in self.items):
             return found.take(pa.array(_sorted_by_columns(found, self.items)))
-        return self._here_by_spark(found, spark())
+        return self._sort_by_spark(found, spark())
 
     def on_spark(self, diffs: LargeDiffs, names: Sequence[str]) -> DataFrame:
         """Sort consolidated diffs on Spark; `names` are the names of the row's columns."""
@@ -88,7 +88,7 @@ class Sorting:
         ]
         return ordered(LargeDiffs(with_keys, diffs.rows), by, row_columns=len(names)).select(*frame.columns)
 
-    def _here_by_spark(self, diffs: pa.Table, spark: SparkSession) -> pa.Table:
+    def _sort_by_spark(self, diffs: pa.Table, spark: SparkSession) -> pa.Table:
         found = self.on_spark(
             LargeDiffs(frame_of_diffs(diffs, spark), diffs.num_rows), diffs.column_names[2:]
         ).toArrow()
