@@ -1,4 +1,4 @@
-"""Tables whose snapshots have times that a test chooses: written by PyIceberg, and fed by a source in memory."""
+"""Tables whose snapshots have times that a test chooses: foreign ones written by PyIceberg, and one fed by a source in memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCHEMA = pa.schema([("id", pa.int64())])
 
 @dataclass
 class Clock:
-    """The one clock of a test: what lakehold asks, and what PyIceberg takes for `time` and for `datetime`."""
+    """The only clock of a test: lakehold reads it, and it replaces PyIceberg's `time` and `datetime`."""
 
     ms: int = 0
     waited_ms: list[int] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Clock:
 
 
 class Shop:
-    """A table that the source `feed` feeds, and others that somebody else writes."""
+    """A table that the source `feed` feeds, and tables of foreign writers."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog, self.clock = catalog, Clock()
@@ -56,7 +56,7 @@ class Shop:
         self.timelines = Timelines(tables, self.definitions, self.batches, LAG_MS, self.clock, self.clock.wait)
 
     def write(self, name: str, at: int, **summary: object) -> int:
-        """Append a row at a time: the id of the snapshot."""
+        """Append a row at a time, and return the snapshot's id."""
         self.clock.ms = at
         properties = {f"lakehold.{key}": str(value) for key, value in summary.items()}
         table = self.catalog.create_table_if_not_exists(name, SCHEMA)
@@ -100,7 +100,7 @@ class Shop:
         self.batches.commit(intent, "me", {FED: progress}, row)
 
     def batch(self, at: int, *, steps: int = 1, since: int | None = 100) -> list[int]:
-        """A batch at a time, whose commits to the table come 10 ms later each: the snapshots."""
+        """Run a batch at a time, with commits 10 ms apart, and return its snapshots."""
         intent = self.begin(at)
         made = [
             self.write(FED, at + 10 * step, source="feed", timestamp=intent.mz_timestamp, step=step)
@@ -110,7 +110,7 @@ class Shop:
         return made
 
     def was_stopped(self, begin: int, end: int) -> None:
-        """The fed table was stopped, and level with others of its source again at `end`."""
+        """Record that the fed table was stopped at `begin`, and in sync with the others of its source again at `end`."""
 
         def remembering(readers: Readers) -> Readers:
             main = readers["main"]
@@ -124,7 +124,7 @@ class Shop:
         return self.timelines.of([name])[name]
 
     def versions(self, name: str) -> list[tuple[int, int]]:
-        """Time and snapshot of each version."""
+        """Return time and snapshot of each version."""
         return shown(self.line(name))
 
 

@@ -1,4 +1,4 @@
-"""The cases of a golden text file: input, a line `----`, what comes of it; a case ends at a blank line."""
+"""Cases of a golden text file: input, a line `----`, the outcome; a blank line ends a case."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ SEPARATOR = "\n----"
 
 
 def cases(text: str) -> list[tuple[str, str]]:
-    """Input and expectation of each case."""
+    """Split a golden text into input and expected outcome of each case."""
     blocks = [block for block in text.split("\n\n") if block.strip()]
     pairs = [block.strip("\n").partition(SEPARATOR) for block in blocks]
     return [(sql, expected.strip("\n")) for sql, _, expected in pairs]

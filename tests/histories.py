@@ -1,4 +1,4 @@
-"""Tables with a history made by hand, and what SUBSCRIBE says of it, held against what Spark shows of each snapshot."""
+"""Tables with a hand-made history; what SUBSCRIBE gives is compared with what Spark shows of each snapshot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Diff = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Mode:
-    """How a table's files are written."""
+    """A way to write a table's files."""
 
     name: str
     format_version: int
@@ -33,14 +33,14 @@ class Mode:
 
     @property
     def delete_format(self) -> str | None:
-        """Of the files that its deletes are in; None where data files are written anew."""
+        """Return the format of the table's delete files; None if deletes rewrite data files."""
         if not self.properties:
             return None
         return "PUFFIN" if self.format_version > 2 else "PARQUET"
 
 
 def exact(value: Any) -> str:
-    """Text that tells values and their types apart, NaN and -0.0 among them. The entries of a map have no order."""
+    """Format a value so that values and types stay distinct, NaN and -0.0 included. The entries of a map have no order."""
     if isinstance(value, dict):
         return f"{{{', '.join(sorted(f'{exact(key)}: {exact(of)}' for key, of in value.items()))}}}"
     if isinstance(value, Row):
@@ -65,14 +65,14 @@ MODES = [COPY_V1, COPY_V2, COPY_V3, FILE_V2, PARTITION_V2, VECTORS_V3]
 
 @dataclass(frozen=True)
 class Version:
-    """What the table showed from `mz_timestamp` on."""
+    """The snapshot that the table showed from `mz_timestamp` onward."""
 
     mz_timestamp: int
     snapshot_id: int
 
 
 class WrittenTable:
-    """The table `shop.t` of a lake, written by statements; `{t}` in them is its name.
+    """The table `shop.t` of a lake, written by statements, in which `{t}` is its name.
 
     Args:
         make_lake: Opens lakes.
@@ -85,7 +85,7 @@ class WrittenTable:
 
     @classmethod
     def created(cls, make_lake: LakeFactory, mode: Mode, columns: str, partitioned_by: str = "") -> WrittenTable:
-        """A table without rows."""
+        """Create a table without rows."""
         table = cls(make_lake)
         table.create(mode, columns, partitioned_by)
         return table
@@ -101,11 +101,11 @@ class WrittenTable:
             self.lake.sql(statement.replace("{t}", NAME))
 
     def call(self, procedure: str, arguments: str = "") -> None:
-        """One of Iceberg's procedures on the table."""
+        """Call one of Iceberg's procedures on the table."""
         self.lake.sql(f"CALL system.{procedure}(table => '{NAME}'{arguments and ', '}{arguments})")
 
     def reading_by_spark(self) -> Lake:
-        """The same lake, where even the smallest diff is read by Spark."""
+        """Return the same lake, but with Spark reading even the smallest diff."""
         settings = self.lake.settings
         return self._make_lake(
             Path(settings.warehouse), catalog_name=settings.catalog_name, foreign_lag_ms=50, driver_diff_max_rows=0
@@ -113,7 +113,7 @@ class WrittenTable:
 
     @property
     def versions(self) -> list[Version]:
-        """What was current and since when, oldest first, timestamps strictly increasing."""
+        """List the snapshots that were current, oldest first, with strictly increasing timestamps."""
         found: list[Version] = []
         for entry in self.lake.catalog.load_table(NAME).history():
             last_ms = found[-1].mz_timestamp if found else 0
@@ -122,14 +122,14 @@ class WrittenTable:
 
     @property
     def delete_formats(self) -> set[str]:
-        """The formats of all delete files that the history has."""
+        """Return the formats of all delete files in the history."""
         return {row[0] for row in self.lake.sql(f"SELECT DISTINCT file_format FROM {NAME}.all_delete_files").rows}
 
     def subscribe(self, clauses: str, lake: Lake | None = None) -> Result:
         return (lake or self.lake).sql(f"SUBSCRIBE {NAME} {clauses}")
 
     def changes(self, lake: Lake | None = None) -> list[list[Diff]]:
-        """The diffs of each version; replayed they are what Spark shows of every snapshot."""
+        """Return the diffs of each version, after checking that their sums are what Spark shows of every snapshot."""
         versions = self.versions
         diffs: dict[int, list[Diff]] = defaultdict(list)
         for row in self.subscribe(f"AS OF {versions[0].mz_timestamp}", lake).rows:
@@ -143,7 +143,7 @@ class WrittenTable:
         return [diffs[version.mz_timestamp] for version in versions]
 
     def rows(self, snapshot_id: int) -> list[tuple[Any, ...]]:
-        """The rows of a snapshot in the table's current columns, which Iceberg gives to branches only."""
+        """Read the rows of a snapshot in the table's current columns, which Iceberg supports only for branches."""
         table = self.lake.catalog.load_table(NAME)
         snapshot = table.snapshot_by_id(snapshot_id)
         if snapshot is not None and snapshot.schema_id == table.metadata.current_schema_id:

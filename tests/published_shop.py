@@ -1,4 +1,4 @@
-"""A lake with a table that somebody else writes and a subscription to it, and what a reader of its output finds."""
+"""A lake with a table of a foreign writer and a subscription to it, and what a reader of its output sees."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Row = dict[str, Any]
 
 
 class Killed(BaseException):
-    """The process died here: no handler for errors sees it."""
+    """The death of the process: no handler for errors catches it."""
 
 
 class Shop:
-    """A lake with the table `shop.t`, which somebody else writes, and the output of a subscription to it."""
+    """A lake with the table `shop.t` of a foreign writer, and the output of a subscription to it."""
 
     def __init__(self, make_lake: LakeFactory) -> None:
         self.lake: Lake = make_lake(foreign_lag_ms=0, lease_ms=60_000)
@@ -38,7 +38,7 @@ class Shop:
         self.lake.catalog.create_table("shop.t", COLUMNS)
 
     def write(self, *rows: tuple[int, str | None], name: str = "shop.t") -> None:
-        """Set the rows of ids in one commit, or with None delete them."""
+        """Set the rows of ids in one commit, or delete them with None."""
         table = self.lake.catalog.load_table(name)
         kept = [row for row in table.scan().to_arrow().to_pylist() if row["id"] not in {id_ for id_, _ in rows}]
         new = [{"id": id_, "v": v} for id_, v in rows if v is not None]
@@ -56,7 +56,7 @@ class Shop:
         return sorted(rows, key=lambda row: (row["mz_timestamp"], row.get("id") or 0))
 
     def expected(self, clauses: str = "") -> list[Row]:
-        """What the whole SUBSCRIBE gives from the output's first timestamp to its position."""
+        """Return the output of the whole SUBSCRIBE, from the output table's first timestamp to its position."""
         first = min(row["mz_timestamp"] for row in self.output())
         found = self.lake.sql(f"SUBSCRIBE shop.t {clauses} AS OF {first} UP TO {self.position}")
         rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]

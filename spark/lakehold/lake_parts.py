@@ -214,9 +214,9 @@ class LakeParts:
     @cached_property
     def subscribing(self) -> Subscribing:
         """What opens SUBSCRIBEs."""
-        from lakehold.subscribe.noting import Noting
         from lakehold.subscribe.on_spark import OnSpark
         from lakehold.subscribe.opening import Subscribing
+        from lakehold.subscribe.read_leases import ReadLeases
         from lakehold.subscribe.shared_diffs import SharedDiffs
         from lakehold.subscribe.table_diffs import DiffReading
 
@@ -224,8 +224,8 @@ class LakeParts:
         shared = SharedDiffs(self.settings.shared_diffs_max_bytes)
         driver_rows, far = self.settings.driver_diff_max_rows, not self.settings.warehouse_path
         reading = DiffReading(on_spark, self._workers, shared, driver_rows, far)
-        noting = Noting(self.long_reads, self.settings.expire_grace_ms)
-        return Subscribing(self.timelines, reading, self.settings, noting)
+        read_leases = ReadLeases(self.long_reads, self.settings.expire_grace_ms)
+        return Subscribing(self.timelines, reading, self.settings, read_leases)
 
     @cached_property
     def _workers(self) -> ThreadPoolExecutor:

@@ -222,7 +222,7 @@ def _write_snapshot(lake: Lake, path: Path) -> None:
     with path.open("w") as file:
         output = CsvOutput(file, file)
         opened = lake.open_subscription("SUBSCRIBE bench.whole")
-        for place, piece in enumerate(opened.pieces()):
+        for place, piece in enumerate(opened.chunks()):
             output.part(opened.columns, tuples(piece.rows), first=place == 0)
 
 

@@ -44,7 +44,7 @@ def read(lake: Lake, directory: Path, rows: int, counts: Sequence[int], runs: in
         for place in places:
             statement = _statement("read", place)
             window = f"WITH (SNAPSHOT = false) AS OF {before} UP TO {after + 1}"
-            pieces = list(reader.open_subscription(f"SUBSCRIBE {statement} {window}").pieces())
+            pieces = list(reader.open_subscription(f"SUBSCRIBE {statement} {window}").chunks())
             assert pieces or "n =" in statement
 
     return _figures("subscriptions", table, counts, runs, ask)

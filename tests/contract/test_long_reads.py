@@ -1,4 +1,4 @@
-"""Reads that take long say so in the lake, for as long as they last and need what is old."""
+"""Long reads hold a lease in the lake as long as they run and need old history."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pyiceberg.catalog import Catalog
 
 from lakehold.state.iceberg_state import IcebergState
 from lakehold.state.long_reads import LongRead, LongReadStore
-from lakehold.subscribe.noting import Noting
+from lakehold.subscribe.read_leases import ReadLeases
 from lakehold.times import now_ms
 from tests.waiting import wait_for
 
 
-def test_a_read_is_there_until_it_is_removed_or_was_not_renewed(catalog: Catalog) -> None:
+def test_a_lease_exists_until_it_is_released_or_expires(catalog: Catalog) -> None:
     now = 1_000
     store = LongReadStore(IcebergState(catalog), lambda: now)
     one, two = LongRead("1", ("s.t", "s.u"), 5, 2_000), LongRead("2", ("s.t",), 6, 1_500)
@@ -27,17 +27,17 @@ def test_a_read_is_there_until_it_is_removed_or_was_not_renewed(catalog: Catalog
     assert store.reads() == ()
 
 
-def test_a_read_is_noted_while_it_needs_what_is_old_and_not_after_it(catalog: Catalog) -> None:
+def test_a_read_has_a_lease_only_while_it_needs_old_history(catalog: Catalog) -> None:
     store = LongReadStore(IcebergState(catalog))
-    noting, began_ms = Noting(store, grace_ms=0), now_ms()
-    with noting.noted(["s.t"], began_ms - 10_000) as note:
+    read_leases, began_ms = ReadLeases(store, grace_ms=0), now_ms()
+    with read_leases.acquire(["s.t"], began_ms - 10_000) as lease:
         wait_for(lambda: len(store.reads()) == 1, within_s=20)
         assert [(read.tables, read.from_ms) for read in store.reads()] == [(("s.t",), began_ms - 10_000)]
-        note.move(began_ms - 5_000)
+        lease.move(began_ms - 5_000)
         wait_for(lambda: [read.from_ms for read in store.reads()] == [began_ms - 5_000], within_s=20)
-        note.move(now_ms() + 60_000)
+        lease.move(now_ms() + 60_000)
         wait_for(lambda: store.reads() == (), within_s=20)
-        note.move(began_ms)
+        lease.move(began_ms)
         wait_for(lambda: len(store.reads()) == 1, within_s=20)
     assert store.reads() == ()
 
@@ -45,6 +45,6 @@ def test_a_read_is_noted_while_it_needs_what_is_old_and_not_after_it(catalog: Ca
 def test_a_short_read_writes_nothing(catalog: Catalog) -> None:
     store = LongReadStore(IcebergState(catalog))
     before = catalog.load_table("mz_catalog.mz_reads").metadata_location
-    with Noting(store, grace_ms=600_000).noted(["s.t"], 0):
+    with ReadLeases(store, grace_ms=600_000).acquire(["s.t"], 0):
         pass
     assert catalog.load_table("mz_catalog.mz_reads").metadata_location == before

@@ -1,12 +1,12 @@
 """SUBSCRIBE as text scripts, each run on a lake of its own: `subscribe/*.txt`.
 
-Blocks of a script are separated by blank lines. A block with `----` is a statement and what it gives: its rows as a table,
-its notices, or its error with the caret. Any other block is statements to run. `t1: INSERT …` calls the timestamp of the
-version that the statement made `t1`; `AS OF t1`, `UP TO t3 + 1` mean these, and timestamps and snapshots are shown as them.
-`now` is what lies behind the last of them, `before` what lies before the first. A time of the line that a caret is under has to
-stand behind the caret: it is shorter as a name.
+Blank lines separate the blocks of a script. A block with `----` is a statement and its outcome: its rows as a table, its notices,
+or its error with the caret. Any other block has statements to run. `t1: INSERT …` gives the name `t1` to the timestamp of the
+version that the statement made. `AS OF t1` and `UP TO t3 + 1` refer to these names, which also replace timestamps and snapshots
+in outcomes. `now` is any time after the last of them, `before` any time before the first. On a line above a caret a time has to
+come after the caret, because its name has another length.
 
-`LAKEHOLD_REWRITE=1 pytest tests/golden` writes what the lake says now: read the diff.
+`LAKEHOLD_REWRITE=1 pytest tests/golden` writes the actual outcomes: read the diff.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _LAG_MS = 50
 
 @dataclass
 class Script:
-    """A lake with names for the timestamps of its versions."""
+    """A lake, with names for the timestamps of its versions."""
 
     lake: Lake
     times_ms: dict[str, int] = field(default_factory=dict)
     snapshots: dict[int, str] = field(default_factory=dict)
 
     def prepare(self, block: str) -> None:
-        """Run statements; a label becomes the name of what its statement made."""
+        """Run statements; a label names the timestamp of its statement's version."""
         for statement in split(block):
             label = _LABEL.match(statement.text)
             if label is None:
@@ -65,18 +65,16 @@ class Script:
             self.snapshots[snapshot_id] = label[1]
 
     def heads(self) -> set[tuple[int, int]]:
-        """The current snapshot of each table and since when it is."""
+        """Return the current snapshot of each table, and the time since when it is current."""
         catalog = self.lake.catalog
         names = [name for space in catalog.list_namespaces() for name in catalog.list_tables(space)]
         logs = [catalog.load_table(name).history() for name in names if name[0] != "mz_catalog"]
         return {(log[-1].snapshot_id, log[-1].timestamp_ms) for log in logs if log}
 
     def outcome(self, sql: str) -> str:
-        """What a statement gives, as text."""
+        """Return the outcome of a statement as text."""
         last_ms = max(self.times_ms.values(), default=0)
-        while (
-            now_ms() <= last_ms + _LAG_MS + 10
-        ):  # so that the time up to which tables are complete is none with a name
+        while now_ms() <= last_ms + _LAG_MS + 10:  # so that the time up to which tables are complete has no name
             time.sleep(0.001)
         try:
             return self.table(self.lake.sql(self.with_times(sql)))
@@ -104,7 +102,7 @@ class Script:
         return _TIME.sub(name, text)
 
     def name(self, time_ms: int) -> str | None:
-        """`time_ms` by the timestamp that it is or is next to; None for one that has nothing to do with the script."""
+        """Return the name for `time_ms`, which is or is next to a named timestamp; None for an unrelated time."""
         for distance, suffix in ((0, ""), (1, " + 1"), (-1, " - 1")):
             for name, at_ms in self.times_ms.items():
                 if at_ms + distance == time_ms:
@@ -115,7 +113,7 @@ class Script:
         return "now" if time_ms > last else "before"
 
     def table(self, result: Result) -> str:
-        """Rows under the names of their columns; diffs have a sign."""
+        """Format rows under the names of their columns; diffs have a sign."""
         columns = result.columns
         diff = 2 if columns[1:2] == ("mz_progressed",) else 1
         lines = [columns]
@@ -141,7 +139,7 @@ def shown(value: Any) -> str:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_subscriptions_are_as_written_down(path: Path, make_lake: LakeFactory) -> None:
+def test_subscriptions_match_their_golden_files(path: Path, make_lake: LakeFactory) -> None:
     script = Script(make_lake(foreign_lag_ms=_LAG_MS))
     found = []
     for block in blocks(path):
@@ -156,5 +154,5 @@ def test_subscriptions_are_as_written_down(path: Path, make_lake: LakeFactory) -
     assert blocks(path) == found
 
 
-def test_there_are_scripts() -> None:
+def test_golden_files_exist() -> None:
     assert len(FILES) > 1

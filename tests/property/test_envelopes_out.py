@@ -1,4 +1,4 @@
-"""Envelopes of SUBSCRIBE: the worked tables of the specification, and a model that looks at one key after the other."""
+"""Envelopes of SUBSCRIBE: the worked tables of the specification, and a model that handles one key after the other."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def rows_of(tables: Iterable[pa.Table]) -> list[Row]:
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 2, 3, 100])
-def test_the_tables_of_the_specification(chunk_rows: int) -> None:
+def test_the_specifications_tables_are_reproduced(chunk_rows: int) -> None:
     diffs = kv(KV_STORE)
     chunks = [diffs.slice(begin, chunk_rows) for begin in range(0, diffs.num_rows, chunk_rows)]
     assert rows_of(upsert(chunks, [0])) == UPSERTED
@@ -114,7 +114,7 @@ def test_a_table_may_be_all_key(envelope: Envelope) -> None:
 
 
 @pytest.mark.parametrize("envelope", [upsert, debezium])
-def test_no_diffs_are_no_rows(envelope: Envelope) -> None:
+def test_no_diffs_give_no_rows(envelope: Envelope) -> None:
     assert rows_of(envelope([], [0])) == []
     assert rows_of(envelope([kv([]), kv([])], [0])) == []
 
@@ -135,7 +135,7 @@ def test_only_the_last_key_of_a_chunk_waits_for_the_next(envelope: Envelope) -> 
 
 @dataclass
 class Changes:
-    """Consolidated diffs of some types under a key, and where chunks end."""
+    """Consolidated diffs of some types under a key, and the places where chunks end."""
 
     types: list[IcebergType]
     key: list[int]
@@ -143,7 +143,7 @@ class Changes:
     cuts: list[int]
 
     def chunks(self) -> list[pa.Table]:
-        """The diffs cut into tables, each of several Arrow chunks."""
+        """Cut the diffs into tables, each of several Arrow chunks."""
         edges = [0, *sorted(self.cuts), self.rows.num_rows]
         return [in_chunks(self.rows.slice(b, e - b), [1]) for b, e in itertools.pairwise(edges)]
 
@@ -159,7 +159,7 @@ def changes(draw: st.DrawFn) -> Changes:
 
 
 def model(of: Changes) -> Iterator[tuple[int, Row, Row | None, Row | None]]:
-    """Timestamp, key, values before and values after of each group, in the order of the diffs."""
+    """Yield timestamp, key, values before and values after of each group, in the order of the diffs."""
     values_at = [i for i in range(len(of.types)) if i not in of.key]
     image = row_order([of.types[i] for i in of.key])
     rows = rows_of([of.rows])
@@ -174,7 +174,7 @@ def model(of: Changes) -> Iterator[tuple[int, Row, Row | None, Row | None]]:
 
 
 def output(of: Changes, prefixes: Sequence[str], rows: list[Row]) -> pa.Table:
-    """Rows of an envelope with the columns it should have."""
+    """Build the rows of an envelope with the columns it should have."""
     values_at = [i for i in range(len(of.types)) if i not in of.key]
     key = [("c", arrow_type(of.types[i])) for i in of.key]
     rest = [(f"{prefix}c", arrow_type(of.types[i])) for prefix in prefixes for i in values_at]
@@ -183,7 +183,7 @@ def output(of: Changes, prefixes: Sequence[str], rows: list[Row]) -> pa.Table:
 
 @settings(deadline=None)
 @given(changes())
-def test_upsert_says_what_each_key_is(of: Changes) -> None:
+def test_upsert_gives_the_value_of_each_key(of: Changes) -> None:
     nothing = (None,) * (len(of.types) - len(of.key))
     expected = [
         (
@@ -200,7 +200,7 @@ def test_upsert_says_what_each_key_is(of: Changes) -> None:
 
 @settings(deadline=None)
 @given(changes())
-def test_debezium_says_what_each_key_was_and_is(of: Changes) -> None:
+def test_debezium_gives_the_values_before_and_after(of: Changes) -> None:
     states = {(False, False): "key_violation", (True, False): "delete", (False, True): "insert", (True, True): "upsert"}
     nothing = (None,) * (len(of.types) - len(of.key))
     expected = [

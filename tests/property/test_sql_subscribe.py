@@ -1,4 +1,4 @@
-"""SUBSCRIBE in whatever order its clauses come, and queries whose tables are replaced where they stand."""
+"""SUBSCRIBE with its clauses in any order, and queries whose tables are replaced in the text."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ def parsed(sql: str) -> Subscribe:
 
 @st.composite
 def statements(draw: st.DrawFn) -> tuple[str, list[str]]:
-    """The words up to the relation, and clauses, at most one of a kind."""
+    """Draw the words up to the relation, and clauses, at most one of a kind."""
     groups = [g for g in (MODIFIERS, OPTIONS, STARTS, ENDS) if draw(st.booleans())]
     return f"SUBSCRIBE {draw(st.sampled_from(RELATIONS))}", [draw(st.sampled_from(group)) for group in groups]
 
 
 @given(statements(), st.data())
-def test_clauses_mean_the_same_in_any_order(statement: tuple[str, list[str]], data: st.DataObject) -> None:
+def test_the_order_of_clauses_does_not_matter(statement: tuple[str, list[str]], data: st.DataObject) -> None:
     head, clauses = statement
     assert parsed(" ".join([head, *data.draw(st.permutations(clauses))])) == parsed(" ".join([head, *clauses]))
 
 
 @given(statements())
-def test_an_explained_statement_is_the_statement(statement: tuple[str, list[str]]) -> None:
+def test_explain_parses_the_statement_unchanged(statement: tuple[str, list[str]]) -> None:
     sql = " ".join([statement[0], *statement[1]])
     (found,) = parse_script(f"EXPLAIN {sql}")
     assert found.statement == ExplainSubscribe(parsed(sql))
@@ -83,7 +83,7 @@ def query(text: str) -> Query:
 
 
 @given(st.sampled_from(SELECTS), st.lists(TABLES, min_size=5, max_size=5))
-def test_every_table_is_found_and_replaced_where_it_stands(select: str, tables: list[str]) -> None:
+def test_every_table_reference_is_found_and_replaced(select: str, tables: list[str]) -> None:
     found = query(select.format(*tables))
     names = [table.replace("`", "") for table in tables[: select.count("{}")]]
     assert [table.full_name for table in found.tables] == names
@@ -100,7 +100,7 @@ def test_columns_come_first_in_the_select_list(quantifier: str, columns: str, ta
 
 
 @given(st.sampled_from(["SUBSCRIBE ", "SUBSCRIBE (SELECT ", "SELECT ", "WITH t AS "]), st.lists(PIECES, max_size=20))
-def test_any_text_is_understood_or_refused_with_its_place(head: str, pieces: list[str]) -> None:
+def test_any_text_is_parsed_or_refused_with_a_position(head: str, pieces: list[str]) -> None:
     sql = head + " ".join(pieces)
     try:
         statements = [p.statement for p in parse_script(sql)]
@@ -114,7 +114,7 @@ def test_any_text_is_understood_or_refused_with_its_place(head: str, pieces: lis
 
 
 def is_in_order(statement: Statement, sql: str) -> bool:
-    """Whether the tables of its query, if it has one, stand one behind the other in its text."""
+    """Return whether the tables of the statement's query, if it has one, are in the order of its text."""
     match statement:
         case SubscribeTo(Subscribe(relation=Query() as found)) | SelectAsOf(found):
             ends = [0, *(table.end_exclusive for table in found.tables)]

@@ -1,4 +1,4 @@
-"""Tables of one source that stop, catch up and join again, against a model: a time that can be read shows all of them alike."""
+"""Tables of one source that stop, catch up and join again, against a model: at every readable time all tables agree."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ stops_of_a_table = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)), ma
 
 
 @given(stops_of_a_table, st.integers(0, 40))
-def test_the_nearest_times_around_stops(stops: list[Stop], time_ms: int) -> None:
+def test_the_nearest_times_around_stops_are_found(stops: list[Stop], time_ms: int) -> None:
     free = [ms for ms in range(-1, 60) if not any(stop.from_ms <= ms < stop.until_ms for stop in stops)]
     assert first_behind(stops, time_ms) == min(ms for ms in free if ms >= time_ms)
     assert last_before(stops, time_ms) == max(ms for ms in free if ms <= time_ms)
@@ -38,15 +38,15 @@ def test_the_nearest_times_around_stops(stops: list[Stop], time_ms: int) -> None
 
 @dataclass
 class Feed:
-    """A source whose tables all show how many messages they have taken, and who reads them.
+    """A source whose tables all show how many messages they have applied, and the readers of these tables.
 
     Attributes:
-        batches: Its readers.
-        versions: What each table showed and since when; the snapshot is the number of messages.
+        batches: The source's readers.
+        versions: Versions of each table; the snapshot id is the number of messages.
         clock_ms: The last timestamp, or later.
-        rates_upper_ms: How far a table of another source is, which goes its own pace.
-        seen: What could be read of each table at each time.
-        followed: How far a SUBSCRIBE over all tables has come, and what it has of each.
+        rates_upper_ms: The `upper` of a table of another source, which advances independently.
+        seen: The values read from each table at each time.
+        followed: Position of a SUBSCRIBE over all tables, and the value that it has for each.
     """
 
     batches: BatchStore = field(default_factory=lambda: BatchStore(MemoryState()))
@@ -74,7 +74,7 @@ class Feed:
         self.batches.change_readers("feed", "me", apply)  # type: ignore[arg-type]
 
     def batch(self, reader: str, end: int, failing: frozenset[str]) -> None:
-        """A batch up to the message `end`; tables that are `failing` stop, with half of it taken."""
+        """Run a batch up to the message `end`; tables that are `failing` stop in the middle of it."""
         state = self.readers[reader]
         self.clock_ms += 1
         intent = Intent("feed", reader, self.clock_ms, {P0: end}, {})
@@ -129,7 +129,7 @@ class Feed:
         return found
 
     def read(self, *lines: Timeline, at_ms: int) -> list[int] | None:
-        """What the tables show together at a time; None: that is refused."""
+        """Read what the tables show together at a time; None if that is refused."""
         try:
             check_readable(lines, at_ms)
         except NotReadable:
@@ -138,7 +138,7 @@ class Feed:
         return [version.snapshot_id for version in found if version is not None]
 
     def follow(self) -> None:
-        """Go on with a SUBSCRIBE over all tables and one of another source: from where it is, or as one that begins now."""
+        """Continue a SUBSCRIBE over all tables and one of another source, from its position or as a new subscription."""
         lines = self.lines()
         rates = Timeline("s.rates", cast(Table, None), "rates", (Version(1, 1),), 1, self.rates_upper_ms)
         _, upper_ms = common_window([*lines.values(), rates])
@@ -172,7 +172,7 @@ verbs = ("wait", "rates", "batch", "fail", "leave", "catch up", "fail again", "j
 
 
 @given(st.lists(st.tuples(st.sampled_from(verbs), st.sampled_from(TABLES), st.integers(0, 3)), max_size=40))
-def test_times_that_can_be_read_show_all_tables_alike(taken: list[tuple[str, str, int]]) -> None:
+def test_all_tables_agree_at_every_readable_time(taken: list[tuple[str, str, int]]) -> None:
     feed = Feed()
     for step in taken:
         feed.take(step)

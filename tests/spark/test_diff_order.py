@@ -23,7 +23,7 @@ from pyiceberg.types import (
 )
 from pyspark.sql import SparkSession
 
-from lakehold.subscribe.on_spark import Many, dated, streamed
+from lakehold.subscribe.on_spark import LargeDiffs, dated, streamed
 from lakehold.subscribe.output import Output
 from lakehold.subscribe.project import arrow_type
 from lakehold.subscribe.row_order import order_keys, sorted_positions
@@ -62,7 +62,7 @@ def value(of: IcebergType, choices: random.Random) -> Any:
 @pytest.mark.parametrize(
     "of", [kind for kind, _ in FLAT_VALUES if not isinstance(kind, _WITHOUT_SPARK_TYPE)] + NESTED, ids=str
 )
-def test_order_is_that_of_order_by(spark: SparkSession, of: IcebergType) -> None:
+def test_diffs_are_sorted_as_order_by_sorts(spark: SparkSession, of: IcebergType) -> None:
     choices = random.Random(str(of))
     column = pa.array([value(of, choices) for _ in range(80)], arrow_type(of))
     position = pa.array(range(80), pa.int64())  # tells which values are equal: those stay in this order
@@ -81,18 +81,16 @@ def test_order_is_that_of_order_by(spark: SparkSession, of: IcebergType) -> None
     ],
     ids=["row", "key", "order by"],
 )
-def test_rows_that_come_in_many_pieces_have_the_order_of_those_that_come_in_few(
-    spark: SparkSession, shape: OutputShape
-) -> None:
+def test_the_order_does_not_depend_on_the_number_of_chunks(spark: SparkSession, shape: OutputShape) -> None:
     choices = random.Random(7)
     columns = pa.schema([("v", pa.string()), ("k", pa.int64())])
     rows = [(choices.choice([None, "", "a", "ä", "z"]), choices.choice([None, *range(9)])) for _ in range(500)]
     frame = dated(spark.createDataFrame(rows, "v string, k bigint"), 7, 1)
     output = Output(shape, columns, progress=False, up_to_ms=None)
 
-    def pieces(at_most: int) -> list[pa.Table]:
-        return list(streamed(output.sorting.on_spark(Many(frame, at_most), columns.names), output.diffs))
+    def chunks(at_most: int) -> list[pa.Table]:
+        return list(streamed(output.sorting.on_spark(LargeDiffs(frame, at_most), columns.names), output.diffs))
 
-    few, many = pieces(at_most=500), pieces(at_most=10_000_000)
+    few, many = chunks(at_most=500), chunks(at_most=10_000_000)
     assert len(many) > len(few)
     assert pa.concat_tables(many).to_pylist() == pa.concat_tables(few).to_pylist()

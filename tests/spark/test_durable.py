@@ -1,4 +1,4 @@
-"""Durable clients: what was acknowledged never comes again, and nothing else is left out, wherever a client stopped."""
+"""Durable clients: acknowledged rows are never delivered again, and no row is lost, wherever a client stopped."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Row = tuple[Any, ...]
 
 
 class Killed(BaseException):
-    """The process died here: no handler for errors sees it."""
+    """The death of the process: no handler for errors catches it."""
 
 
 class Program:
-    """A program that follows `shop.t`: what it has been called with; it can be told to die in a callback."""
+    """A program that follows `shop.t`, records its callbacks, and can be made to die in one."""
 
     def __init__(self, lake: Lake, clauses: str = "") -> None:
         self.lake, self.text = lake, f"SUBSCRIBE shop.t {clauses}"
@@ -77,7 +77,7 @@ def state(lake: Lake, program: Program) -> tuple[ClientState, int | None]:
     return client.state, client.position
 
 
-def test_a_snapshot_then_each_timestamp_once_over_restarts(lake: Lake) -> None:
+def test_a_client_gets_a_snapshot_then_each_timestamp_once_over_restarts(lake: Lake) -> None:
     program = Program(lake)
     assert state(lake, program) == (ClientState.NOT_STARTED, None)
     program.run()
@@ -92,7 +92,7 @@ def test_a_snapshot_then_each_timestamp_once_over_restarts(lake: Lake) -> None:
     assert (hold.kept_by, hold.at_ms) == ("app", (state(lake, program)[1] or 0) - 1)
 
 
-def test_what_was_not_acknowledged_comes_again(lake: Lake) -> None:
+def test_unacknowledged_rows_are_delivered_again(lake: Lake) -> None:
     program = Program(lake)
     program.dies = lambda: True
     with pytest.raises(Killed):
@@ -110,8 +110,8 @@ def test_what_was_not_acknowledged_comes_again(lake: Lake) -> None:
     assert program.changed == [[(1, 3)], [(1, 3)], [(1, 4)]]
 
 
-def test_what_was_acknowledged_does_not_come_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process dies when its place is kept, and its hold is not moved yet."""
+def test_acknowledged_rows_are_not_delivered_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process dies after its position is stored, and before its hold is moved."""
     program = Program(lake)
     with monkeypatch.context() as patch:
         patch.setattr(deliveries, "reach", _killed)
@@ -129,7 +129,7 @@ def _killed(_: object) -> None:
     raise Killed
 
 
-def test_acknowledging_by_hand_acknowledges_what_came_before(lake: Lake) -> None:
+def test_acknowledging_a_delivery_acknowledges_those_before_it(lake: Lake) -> None:
     client = lake.durable("app", "SUBSCRIBE shop.t")
     (snapshot,) = client.deliveries()
     assert (snapshot.is_snapshot, snapshot.columns) == (True, ("mz_timestamp", "mz_diff", "id"))
@@ -145,7 +145,7 @@ def test_acknowledging_by_hand_acknowledges_what_came_before(lake: Lake) -> None
     assert list(client.deliveries()) == []
 
 
-def test_following_goes_on_until_it_is_stopped(lake: Lake) -> None:
+def test_a_client_follows_until_it_is_stopped(lake: Lake) -> None:
     program, stop = Program(lake), threading.Event()
 
     def on_update(timestamp: int, rows: Iterator[Row]) -> None:
@@ -163,7 +163,7 @@ def test_following_goes_on_until_it_is_stopped(lake: Lake) -> None:
     assert (program.snapshots, program.changed) == ([[(1, 1), (1, 2)]], [[(1, 3)], [(1, 4)]])
 
 
-def test_changes_alone(lake: Lake) -> None:
+def test_a_client_may_skip_the_snapshot(lake: Lake) -> None:
     program = Program(lake, "WITH (SNAPSHOT = false)")
     program.run()
     add(lake, 3)
@@ -171,7 +171,7 @@ def test_changes_alone(lake: Lake) -> None:
     assert (program.snapshots, program.changed) == ([], [[(1, 3)]])
 
 
-def test_a_snapshot_of_no_rows_is_one_too(lake: Lake) -> None:
+def test_an_empty_snapshot_is_delivered(lake: Lake) -> None:
     lake.catalog.load_table("shop.t").delete()
     program = Program(lake)
     while now_ms() <= lake.catalog.load_table("shop.t").metadata.last_updated_ms:
@@ -182,7 +182,7 @@ def test_a_snapshot_of_no_rows_is_one_too(lake: Lake) -> None:
     assert (program.snapshots, program.changed) == ([[]], [[(1, 3)]])
 
 
-def test_one_process_at_a_time(lake: Lake) -> None:
+def test_only_one_process_runs_a_client(lake: Lake) -> None:
     given = lake.durable("app", "SUBSCRIBE shop.t").deliveries()
     next(given)
     with pytest.raises(SubscriberBusy, match='client "app"'):
@@ -191,7 +191,7 @@ def test_one_process_at_a_time(lake: Lake) -> None:
     Program(lake).run()
 
 
-def test_another_statement_under_the_name_is_refused(lake: Lake) -> None:
+def test_another_statement_under_the_same_name_is_refused(lake: Lake) -> None:
     Program(lake).run()
     with pytest.raises(DefinitionError, match="another statement") as refused:
         Program(lake, "ENVELOPE UPSERT (KEY (id))").run()
@@ -201,15 +201,15 @@ def test_another_statement_under_the_name_is_refused(lake: Lake) -> None:
     Program(lake, "ENVELOPE UPSERT (KEY (id))").run()
 
 
-def test_what_cannot_be_a_durable_client_is_refused(lake: Lake) -> None:
-    with pytest.raises(DefinitionError, match="no name"):
+def test_invalid_names_and_statements_are_refused(lake: Lake) -> None:
+    with pytest.raises(DefinitionError, match="not a valid name"):
         lake.durable("my app", "SUBSCRIBE shop.t")
     for text in ("SUBSCRIBE shop.t UP TO 5", "SUBSCRIBE shop.t WITH (PROGRESS)", "SELECT 1"):
         with pytest.raises(StatementError):
             lake.durable("app", text)
 
 
-def test_one_that_fell_behind_stops_or_is_given_a_snapshot(lake: Lake) -> None:
+def test_a_lapsed_client_stops_or_gets_a_snapshot(lake: Lake) -> None:
     program = Program(lake)
     program.run()
     add(lake, 3)

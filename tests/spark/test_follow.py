@@ -1,7 +1,7 @@
-"""Following: one batch a timestamp, complete and in order, there as soon as its timestamp is complete.
+"""Followers: each timestamp is one batch, complete and in order, available as soon as the timestamp is complete.
 
-Sources are directories of recorded messages, ingested between two batches that a follower takes. Asking a follower for its
-next batch waits for as long as none is there, so a batch that needed the one behind it would never come.
+Sources are directories of recorded messages, ingested between two batches that a follower reads. Reading the next batch blocks
+until it exists, so a batch that depended on a later one would never come.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Row = tuple[Any, ...]
 
 
 class Killed(BaseException):
-    """The process died here: no handler for errors sees it."""
+    """The death of the process: no handler for errors catches it."""
 
 
 class Feed:
-    """A source of recorded JSON messages, each topic read into a table of the same name in the namespace `s`."""
+    """A source of recorded JSON messages; each topic is read into a table of the same name in the namespace `s`."""
 
     def __init__(self, lake: Lake, directory: Path, *tables: str) -> None:
         self.lake, self.directory, self.name = lake, directory, directory.name
@@ -47,7 +47,7 @@ class Feed:
             """)
 
     def send(self, table: str, *rows: tuple[int, str | None]) -> None:
-        """Messages that set the row of an id, or with None delete it."""
+        """Send messages that set the row of an id, or delete it with None."""
         lines = []
         for id_, v in rows:
             value = None if v is None else json.dumps({"id": id_, "v": v}).encode()
@@ -57,7 +57,7 @@ class Feed:
         recorded_files.append(self.directory / f"{table}.jsonl", lines)
 
     def ingest(self, table: str = "", *rows: tuple[int, str | None]) -> int:
-        """One batch of such messages: its timestamp."""
+        """Ingest one batch of such messages, and return its timestamp."""
         if rows:
             self.send(table, *rows)
         (report,) = self.lake.ingest(self.name)
@@ -65,7 +65,7 @@ class Feed:
         return report.timestamp_ms
 
     def die(self, monkeypatch: pytest.MonkeyPatch, point: Point, nth: int = 1) -> int:
-        """Ingest, and die where `point` is reached for the `nth` time: the timestamp of the batch that is open now."""
+        """Ingest, die at the `nth` pass of the failpoint `point`, and return the timestamp of the batch that is open then."""
         reached: Counter[Point] = Counter()
 
         def reach(here: Point) -> None:
@@ -89,13 +89,13 @@ def feed(lake: Lake, tmp_path: Path) -> Feed:
 
 
 def shown(batch: Batch) -> list[Row]:
-    """The rows without their timestamps, which must all be that of the batch."""
+    """Return the rows without their timestamps, which must all be the batch's."""
     assert {row[0] for row in batch.rows} <= {batch.timestamp}
     return [row[1:] for row in batch.rows]
 
 
 def replayed(batches: Iterable[Batch]) -> Counter[Row]:
-    """Raw diffs added up."""
+    """Sum raw diffs."""
     found: Counter[Row] = Counter()
     for batch in batches:
         for _, diff, *row in batch.rows:
@@ -104,12 +104,12 @@ def replayed(batches: Iterable[Batch]) -> Counter[Row]:
 
 
 def taken(follower: Iterator[Batch], stop: Event) -> list[Batch]:
-    """What a follower finds when it looks at the lake once or twice more."""
+    """Return what a follower finds when it polls the lake once or twice more."""
     Timer(1.2, stop.set).start()
     return list(follower)
 
 
-def test_a_batch_for_each_timestamp_as_soon_as_it_is_complete(feed: Feed) -> None:
+def test_each_timestamp_is_one_batch_as_soon_as_it_is_complete(feed: Feed) -> None:
     first = feed.ingest("t", (1, "a"), (2, "b"), (3, "c"))
     follower = feed.lake.follow("SUBSCRIBE s.t")
     batches = [next(follower)]
@@ -131,7 +131,7 @@ def test_a_batch_for_each_timestamp_as_soon_as_it_is_complete(feed: Feed) -> Non
     assert replayed(batches) == Counter(feed.lake.sql("SELECT * FROM s.t").rows)
 
 
-def test_nothing_is_a_batch_too_and_the_first_one_comes_later(feed: Feed) -> None:
+def test_an_empty_snapshot_is_an_empty_batch(feed: Feed) -> None:
     feed.ingest("t", (1, "a"))
     feed.ingest("t", (1, None))
     follower = feed.lake.follow("SUBSCRIBE s.t")
@@ -140,7 +140,7 @@ def test_nothing_is_a_batch_too_and_the_first_one_comes_later(feed: Feed) -> Non
     assert next(follower).rows == [(second, 1, 2, "b")]
 
 
-def test_all_of_the_past_and_then_on(feed: Feed) -> None:
+def test_a_follower_reads_the_past_and_then_new_batches(feed: Feed) -> None:
     made = [feed.ingest("t", (n, "new"), (n % 3, str(n))) for n in range(4)]
     follower = feed.lake.follow(f"SUBSCRIBE s.t ENVELOPE UPSERT (KEY (id)) WITH (SNAPSHOT = false) AS OF {made[0]}")
     past = [next(follower) for _ in made[1:]]
@@ -169,7 +169,7 @@ def test_progress_comes_with_every_timestamp_and_while_nothing_changes(feed: Fee
     assert next(follower).rows == [(second, False, -1, 1, "a"), (second + 1, True, None, None, None)]
 
 
-def test_progress_of_a_table_that_others_write_follows_the_clock(make_lake: LakeFactory) -> None:
+def test_progress_of_a_foreign_table_follows_the_clock(make_lake: LakeFactory) -> None:
     lake = make_lake(foreign_lag_ms=50)
     lake.sql("CREATE NAMESPACE s; CREATE TABLE s.t (id BIGINT) USING iceberg; INSERT INTO s.t VALUES (1)")
     follower = lake.follow("SUBSCRIBE s.t WITH (PROGRESS, SNAPSHOT = false)")
@@ -185,7 +185,7 @@ def test_progress_of_a_table_that_others_write_follows_the_clock(make_lake: Lake
     ]
 
 
-def test_up_to_ends_it(make_lake: LakeFactory) -> None:
+def test_up_to_ends_a_follower(make_lake: LakeFactory) -> None:
     lake = make_lake(foreign_lag_ms=50)
     lake.sql("CREATE NAMESPACE s; CREATE TABLE s.t (id BIGINT) USING iceberg; INSERT INTO s.t VALUES (1)")
     up_to_ms = now_ms() + 1_500
@@ -201,13 +201,13 @@ def test_up_to_ends_it(make_lake: LakeFactory) -> None:
     assert [row[2:] for row in again] == [(1,), (2,)]
 
 
-def test_up_to_the_end_of_what_a_source_has_brought(feed: Feed) -> None:
+def test_up_to_may_equal_upper(feed: Feed) -> None:
     first, second = feed.ingest("t", (1, "a")), feed.ingest("t", (2, "b"))
     batches = list(feed.lake.follow(f"SUBSCRIBE s.t AS OF {first} UP TO {second + 1}"))
     assert [batch.timestamp for batch in batches] == [first, second]
 
 
-def test_a_stop_ends_it_between_two_batches(feed: Feed) -> None:
+def test_stop_ends_a_follower_between_two_batches(feed: Feed) -> None:
     feed.ingest("t", (1, "a"))
     stop = Event()
     follower = feed.lake.follow("SUBSCRIBE s.t", stop)
@@ -216,8 +216,8 @@ def test_a_stop_ends_it_between_two_batches(feed: Feed) -> None:
     assert list(follower) == []
 
 
-def test_a_batch_that_nobody_reads_is_in_nobodys_way(make_lake: LakeFactory, tmp_path: Path) -> None:
-    """Whether it is dropped, or kept to be read later; both here and where Spark reads."""
+def test_an_unread_batch_does_not_block_the_next_one(make_lake: LakeFactory, tmp_path: Path) -> None:
+    """The batch may be dropped or kept to be read later, and read in this process or by Spark."""
     for limit in (200_000, 0):
         feed = Feed(make_lake(driver_diff_max_rows=limit), tmp_path / f"feed{limit}", "t")
         feed.ingest("t", *((n, "x" * 100) for n in range(300)))
@@ -255,10 +255,10 @@ def test_tables_of_two_sources_are_joined_where_both_are_complete(lake: Lake, tm
 
 
 @pytest.mark.parametrize(("point", "nth"), [("after-merge", 1), ("after-merge", 2), ("before-commit", 1)])
-def test_a_batch_that_is_not_committed_is_not_seen(
+def test_an_uncommitted_batch_is_not_visible(
     feed: Feed, monkeypatch: pytest.MonkeyPatch, point: Point, nth: int
 ) -> None:
-    """Its writer died: with the first table merged, with both, with everything done but the commit."""
+    """Its writer died after it merged the first table, or both, or did everything except the commit."""
     feed.send("t", (1, "a"))
     first = feed.ingest("u", (1, "A"))
     both = "SUBSCRIBE (SELECT t.v AS t, u.v AS u FROM s.t AS t FULL JOIN s.u AS u ON t.id = u.id)"
@@ -283,8 +283,8 @@ def test_a_batch_that_is_not_committed_is_not_seen(
     assert shown(batch) == [(-1, "a", "A"), (1, "b", "B"), (1, "new", "NEW")]
 
 
-def test_the_columns_stay_those_of_the_beginning(lake: Lake, tmp_path: Path) -> None:
-    """A column added upstream arrives with the next subscription; one widened keeps to the type it had."""
+def test_a_follower_keeps_the_columns_of_its_beginning(lake: Lake, tmp_path: Path) -> None:
+    """A column added upstream appears in the next subscription; a widened one keeps its old type."""
     directory = tmp_path / "topics"
     topic = Topic("t", {"id": {"type": "int64"}, "n": {"type": "int32"}})
     lake.sql(f"CREATE SOURCE feed FROM FILES '{directory}' FORMAT JSON")
@@ -315,8 +315,8 @@ def test_the_columns_stay_those_of_the_beginning(lake: Lake, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("clause", ["", "WITHIN TIMESTAMP ORDER BY v DESC"])
-def test_a_follower_of_all_that_ever_was_ends_with_the_table(feed: Feed, clause: str) -> None:
-    """Inserts, updates, deletes, keys that come back, and batches that change nothing."""
+def test_a_follower_of_the_whole_history_arrives_at_the_table(feed: Feed, clause: str) -> None:
+    """The history has inserts, updates, deletes, keys that return, and batches that change nothing."""
     first = feed.ingest("t", *((n, "first") for n in range(20)))
     for n in range(5):
         feed.ingest("t", (n, None), (n + 10, f"changed {n}"), (100 + n, "new"), (n, "back" if n % 2 else None))

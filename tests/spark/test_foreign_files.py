@@ -1,4 +1,4 @@
-"""Data files that other writers made and a table imported: SUBSCRIBE shows of them what SELECT shows, value by value."""
+"""Imported data files of foreign writers: SUBSCRIBE gives the same values as SELECT."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def imported(table: WrittenTable, directory: Path) -> None:
 
 @pytest.fixture
 def read_here(monkeypatch: pytest.MonkeyPatch) -> Iterable[None]:
-    """Reading both ends of a step by Spark would hide what the reader of this process makes of a file."""
+    """Forbid reading both ends of a step by Spark, which would hide how this process reads a file."""
 
     def refused(*_: object) -> None:
         pytest.fail("Spark reads what this process should")
@@ -111,7 +111,7 @@ def read_here(monkeypatch: pytest.MonkeyPatch) -> Iterable[None]:
 
 
 @pytest.mark.usefixtures("read_here")
-def test_every_type_encoding_and_codec(make_lake: LakeFactory, tmp_path: Path) -> None:
+def test_every_type_encoding_and_codec_reads_as_in_spark(make_lake: LakeFactory, tmp_path: Path) -> None:
     table = WrittenTable.created(make_lake, VECTORS_V3, sql(COLUMNS))
     rows, plain = arrow(COLUMNS), [name for name in COLUMNS if name not in ENCODINGS]
     compression = {path: CODECS[n % len(CODECS)] for n, path in enumerate(_paths(rows))}
@@ -146,8 +146,8 @@ def _paths(rows: pa.Table) -> list[str]:
     return [schema.column(n).path for n in range(len(schema))]
 
 
-def test_types_that_iceberg_does_not_store_are_read_as_spark_reads_them(make_lake: LakeFactory, tmp_path: Path) -> None:
-    """Spark's own reading of milliseconds and nanoseconds is what a SELECT of such a table shows."""
+def test_types_that_iceberg_does_not_store_read_as_in_spark(make_lake: LakeFactory, tmp_path: Path) -> None:
+    """A SELECT of such a table shows milliseconds and nanoseconds as Spark reads them."""
     table = WrittenTable.created(make_lake, VECTORS_V3, f"id INT, {sql(ODD)}")
     for name, column in ODD.items():
         (tmp_path / name).mkdir()
@@ -160,8 +160,8 @@ def test_types_that_iceberg_does_not_store_are_read_as_spark_reads_them(make_lak
 
 
 @pytest.mark.usefixtures("read_here")
-def test_files_of_hive_and_partitions_that_are_not_in_them(make_lake: LakeFactory, tmp_path: Path) -> None:
-    """Spark writes lists and maps as Hive does, and INT96; the partition is a directory's name."""
+def test_hive_files_and_partition_values_outside_files_read_as_in_spark(make_lake: LakeFactory, tmp_path: Path) -> None:
+    """Spark writes lists and maps as Hive does, and INT96; the partition value is only in a directory's name."""
     table = WrittenTable.created(
         make_lake,
         PARTITION_V2,

@@ -1,4 +1,4 @@
-"""Tables of other writers that lakehold cannot read whole: they are passed over and reported, and no other table suffers."""
+"""Foreign tables that lakehold cannot read completely: they are skipped and reported, and no other table is affected."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_column_that_cannot_be_read_is_refused_and_the_others_are_read(
     assert whole == [('{"a":7}', 1, "ann", "{1, 1}"), ("[2]", 2, "bob", None)]
 
 
-def test_a_table_with_such_a_column_is_held_checked_and_maintained(variants: Lake) -> None:
+def test_a_table_with_an_unreadable_column_is_held_checked_and_maintained(variants: Lake) -> None:
     at = newest_ms(variants, "s.v")
     variants.sql(f"CREATE HOLD h ON s.v AT {at}; DELETE FROM s.v WHERE id = 1")
     variants.sql("CREATE TABLE s.other (id INT) USING iceberg; INSERT INTO s.other VALUES (1)")
@@ -88,7 +88,9 @@ def test_a_table_with_such_a_column_is_held_checked_and_maintained(variants: Lak
 
 
 @pytest.mark.stack
-def test_a_rest_catalog_gives_and_changes_a_table_with_such_a_column(make_lake: LakeFactory, new_lake: NewLake) -> None:
+def test_a_rest_catalog_loads_and_changes_a_table_with_an_unreadable_column(
+    make_lake: LakeFactory, new_lake: NewLake
+) -> None:
     lake = make_lake(foreign_lag_ms=0, **new_lake("rest"))
     lake.sql(VARIANTS)
     lake.sql(f"CREATE HOLD h ON s.v AT {newest_ms(lake, 's.v')}")
@@ -98,7 +100,7 @@ def test_a_rest_catalog_gives_and_changes_a_table_with_such_a_column(make_lake: 
     assert tags(lake, "s.v") == set()
 
 
-def test_the_tags_of_the_last_hold_go_with_it_and_history_can_go_after_it(make_lake: LakeFactory) -> None:
+def test_dropping_the_last_hold_drops_its_tags_and_releases_history(make_lake: LakeFactory) -> None:
     lake = make_lake(foreign_lag_ms=0)
     lake.sql(
         "CREATE NAMESPACE s; CREATE TABLE s.t (id INT) USING iceberg; CREATE TABLE s.u (id INT) USING iceberg; "
@@ -122,7 +124,7 @@ def test_the_tags_of_the_last_hold_go_with_it_and_history_can_go_after_it(make_l
     assert (tags(lake, "s.t"), tags(lake, "s.u")) == (set(), set())
 
 
-def test_tags_that_a_dropped_hold_left_go_with_the_next_maintenance(make_lake: LakeFactory) -> None:
+def test_maintenance_removes_tags_of_dropped_holds(make_lake: LakeFactory) -> None:
     lake = make_lake(foreign_lag_ms=0)
     lake.sql(
         "CREATE NAMESPACE s; CREATE TABLE s.t (id INT) USING iceberg; INSERT INTO s.t VALUES (1); CREATE HOLD h ON s.t"
@@ -140,7 +142,7 @@ def tags(lake: Lake, table: str) -> set[str]:
     return {*lake.catalog.load_table(table).metadata.refs} - {"main"}
 
 
-def test_damaged_tables_are_reported_and_the_others_are_looked_after(make_lake: LakeFactory) -> None:
+def test_damaged_tables_are_reported_and_the_others_are_maintained(make_lake: LakeFactory) -> None:
     lake = make_lake(foreign_lag_ms=0)
     bad = ["garbled", "gone", "listless", "newer", "truncated"]
     tables = [*bad, "whole"]
@@ -170,7 +172,7 @@ def test_damaged_tables_are_reported_and_the_others_are_looked_after(make_lake: 
 
 
 def damage(lake: Lake, table: str) -> None:
-    """Leave of a table what other tools leave: metadata that is gone, no JSON or of a later Iceberg, no whole manifest list."""
+    """Damage a table as other tools do: metadata missing, not JSON or of a later Iceberg, manifest list truncated."""
     loaded = lake.catalog.load_table(f"s.{table}")
     path = Path(loaded.metadata_location.removeprefix("file:"))
     match table:

@@ -1,4 +1,4 @@
-"""Every kind of history, as rows that came and went: `WrittenTable.changes` also replays them against Spark's snapshots."""
+"""Every kind of history, as added and removed rows; `WrittenTable.changes` also replays them against Spark's snapshots."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REWRITE_ALL = "options => map('rewrite-all', 'true')"
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_rows_inserted_deleted_updated_and_merged(make_lake: LakeFactory, mode: Mode) -> None:
+def test_inserts_deletes_updates_and_merges_are_exact(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
     table.run(
         "INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd'), (5, 'e')",
@@ -51,7 +51,7 @@ def test_rows_inserted_deleted_updated_and_merged(make_lake: LakeFactory, mode: 
 
 
 @pytest.mark.parametrize("mode", [COPY_V1, PARTITION_V2, VECTORS_V3], ids=str)
-def test_overwritten_partitions(make_lake: LakeFactory, mode: Mode) -> None:
+def test_overwritten_partitions_are_exact(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, p INT", "p")
     table.run(
         "INSERT INTO {t} VALUES (1, 1), (2, 1), (3, 2), (4, 2), (5, 3)",
@@ -73,7 +73,7 @@ def test_overwritten_partitions(make_lake: LakeFactory, mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("mode", [COPY_V1, PARTITION_V2, VECTORS_V3], ids=str)
-def test_whole_partitions_and_tables_emptied(make_lake: LakeFactory, mode: Mode) -> None:
+def test_emptied_partitions_and_tables_are_exact(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, p STRING", "p")
     table.run(
         "INSERT INTO {t} VALUES (1, 'a'), (2, 'a'), (3, 'a'), (4, 'b'), (5, NULL), (6, NULL)",
@@ -113,8 +113,8 @@ def test_compaction_changes_no_row(make_lake: LakeFactory, mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("mode", [COPY_V1, *MERGES], ids=str)
-def test_compaction_seen_together_with_changes(make_lake: LakeFactory, mode: Mode) -> None:
-    """Where a snapshot between was expired, a rewritten row is in a file that goes and in one that comes."""
+def test_compaction_between_changes_adds_no_diffs(make_lake: LakeFactory, mode: Mode) -> None:
+    """If a snapshot in between was expired, a rewritten row is in a file that was removed and in one that was added."""
     table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
     table.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c')", "DELETE FROM {t} WHERE id = 1")
     table.run("INSERT INTO {t} VALUES (4, 'd')")
@@ -146,7 +146,7 @@ def test_rewritten_position_deletes_change_no_row(make_lake: LakeFactory, mode: 
 
 @pytest.mark.parametrize("mode", [FILE_V2, PARTITION_V2], ids=str)
 def test_position_deletes_become_deletion_vectors(make_lake: LakeFactory, mode: Mode) -> None:
-    """A vector takes over what position deletes of its file hide, whether those stay or go."""
+    """A vector includes the positions that position deletes of its file hide, whether those stay or are removed."""
     table = WrittenTable.created(make_lake, mode, "id INT, p INT", "p")
     table.run("INSERT INTO {t} SELECT /*+ COALESCE(1) */ id, 0 FROM range(6)")
     table.run("INSERT INTO {t} SELECT /*+ COALESCE(1) */ id, 0 FROM range(6, 9)")
@@ -162,7 +162,7 @@ def test_position_deletes_become_deletion_vectors(make_lake: LakeFactory, mode: 
 
 
 @pytest.mark.parametrize("mode", [COPY_V2, PARTITION_V2, VECTORS_V3], ids=str)
-def test_set_back_and_forth(make_lake: LakeFactory, mode: Mode) -> None:
+def test_rollbacks_and_returns_are_changes(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
     table.run(
         "INSERT INTO {t} VALUES (1, 'a'), (2, 'b')", "DELETE FROM {t} WHERE id = 1", "INSERT INTO {t} VALUES (3, 'c')"
@@ -184,8 +184,8 @@ def test_set_back_and_forth(make_lake: LakeFactory, mode: Mode) -> None:
     back = table.versions[3]
     notices = table.subscribe(f"AS OF {first.mz_timestamp} UP TO {back.mz_timestamp + 1}").notices
     assert notices == (
-        f'"shop.t" was set to snapshot {first.snapshot_id} at {back.mz_timestamp}, which it had shown before: '
-        "its rows are again what they were then",
+        f'"shop.t" was set to snapshot {first.snapshot_id} at {back.mz_timestamp}: it had shown that snapshot before, '
+        "so its rows are the same as then",
     )
 
 
@@ -200,7 +200,7 @@ def test_a_branch_shows_when_main_is_moved_to_it(make_lake: LakeFactory, mode: M
     assert table.changes()[1:] == [[(-1, 1, "a"), (1, 3, "c")], [(-1, 2, "b")]]
 
 
-def test_staged_writes_show_when_they_are_picked(make_lake: LakeFactory) -> None:
+def test_staged_writes_show_when_they_are_cherry_picked(make_lake: LakeFactory) -> None:
     table = WrittenTable.created(make_lake, VECTORS_V3, "id INT, v STRING")
     table.run("INSERT INTO {t} VALUES (1, 'a')", "ALTER TABLE {t} SET TBLPROPERTIES ('write.wap.enabled' = 'true')")
     staged = []
@@ -219,7 +219,7 @@ def test_staged_writes_show_when_they_are_picked(make_lake: LakeFactory) -> None
 
 
 @pytest.mark.parametrize("mode", [COPY_V1, VECTORS_V3], ids=str)
-def test_rows_that_are_there_more_than_once(make_lake: LakeFactory, mode: Mode) -> None:
+def test_duplicate_rows_are_counted(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
     table.run(
         "INSERT INTO {t} VALUES (1, 'a'), (1, 'a'), (2, NULL), (2, NULL)",
@@ -234,7 +234,7 @@ def test_rows_that_are_there_more_than_once(make_lake: LakeFactory, mode: Mode) 
 
 
 @pytest.mark.parametrize("mode", [COPY_V1, PARTITION_V2, VECTORS_V3], ids=str)
-def test_the_partitioning_changes(make_lake: LakeFactory, mode: Mode) -> None:
+def test_a_change_of_partitioning_changes_no_row(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, p STRING, at TIMESTAMP", "p")
 
     def rows(first: int, end_exclusive: int) -> str:
@@ -259,7 +259,7 @@ def test_the_partitioning_changes(make_lake: LakeFactory, mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("mode", [COPY_V1, PARTITION_V2, VECTORS_V3], ids=str)
-def test_a_snapshot_between_is_expired(make_lake: LakeFactory, mode: Mode) -> None:
+def test_changes_of_an_expired_snapshot_come_with_the_next_one(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
     table.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b')", "UPDATE {t} SET v = 'c' WHERE id = 1")
     table.run("UPDATE {t} SET v = 'd' WHERE id = 1", "DELETE FROM {t} WHERE id = 2")
@@ -284,7 +284,7 @@ def test_a_snapshot_between_is_expired(make_lake: LakeFactory, mode: Mode) -> No
 
 
 @pytest.mark.parametrize("mode", [COPY_V1, PARTITION_V2, VECTORS_V3], ids=str)
-def test_all_before_is_expired(make_lake: LakeFactory, mode: Mode) -> None:
+def test_history_begins_at_the_oldest_remaining_snapshot(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
     table.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b')", "DELETE FROM {t} WHERE id = 1")
     table.run("UPDATE {t} SET v = 'c' WHERE id = 2")
@@ -299,7 +299,7 @@ def test_all_before_is_expired(make_lake: LakeFactory, mode: Mode) -> None:
     assert table.changes() == [[(1, 2, "c")], [(-1, 2, "c")]]
 
 
-def test_a_table_without_rows(make_lake: LakeFactory) -> None:
+def test_a_table_without_rows_has_no_diffs(make_lake: LakeFactory) -> None:
     table = WrittenTable.created(make_lake, VECTORS_V3, "id INT")
     result = table.subscribe("")
     assert (result.columns, result.rows) == (("mz_timestamp", "mz_diff", "id"), [])
@@ -308,7 +308,7 @@ def test_a_table_without_rows(make_lake: LakeFactory) -> None:
     assert [diffs for diffs in table.changes() if diffs] == [[(1, 1)]]
 
 
-def test_a_table_dropped_and_made_anew(make_lake: LakeFactory) -> None:
+def test_a_recreated_table_has_no_history_of_its_namesake(make_lake: LakeFactory) -> None:
     table = WrittenTable.created(make_lake, VECTORS_V3, "id INT, v STRING")
     table.run("INSERT INTO {t} VALUES (1, 'a')", "DELETE FROM {t} WHERE id = 1")
     before, _ = table.versions

@@ -1,4 +1,4 @@
-"""Queries that this process answers itself give what Spark gives: the same rows, types and names."""
+"""Queries that this process answers give the same rows, types and names as Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BOOLEANS = ("TRUE", "FALSE")
 
 @pytest.fixture
 def facts(make_lake: LakeFactory) -> Lake:
-    """A lake with a table of values at the edges of their types, nulls among them."""
+    """Return a lake with a table of values at the edges of their types, and nulls."""
     lake = make_lake(foreign_lag_ms=0)
     lake.sql("""
         CREATE NAMESPACE shop;
@@ -47,7 +47,7 @@ def facts(make_lake: LakeFactory) -> Lake:
 
 
 def condition(chosen: random.Random, depth: int = 2) -> str:
-    """Text of a condition that needs no engine."""
+    """Generate the text of a condition that needs no engine."""
     if depth and chosen.random() < 0.6:
         parts = [condition(chosen, depth - 1) for _ in range(chosen.choice([1, 2, 3]))]
         joined = chosen.choice([" AND ", " OR "]).join(parts)
@@ -80,10 +80,10 @@ def condition(chosen: random.Random, depth: int = 2) -> str:
 
 def is_answered_here(lake: Lake, query: str) -> bool:
     relation = lake.open_subscription(f"SUBSCRIBE ({query})").subscription.relation
-    return isinstance(relation, RowByRow) and relation.here is not None
+    return isinstance(relation, RowByRow) and relation.arrow_query is not None
 
 
-def test_conditions_hold_where_spark_says(facts: Lake) -> None:
+def test_conditions_select_the_same_rows_as_spark(facts: Lake) -> None:
     found = [condition(random.Random(seed)) for seed in range(CONDITIONS)]
     shown = ", ".join(f"{text} AS c{place}" for place, text in enumerate(found))
     by_spark = facts.sql(f"SELECT id, {shown} FROM shop.facts ORDER BY id").rows
@@ -119,7 +119,7 @@ def test_columns_have_sparks_names_types_and_values(facts: Lake) -> None:
         ("SELECT id FROM shop.facts WHERE i IN (1, 'a')", "Spark casts one of them"),
     ],
 )
-def test_what_has_rules_of_its_own_is_sparks(facts: Lake, query: str, reason: str) -> None:
+def test_conditions_with_special_rules_are_left_to_spark(facts: Lake, query: str, reason: str) -> None:
     assert reason
     if "missing" in query:
         with pytest.raises(Exception, match="missing"):

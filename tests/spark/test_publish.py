@@ -1,6 +1,6 @@
-"""Subscriptions published to tables: what a reader of the output finds, whoever stopped where.
+"""Subscriptions published to tables: what a reader of the output sees, wherever a publisher stopped.
 
-The tables that are read are written by PyIceberg, so that only queries need Spark.
+PyIceberg writes the tables that are read, so that only queries need Spark.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def shop(make_lake: LakeFactory) -> Shop:
         ("ENVELOPE DEBEZIUM (KEY (id))", {"mz_state": "insert", "id": 1, "before_v": None, "after_v": "a"}),
     ],
 )
-def test_the_output_is_what_the_subscribe_gives_and_grows_with_it(shop: Shop, clauses: str, first: Row) -> None:
+def test_the_output_equals_the_subscribe_and_grows_with_it(shop: Shop, clauses: str, first: Row) -> None:
     shop.subscribe(clauses)
     (report,) = shop.lake.publish("s")
     assert (report.table, report.rows, report.timestamps) == ("bi.out", 2, 1)
@@ -61,7 +61,7 @@ def test_a_query_is_published_with_the_types_of_its_result(shop: Shop) -> None:
     assert state == {"a": (2, "4.0"), "b": (1, "2.0")}
 
 
-def test_any_engine_reads_the_newest_day_only(shop: Shop) -> None:
+def test_a_filter_on_the_newest_day_reads_only_that_day(shop: Shop) -> None:
     shop.subscribe()
     shop.lake.publish("s")
     table = shop.lake.catalog.load_table("bi.out")
@@ -74,7 +74,7 @@ def test_any_engine_reads_the_newest_day_only(shop: Shop) -> None:
     ]
 
 
-def test_it_begins_when_it_is_created_however_late_it_is_published(shop: Shop) -> None:
+def test_a_subscription_begins_at_its_creation_however_late_it_is_published(shop: Shop) -> None:
     shop.subscribe()
     shop.write((3, "c"))
     shop.lake.publish("s")
@@ -82,7 +82,7 @@ def test_it_begins_when_it_is_created_however_late_it_is_published(shop: Shop) -
     assert shop.output() == shop.expected()
 
 
-def test_changes_alone_can_be_published(shop: Shop) -> None:
+def test_changes_can_be_published_without_a_snapshot(shop: Shop) -> None:
     shop.subscribe("WITH (SNAPSHOT = false)")
     (report,) = shop.lake.publish("s")
     assert (report.rows, shop.output()) == (0, [])
@@ -91,7 +91,7 @@ def test_changes_alone_can_be_published(shop: Shop) -> None:
     assert {row["id"] for row in shop.output()} >= {3}
 
 
-def test_the_hold_follows_also_when_there_is_nothing_to_publish(shop: Shop) -> None:
+def test_the_hold_advances_when_there_is_nothing_to_publish(shop: Shop) -> None:
     shop.subscribe()
     shop.lake.publish("s")
     first = shop.hold.at_ms
@@ -105,7 +105,7 @@ def test_the_hold_follows_also_when_there_is_nothing_to_publish(shop: Shop) -> N
 
 
 @pytest.mark.parametrize("point", ["before-publication", "after-publication"])
-def test_a_publisher_that_dies_loses_and_repeats_nothing(
+def test_a_killed_publisher_loses_and_repeats_nothing(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, point: Point
 ) -> None:
     shop.subscribe()
@@ -120,7 +120,7 @@ def test_a_publisher_that_dies_loses_and_repeats_nothing(
     assert (shop.hold.at_ms or 0) >= shop.position - 1
 
 
-def test_a_commit_whose_answer_was_lost_counts(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_whose_answer_was_lost_is_not_repeated(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.subscribe()
     shop.lake.publish("s")
     shop.write((3, "c"))
@@ -139,7 +139,7 @@ def test_a_commit_whose_answer_was_lost_counts(shop: Shop, monkeypatch: pytest.M
     assert shop.output() == shop.expected()
 
 
-def test_compaction_and_expiry_of_the_output_do_not_make_it_forget(shop: Shop) -> None:
+def test_compaction_and_expiry_of_the_output_keep_its_position(shop: Shop) -> None:
     shop.subscribe()
     shop.lake.publish("s")
     shop.write((3, "c"))

@@ -1,4 +1,4 @@
-"""SUBSCRIBE over Spark Connect gives what it gives on a session in this process: the same rows of the same types."""
+"""SUBSCRIBE over Spark Connect gives the same rows, of the same types, as with a session in this process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ with connect(**asked["settings"]) as lake:
         result = lake.sql(statement)
         print(repr((result.columns, result.rows)))
 """
-"""A process of its own: one that has a session of its own cannot be a client as well."""
+"""Runs in its own process, because a process with a classic session cannot be a Connect client."""
 
 STATEMENTS = (
     "SUBSCRIBE s.t AS OF {first}",
@@ -41,7 +41,7 @@ STATEMENTS = (
 
 @pytest.fixture
 def lake(make_lake: LakeFactory) -> Lake:
-    """Two tables that changed."""
+    """Return a lake with two tables that changed."""
     lake = make_lake(foreign_lag_ms=50)
     lake.sql("""
         CREATE NAMESPACE s;
@@ -68,7 +68,7 @@ def lake(make_lake: LakeFactory) -> Lake:
 
 
 @pytest.mark.parametrize("driver_diff_max_rows", [200_000, 0])
-def test_the_same_over_connect(
+def test_spark_connect_gives_the_same_rows_and_types(
     lake: Lake, make_lake: LakeFactory, spark_connect: str, tmp_path: Path, driver_diff_max_rows: int
 ) -> None:
     settings = {
@@ -91,7 +91,7 @@ def test_the_same_over_connect(
 
 
 def over_connect(settings: dict[str, object], statements: Sequence[str], directory: Path) -> list[str]:
-    """Columns and rows of each statement, as the client writes them."""
+    """Return columns and rows of each statement, as the client prints them."""
     client = subprocess.run(
         [sys.executable, "-c", CLIENT],
         input=json.dumps({"settings": settings, "statements": statements}),

@@ -1,4 +1,4 @@
-"""The life of a subscription: who publishes it, what happens when it fell behind, how it is made, shown and dropped."""
+"""The life of a subscription: who publishes it, what happens after a lapse, how it is created, shown and dropped."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def shop(make_lake: LakeFactory) -> Shop:
 # --- who publishes ----------------------------------------------------------------------------------------------------
 
 
-def test_a_second_publisher_is_told_who_runs(shop: Shop) -> None:
+def test_a_second_publisher_is_refused_and_learns_who_runs(shop: Shop) -> None:
     shop.subscribe()
     running = shop.lake.publications("s")
     next(running)
@@ -41,8 +41,8 @@ def test_a_second_publisher_is_told_who_runs(shop: Shop) -> None:
     assert shop.again().publish("s") == []
 
 
-def test_a_publisher_that_was_taken_for_dead_commits_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It looked at its lease, was suspended, and wakes up when another has published the same and more."""
+def test_a_publisher_whose_lease_was_taken_over_commits_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It checks its lease, is suspended, and wakes up after another publisher has published the same rows and more."""
     shop.subscribe()
     shop.lake.publish("s")
     shop.write((3, "c"))
@@ -66,17 +66,17 @@ def test_a_publisher_that_was_taken_for_dead_commits_nothing(shop: Shop, monkeyp
     assert shop.output() == shop.expected()
 
 
-# --- fallen behind ----------------------------------------------------------------------------------------------------
+# --- lapses -----------------------------------------------------------------------------------------------------------
 
 
 def lapse(shop: Shop) -> None:
-    """MAX LAG moves the hold over changes that are not published."""
+    """Let MAX LAG move the hold past changes that are not published."""
     shop.write((3, "c"))
     shop.write((1, None))
     shop.lake.subscriptions.holds.advance("subscription_s", now_ms())
 
 
-def test_one_that_fell_behind_stops_and_says_so(shop: Shop) -> None:
+def test_a_lapsed_subscription_stops_with_an_error(shop: Shop) -> None:
     shop.subscribe()
     shop.lake.publish("s")
     lapse(shop)
@@ -90,7 +90,7 @@ def test_one_that_fell_behind_stops_and_says_so(shop: Shop) -> None:
     assert shop.output() == before
 
 
-def test_one_that_fell_behind_starts_over_in_one_commit(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lapsed_subscription_starts_over_in_one_commit(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.subscribe(options="WITH (ON LAPSE = 'resnapshot')")
     shop.lake.publish("s")
     lapse(shop)
@@ -109,7 +109,7 @@ def test_one_that_fell_behind_starts_over_in_one_commit(shop: Shop, monkeypatch:
     assert shop.output() == shop.expected()
 
 
-def test_a_dropped_hold_is_made_again_while_history_lasts(shop: Shop) -> None:
+def test_a_dropped_hold_is_created_again_while_history_remains(shop: Shop) -> None:
     shop.subscribe()
     shop.lake.publish("s")
     shop.write((3, "c"))
@@ -131,15 +131,15 @@ def test_a_dropped_hold_is_made_again_while_history_lasts(shop: Shop) -> None:
 # --- retention and columns --------------------------------------------------------------------------------------------
 
 
-def test_the_output_forgets_whole_days(shop: Shop) -> None:
+def test_old_rows_of_the_output_are_removed_by_whole_days(shop: Shop) -> None:
     shop.subscribe(options="WITH (RETAIN OUTPUT = '7 days')")
     shop.lake.publish("s")
     entry = shop.lake.definitions.definitions().subscription("s")
     output = OutputTable(shop.lake.catalog, "bi.out", entry.object_id)
     day = shop.output()[0]["mz_timestamp"] // DAY_MS * DAY_MS
-    assert output.forget(day)
+    assert output.remove_rows_before(day)
     assert len(shop.output()) == 2
-    assert output.forget(day + DAY_MS)
+    assert output.remove_rows_before(day + DAY_MS)
     assert shop.output() == []
     shop.write((3, "c"))
     shop.lake.publish("s")
@@ -158,7 +158,7 @@ def test_a_column_added_to_the_table_is_added_to_the_output(shop: Shop) -> None:
     assert [(row["id"], row["n"]) for row in shop.output()] == [(1, None), (2, None), (3, 7)]
 
 
-def test_what_has_no_column_type_is_refused(shop: Shop) -> None:
+def test_a_type_that_a_table_cannot_have_is_refused(shop: Shop) -> None:
     shop.lake.sql("CREATE SUBSCRIPTION s INTO bi.out AS SUBSCRIBE (SELECT id, NULL AS nothing FROM shop.t)")
     with pytest.raises(DefinitionError, match="cannot take the output") as refused:
         shop.lake.publish("s")
@@ -168,7 +168,7 @@ def test_what_has_no_column_type_is_refused(shop: Shop) -> None:
 # --- statements -------------------------------------------------------------------------------------------------------
 
 
-def test_what_cannot_begin_is_not_there(shop: Shop) -> None:
+def test_a_subscription_that_cannot_begin_does_not_exist(shop: Shop) -> None:
     shop.lake.catalog.create_namespace("bi")
     shop.lake.catalog.create_table("bi.taken", COLUMNS)
     for statement, code in [
@@ -186,7 +186,7 @@ def test_what_cannot_begin_is_not_there(shop: Shop) -> None:
     assert shop.lake.holds.all() == ()
 
 
-def test_an_output_is_not_written_by_hand_nor_read_by_another(shop: Shop) -> None:
+def test_an_output_table_is_never_shared_with_other_writers_or_subscriptions(shop: Shop) -> None:
     shop.subscribe()
     shop.lake.publish("s")
     for statement, code in [
@@ -201,7 +201,7 @@ def test_an_output_is_not_written_by_hand_nor_read_by_another(shop: Shop) -> Non
         assert refused.value.code == code, statement
 
 
-def test_dropping_leaves_the_output_unless_it_cascades(shop: Shop) -> None:
+def test_drop_keeps_the_output_unless_it_cascades(shop: Shop) -> None:
     shop.subscribe()
     shop.lake.publish("s")
     shop.lake.sql("DROP SUBSCRIPTION s")
@@ -216,7 +216,7 @@ def test_dropping_leaves_the_output_unless_it_cascades(shop: Shop) -> None:
     shop.lake.sql("DROP SUBSCRIPTION IF EXISTS s")
 
 
-def test_a_hold_left_behind_by_a_drop_that_died_is_taken_over(shop: Shop) -> None:
+def test_a_hold_of_an_interrupted_drop_is_reused(shop: Shop) -> None:
     shop.subscribe()
     definition = shop.lake.definitions.definitions().subscription("s").definition
     shop.lake.definitions.change(lambda defined: defined.without(definition))
@@ -225,7 +225,7 @@ def test_a_hold_left_behind_by_a_drop_that_died_is_taken_over(shop: Shop) -> Non
     assert len(shop.lake.holds.all()) == 1
 
 
-def test_what_is_shown_makes_the_same_subscription(shop: Shop) -> None:
+def test_show_create_recreates_the_same_subscription(shop: Shop) -> None:
     options = "WITH (ON LAPSE = 'resnapshot', MAX LAG = '90m', RETAIN OUTPUT = '2 weeks')"
     shop.subscribe("ENVELOPE UPSERT (KEY (id))", options)
     before = shop.lake.definitions.definitions().subscription("s").definition

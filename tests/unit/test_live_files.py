@@ -1,4 +1,4 @@
-"""Which manifests of a snapshot are looked at: those with files that are left."""
+"""Manifests of a snapshot that are read: only those that still list files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 from lakehold.subscribe.live_files import LiveFiles, RememberedFiles
 
 
-def test_a_manifest_that_only_says_what_has_gone_is_left_out(tmp_path: Path) -> None:
+def test_a_manifest_that_lists_only_removed_files_is_skipped(tmp_path: Path) -> None:
     catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}")
     catalog.create_namespace("shop")
     table = catalog.create_table("shop.t", pa.schema([("id", pa.int64())]))
@@ -46,13 +46,13 @@ def test_a_manifest_that_only_says_what_has_gone_is_left_out(tmp_path: Path) -> 
     ],
 )
 def test_a_manifest_without_counts_may_have_files(counts: Mapping[str, int | None], is_listed: bool) -> None:
-    """Format version 1 need not have them."""
+    """Format version 1 does not require counts."""
     files = LiveFiles(table_with_list({"manifest_path": "m", "partition_spec_id": 0, **counts}), RememberedFiles())
     assert list(files.manifests(1)) == ["m"] * is_listed
 
 
 def table_with_list(record: Mapping[str, Any]) -> Table:
-    """A table of one snapshot, whose manifest list is `record`."""
+    """Return a table of one snapshot, whose manifest list is `record`."""
     types = {"manifest_path": "string", "partition_spec_id": "int"}
     fields = [{"name": name, "type": types.get(name, ["null", "int"])} for name in record]
     content = BytesIO()

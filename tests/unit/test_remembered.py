@@ -1,4 +1,4 @@
-"""What is remembered of files is asked for by several threads at once."""
+"""Several threads read a cache at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakehold.subscribe.remembered import Remembered
 
 @pytest.fixture
 def interrupted_often() -> Iterator[None]:
-    """Threads give way to each other wherever they can."""
+    """Make threads give way to each other as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -24,7 +24,7 @@ def interrupted_often() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("interrupted_often")
-def test_threads_may_ask_while_others_make_room() -> None:
+def test_threads_may_read_while_others_evict() -> None:
     squares: Remembered[int, int] = Remembered(20)
 
     def ask(thread: int) -> bool:
@@ -35,13 +35,13 @@ def test_threads_may_ask_while_others_make_room() -> None:
         assert all(pool.map(ask, range(8)))
 
 
-def test_what_was_asked_for_least_recently_goes_first() -> None:
+def test_the_least_recently_used_value_is_evicted_first() -> None:
     numbers = itertools.count(1)
     remembered: Remembered[str, int] = Remembered(2)
     assert [remembered.of(key, lambda: next(numbers)) for key in "abacab"] == [1, 2, 1, 3, 1, 4]
 
 
-def test_who_asks_meanwhile_waits_for_who_finds_out() -> None:
+def test_a_second_thread_waits_for_the_one_that_computes() -> None:
     remembered: Remembered[str, int] = Remembered(2)
     is_asked, may_answer = Event(), Event()
 
@@ -61,7 +61,7 @@ def test_who_asks_meanwhile_waits_for_who_finds_out() -> None:
         assert (first.result(), second.result()) == (1, 1)
 
 
-def test_what_could_not_be_found_out_is_asked_for_again() -> None:
+def test_a_failed_computation_is_tried_again() -> None:
     remembered: Remembered[str, int] = Remembered(2)
 
     def unreachable() -> int:

@@ -1,4 +1,4 @@
-"""Values of Arrow columns as rows have them."""
+"""Python values of Arrow columns in rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def values(array: pa.Array) -> list[Any]:
         (-100_000_000, "-271821-04-20"),
     ],
 )
-def test_days_within_and_beyond_what_python_holds(days: int, text: dt.date | str) -> None:
+def test_only_days_beyond_python_become_text(days: int, text: dt.date | str) -> None:
     assert values(pa.array([days, None, 0], pa.int32()).cast(pa.date32())) == [text, None, dt.date(1970, 1, 1)]
     noon = days * DAY_US + DAY_US // 2
     shown = dt.datetime.combine(text, dt.time(12)) if isinstance(text, dt.date) else f"{text}T12:00:00"
@@ -43,7 +43,7 @@ def test_days_within_and_beyond_what_python_holds(days: int, text: dt.date | str
         assert values(pa.array([noon, None], pa.int64()).cast(pa.timestamp("us", zone))) == [shown, None]
 
 
-def test_the_last_and_the_first_microsecond() -> None:
+def test_microseconds_at_the_edges_of_python_keep_their_type() -> None:
     first, last = (dt.datetime.combine(*ends) for ends in ((dt.date.min, dt.time.min), (dt.date.max, dt.time.max)))
     held = pa.array([first, last], pa.timestamp("us"))
     assert values(held) == [first, last]
@@ -56,7 +56,7 @@ def test_dates_that_python_holds_stay_dates(dates: list[dt.date | None]) -> None
     assert values(pa.array(dates, pa.date32())) == dates
 
 
-def test_nested_values_and_slices() -> None:
+def test_nested_values_and_slices_are_converted() -> None:
     day = pa.struct([("d", pa.date32()), ("l", pa.list_(pa.date32())), ("m", pa.map_(pa.date32(), pa.string()))])
     early = dt.date(2024, 1, 1)
     rows = [
@@ -80,7 +80,7 @@ def test_nested_values_and_slices() -> None:
     assert (is_beyond_python(beyond), is_beyond_python(array), is_beyond_python(beyond[1:])) == (True, False, False)
 
 
-def test_a_text_of_any_bytes_is_read() -> None:
+def test_text_of_invalid_utf8_is_read() -> None:
     for kind in (pa.string(), pa.large_string()):
         binary = pa.binary() if kind == pa.string() else pa.large_binary()
         texts = pa.array([b"a\xff", None, b"b"], binary).cast(kind, safe=False)

@@ -1,4 +1,4 @@
-"""Diffs that are read once for all who ask: tables written by PyIceberg and read in this process, without Spark."""
+"""Diffs read once for several subscriptions: PyIceberg writes the tables, and this process reads them without Spark."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def open_lake(tmp_path: Path) -> Iterator[OpenLake]:
 
 
 class Orders:
-    """A table of `(id, status)` and the times of its versions."""
+    """A table of `(id, status)` and the timestamps of its versions."""
 
     def __init__(self, lake: Lake) -> None:
         self._catalog = lake.catalog
@@ -62,19 +62,19 @@ class Orders:
         self.table.append(rows)
 
     def pay(self, id_: int) -> None:
-        """One version: rows are replaced by whole files."""
+        """Pay an order in one version, which replaces rows by whole files."""
         paid = pa.table({"id": pa.array([id_], pa.int64()), "status": ["paid"]})
         self.table.upsert(paid, ["id"])
 
     def delete_files(self) -> None:
-        """Take all data files away, so that nothing can be read from them any more."""
+        """Delete all data files, so that nothing can be read from them any more."""
         for task in self._catalog.load_table(NAME).inspect.all_files().to_pylist():
             Path(task["file_path"].removeprefix("file://")).unlink()
 
 
 @pytest.fixture
 def orders(open_lake: OpenLake) -> Orders:
-    """Orders that were placed, of which one was paid, and one was placed later."""
+    """Return orders, one of which was paid, and one placed later."""
     orders = Orders(open_lake())
     orders.place(1, 2, 3)
     orders.pay(2)
@@ -83,7 +83,7 @@ def orders(open_lake: OpenLake) -> Orders:
 
 
 def changes(lake: Lake, orders: Orders, shape: str = "", *, after: int = 0, until: int = -1) -> list[tuple[Any, ...]]:
-    """What changed behind the version `after` up to the version `until`."""
+    """Return the changes after the version `after`, up to the version `until`."""
     times = orders.times
     return lake.sql(
         f"SUBSCRIBE {NAME} {shape} WITH (SNAPSHOT = false) AS OF {times[after]} UP TO {times[until] + 1}"
@@ -91,7 +91,7 @@ def changes(lake: Lake, orders: Orders, shape: str = "", *, after: int = 0, unti
 
 
 class Counted:
-    """How many diffs came from where since it was made."""
+    """The number of diffs by how they were read, since this object was created."""
 
     def __init__(self) -> None:
         self._before = self._now()
@@ -110,7 +110,7 @@ class Counted:
         return {read: REGISTRY.get_sample_value(name, {"read": read}) or 0.0 for read in ("here", "by_spark", "shared")}
 
 
-def test_each_diff_is_read_once_whoever_asks_first(open_lake: OpenLake, orders: Orders) -> None:
+def test_each_diff_is_read_once_for_all_output_options(open_lake: OpenLake, orders: Orders) -> None:
     lake, alone = open_lake(), open_lake(shared_diffs_max_bytes=0)
     versions = len(orders.times) - 1
     expected = [changes(alone, orders, shape) for shape in SHAPES]
@@ -119,7 +119,7 @@ def test_each_diff_is_read_once_whoever_asks_first(open_lake: OpenLake, orders: 
     assert counted == {"here": versions, "shared": versions * (len(SHAPES) - 1)}
 
 
-def test_what_was_read_is_there_without_its_files(open_lake: OpenLake, orders: Orders) -> None:
+def test_cached_diffs_need_no_files(open_lake: OpenLake, orders: Orders) -> None:
     lake = open_lake()
     found = changes(lake, orders)
     orders.delete_files()
@@ -128,7 +128,7 @@ def test_what_was_read_is_there_without_its_files(open_lake: OpenLake, orders: O
         changes(open_lake(), orders)
 
 
-def test_whoever_is_further_behind_reads_only_what_nobody_has_read(open_lake: OpenLake, orders: Orders) -> None:
+def test_a_slower_reader_reads_only_diffs_that_are_not_cached(open_lake: OpenLake, orders: Orders) -> None:
     lake = open_lake()
     newest = changes(lake, orders, after=-2)
     orders.place(5)
@@ -139,7 +139,7 @@ def test_whoever_is_further_behind_reads_only_what_nobody_has_read(open_lake: Op
     assert counted == {"here": versions - 1 + versions, "shared": versions}
 
 
-def test_a_first_snapshot_is_read_once_at_whatever_time(open_lake: OpenLake, orders: Orders) -> None:
+def test_a_first_snapshot_is_read_once_for_several_timestamps(open_lake: OpenLake, orders: Orders) -> None:
     lake = open_lake()
     at = orders.times[-1]
     counted = Counted()
@@ -149,7 +149,7 @@ def test_a_first_snapshot_is_read_once_at_whatever_time(open_lake: OpenLake, ord
     assert counted == {"here": 1, "shared": 1}
 
 
-def test_a_table_that_gets_a_column_is_read_anew_with_it(open_lake: OpenLake, orders: Orders) -> None:
+def test_a_table_that_gets_a_column_is_read_again_with_it(open_lake: OpenLake, orders: Orders) -> None:
     lake = open_lake()
     before = changes(lake, orders)
     with orders.table.update_schema() as update:
@@ -157,7 +157,7 @@ def test_a_table_that_gets_a_column_is_read_anew_with_it(open_lake: OpenLake, or
     assert changes(lake, orders) == [(*row, None) for row in before]
 
 
-def test_a_table_of_the_same_name_is_another_one(open_lake: OpenLake, orders: Orders) -> None:
+def test_a_recreated_table_shares_no_diffs_with_its_namesake(open_lake: OpenLake, orders: Orders) -> None:
     lake = open_lake()
     assert {row[2] for row in changes(lake, orders)} == {2, 4}
     lake.catalog.drop_table(NAME)
@@ -168,7 +168,7 @@ def test_a_table_of_the_same_name_is_another_one(open_lake: OpenLake, orders: Or
     assert {row[2] for row in changes(lake, other)} == {8}
 
 
-def test_no_more_is_kept_than_the_setting_says(open_lake: OpenLake, orders: Orders) -> None:
+def test_the_cache_keeps_no_more_than_its_setting(open_lake: OpenLake, orders: Orders) -> None:
     orders.place(*range(1_000, 2_000))
     orders.place(5)
     lake = open_lake(shared_diffs_max_bytes=20_000)
@@ -182,7 +182,7 @@ def test_no_more_is_kept_than_the_setting_says(open_lake: OpenLake, orders: Orde
     assert counted == {"here": last + 2, "shared": 2}
 
 
-def test_threads_that_ask_at_once_wait_for_the_one_that_reads(open_lake: OpenLake, orders: Orders) -> None:
+def test_concurrent_threads_wait_for_the_one_that_reads(open_lake: OpenLake, orders: Orders) -> None:
     lake, threads = open_lake(), 8
     versions = len(orders.times) - 1
     together = Barrier(threads)
@@ -198,9 +198,9 @@ def test_threads_that_ask_at_once_wait_for_the_one_that_reads(open_lake: OpenLak
     assert counted == {"here": versions * (1 + len(SHAPES)), "shared": versions * (threads - 1)}
 
 
-def test_explain_says_what_need_not_be_read(open_lake: OpenLake, orders: Orders) -> None:
+def test_explain_shows_which_diffs_are_cached(open_lake: OpenLake, orders: Orders) -> None:
     lake = open_lake()
     changes(lake, orders, after=-2)
     plan = lake.sql(f"EXPLAIN SUBSCRIBE {NAME} AS OF {orders.times[0]}").rows
-    told = [line.rsplit(", ", 1)[1] for (line,) in plan if ": snapshot " in line]
-    assert told == ["read here"] * (len(orders.times) - 2) + ["already read"]
+    sources = [line.rsplit(", ", 1)[1] for (line,) in plan if ": snapshot " in line]
+    assert sources == ["read here"] * (len(orders.times) - 2) + ["already read"]

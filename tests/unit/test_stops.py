@@ -1,6 +1,6 @@
-"""A table that was stopped from 150 to 400, and caught up with the batches at 300 and 400: what can be read and held of it.
+"""A table that was stopped from 150 to 400, and caught up with batches at 300 and 400: when it can be read and held.
 
-Tables are real ones, written by PyIceberg under a clock that the test moves; times count from `START_MS`.
+PyIceberg writes real tables under a clock that the test moves; times count from `START_MS`.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
 
 
 def snapshots(shop: Shop) -> list[int]:
-    """Those of the batches at 100, 300, 400 and 500."""
+    """Return the snapshots of the batches at 100, 300, 400 and 500."""
     return [snapshot_id for _, snapshot_id in shop.versions(FED)]
 
 
-def test_it_is_not_readable_then_and_the_nearest_times_are_told(shop: Shop) -> None:
+def test_a_stopped_table_is_not_readable_and_the_error_names_the_nearest_times(shop: Shop) -> None:
     line = shop.line(FED)
     for ms in (100, 149, 400, 500):
         check_readable([line], START_MS + ms)
@@ -58,7 +58,7 @@ def test_it_is_not_readable_then_and_the_nearest_times_are_told(shop: Shop) -> N
         assert refused.value.hint == f"Choose {START_MS + 149} or earlier, or {START_MS + 400} or later."
 
 
-def test_its_changes_come_at_the_end_as_one(shop: Shop) -> None:
+def test_changes_during_a_stop_appear_at_its_end_as_one(shop: Shop) -> None:
     line, (first, _, caught_up, last) = shop.line(FED), snapshots(shop)
     assert [at(line, ms) for ms in (149, 400, 500)] == [first, caught_up, last]
     changes = line.between(START_MS + 100, START_MS + 501)
@@ -66,8 +66,8 @@ def test_its_changes_come_at_the_end_as_one(shop: Shop) -> None:
     assert line.between(START_MS + 100, START_MS + 400) == ()
 
 
-def test_the_last_batch_of_the_others_may_be_what_it_is_level_with(shop: Shop) -> None:
-    """It caught up at 500, and the others went on until 600 with nothing for it."""
+def test_a_table_joins_at_the_last_batch_of_the_others(shop: Shop) -> None:
+    """The table caught up at 500, and the others went on until 600 without changes for it."""
     shop.was_stopped(400, 600)
     shop.commit(shop.begin(600), since=100)
     line, (first, _, _, last) = shop.line(FED), snapshots(shop)
@@ -79,7 +79,7 @@ def test_the_last_batch_of_the_others_may_be_what_it_is_level_with(shop: Shop) -
     assert refused.value.hint == f"Choose {START_MS + 149} or earlier, or {START_MS + 600} or later."
 
 
-def test_a_table_that_is_read_beside_it_shows_no_change_then(shop: Shop) -> None:
+def test_a_table_read_with_a_stopped_one_shows_no_change_during_the_stop(shop: Shop) -> None:
     made = [shop.write(FOREIGN, ms) for ms in (90, 200, 390, 450)]
     shop.clock.ms = 5_000
     beside = together({name: shop.line(name) for name in (FED, FOREIGN)})[FOREIGN]
@@ -90,13 +90,13 @@ def test_a_table_that_is_read_beside_it_shows_no_change_then(shop: Shop) -> None
 
 
 @pytest.mark.parametrize(("clock", "upper"), [(1_100, 100), (1_150, 150), (1_200, 150), (1_400, 150), (1_401, 401)])
-def test_what_is_read_beside_a_slower_table_ends_before_it(shop: Shop, clock: int, upper: int) -> None:
+def test_a_common_window_ends_before_the_stop_of_a_slower_table(shop: Shop, clock: int, upper: int) -> None:
     shop.write(FOREIGN, 90)
     shop.clock.ms = clock
     assert common_window([shop.line(FED), shop.line(FOREIGN)]) == (START_MS + 100, START_MS + upper)
 
 
-def test_it_begins_behind_what_was_expired(shop: Shop) -> None:
+def test_a_window_begins_after_expired_versions(shop: Shop) -> None:
     first, second, *_ = snapshots(shop)
     shop.expire(FED, first)
     assert window(shop.line(FED)) == (400, 501)
@@ -130,7 +130,7 @@ def new(ms: int | None) -> NewHold:
     return NewHold("h", None, (FED,), None if ms is None else START_MS + ms)
 
 
-def test_it_is_not_held_then(holds: HoldCommands) -> None:
+def test_a_stopped_table_cannot_be_held_during_its_stop(holds: HoldCommands) -> None:
     with pytest.raises(NotReadable) as refused:
         holds.create(new(399))
     assert refused.value.code == "table-was-stopped"
@@ -142,8 +142,8 @@ def test_it_is_not_held_then(holds: HoldCommands) -> None:
         holds.drop("h")
 
 
-def test_a_hold_begins_and_advances_to_where_it_can_be_read(shop: Shop, holds: HoldCommands) -> None:
-    """Retention alone keeps it from 250 on."""
+def test_a_hold_begins_and_advances_to_readable_times(shop: Shop, holds: HoldCommands) -> None:
+    """Retention alone keeps the table from 250 onward."""
     holds.create(new(100))
     assert holds.advance("h").at_ms == START_MS + 400
     holds.drop("h")
@@ -151,8 +151,8 @@ def test_a_hold_begins_and_advances_to_where_it_can_be_read(shop: Shop, holds: H
     assert holds.create(new(None)).at_ms == START_MS + 400
 
 
-def test_a_hold_that_came_to_stand_there_moves_to_the_end(shop: Shop, holds: HoldCommands) -> None:
-    """It was made for a time to come, and then the table stopped; its tag is on what is read from the end on."""
+def test_a_hold_inside_a_stop_moves_to_its_end(shop: Shop, holds: HoldCommands) -> None:
+    """The hold was created for a future time, and then the table stopped; its tag is on the version at the stop's end."""
     holds.create(new(550))
     shop.batch(600)
     shop.batch(700)

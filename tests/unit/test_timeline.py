@@ -1,6 +1,6 @@
-"""Which times a table is readable at, and what it showed at each: tables of sources and of other writers, without Spark.
+"""Timelines: readable windows and versions, for tables of sources and of foreign writers, without Spark.
 
-Tables are real ones, written by PyIceberg under a clock that the test moves; times in assertions count from `START_MS`.
+PyIceberg writes real tables under a clock that the test moves; times in assertions count from `START_MS`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
     catalog.close()
 
 
-def test_a_snapshot_of_another_writer_counts_at_its_commit(shop: Shop) -> None:
+def test_a_foreign_snapshot_counts_at_its_commit(shop: Shop) -> None:
     made = [shop.write(FOREIGN, 100), shop.write(FOREIGN, 250)]
     assert shop.versions(FOREIGN) == [(100, made[0]), (250, made[1])]
 
 
-def test_times_increase_even_where_a_writers_clock_does_not(shop: Shop) -> None:
+def test_timestamps_increase_even_if_a_writers_clock_does_not(shop: Shop) -> None:
     made = [shop.write(FOREIGN, ms) for ms in (100, 100, 90, 102, 103)]
     assert shop.versions(FOREIGN) == list(zip((100, 101, 102, 103, 104), made, strict=True))
 
@@ -56,7 +56,7 @@ def test_the_steps_of_a_batch_are_one_version(shop: Shop) -> None:
     assert shop.versions(FED)[1:] == [(200, last)]
 
 
-def test_what_another_writes_into_a_fed_table_has_a_time_of_its_own_between_the_batches(shop: Shop) -> None:
+def test_a_foreign_write_between_batches_has_its_own_timestamp(shop: Shop) -> None:
     shop.feed()
     (first,) = shop.batch(100)
     between = shop.write(FED, 150)
@@ -65,7 +65,7 @@ def test_what_another_writes_into_a_fed_table_has_a_time_of_its_own_between_the_
     assert shop.versions(FED) == [(100, first), (150, between), (151, behind), (200, second)]
 
 
-def test_what_another_writes_while_a_batch_is_open_counts_with_the_batch(shop: Shop) -> None:
+def test_a_foreign_write_while_a_batch_is_open_counts_with_the_batch(shop: Shop) -> None:
     shop.feed()
     (first,) = shop.batch(100)
     intent = shop.begin(200)
@@ -75,14 +75,14 @@ def test_what_another_writes_while_a_batch_is_open_counts_with_the_batch(shop: S
     assert shop.versions(FED) == [(100, first), (200, own)]
 
 
-def test_a_batch_of_another_source_is_another_writers(shop: Shop) -> None:
+def test_a_batch_of_another_source_counts_as_a_foreign_write(shop: Shop) -> None:
     shop.feed()
     (first,) = shop.batch(100)
     other = shop.write(FED, 150, source="other", timestamp=START_MS + 5)
     assert shop.versions(FED) == [(100, first), (150, other)]
 
 
-def test_a_rollback_is_a_version_and_is_told(shop: Shop) -> None:
+def test_a_rollback_is_a_version_and_is_reported(shop: Shop) -> None:
     made = [shop.write(FOREIGN, 100), shop.write(FOREIGN, 200)]
     shop.set_back(FOREIGN, made[0], 300)
     shop.clock.ms = 5_000
@@ -95,14 +95,14 @@ def test_a_rollback_is_a_version_and_is_told(shop: Shop) -> None:
     assert line.rollbacks(START_MS, START_MS + 300) == []
 
 
-def test_a_rollback_to_a_batch_does_not_count_at_the_time_of_the_batch(shop: Shop) -> None:
+def test_a_rollback_to_a_batch_does_not_count_at_the_batchs_timestamp(shop: Shop) -> None:
     shop.feed()
     (first,), (second,) = shop.batch(100), shop.batch(200)
     shop.set_back(FED, first, 300)
     assert shop.versions(FED) == [(100, first), (200, second), (300, first)]
 
 
-def test_a_branch_and_a_staged_snapshot_are_no_versions(shop: Shop) -> None:
+def test_branches_and_staged_snapshots_are_not_versions(shop: Shop) -> None:
     made = shop.write(FOREIGN, 100)
     table = shop.catalog.load_table(FOREIGN)
     table.manage_snapshots().create_branch(made, "audit").commit()
@@ -111,7 +111,7 @@ def test_a_branch_and_a_staged_snapshot_are_no_versions(shop: Shop) -> None:
     assert shop.versions(FOREIGN) == [(100, made)]
 
 
-def test_an_expired_middle_cannot_be_read_and_what_follows_can(shop: Shop) -> None:
+def test_an_expired_version_is_not_readable_but_later_ones_are(shop: Shop) -> None:
     made = [shop.write(FOREIGN, ms) for ms in (100, 200, 300)]
     shop.expire(FOREIGN, made[1])
     line = shop.timelines.reaching(shop.line(FOREIGN), START_MS + 150)
@@ -126,7 +126,7 @@ def test_an_expired_middle_cannot_be_read_and_what_follows_can(shop: Shop) -> No
     assert [v.snapshot_id for v in line.between(START_MS + 100, START_MS + 301)] == [made[2]]
 
 
-def test_what_was_expired_in_the_middle_is_known_whatever_time_is_asked_for(shop: Shop) -> None:
+def test_an_expired_version_is_known_whatever_time_is_requested(shop: Shop) -> None:
     made = [shop.write(FOREIGN, ms) for ms in (100, 200, 300, 400)]
     shop.expire(FOREIGN, made[1])
     line = shop.timelines.reaching(shop.line(FOREIGN), START_MS + 250)
@@ -134,7 +134,7 @@ def test_what_was_expired_in_the_middle_is_known_whatever_time_is_asked_for(shop
         line.at(START_MS + 250)
 
 
-def test_what_was_rolled_back_and_expired_cannot_be_read(shop: Shop) -> None:
+def test_a_version_that_was_rolled_back_and_expired_is_not_readable(shop: Shop) -> None:
     made = [shop.write(FOREIGN, 100), shop.write(FOREIGN, 200)]
     shop.set_back(FOREIGN, made[0], 300)
     last = shop.write(FOREIGN, 400)
@@ -145,7 +145,7 @@ def test_what_was_rolled_back_and_expired_cannot_be_read(shop: Shop) -> None:
         line.at(START_MS + 250)
 
 
-def test_since_moves_when_the_beginning_is_expired(shop: Shop) -> None:
+def test_since_moves_when_the_first_version_is_expired(shop: Shop) -> None:
     made = [shop.write(FOREIGN, ms) for ms in (100, 200, 300)]
     shop.expire(FOREIGN, made[0])
     assert shop.line(FOREIGN).since_ms == START_MS + 200
@@ -153,7 +153,7 @@ def test_since_moves_when_the_beginning_is_expired(shop: Shop) -> None:
     assert shop.line(FOREIGN).since_ms == START_MS + 300
 
 
-def test_since_of_a_fed_table_moves_when_its_beginning_is_expired(shop: Shop) -> None:
+def test_since_of_a_fed_table_moves_when_its_first_version_is_expired(shop: Shop) -> None:
     shop.feed()
     (first,), (second,), _ = shop.batch(100), shop.batch(200), shop.batch(300)
     shop.expire(FED, first)
@@ -161,13 +161,13 @@ def test_since_of_a_fed_table_moves_when_its_beginning_is_expired(shop: Shop) ->
     assert at(shop.line(FED), 200) == second
 
 
-def test_another_writers_table_is_readable_from_its_first_snapshot_to_the_lag_behind_the_clock(shop: Shop) -> None:
+def test_a_foreign_table_is_readable_from_its_first_snapshot_to_the_clock_less_the_lag(shop: Shop) -> None:
     shop.write(FOREIGN, 100)
     shop.clock.ms = 5_000
     assert window(shop.line(FOREIGN)) == (100, 4_000)
 
 
-def test_a_table_without_snapshots_is_readable_from_when_it_was_made(shop: Shop) -> None:
+def test_a_table_without_snapshots_is_readable_from_its_creation(shop: Shop) -> None:
     table = shop.catalog.create_table(FOREIGN, SCHEMA)
     line = shop.line(FOREIGN)
     assert line.versions == ()
@@ -175,8 +175,8 @@ def test_a_table_without_snapshots_is_readable_from_when_it_was_made(shop: Shop)
     assert line.at(line.since_ms) is None
 
 
-def test_a_fed_table_is_readable_as_its_source_says(shop: Shop) -> None:
-    """Since its first snapshot was complete; up to the last batch, whether that changed the table or not."""
+def test_a_fed_table_is_readable_from_its_first_snapshot_to_the_last_batch(shop: Shop) -> None:
+    """The window reaches to the last batch, whether that batch changed the table or not."""
     shop.feed()
     shop.batch(100, since=None)
     shop.batch(200, since=200)
@@ -200,7 +200,7 @@ def test_a_fed_table_without_rows_yet_is_readable_as_empty(shop: Shop) -> None:
     assert [at(line, ms) for ms in (100, 199, 200)] == [None, None, first]
 
 
-def test_between_has_both_ends_open(shop: Shop) -> None:
+def test_between_excludes_both_ends(shop: Shop) -> None:
     for ms in (100, 200, 300):
         shop.write(FOREIGN, ms)
     line = shop.line(FOREIGN)
@@ -227,7 +227,7 @@ def test_tables_are_readable_together_where_each_is(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize(("ms", "failing"), [(499, FOREIGN), (2_500, FOREIGN), (99, FED), (3_001, FED)])
-def test_outside_of_it_the_error_says_what_is_readable(shop: Shop, ms: int, failing: str) -> None:
+def test_outside_the_window_the_error_names_what_is_readable(shop: Shop, ms: int, failing: str) -> None:
     shop.feed()
     shop.batch(100)
     shop.batch(3_000)
@@ -243,7 +243,7 @@ def test_outside_of_it_the_error_says_what_is_readable(shop: Shop, ms: int, fail
     assert error.value.hint == f"Choose a time from {START_MS + 500} to {START_MS + 2_499}."
 
 
-def test_there_may_be_no_time_yet_at_which_all_are_readable(shop: Shop) -> None:
+def test_windows_that_do_not_overlap_are_reported(shop: Shop) -> None:
     shop.feed()
     shop.batch(100)
     shop.write(FOREIGN, 500)
@@ -252,7 +252,7 @@ def test_there_may_be_no_time_yet_at_which_all_are_readable(shop: Shop) -> None:
     assert error.value.hint == "There is no time at which all of them are readable yet."
 
 
-def test_settled_shows_what_was_committed_before(shop: Shop) -> None:
+def test_settled_shows_everything_committed_before_the_call(shop: Shop) -> None:
     shop.write(FOREIGN, 100)
     made = shop.write(FOREIGN, 5_000)
     line = shop.timelines.settled([FOREIGN])[FOREIGN]
@@ -263,7 +263,7 @@ def test_settled_shows_what_was_committed_before(shop: Shop) -> None:
     assert shop.clock.waited_ms == [LAG_MS + 1]
 
 
-def test_settled_waits_for_times_that_are_not_in_the_future_only(shop: Shop) -> None:
+def test_settled_does_not_wait_for_times_in_the_future(shop: Shop) -> None:
     shop.write(FOREIGN, 100)
     shop.clock.ms = 5_000
     assert shop.timelines.settled([FOREIGN], [START_MS + 3_999])[FOREIGN].upper_ms == START_MS + 4_000
@@ -299,7 +299,7 @@ def test_a_fed_table_is_not_readable_before_its_first_snapshot_is_complete(shop:
     assert error.value.hint == "lakehold ingest feed"
 
 
-def test_a_fed_table_that_was_made_anew_is_not_readable_by_what_its_namesake_had(shop: Shop) -> None:
+def test_a_recreated_fed_table_does_not_inherit_progress_of_its_namesake(shop: Shop) -> None:
     shop.feed()
     shop.batch(100)
     defined = shop.definitions.definitions().table(FED)
@@ -308,7 +308,7 @@ def test_a_fed_table_that_was_made_anew_is_not_readable_by_what_its_namesake_had
         shop.line(FED)
 
 
-def test_a_fed_table_that_no_message_has_reached_has_no_columns(shop: Shop) -> None:
+def test_a_fed_table_without_messages_has_no_columns(shop: Shop) -> None:
     shop.feed()
     shop.batch(100, steps=0)
     with pytest.raises(NotReadable) as error:
@@ -317,15 +317,15 @@ def test_a_fed_table_that_no_message_has_reached_has_no_columns(shop: Shop) -> N
 
 
 @pytest.mark.parametrize("name", ["shop.nothing", "nowhere.orders", "a.b.c"])
-def test_a_table_that_is_not_there(shop: Shop, name: str) -> None:
+def test_a_missing_table_is_an_error(shop: Shop, name: str) -> None:
     with pytest.raises(DefinitionError, match=f'table "{name}" does not exist') as error:
         shop.line(name)
     assert error.value.code == "table-missing"
 
 
 @pytest.mark.parametrize("part", ["branch_audit", "tag_v1", "snapshots"])
-def test_a_part_of_a_table_has_no_history(shop: Shop, part: str) -> None:
-    """Spark reads `shop.rates.branch_audit`; what is subscribed to is main."""
+def test_branches_and_metadata_of_a_table_have_no_history(shop: Shop, part: str) -> None:
+    """Spark reads `shop.rates.branch_audit`; SUBSCRIBE reads only main."""
     shop.write(FOREIGN, 100)
     with pytest.raises(DefinitionError) as error:
         shop.line(f"{FOREIGN}.{part}")

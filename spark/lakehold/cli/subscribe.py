@@ -34,7 +34,7 @@ def run_subscribe(lake: Lake, text: str, output: Output, progress: Progress, *, 
     if not follow:
         for notice in opened.notices:
             output.notice(notice)
-    pieces = opened.follow(stop) if follow else opened.pieces()
+    pieces = opened.follow(stop) if follow else opened.chunks()
     shown, waiting = 0, list[Row]()
     with progress.task("subscribing", unit="rows") as task, readable():
         for piece in itertools.chain(pieces, [None]):

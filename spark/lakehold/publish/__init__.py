@@ -1,1 +1,1 @@
-"""Changes that somebody follows over restarts: to output tables, and to the callbacks of durable clients."""
+"""Subscriptions that outlast restarts: published to output tables, or delivered to the callbacks of durable clients."""

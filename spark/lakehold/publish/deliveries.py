@@ -1,4 +1,4 @@
-"""What a durable client is given, one timestamp at a time, and how it is acknowledged."""
+"""Deliveries to a durable client: one per timestamp, each acknowledged by the client."""
 
 from __future__ import annotations
 
@@ -11,136 +11,143 @@ from threading import Event
 import pyarrow as pa
 
 from lakehold.failpoints import reach
-from lakehold.publish.following import Complete
-from lakehold.publish.held_input import HeldInput
+from lakehold.publish.follower import Complete
+from lakehold.publish.input_hold import InputHold
 from lakehold.state.lease import HeldLease
 from lakehold.state.subscribers import SubscriberStore
-from lakehold.subscribe.batches import Piece, Row
+from lakehold.subscribe.batches import OutputChunk, Row
 from lakehold.subscribe.row_values import tuples
 
 QUIET_S = 10.0
-"""How often it is kept, while following, that nothing came."""
+"""How often a follower without new rows stores its position."""
 
 
 class Delivery:
-    """The rows of one timestamp, complete, to be acknowledged once they are dealt with.
+    """The complete rows of one timestamp, to be acknowledged once the client has processed them.
 
     Attributes:
         timestamp: Epoch milliseconds.
-        columns: The rows' columns.
-        is_snapshot: Whether these are all rows at `timestamp` and not what changed then.
+        columns: Names of the columns.
+        is_snapshot: Whether these are all rows at `timestamp`, not the changes of that timestamp.
     """
 
     def __init__(
-        self, first: Piece, following: Iterator[Piece], acknowledge: Callable[[], None], *, is_snapshot: bool
+        self, first: OutputChunk, rest: Iterator[OutputChunk], acknowledge: Callable[[], None], *, is_snapshot: bool
     ) -> None:
         self.timestamp = first.mz_timestamp
         self.columns = tuple(first.rows.column_names)
         self.is_snapshot = is_snapshot
-        self._pieces = chain([first], following)
+        self._chunks = chain([first], rest)
         self._acknowledge = acknowledge
 
     def __iter__(self) -> Iterator[Row]:
-        """The rows, once, as they are read: a snapshot of any size passes through."""
+        """Iterate over the rows, once, without keeping them: a snapshot may have any size."""
         for table in self.tables():
             yield from tuples(table)
 
     def tables(self) -> Iterator[pa.Table]:
-        """The same as Arrow tables."""
-        return (piece.rows for piece in self._pieces)
+        """Iterate over the rows as Arrow tables, once."""
+        return (chunk.rows for chunk in self._chunks)
 
     def acknowledge(self) -> None:
-        """Never give this timestamp again, nor any before it."""
+        """Mark this timestamp and all before it as processed: they will not be delivered again."""
         self._acknowledge()
 
 
-class Place:
-    """Where a client's place is kept, while this process runs it.
+class DeliveryPosition:
+    """The stored position of a client that this process runs.
 
     Args:
-        store: Keeps it.
-        lease: Of this process.
-        name: Of the client.
-        held_input: Its hold.
+        store: Stores the position.
+        lease: The lease of this process.
+        name: The client's name.
+        input_hold: The client's hold.
     """
 
-    def __init__(self, store: SubscriberStore, lease: HeldLease, name: str, held_input: HeldInput) -> None:
+    def __init__(self, store: SubscriberStore, lease: HeldLease, name: str, input_hold: InputHold) -> None:
         self._store = store
         self._lease = lease
         self._name = name
-        self._input = held_input
+        self._input_hold = input_hold
 
     def confirm(self) -> None:
-        """Raise `LeaseLost` when another process runs the client."""
+        """Raise `LeaseLost` if another process runs the client."""
         self._lease.confirm()
 
-    def keep(self, position_ms: int) -> None:
-        """All below `position_ms` (exclusive) is acknowledged; then what is held for it can go."""
+    def store(self, position_ms: int) -> None:
+        """Store that all below `position_ms` (exclusive) is acknowledged, then let the hold follow."""
         self._store.move(self._name, self._lease.owner, position_ms)
         reach("after-acknowledgement")
-        self._input.taken(position_ms)
+        self._input_hold.advance(position_ms)
 
-    def let_go(self, position_ms: int) -> None:
-        """Move the hold to where the client is."""
-        self._input.taken(position_ms, at_once=True)
+    def advance_hold(self, position_ms: int) -> None:
+        """Move the hold to the client's position at once."""
+        self._input_hold.advance(position_ms, at_once=True)
 
 
-class Delivering:
-    """One run of a client: what is out, and how far it is acknowledged.
+class DeliveryRun:
+    """One run of a client: tracks what was delivered and what is acknowledged.
 
     Args:
-        place: Where the client's place is kept.
-        position_ms: Where it is; None: before the first snapshot.
+        position: The client's stored position.
+        position_ms: Its value; None before the first snapshot.
     """
 
-    def __init__(self, place: Place, position_ms: int | None) -> None:
-        self._place = place
+    def __init__(self, position: DeliveryPosition, position_ms: int | None) -> None:
+        self._position = position
         self._position_ms = position_ms
         self._delivered_ms: int | None = None
         self._quiet_s = time.monotonic()
 
-    def of(self, all_parts: Iterator[Piece | Complete], stop: Event | None, *, is_snapshot: bool) -> Iterator[Delivery]:
-        """What is delivered of `all_parts`, until `stop` is set if there is one.
+    def of(
+        self, all_parts: Iterator[OutputChunk | Complete], stop: Event | None, *, is_snapshot: bool
+    ) -> Iterator[Delivery]:
+        """Yield the deliveries in `all_parts`, until `stop` is set if there is one.
 
         Args:
-            all_parts: What the client's SUBSCRIBE gives.
-            stop: None: `all_parts` ends by itself.
-            is_snapshot: Whether the first timestamp is one.
+            all_parts: The output of the client's SUBSCRIBE.
+            stop: Ends the run when set; None if `all_parts` ends by itself.
+            is_snapshot: Whether the first timestamp is a snapshot.
         """
         for timestamp, parts in groupby(all_parts, key=_timestamp):
             if timestamp is None:
                 for part in parts:
                     self._complete(part, ends=stop is None)
                 continue
-            self._place.confirm()
+            self._position.confirm()
             self._delivered_ms = timestamp
             yield _delivery(parts, partial(self._acknowledge, timestamp + 1), is_snapshot=is_snapshot)
             is_snapshot = False
             if stop is not None and stop.is_set():
                 break
         if self._position_ms is not None:
-            self._place.let_go(self._position_ms)
+            self._position.advance_hold(self._position_ms)
 
     def _acknowledge(self, position_ms: int) -> None:
         if self._position_ms is None or position_ms > self._position_ms:
-            self._place.keep(position_ms)
+            self._position.store(position_ms)
             self._position_ms = position_ms
 
-    def _complete(self, part: Piece | Complete, *, ends: bool) -> None:
-        """Nothing more comes below a time: that is known for good once all that came is acknowledged."""
+    def _complete(self, part: OutputChunk | Complete, *, ends: bool) -> None:
+        """Record that no rows come below a time.
+
+        This is only recorded once everything delivered is acknowledged; while following, at most once in `QUIET_S` seconds.
+        """
         delivered_ms, position_ms = self._delivered_ms, self._position_ms
         is_open = delivered_ms is not None and (position_ms is None or position_ms <= delivered_ms)
-        if isinstance(part, Piece) or is_open or not (ends or time.monotonic() - self._quiet_s >= QUIET_S):
+        if isinstance(part, OutputChunk) or is_open or not (ends or time.monotonic() - self._quiet_s >= QUIET_S):
             return
         self._acknowledge(part.until_ms)
         self._quiet_s = time.monotonic()
 
 
-def _timestamp(part: Piece | Complete) -> int | None:
-    return part.mz_timestamp if isinstance(part, Piece) else None
+def _timestamp(part: OutputChunk | Complete) -> int | None:
+    return part.mz_timestamp if isinstance(part, OutputChunk) else None
 
 
-def _delivery(parts: Iterator[Piece | Complete], acknowledge: Callable[[], None], *, is_snapshot: bool) -> Delivery:
-    pieces = (part for part in parts if isinstance(part, Piece))
-    first = next(pieces)
-    return Delivery(first, pieces, acknowledge, is_snapshot=is_snapshot)
+def _delivery(
+    parts: Iterator[OutputChunk | Complete], acknowledge: Callable[[], None], *, is_snapshot: bool
+) -> Delivery:
+    chunks = (part for part in parts if isinstance(part, OutputChunk))
+    first = next(chunks)
+    return Delivery(first, chunks, acknowledge, is_snapshot=is_snapshot)

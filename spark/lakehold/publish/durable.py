@@ -1,8 +1,8 @@
-"""Durable clients: programs that take a SUBSCRIBE's output and go on where they were after a restart.
+"""Durable clients: programs that process a SUBSCRIBE's output and, after a restart, continue where they stopped.
 
-A client is *not started* until it first runs, then *reading* its first snapshot, and *following* once it has acknowledged it
-(the state machine of the seed "Subscribe output", with a place to go on from in each state). What was not acknowledged comes
-again; what was does not.
+A client is *not started* until its first run, then *reading* its first snapshot, and *following* once it has acknowledged that
+snapshot (the state machine of the seed "Subscribe output", with a stored position in each state). Rows are delivered again until
+they are acknowledged, and never after that.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from threading import Event
 
 from lakehold.definitions import OnLapse
 from lakehold.errors import DefinitionError, SubscriberLapsed
-from lakehold.publish.deliveries import Delivering, Delivery, Place
-from lakehold.publish.following import Following
-from lakehold.publish.held_input import HeldInput
+from lakehold.publish.deliveries import Delivery, DeliveryPosition, DeliveryRun
+from lakehold.publish.follower import Follower
+from lakehold.publish.input_hold import InputHold
 from lakehold.settings import Settings
 from lakehold.state.lease import held
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 class ClientState(StrEnum):
-    """How far a durable client is."""
+    """State of a durable client."""
 
     NOT_STARTED = "not-started"
     READING_SNAPSHOT = "reading-snapshot"
@@ -41,48 +41,48 @@ class DurableClient:
     """One durable client, run by one process at a time.
 
     Args:
-        name: Of the client.
+        name: The client's name.
         text: Its SUBSCRIBE as written.
-        following: Reads it.
-        held_input: Its hold.
-        store: Keeps how far it is, and who runs it.
-        settings: How long a lease is.
-        on_lapse: What happens when its hold was moved past what it has acknowledged.
+        follower: Reads the SUBSCRIBE.
+        input_hold: The client's hold.
+        store: Stores the client's position, and the lease of the process that runs it.
+        settings: Says how long a lease lasts.
+        on_lapse: What to do if the hold was moved past the acknowledged position.
     """
 
     def __init__(  # noqa: PLR0913 - its parts
         self,
         name: str,
         text: str,
-        following: Following,
-        held_input: HeldInput,
+        follower: Follower,
+        input_hold: InputHold,
         store: SubscriberStore,
         settings: Settings,
         on_lapse: OnLapse,
     ) -> None:
         if not _NAME.fullmatch(name):
             raise DefinitionError(
-                f'"{name}" is no name for a durable client',
+                f'"{name}" is not a valid name for a durable client',
                 code="client-name",
                 hint="Use letters, digits, _ and -, beginning with a letter.",
             )
         self.name = name
         self._text = text.strip()
-        self._following = following
-        self._input = held_input
+        self._follower = follower
+        self._input_hold = input_hold
         self._store = store
         self._settings = settings
         self._on_lapse = on_lapse
 
     @property
     def position(self) -> int | None:
-        """All below it (exclusive, epoch milliseconds) is acknowledged; None before the first snapshot is."""
+        """Return the position below which (exclusive, epoch milliseconds) all is acknowledged; None before the first snapshot."""
         subscriber = self._store.find(self.name)
         return subscriber.position_ms if subscriber is not None else None
 
     @property
     def state(self) -> ClientState:
-        """How far it is, as it is kept in the lake."""
+        """Return the client's state, as stored in the lake."""
         if self._store.find(self.name) is None:
             return ClientState.NOT_STARTED
         return ClientState.READING_SNAPSHOT if self.position is None else ClientState.FOLLOWING
@@ -93,17 +93,19 @@ class DurableClient:
         on_update: Callable[[int, Iterator[Row]], None],
         stop: Event | None = None,
     ) -> None:
-        """Call back with what has changed until now; with `stop` go on until it is set. What returns is acknowledged.
+        """Call back with all changes until now; with `stop` follow the lake until it is set.
+
+        A callback that returns acknowledges its rows.
 
         Args:
-            on_snapshot: Takes all rows of the first snapshot: once, and anew after a lapse.
+            on_snapshot: Takes all rows of a snapshot: once at the beginning, and again after a lapse.
             on_update: Takes a timestamp and its rows.
-            stop: Ends it between two timestamps when set.
+            stop: Ends the run when set; checked between two timestamps.
 
         Raises:
             SubscriberBusy: Another process runs the client.
             SubscriberLapsed: Its hold was moved past its position.
-            DefinitionError: It has another statement, or its tables cannot be read.
+            DefinitionError: The client exists with another statement, or its tables cannot be read.
         """
         for delivery in self.deliveries(stop):
             if delivery.is_snapshot:
@@ -113,49 +115,49 @@ class DurableClient:
             delivery.acknowledge()
 
     def deliveries(self, stop: Event | None = None) -> Generator[Delivery, None, None]:
-        """What `run` calls back with, one at a time, for those who acknowledge themselves. Raises as it does.
+        """Yield what `run` passes to its callbacks, for clients that acknowledge by themselves. Raises as `run` does.
 
-        Acknowledging one acknowledges those before it.
+        Acknowledging a delivery acknowledges all before it.
         """
         self._register()
         with held(self._store, self.name, self._settings) as lease:
             subscriber = self._register()
             opened, is_snapshot = self._opened(subscriber)
-            place = Place(self._store, lease, self.name, self._input)
-            parts = self._following.parts(opened, stop)
-            yield from Delivering(place, subscriber.position_ms).of(parts, stop, is_snapshot=is_snapshot)
+            position = DeliveryPosition(self._store, lease, self.name, self._input_hold)
+            parts = self._follower.parts(opened, stop)
+            yield from DeliveryRun(position, subscriber.position_ms).of(parts, stop, is_snapshot=is_snapshot)
 
     def forget(self) -> None:
-        """Give up the client's place: it holds nothing any more, and would start over."""
+        """Forget the client's position and drop its hold; its next run starts over."""
         self._store.forget(self.name)
-        self._input.drop()
+        self._input_hold.drop()
 
     def _register(self) -> Subscriber:
         found = self._store.register(Subscriber(self.name, SubscriberKind.CLIENT, self.name, self._text))
         if found.statement != self._text:
             raise DefinitionError(
-                f'durable client "{self.name}" has another statement',
+                f'durable client "{self.name}" already exists with another statement',
                 code="client-statement",
                 detail=f"It follows: {found.statement}",
-                hint="Use another name; or let go of its place with forget(), and it starts over.",
+                hint="Use another name, or discard the client's position with forget() and start over.",
             )
         return found
 
     def _opened(self, subscriber: Subscriber) -> tuple[Opened, bool]:
-        """Its SUBSCRIBE from where it stopped, and whether a snapshot comes first."""
-        statement = self._following.statement
+        """Open the client's SUBSCRIBE at its position; also return whether a snapshot comes first."""
+        statement = self._follower.statement
         try:
             if subscriber.position_ms is not None:
-                self._input.resume(subscriber.position_ms)
-                self._input.taken(subscriber.position_ms, at_once=True)
-                return self._following.from_position(subscriber.position_ms), False
-            return self._following.from_snapshot(self._input.start(statement.as_of_ms, self._following.latest_ms)), (
+                self._input_hold.resume(subscriber.position_ms)
+                self._input_hold.advance(subscriber.position_ms, at_once=True)
+                return self._follower.from_position(subscriber.position_ms), False
+            return self._follower.from_snapshot(self._input_hold.start(statement.as_of_ms, self._follower.latest_ms)), (
                 statement.snapshot
             )
         except SubscriberLapsed:
             if self._on_lapse is OnLapse.STOP:
                 raise
             logger.warning("durable client %s starts over from a snapshot", self.name)
-            latest_ms = self._following.latest_ms()
-            self._input.restart(latest_ms)
-            return self._following.anew(latest_ms), True
+            latest_ms = self._follower.latest_ms()
+            self._input_hold.restart(latest_ms)
+            return self._follower.from_new_snapshot(latest_ms), True

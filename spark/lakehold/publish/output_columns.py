@@ -1,4 +1,4 @@
-"""The columns of an output table: made from those of a subscription's output, and grown with them."""
+"""Columns of an output table: created from the columns of a subscription's output, and extended as these grow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyiceberg.transforms import IdentityTransform, TruncateTransform
 TIME_COLUMN = "mz_timestamp"
 
 DAY_MS = 24 * 60 * 60 * 1000
-"""Partitions are days of `mz_timestamp` (UTC): Iceberg has no transform from a long to a day, but one that cuts numbers."""
+"""Partitions are days of `mz_timestamp` (UTC), made by truncation: Iceberg has no transform from a long to a day."""
 
 _PROPERTIES = {
     "format-version": "2",
@@ -22,18 +22,18 @@ _PROPERTIES = {
     "write.metadata.previous-versions-max": "100",
     "write.parquet.compression-codec": "zstd",
 }
-"""Format 2, as every engine reads it: rows are only added, and go as whole files."""
+"""Format 2, because every engine reads it: rows are only appended, and removed as whole files."""
 
 
 class ColumnsUnfit(Exception):
-    """What a table cannot have; the text is a sentence without its full stop."""
+    """Columns that a table cannot have; the text is a sentence without its full stop."""
 
 
-def made(catalog: Catalog, full_name: str, columns: pa.Schema, properties: Mapping[str, str]) -> Table:
-    """A new table with `columns`, in days of its first one, sorted by it.
+def create_table(catalog: Catalog, full_name: str, columns: pa.Schema, properties: Mapping[str, str]) -> Table:
+    """Create a table with `columns`, partitioned by day of its first column and sorted by it.
 
     Raises:
-        ColumnsUnfit: A type has no counterpart in Iceberg, or a name comes twice.
+        ColumnsUnfit: A type has no counterpart in Iceberg, or two columns have one name.
     """
     _check_names(columns)
     catalog.create_namespace_if_not_exists(full_name.rpartition(".")[0])
@@ -51,11 +51,11 @@ def made(catalog: Catalog, full_name: str, columns: pa.Schema, properties: Mappi
     return catalog.load_table(full_name)
 
 
-def evolved(table: Table, columns: pa.Schema) -> Table:
-    """The table with `columns` that it lacked behind its own, and wider types where they are wider.
+def evolve_table(table: Table, columns: pa.Schema) -> Table:
+    """Append missing `columns` to the table, and widen types where the output has wider ones.
 
     Raises:
-        ColumnsUnfit: A column cannot become what it is now.
+        ColumnsUnfit: A column cannot change to its new type.
     """
     _check_names(columns)
     before = table.schema()
@@ -67,8 +67,8 @@ def evolved(table: Table, columns: pa.Schema) -> Table:
     return table if table.schema() == before else table.refresh()
 
 
-def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """`rows` under the columns of a table, which may have more and wider ones."""
+def fit_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Cast `rows` to the columns of a table, which may have more and wider ones."""
     columns = [
         rows.column(field.name).cast(field.type) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
         for field in schema
@@ -77,7 +77,7 @@ def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _nullable(columns: pa.Schema) -> pa.Schema:
-    """Envelopes leave values out, and a column may go from the tables that are read."""
+    """Make all columns nullable: envelopes omit values, and a column may be dropped from the tables that are read."""
     return pa.schema([field.with_nullable(True) for field in columns])
 
 

@@ -1,4 +1,4 @@
-"""Rows become data files of an output table, a file a partition, as soon as there are enough of them."""
+"""Writes rows as data files of an output table: one file per partition, or several once enough rows have come."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import LongType
 
 from lakehold.iceberg import expiry
-from lakehold.publish.output_columns import fitted
-from lakehold.subscribe.batches import Piece
+from lakehold.publish.output_columns import fit_columns
+from lakehold.subscribe.batches import OutputChunk
 from lakehold.subscribe.row_values import is_beyond_python
 
 FILE_BYTES = 128 * 1024 * 1024
-"""Bytes in memory at which rows become a file: however large a snapshot is, no more of it is kept."""
+"""Bytes of rows in memory that are written as a file, so that a snapshot of any size fits in memory."""
 
 
 class OutputFiles:
-    """Writes the data files of one commit.
+    """A writer of one commit's data files.
 
     Args:
-        table: With the columns of the rows.
+        table: The output table, which has the columns of the rows.
     """
 
     def __init__(self, table: Table) -> None:
@@ -37,27 +37,27 @@ class OutputFiles:
         self._partition: PartitionKey | None = None
         self._files: list[DataFile] = []
 
-    def add(self, piece: Piece) -> None:
-        """Take rows; timestamps never go back."""
-        partition = self._partition_of(piece.mz_timestamp)
+    def add(self, chunk: OutputChunk) -> None:
+        """Add rows; timestamps never go back."""
+        partition = self._partition_of(chunk.mz_timestamp)
         if self._waiting and (self._partition != partition or self._waiting_bytes >= FILE_BYTES):
             self._write()
         self._partition = partition
-        self._waiting.append(piece.rows)
-        self._waiting_bytes += piece.rows.nbytes
+        self._waiting.append(chunk.rows)
+        self._waiting_bytes += chunk.rows.nbytes
 
     def files(self) -> tuple[DataFile, ...]:
-        """All files; nothing can be added after that."""
+        """Write the remaining rows and return all files; nothing can be added afterwards."""
         if self._waiting:
             self._write()
         return tuple(self._files)
 
     def delete(self) -> None:
-        """Take back what was written and will not be committed."""
+        """Delete the files that were written and will not be committed."""
         expiry.delete(self._table.io, (file.file_path for file in self._files))
 
     def _partition_of(self, mz_timestamp: int) -> PartitionKey:
-        """Of rows of that time; somebody may have partitioned the table in another way, but by time."""
+        """Return the partition of rows at that time; users may have partitioned the table differently, but by time."""
         values = [
             PartitionFieldValue(field, field.transform.transform(LongType())(mz_timestamp))
             for field in self._table.spec().fields
@@ -79,11 +79,14 @@ class OutputFiles:
 
 
 def _without_bounds_beyond_python(table: Table, rows: pa.Table) -> TableMetadata:
-    """The table's metadata; columns with dates that Python cannot hold are only counted: PyIceberg reads bounds as Python's."""
+    """Return table metadata that disables bounds for columns with dates that Python cannot hold.
+
+    PyIceberg computes bounds as Python values. Such columns are only counted.
+    """
     beyond = [name for name in rows.column_names if any(map(is_beyond_python, rows.column(name).chunks))]
     modes = {f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}.{name}": "counts" for name in beyond}
     return table.metadata.model_copy(update={"properties": {**table.properties, **modes}})
 
 
 def _together(tables: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
-    return pa.concat_tables([fitted(table, schema) for table in tables]).combine_chunks()
+    return pa.concat_tables([fit_columns(table, schema) for table in tables]).combine_chunks()

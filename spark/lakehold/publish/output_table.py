@@ -1,8 +1,8 @@
-"""The table that a subscription publishes to: an ordinary Iceberg table whose history says how far it is complete.
+"""The table that a subscription publishes to: an ordinary Iceberg table whose history records how far it is complete.
 
-Each commit of a publisher carries in its snapshot's summary the subscription, its position (all output below it is in the
-table) and the publisher's epoch. A commit states the position that it goes on from, and is a compare-and-set: no output is
-appended twice, whoever else commits to the table in between.
+Each commit of a publisher stores in its snapshot's summary the subscription, its position (all output below it is in the table)
+and the publisher's epoch. A commit names the position that it continues from, and is a compare-and-set. So no output is appended
+twice, even if others commit to the table in between.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from pyiceberg.table.snapshots import Snapshot
 from lakehold.errors import DefinitionError, LeaseLost
 from lakehold.holds.frontiers import SUBSCRIPTION_PROPERTY
 from lakehold.iceberg.compare_and_set import Rewrite, change, live_entries
-from lakehold.publish.output_columns import DAY_MS, ColumnsUnfit, evolved, made
+from lakehold.publish.output_columns import DAY_MS, ColumnsUnfit, create_table, evolve_table
 
 POSITION_PROPERTY = "lakehold.position"
-"""In a snapshot's summary, and of the table: all output below it (exclusive, epoch milliseconds) is there."""
+"""In snapshot summaries and table properties: all output below it (exclusive, epoch milliseconds) is published."""
 
 EPOCH_PROPERTY = "lakehold.epoch"
-"""How often a publisher had taken the subscription when this one wrote: one of an earlier epoch commits nothing."""
+"""Counts how often publishers took over the subscription: a publisher of an earlier epoch cannot commit."""
 
 PUBLISHER_PROPERTY = "lakehold.publisher"
-"""In a snapshot's summary: the process that made it."""
+"""In snapshot summaries: the process that made the snapshot."""
 
 RESTARTED_PROPERTY = "lakehold.restarted-at"
-"""In a snapshot's summary, and of the table: the time of the last snapshot that replaced all that was there before."""
+"""In snapshot summaries and table properties: the time of the last snapshot that replaced all earlier rows."""
 
 MANIFESTS_MOST = 100
-"""Commits after which the next one gathers small manifests into one."""
+"""Number of manifests at which the next commit merges the small ones."""
 
 SMALL_MANIFEST_FILES = 1_000
-"""Data files below which a manifest is gathered."""
+"""Number of data files below which a manifest is small."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """What the output table says of its subscription: `position_ms` is exclusive."""
+    """The progress recorded in an output table; `position_ms` is exclusive."""
 
     position_ms: int
     epoch: int
@@ -52,13 +52,13 @@ class Published:
 
 @dataclass(frozen=True)
 class Publication:
-    """What one commit adds.
+    """The content of one commit to an output table.
 
     Attributes:
-        files: Data files with its rows.
-        after: What the table says now; None: nothing has been published.
-        position_ms: What it says then.
-        restarted_at_ms: Set where all rows that are there are replaced by those of this time.
+        files: Data files with the new rows.
+        after: The progress that the commit continues from; None if nothing has been published.
+        position_ms: The position after the commit.
+        restarted_at_ms: Time of a new snapshot that replaces all existing rows; None for other commits.
     """
 
     files: tuple[DataFile, ...]
@@ -71,9 +71,9 @@ class OutputTable:
     """The output of one subscription.
 
     Args:
-        catalog: The lake's.
-        full_name: The table's; it need not be there yet.
-        subscription_id: Whose output it is.
+        catalog: The lake's catalog.
+        full_name: The table's full name; the table need not exist yet.
+        subscription_id: Object id of the subscription.
     """
 
     def __init__(self, catalog: Catalog, full_name: str, subscription_id: str) -> None:
@@ -82,10 +82,10 @@ class OutputTable:
         self._subscription_id = subscription_id
 
     def table(self) -> Table | None:
-        """The table now; None when it is not there.
+        """Load the table; None if it does not exist.
 
         Raises:
-            DefinitionError: It is somebody else's.
+            DefinitionError: The table is not the output of this subscription.
         """
         try:
             table = self._catalog.load_table(self.full_name)
@@ -100,8 +100,8 @@ class OutputTable:
             )
         return table
 
-    def is_there(self) -> bool:
-        """Whether the table is there and this subscription's."""
+    def exists(self) -> bool:
+        """Return whether the table exists and belongs to this subscription."""
         try:
             return self.table() is not None
         except DefinitionError:
@@ -112,7 +112,7 @@ class OutputTable:
         self._catalog.purge_table(self.full_name)
 
     def published(self, table: Table | None = None) -> Published | None:
-        """How far the output is complete; None when nothing has been published."""
+        """Return how far the output is complete; None if nothing has been published."""
         table = table or self.table()
         if table is None:
             return None
@@ -120,33 +120,33 @@ class OutputTable:
             summary = snapshot.summary.additional_properties if snapshot.summary else {}
             if summary.get(SUBSCRIPTION_PROPERTY) == self._subscription_id:
                 return _published(summary)
-        # The snapshots that said so have been expired.
+        # The snapshots with the position have been expired; the table's properties repeat it.
         return _published(table.properties) if POSITION_PROPERTY in table.properties else None
 
-    def prepared(self, columns: pa.Schema) -> Table:
-        """The table with at least `columns`, made if it is not there.
+    def prepare(self, columns: pa.Schema) -> Table:
+        """Return the table with at least `columns`, creating or extending it if necessary.
 
         Raises:
-            DefinitionError: A column has a type that a table cannot have, or cannot become.
+            DefinitionError: A table cannot have a column's type, or cannot change to it.
         """
         table = self.table()
         try:
             if table is not None:
-                return evolved(table, columns)
-            return made(self._catalog, self.full_name, columns, {SUBSCRIPTION_PROPERTY: self._subscription_id})
+                return evolve_table(table, columns)
+            return create_table(self._catalog, self.full_name, columns, {SUBSCRIPTION_PROPERTY: self._subscription_id})
         except ColumnsUnfit as error:
             raise DefinitionError(
                 f'table "{self.full_name}" cannot take the output of its subscription',
                 code="output-columns",
                 detail=f"{error}.",
-                hint="Name or CAST columns: SUBSCRIBE (SELECT …). Columns keep their types as long as the table is there.",
+                hint="Name or CAST columns: SUBSCRIBE (SELECT …). A table's columns keep their types.",
             ) from error
 
     def publish(self, publication: Publication, epoch: int, publisher: str) -> int:
-        """Make `publication` a part of the table, and return its snapshot's id.
+        """Commit `publication` to the table, and return the id of the new snapshot.
 
         Raises:
-            LeaseLost: Another publisher has come further, or has taken over.
+            LeaseLost: Another publisher has published more, or has taken over.
         """
 
         def plan(table: Table) -> Rewrite:
@@ -162,8 +162,8 @@ class OutputTable:
         assert written is not None
         return written.snapshot.snapshot_id
 
-    def forget(self, before_ms: int) -> bool:
-        """Remove the rows of the days that end at or before `before_ms`; false when others committed meanwhile."""
+    def remove_rows_before(self, before_ms: int) -> bool:
+        """Remove the rows of days that end at or before `before_ms`; return false if a concurrent commit prevented it."""
         table = self.table()
         row_filter = f"mz_timestamp < {before_ms - before_ms % DAY_MS}"
         if table is None or not any(table.scan(row_filter=row_filter).plan_files()):
@@ -187,7 +187,7 @@ class OutputTable:
 
 
 def _ancestors(table: Table) -> Iterator[Snapshot]:
-    """The snapshots of main as far as they remain, newest first."""
+    """Yield the remaining snapshots of main, newest first."""
     snapshot = table.current_snapshot()
     while snapshot is not None:
         yield snapshot
@@ -202,7 +202,7 @@ def _published(said: Mapping[str, str]) -> Published:
 def _appended(
     table: Table, files: tuple[DataFile, ...], summary: Mapping[str, str], properties: Mapping[str, str]
 ) -> Rewrite:
-    """Files beside those that are there; now and then small manifests become one."""
+    """Plan a commit that adds files; now and then it also merges small manifests."""
     manifests = _manifests(table)
     small = tuple(m for m in manifests if _is_small(m, table)) if len(manifests) >= MANIFESTS_MOST else ()
     return Rewrite(
@@ -218,7 +218,7 @@ def _appended(
 def _replaced(
     table: Table, files: tuple[DataFile, ...], summary: Mapping[str, str], properties: Mapping[str, str]
 ) -> Rewrite:
-    """Files in place of all that are there: readers see the rows of before or those of after."""
+    """Plan a commit that replaces all files: readers see either the rows before it or those after it."""
     removed = live_entries(table, tuple(manifest for manifest in _manifests(table) if _is_own(manifest, table)))
     return Rewrite(removed=removed, files=files, summary=summary, properties=properties, expires=False)
 
@@ -234,5 +234,8 @@ def _is_small(manifest: ManifestFile, table: Table) -> bool:
 
 
 def _is_own(manifest: ManifestFile, table: Table) -> bool:
-    """Whether its entries can stand in a new manifest: they are not deletes, nor of an earlier way to partition."""
+    """Return whether the manifest's entries can be moved to a new manifest.
+
+    They must not be deletes, nor belong to an earlier partition spec.
+    """
     return manifest.content == ManifestContent.DATA and manifest.partition_spec_id == table.metadata.default_spec_id

@@ -1,4 +1,4 @@
-"""Publishes a subscription: what its SUBSCRIBE gives becomes a part of its output table, each timestamp exactly once."""
+"""Publishes a subscription: the output of its SUBSCRIBE is committed to its output table, each timestamp exactly once."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from lakehold.definitions import OnLapse, Subscription
 from lakehold.errors import SubscriberLapsed
 from lakehold.failpoints import reach
 from lakehold.model.definitions import Entry
-from lakehold.publish.following import Complete, Following
-from lakehold.publish.held_input import HeldInput
+from lakehold.publish.follower import Complete, Follower
+from lakehold.publish.input_hold import InputHold
 from lakehold.publish.output_files import OutputFiles
 from lakehold.publish.output_table import OutputTable, Publication, Published
 from lakehold.settings import Settings
 from lakehold.state.lease import HeldLease, held
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
-from lakehold.subscribe.batches import Piece
+from lakehold.subscribe.batches import OutputChunk
 from lakehold.subscribe.opening import Opened
 from lakehold.times import now_ms
 
 logger = logging.getLogger(__name__)
 
 COMMIT_ROWS = 200_000
-"""Rows after which a commit ends with the timestamp they belong to; fewer are committed when no more are there."""
+"""Rows after which a commit ends, at the end of a timestamp. Fewer are committed if no more are available."""
 
 QUIET_S = 10.0
-"""How often it is kept, while following, that there was nothing to publish."""
+"""How often a follower with nothing to publish stores its position."""
 
-FORGET_S = 600.0
-"""How often, while following, rows older than RETAIN OUTPUT are looked for."""
+REMOVE_OLD_S = 600.0
+"""How often a follower removes rows older than RETAIN OUTPUT."""
 
 
 @dataclass(frozen=True)
 class PublishReport:
-    """What one commit added to an output table.
+    """The result of one commit to an output table.
 
     Attributes:
-        subscription: Its name.
+        subscription: Name of the subscription.
         table: Full name of the output table.
-        timestamps: How many timestamps have rows in it.
-        rows: How many rows.
+        timestamps: Number of timestamps with rows in the commit.
+        rows: Number of rows in the commit.
         position_ms: All output below it (exclusive) is published.
-        snapshot_id: Of the output table.
-        restarted: Whether it replaced everything that was there.
+        snapshot_id: The new snapshot of the output table.
+        restarted: Whether the commit replaced all earlier rows.
     """
 
     subscription: str
@@ -66,55 +66,55 @@ class _Waiting:
         self.timestamps = self.rows = 0
         self.last_ms = 0
 
-    def add(self, piece: Piece) -> None:
-        if piece.rows.num_rows:
-            self.timestamps += piece.mz_timestamp != self.last_ms
-            self.rows += piece.rows.num_rows
-            self.last_ms = piece.mz_timestamp
-            self.files.add(piece)
+    def add(self, chunk: OutputChunk) -> None:
+        if chunk.rows.num_rows:
+            self.timestamps += chunk.mz_timestamp != self.last_ms
+            self.rows += chunk.rows.num_rows
+            self.last_ms = chunk.mz_timestamp
+            self.files.add(chunk)
 
-    def ends_before(self, piece: Piece) -> bool:
-        """Whether these are enough rows, and all those of their last timestamp."""
-        return self.rows >= COMMIT_ROWS and piece.mz_timestamp > self.last_ms
+    def ends_before(self, chunk: OutputChunk) -> bool:
+        """Return whether enough rows wait, and `chunk` begins a new timestamp."""
+        return self.rows >= COMMIT_ROWS and chunk.mz_timestamp > self.last_ms
 
 
 class Publisher:
-    """Publishes one subscription.
+    """A publisher of one subscription.
 
     Args:
         entry: The subscription.
-        following: Reads its SUBSCRIBE.
+        follower: Reads its SUBSCRIBE.
         output: Its output table.
-        held_input: Its hold.
-        store: Keeps how far it is, and who runs it.
-        settings: How long a lease is.
+        input_hold: Its hold.
+        store: Stores its position, and the lease of the process that publishes it.
+        settings: Says how long a lease lasts.
     """
 
     def __init__(  # noqa: PLR0913 - its parts
         self,
         entry: Entry[Subscription],
-        following: Following,
+        follower: Follower,
         output: OutputTable,
-        held_input: HeldInput,
+        input_hold: InputHold,
         store: SubscriberStore,
         settings: Settings,
     ) -> None:
         self._entry = entry
-        self._following = following
+        self._follower = follower
         self._output = output
-        self._input = held_input
+        self._input_hold = input_hold
         self._store = store
         self._settings = settings
         self._published: Published | None = None
         self._restarts_at_ms: int | None = None
 
     def publish(self, stop: Event | None = None) -> Iterator[PublishReport]:
-        """Publish what can be read now; with `stop` go on with what changes until it is set.
+        """Publish what can be read now; with `stop` follow the lake and publish changes until it is set.
 
         Raises:
             SubscriberBusy: Another process publishes it.
             SubscriberLapsed: Its hold was moved past what is published.
-            LeaseLost: Another process took over; what it has published stands.
+            LeaseLost: Another process took over; what this one has published remains.
             DefinitionError: Its tables cannot be read, or its output cannot be written.
         """
         self._store.register(subscriber_of(self._entry))
@@ -122,53 +122,53 @@ class Publisher:
             subscriber = self._store.register(subscriber_of(self._entry))
             self._published, self._restarts_at_ms = self._output.published(), None
             opened = self._opened(subscriber)
-            self._forget_old()
+            self._remove_old_rows()
             yield from self._commits(opened, stop, lease, subscriber.epoch)
 
     def _opened(self, subscriber: Subscriber) -> Opened:
-        """The SUBSCRIBE, from where its output ends."""
+        """Open the SUBSCRIBE at the position where its output ends."""
         position_ms = published_position_ms(subscriber, self._published)
         try:
             if position_ms is None:
-                start_ms = self._input.start(self._following.statement.as_of_ms, self._following.latest_ms)
-                return self._following.from_snapshot(start_ms)
-            self._input.resume(position_ms)
+                start_ms = self._input_hold.start(self._follower.statement.as_of_ms, self._follower.latest_ms)
+                return self._follower.from_snapshot(start_ms)
+            self._input_hold.resume(position_ms)
         except SubscriberLapsed:
             if self._entry.definition.on_lapse is OnLapse.STOP:
                 raise
             logger.warning("subscription %s starts over from a snapshot", self._entry.definition.name)
-            self._restarts_at_ms = self._following.latest_ms()
-            self._input.restart(self._restarts_at_ms)
-            return self._following.anew(self._restarts_at_ms)
-        self._input.taken(position_ms, at_once=True)
-        return self._following.from_position(position_ms)
+            self._restarts_at_ms = self._follower.latest_ms()
+            self._input_hold.restart(self._restarts_at_ms)
+            return self._follower.from_new_snapshot(self._restarts_at_ms)
+        self._input_hold.advance(position_ms, at_once=True)
+        return self._follower.from_position(position_ms)
 
     def _commits(self, opened: Opened, stop: Event | None, lease: HeldLease, epoch: int) -> Iterator[PublishReport]:
         waiting: _Waiting | None = None
-        quiet_s = forgot_s = time.monotonic()
+        quiet_s = removed_s = time.monotonic()
         try:
-            for part in self._following.parts(opened, stop):
-                if isinstance(part, Piece):
+            for part in self._follower.parts(opened, stop):
+                if isinstance(part, OutputChunk):
                     if waiting is not None and waiting.ends_before(part):
                         full, waiting = waiting, None
                         yield self._commit(full, full.last_ms + 1, lease, epoch)
-                    waiting = waiting or _Waiting(OutputFiles(self._output.prepared(part.rows.schema)))
+                    waiting = waiting or _Waiting(OutputFiles(self._output.prepare(part.rows.schema)))
                     waiting.add(part)
                     continue
                 ends = stop is None or stop.is_set()
                 if waiting is None and (self._published is None or self._restarts_at_ms is not None):
-                    waiting = _Waiting(OutputFiles(self._output.prepared(opened.subscription.output.schema)))
+                    waiting = _Waiting(OutputFiles(self._output.prepare(opened.subscription.output.schema)))
                 if waiting is not None:
                     full, waiting = waiting, None
                     yield self._commit(full, part.until_ms, lease, epoch)
                 elif ends or time.monotonic() - quiet_s >= QUIET_S:
-                    self._keep_quiet(part, lease)
+                    self._store_idle_position(part, lease)
                     quiet_s = time.monotonic()
                 if ends:
-                    self._input.taken(part.until_ms, at_once=True)
-                elif time.monotonic() - forgot_s >= FORGET_S:
-                    self._forget_old()
-                    forgot_s = time.monotonic()
+                    self._input_hold.advance(part.until_ms, at_once=True)
+                elif time.monotonic() - removed_s >= REMOVE_OLD_S:
+                    self._remove_old_rows()
+                    removed_s = time.monotonic()
         finally:
             if waiting is not None:
                 waiting.files.delete()
@@ -181,7 +181,7 @@ class Publisher:
         snapshot_id = self._output.publish(publication, epoch, lease.owner)
         reach("after-publication")
         self._published, self._restarts_at_ms = Published(position_ms, epoch, lease.owner), None
-        self._input.taken(position_ms)
+        self._input_hold.advance(position_ms)
         return PublishReport(
             subscription=self._entry.definition.name,
             table=self._output.full_name,
@@ -192,27 +192,30 @@ class Publisher:
             restarted=publication.restarted_at_ms is not None,
         )
 
-    def _keep_quiet(self, complete: Complete, lease: HeldLease) -> None:
-        """Nothing is to publish below a time: what was held for it can go."""
+    def _store_idle_position(self, complete: Complete, lease: HeldLease) -> None:
+        """Store the position while there is nothing to publish, and let the hold follow."""
         output_ms = self._published.position_ms if self._published is not None else None
         self._store.move(self._entry.object_id, lease.owner, complete.until_ms, output_ms)
-        self._input.taken(complete.until_ms)
+        self._input_hold.advance(complete.until_ms)
 
-    def _forget_old(self) -> None:
-        """Take what is older than RETAIN OUTPUT from the output."""
+    def _remove_old_rows(self) -> None:
+        """Remove rows older than RETAIN OUTPUT from the output."""
         retain_ms = self._entry.definition.retain_output_ms
-        if retain_ms is not None and not self._output.forget(now_ms() - retain_ms):
-            logger.info("%s changed while old rows were to go: later", self._output.full_name)
+        if retain_ms is not None and not self._output.remove_rows_before(now_ms() - retain_ms):
+            logger.info("%s changed while old rows were being removed; they are removed later", self._output.full_name)
 
 
 def subscriber_of(entry: Entry[Subscription]) -> Subscriber:
-    """The subscriber that a subscription is before anything is published."""
+    """Return the subscriber of a subscription before anything is published."""
     definition = entry.definition
     return Subscriber(entry.object_id, SubscriberKind.SUBSCRIPTION, definition.name, definition.subscribe)
 
 
 def published_position_ms(subscriber: Subscriber | None, published: Published | None) -> int | None:
-    """How far the output is complete: it says so, and the subscriber knows how long nothing came after that."""
+    """Return how far the output is complete; None if nothing has been published.
+
+    The output table records the position of its last commit; the subscriber, how long nothing came after that commit.
+    """
     if published is None:
         return None
     if subscriber is None or subscriber.position_ms is None:

@@ -1,4 +1,4 @@
-"""The subscriptions and durable clients of one lake: begun, run, listed and ended."""
+"""The subscriptions and durable clients of one lake: begins, runs, lists and ends them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.guard import Guard
 from lakehold.model.definitions import DefinitionReader, Entry
 from lakehold.publish.durable import DurableClient
-from lakehold.publish.following import Following
-from lakehold.publish.held_input import HeldInput
+from lakehold.publish.follower import Follower
+from lakehold.publish.input_hold import InputHold
 from lakehold.publish.output_table import OutputTable
 from lakehold.publish.publisher import Publisher, published_position_ms
 from lakehold.settings import Settings
@@ -27,22 +27,22 @@ from lakehold.subscribe.statement import Subscribe
 from lakehold.times import iso, now_ms
 
 COLUMNS = ("name", "into", "tables", "state", "published_below", "at", "held_from", "publisher")
-"""Of SHOW SUBSCRIPTIONS."""
+"""Columns of SHOW SUBSCRIPTIONS."""
 
 
 @dataclass(frozen=True)
 class Subscriptions:
-    """Everything that subscriptions and durable clients take.
+    """Everything that subscriptions and durable clients need.
 
     Args:
-        catalog: The lake's.
-        definitions: Which subscriptions there are.
-        store: How far they are.
-        holds: Keep what they read.
-        subscribing: Opens their SUBSCRIBE.
-        parse: Understands its text.
-        settings: How long a lease is.
-        guard: Asks for the privileges of those who open durable clients.
+        catalog: The lake's catalog.
+        definitions: Reads the declared subscriptions.
+        store: Stores the subscribers' positions.
+        holds: Commands on the holds that protect what they read.
+        subscribing: Opens their SUBSCRIBE statements.
+        parse: Parses the text of a SUBSCRIBE.
+        settings: Says how long a lease lasts.
+        guard: Checks the privileges of programs that open durable clients.
     """
 
     catalog: Catalog
@@ -56,34 +56,34 @@ class Subscriptions:
 
     @contextmanager
     def begun(self, entry: Entry[Subscription], tables: Mapping[str, str]) -> Iterator[None]:
-        """Hold what a subscription reads that the block declares, after checking that it can be read and published.
+        """Hold what a subscription reads, which the block declares, after checking that it can be read and published.
 
-        A table that has no rows yet is held from its first readable time on. If the block fails, nothing is held.
+        A table without rows is held from its first readable time onward. If the block fails, nothing is held.
 
         Args:
             entry: The subscription.
             tables: Object ids of tables that the block declares as well, by full name.
 
         Raises:
-            DefinitionError: A table or column is not there, or the output table is somebody else's.
-            NotReadable: AS OF is outside of what can be read.
+            DefinitionError: A table or column does not exist, or the output table is not the subscription's.
+            NotReadable: AS OF is outside the readable window.
         """
         self._output(entry).table()
-        with self._held_input(entry).declared(self._begins_at_ms(entry.definition, tables), tables):
+        with self._input_hold(entry).created_with(self._begins_at_ms(entry.definition, tables), tables):
             yield
 
     def end(self, entry: Entry[Subscription], *, with_output: bool) -> None:
-        """Let go of what a dropped subscription holds, and with `with_output` of its table."""
+        """Drop the hold of a dropped subscription, and its output table if `with_output`."""
         self.store.forget(entry.object_id)
-        self._held_input(entry).drop()
+        self._input_hold(entry).drop()
         output = self._output(entry)
-        if with_output and output.is_there():
+        if with_output and output.exists():
             output.drop()
 
     def let_go(self) -> None:
-        """Let go of what subscribers have left whose `DROP SUBSCRIPTION` or `forget` died halfway.
+        """Clean up after a `DROP SUBSCRIPTION` or a `forget` that was killed halfway.
 
-        The holds come first: a client is registered before it has one, a subscription that has begun is declared.
+        Holds are read first: a client is registered before its hold is created, and a subscription that has begun is declared.
         """
         holds = self.holds.all()
         subscribers = self.store.subscribers()
@@ -92,11 +92,11 @@ class Subscriptions:
         for subscriber in subscribers:
             if subscriber.kind is SubscriberKind.SUBSCRIPTION and subscriber.subscriber_id not in declared:
                 self.store.forget(subscriber.subscriber_id)
-        # The hold of a subscription that is not declared is none, and goes with any change.
+        # The hold of an undeclared subscription does not count, and any change of holds removes it.
         self.holds.drop_all(tuple(h for h in holds if h.keeper is SubscriberKind.CLIENT and h.kept_by not in clients))
 
     def publisher(self, name: str) -> Publisher:
-        """What publishes the subscription `name`.
+        """Build the publisher of the subscription `name`.
 
         Raises:
             DefinitionError: There is no such subscription.
@@ -104,15 +104,17 @@ class Subscriptions:
         entry = self._entry(name)
         return Publisher(
             entry,
-            self._following(entry.definition.subscribe),
+            self._follower(entry.definition.subscribe),
             self._output(entry),
-            self._held_input(entry),
+            self._input_hold(entry),
             self.store,
             self.settings,
         )
 
     def together(self, names: Sequence[str] | None = None) -> list[list[str]]:
-        """The subscriptions called `names`, or all, in groups that read the same tables: one reads their diffs for all.
+        """Group the subscriptions called `names`, or all, by the tables that they read.
+
+        Within a group one subscription reads the diffs for all.
 
         Raises:
             DefinitionError: There is no such subscription.
@@ -125,51 +127,54 @@ class Subscriptions:
         return list(groups.values())
 
     def client(self, name: str, text: str, on_lapse: OnLapse, max_lag_ms: int | None) -> DurableClient:
-        """The durable client `name`, which follows the SUBSCRIBE `text`.
+        """Build the durable client `name`, which follows the SUBSCRIBE `text`.
 
         Raises:
-            StatementError: The text is not one SUBSCRIBE, or one with an end.
+            StatementError: The text is not a single SUBSCRIBE, or has an end.
             PermissionDenied: The program's role lacks SELECT on a table that it reads.
         """
-        following = self._following(text)
-        self.guard.check(f'open durable client "{name}"', privileges.selecting(following.statement.tables))
+        follower = self._follower(text)
+        self.guard.check(f'open durable client "{name}"', privileges.selecting(follower.statement.tables))
         hold = NewHold(
             name=f"client_{name}",
             namespace=None,
-            tables=following.statement.tables,
+            tables=follower.statement.tables,
             max_lag_ms=max_lag_ms,
             sql=text,
             kept_by=name,
             keeper=SubscriberKind.CLIENT,
         )
-        hint = "Run it with on_lapse='resnapshot': its next rows are a snapshot; or forget() its place."
-        held_input = HeldInput(self.holds, hold, f'durable client "{name}"', hint)
-        return DurableClient(name, text, following, held_input, self.store, self.settings, on_lapse)
+        hint = "Run it with on_lapse='resnapshot' to start over from a snapshot, or discard its position with forget()."
+        input_hold = InputHold(self.holds, hold, f'durable client "{name}"', hint)
+        return DurableClient(name, text, follower, input_hold, self.store, self.settings, on_lapse)
 
     def overview(self) -> list[tuple[Any, ...]]:
-        """A row of `COLUMNS` for each subscription, by name."""
+        """Return a row of `COLUMNS` for each subscription, by name."""
         subscribers = {subscriber.subscriber_id: subscriber for subscriber in self.store.subscribers()}
         entries = sorted(self.definitions.definitions().subscriptions.items())
         return [self._row(entry, subscribers.get(entry.object_id)) for _, entry in entries]
 
     def _begins_at_ms(self, definition: Subscription, new: Mapping[str, str]) -> int | None:
-        """The time of the first snapshot; None: the first readable one of its tables, of which some have no rows yet."""
-        following = self._following(definition.subscribe)
-        at_ms = following.statement.as_of_ms
+        """Return the time of the first snapshot.
+
+        None stands for the first time at which all tables are readable, if some of them have no rows yet.
+        """
+        follower = self._follower(definition.subscribe)
+        at_ms = follower.statement.as_of_ms
         if not new.keys().isdisjoint(definition.tables):
             return at_ms
         if at_ms is None:
             try:
-                at_ms = following.latest_ms()
+                at_ms = follower.latest_ms()
             except NotReadable:
                 return None
-        following.from_snapshot(at_ms)
+        follower.from_snapshot(at_ms)
         return at_ms
 
     def _row(self, entry: Entry[Subscription], subscriber: Subscriber | None) -> tuple[Any, ...]:
         definition = entry.definition
-        output, hold = self._output(entry), self._held_input(entry).hold()
-        published = output.published() if output.is_there() else None
+        output, hold = self._output(entry), self._input_hold(entry).find()
+        published = output.published() if output.exists() else None
         position_ms = published_position_ms(subscriber, published)
         lease = subscriber.lease if subscriber is not None else None
         runs = lease is not None and now_ms() < lease.until_ms
@@ -193,10 +198,10 @@ class Subscriptions:
     def _output(self, entry: Entry[Subscription]) -> OutputTable:
         return OutputTable(self.catalog, entry.definition.into, entry.object_id)
 
-    def _following(self, text: str) -> Following:
-        return Following(self.subscribing, self.parse(text))
+    def _follower(self, text: str) -> Follower:
+        return Follower(self.subscribing, self.parse(text))
 
-    def _held_input(self, entry: Entry[Subscription]) -> HeldInput:
+    def _input_hold(self, entry: Entry[Subscription]) -> InputHold:
         definition = entry.definition
         hold = NewHold(
             name=f"subscription_{definition.name}",
@@ -208,7 +213,7 @@ class Subscriptions:
             keeper=SubscriberKind.SUBSCRIPTION,
         )
         hint = (
-            f"DROP SUBSCRIPTION {definition.name} CASCADE and create it again, WITH (ON LAPSE = 'resnapshot') to start over "
-            "from a snapshot by itself the next time. Publish more often, or set a longer MAX LAG."
+            f"DROP SUBSCRIPTION {definition.name} CASCADE and create it again; WITH (ON LAPSE = 'resnapshot') makes it start "
+            "over from a snapshot by itself the next time. Publish more often, or set a longer MAX LAG."
         )
-        return HeldInput(self.holds, hold, f'subscription "{definition.name}"', hint)
+        return InputHold(self.holds, hold, f'subscription "{definition.name}"', hint)

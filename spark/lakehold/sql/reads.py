@@ -52,13 +52,13 @@ class LakeReads:
             else:
                 tables[name] = f"{quoted_table(reading.catalog_name, name)} VERSION AS OF {version.snapshot_id}"
         frame = reading.select(query.over(tables, views), frames)
-        with self.subscribing.noting.noted(tuple(lines), as_of_ms):
+        with self.subscribing.read_leases.acquire(tuple(lines), as_of_ms):
             return Result(tuple(frame.columns), fetched(frame))
 
     def read_changes(self, subscribe: Subscribe) -> Result:
         """The rows of a SUBSCRIBE up to UP TO, or to the least `upper` of its tables."""
         opened = self.subscribing.open(subscribe)
-        found = [piece.rows for piece in opened.pieces()]
+        found = [chunk.rows for chunk in opened.chunks()]
         return Result(opened.columns, tuples(pa.concat_tables(found)) if found else [], opened.notices)
 
     def explain_changes(self, subscribe: Subscribe) -> Result:

@@ -1,1 +1,1 @@
-"""Data out: snapshots -> diffs -> consolidated -> ordered or in an envelope."""
+"""SUBSCRIBE: computes the diffs between snapshots, consolidates them and shapes them as ordered rows or an envelope."""

@@ -1,6 +1,6 @@
-"""Small Avro files, many with the same schema, which is parsed once, and some with the same records, which are not decoded again.
+"""Reader of small Avro files. Many share a schema, which is parsed once; many repeat records, which are not decoded again.
 
-fastavro parses the schema of every file anew, which takes longer than decoding the records of a small manifest.
+fastavro parses the schema of every file again, which takes longer than decoding the records of a small manifest.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _LOGICAL_TYPES_OF_TIME = ("date", "time-", "timestamp-", "local-timestamp-")
 
 
 def _snappy(block: bytes) -> bytes:
-    """Raw Snappy, which begins with its size as a varint, and ends with a checksum (Avro specification, "snappy")."""
+    """Decode a Snappy block: its size as a varint, the data, then a checksum (Avro specification, "snappy")."""
     size_bytes = 0
     for place, octet in enumerate(block):
         size_bytes |= (octet & 0x7F) << 7 * place
@@ -72,11 +72,11 @@ _DECOMPRESSED: dict[bytes, Callable[[bytes], bytes]] = {
     b"snappy": _snappy,
     b"zstandard": _zstandard,
 }
-"""By codec: all that the Avro specification has."""
+"""Decompressors by codec: all codecs of the Avro specification."""
 
 
 class _Block(NamedTuple):
-    """Records of a file one behind the other, as they are encoded by `schema`."""
+    """Consecutive records of a file, encoded by `schema`."""
 
     schema: bytes
     records: int
@@ -84,7 +84,7 @@ class _Block(NamedTuple):
 
 
 def records(content: bytes) -> Iterator[Any]:
-    """The records of a file."""
+    """Decode the records of a file."""
     for block in _blocks(content):
         stream, schema = BytesIO(block.encoded), _parsed(block.schema)
         for _ in range(block.records):
@@ -92,38 +92,38 @@ def records(content: bytes) -> Iterator[Any]:
 
 
 class RepeatedRecords(Generic[Value]):
-    """Decodes files that repeat runs of each other's records byte for byte: such records are compared instead.
+    """A decoder that recognizes repeated records by their bytes instead of decoding them again.
 
-    How many bytes a record takes and what it says follows from its schema and the bytes from its first on: where bytes stand that
-    were a record of the same schema before, they are that record.
+    A record's length and content follow from its schema and its bytes. So where the bytes equal those of an earlier record of the
+    same schema, the record is that one.
 
     Args:
-        value_of: What is kept of a record.
-        at_most: Records of a schema that are kept.
+        value_of: Converts a record to the value that is kept.
+        at_most: Records kept per schema.
     """
 
     def __init__(self, value_of: Callable[[Any], Value], at_most: int) -> None:
         self._value_of = value_of
         self._at_most = at_most
-        self._behind: dict[bytes, dict[bytes, tuple[bytes, Value]]] = {}
-        """By schema, and by the encoded record before it (none for the first): what stood there the last time."""
+        self._known: dict[bytes, dict[bytes, tuple[bytes, Value]]] = {}
+        """By schema, then by the encoded previous record (empty for the first): the record that followed it last time."""
 
     def of(self, content: bytes) -> list[Value]:
-        """The values of a file's records."""
+        """Return the values of a file's records."""
         return [value for block in _blocks(content) for value in self._in_block(block)]
 
     def _in_block(self, block: _Block) -> Iterator[Value]:
-        encoded, behind = block.encoded, self._behind.setdefault(block.schema, {})
+        encoded, known = block.encoded, self._known.setdefault(block.schema, {})
         stream, begin, last = BytesIO(encoded), 0, b""
         for _ in range(block.records):
-            found = behind.get(last)
+            found = known.get(last)
             if found is None or not encoded.startswith(found[0], begin):
                 stream.seek(begin)
                 value = self._value_of(_next(stream, _parsed(block.schema)))
                 found = encoded[begin : stream.tell()], value
-                if len(behind) >= self._at_most:
-                    behind.clear()
-                behind[last] = found
+                if len(known) >= self._at_most:
+                    known.clear()
+                known[last] = found
             last = found[0]
             begin += len(last)
             yield found[1]
@@ -144,7 +144,10 @@ def _parsed(schema: bytes) -> Any:
 
 
 def _with_times_as_numbers(schema: Any) -> Any:
-    """The schema without logical types that fastavro reads as Python's dates and times, which end at the years 1 and 9999."""
+    """Remove the logical types of dates and times from a schema.
+
+    fastavro would read them as Python's dates and times, which end at the years 1 and 9999.
+    """
     match schema:
         case list():
             return [_with_times_as_numbers(part) for part in schema]

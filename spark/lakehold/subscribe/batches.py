@@ -1,4 +1,4 @@
-"""What a reader gets: one batch a timestamp, whose rows can be taken as they come, however many they are."""
+"""Batches as a reader gets them: one per timestamp, with rows that can be read as a stream."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Piece:
+class OutputChunk:
     """Rows of the output that belong to the batch of `mz_timestamp`."""
 
     mz_timestamp: int
@@ -24,24 +24,24 @@ class Piece:
 
 
 class Batch:
-    """The rows of one timestamp, complete; with PROGRESS also the progress rows around them.
+    """The complete rows of one timestamp; with PROGRESS also the progress rows around them.
 
-    Iterating takes rows as they are read, so a first snapshot of any size passes through; `rows` keeps them all.
+    Iterating streams the rows, so a first snapshot of any size can be read; `rows` keeps all of them in memory.
 
     Attributes:
         timestamp: Epoch milliseconds.
-        columns: The columns' names.
+        columns: Names of the columns.
     """
 
     def __init__(self, timestamp: int, columns: tuple[str, ...], tables: Iterator[pa.Table]) -> None:
         self.timestamp = timestamp
         self.columns = columns
-        self._coming = tables
+        self._unread = tables
         self._kept: list[pa.Table] | None = None
 
     def tables(self) -> Iterator[pa.Table]:
-        """The rows as Arrow tables, once unless they have been kept."""
-        return iter(self._kept) if self._kept is not None else self._coming
+        """Return the rows as Arrow tables. They can be read once, unless the batch has been kept."""
+        return iter(self._kept) if self._kept is not None else self._unread
 
     def __iter__(self) -> Iterator[Row]:
         for table in self.tables():
@@ -49,25 +49,26 @@ class Batch:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """All rows."""
+        """Return all rows, and keep them."""
         self.keep()
         return list(self)
 
     def keep(self) -> None:
-        """Take what has not been read yet, as the batch behind this one is about to be."""
+        """Keep the rows that have not been read yet, because the next batch is about to be read."""
         if self._kept is None:
-            self._kept = list(self._coming)
+            self._kept = list(self._unread)
 
 
-def batches(pieces: Iterable[Piece | None], columns: tuple[str, ...]) -> Iterator[Batch]:
-    """Pieces, timestamps ascending, as batches; None ends a batch without a look at what follows.
+def batches(chunks: Iterable[OutputChunk | None], columns: tuple[str, ...]) -> Iterator[Batch]:
+    """Group chunks, which come with ascending timestamps, into batches.
 
-    A batch that nobody holds any more is not kept when the next one is asked for.
+    None ends a batch without waiting for the next chunk. A batch that its reader has dropped is not kept in memory when the next
+    batch is requested.
     """
-    coming = _Coming(iter(pieces))
-    while coming.skip_ends():
-        tables = coming.of_one_timestamp()
-        batch = Batch(coming.timestamp, columns, tables)
+    reader = _ChunkReader(iter(chunks))
+    while reader.skip_ends():
+        tables = reader.read_timestamp()
+        batch = Batch(reader.timestamp, columns, tables)
         held = weakref.ref(batch)
         yield batch
         del batch
@@ -79,31 +80,31 @@ def batches(pieces: Iterable[Piece | None], columns: tuple[str, ...]) -> Iterato
             pass
 
 
-class _Coming:
-    """Pieces with a look at the next one."""
+class _ChunkReader:
+    """A reader of chunks that can look one chunk ahead."""
 
-    def __init__(self, pieces: Iterator[Piece | None]) -> None:
-        self._pieces = pieces
-        self._next: Piece | None = None
+    def __init__(self, chunks: Iterator[OutputChunk | None]) -> None:
+        self._chunks = chunks
+        self._next: OutputChunk | None = None
 
     @property
     def timestamp(self) -> int:
-        """The timestamp of the next piece, which must be there."""
+        """Return the timestamp of the next chunk, which must exist."""
         assert self._next is not None
         return self._next.mz_timestamp
 
     def skip_ends(self) -> bool:
-        """Go to the next piece; false when there is none."""
+        """Advance to the next chunk; return false if no chunk is left."""
         while self._next is None:
             try:
-                self._next = next(self._pieces)
+                self._next = next(self._chunks)
             except StopIteration:
                 return False
         return True
 
-    def of_one_timestamp(self) -> Iterator[pa.Table]:
-        """The rows of the next pieces as long as they have its timestamp."""
+    def read_timestamp(self) -> Iterator[pa.Table]:
+        """Yield the rows of the next chunks that share the current timestamp."""
         timestamp = self.timestamp
         while self._next is not None and self._next.mz_timestamp == timestamp:
             yield self._next.rows
-            self._next = next(self._pieces, None)
+            self._next = next(self._chunks, None)

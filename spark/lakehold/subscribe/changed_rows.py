@@ -1,7 +1,7 @@
-"""Two snapshots of a table -> the rows in which they differ, as positions in data files, from metadata alone.
+"""Compares two snapshots of a table and finds the rows that differ, as positions in data files, from metadata alone.
 
-What both snapshots share is never looked at, so the cost follows the change (design, law 4). The states are compared, not the
-snapshots between them: those may have been expired, and a rollback is a change like any other.
+Files that both snapshots share are never read, so the cost follows the size of the change (design, law 4). Only the two states
+are compared: snapshots between them may have been expired, and a rollback is a change like any other.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _NONE = BitMap64()
 
 
 @dataclass(frozen=True)
-class Pick:
-    """Rows of one data file that came or went.
+class RowSelection:
+    """Rows of one data file that a change added or removed.
 
     Attributes:
         file: The data file.
-        diff: +1: they came; -1: they went.
-        positions: Which rows; None: all but `hidden`.
-        hidden: Rows that deletes hide.
+        diff: +1 for added rows, -1 for removed rows.
+        positions: Positions of the rows; None selects all rows except `hidden`.
+        hidden: Positions that deletes hide.
     """
 
     file: LiveFile
@@ -40,17 +40,17 @@ class Pick:
 
     @property
     def is_whole_file(self) -> bool:
-        """Whether these are all rows of the file."""
+        """Return whether the selection has all rows of the file."""
         return self.positions is None and not self.hidden
 
     @property
     def rows(self) -> int:
-        """How many rows these are."""
+        """Return the number of selected rows."""
         return self.file.records - len(self.hidden) if self.positions is None else len(self.positions)
 
 
 class _Ends(NamedTuple):
-    """The manifests of two snapshots by path, and those that only one of them has, or both."""
+    """The manifests of two snapshots by path, and which of them only the old one has, only the new one, or both."""
 
     old: Mapping[str, Manifest]
     new: Mapping[str, Manifest]
@@ -61,25 +61,25 @@ class _Ends(NamedTuple):
 
 @dataclass(frozen=True)
 class ChangedRows:
-    """Compares snapshots of one table.
+    """A comparison of snapshots of one table.
 
     Args:
-        files: Its files.
-        deleted: Reads its delete files.
+        files: The table's files.
+        deleted: Reads the table's delete files.
     """
 
     files: LiveFiles
     deleted: DeletedPositions
 
-    def between(self, before: int | None, after: int | None) -> list[Pick]:
-        """The rows of `after` that `before` has not (+1), and the other way round (-1); rows that were rewritten come as both.
+    def between(self, before: int | None, after: int | None) -> list[RowSelection]:
+        """Select the rows that `after` has and `before` lacks (+1), and the reverse (-1). Rewritten rows come as both.
 
         Args:
-            before: A snapshot's id; None: no rows.
-            after: A snapshot's id; None: no rows.
+            before: A snapshot's id; None for an empty table.
+            after: A snapshot's id; None for an empty table.
 
         Raises:
-            FilesUnreadable: Some file or delete cannot be read one by one.
+            FilesUnreadable: A data or delete file can only be read by Spark.
         """
         if self._is_rewrite(before, after):
             return []
@@ -87,13 +87,13 @@ class ChangedRows:
         had, has = self._data(ends.only_old), self._data(ends.only_new)
         gone = [file for path, file in had.items() if path not in has]
         come = [file for path, file in has.items() if path not in had]
-        picks = [*self._whole(gone, -1, ends.old.values()), *self._whole(come, +1, ends.new.values())]
+        selections = [*self._whole(gone, -1, ends.old.values()), *self._whole(come, +1, ends.new.values())]
         if before is not None and after is not None:
             whole = {file.path for file in (*gone, *come)}
-            picks += self._hidden_or_shown(ends, whole, lambda: self._may_dangle(before, after))
-        for pick in picks:
-            _check(pick.file)
-        return [pick for pick in picks if pick.rows]
+            selections += self._hidden_or_shown(ends, whole, lambda: self._may_dangle(before, after))
+        for selection in selections:
+            _check(selection.file)
+        return [selection for selection in selections if selection.rows]
 
     def _ends(self, before: int | None, after: int | None) -> _Ends:
         old, new = self.files.manifests(before), self.files.manifests(after)
@@ -102,7 +102,7 @@ class ChangedRows:
         return _Ends(old, new, only_old, only_new, [manifest for path, manifest in new.items() if path in old])
 
     def _is_rewrite(self, before: int | None, after: int | None) -> bool:
-        """Whether `after` only rewrote what `before` has: compaction changes no row."""
+        """Return whether `after` only rewrote files of `before`: compaction changes no row."""
         if before == after:
             return True
         snapshot = self.files.table.snapshot_by_id(after) if after is not None else None
@@ -116,12 +116,15 @@ class ChangedRows:
     def _data(self, manifests: Iterable[Manifest]) -> dict[str, LiveFile]:
         return {file.path: file for file in self.files.of(manifests, ManifestContent.DATA)}
 
-    def _whole(self, files: Collection[LiveFile], diff: int, manifests: Iterable[Manifest]) -> list[Pick]:
+    def _whole(self, files: Collection[LiveFile], diff: int, manifests: Iterable[Manifest]) -> list[RowSelection]:
         hidden = self._hidden(files, manifests) if files else {}
-        return [Pick(file, diff, hidden=hidden.get(file.path, _NONE)) for file in files]
+        return [RowSelection(file, diff, hidden=hidden.get(file.path, _NONE)) for file in files]
 
     def _hidden(self, files: Collection[LiveFile], manifests: Iterable[Manifest]) -> dict[str, BitMap64]:
-        """What the deletes of a snapshot hide of its data `files`; deletes apply to files that are not newer than they."""
+        """Collect the positions that a snapshot's deletes hide in its data `files`.
+
+        Deletes apply only to files that are not newer than the deletes.
+        """
         oldest = min(file.sequence_number for file in files)
         recent = [manifest for manifest in manifests if manifest.sequence_number >= oldest]
         deletes = self.files.of(recent, ManifestContent.DELETES)
@@ -140,8 +143,10 @@ class ChangedRows:
         ]
         return {path: positions for path, positions in self.deleted.of(applying).items() if path in paths}
 
-    def _hidden_or_shown(self, ends: _Ends, whole: Collection[str], may_dangle: Callable[[], bool]) -> Iterator[Pick]:
-        """Rows of data files that both snapshots have, which deletes of only one of them hide."""
+    def _hidden_or_shown(
+        self, ends: _Ends, whole: Collection[str], may_dangle: Callable[[], bool]
+    ) -> Iterator[RowSelection]:
+        """Select rows in data files of both snapshots that the deletes of only one snapshot hide."""
         had, has = self._deletes(ends.only_old), self._deletes(ends.only_new)
         removed = [delete for place, delete in had.items() if place not in has]
         added = [delete for place, delete in has.items() if place not in had]
@@ -162,12 +167,15 @@ class ChangedRows:
         for path in sorted(described.keys() - {*whole}):
             hidden, was_hidden = hides.get(path, _NONE), hid.get(path, _NONE)
             if went := hidden - was_hidden:
-                yield Pick(described[path], -1, went)
+                yield RowSelection(described[path], -1, went)
             if (came := was_hidden - hidden) and path in self._data(ends.new.values()):
-                yield Pick(described[path], +1, came)
+                yield RowSelection(described[path], +1, came)
 
     def _may_dangle(self, before: int, after: int) -> bool:
-        """Whether `after` may have deletes of data files that came and went since `before`: compaction leaves them behind."""
+        """Return whether `after` may have deletes for data files that were added and removed since `before`.
+
+        Compaction leaves such deletes in place.
+        """
         snapshot = self.files.table.snapshot_by_id(after)
         while snapshot is not None and snapshot.snapshot_id != before:
             if snapshot.summary is None or int(snapshot.summary["deleted-data-files"] or 0):
@@ -177,10 +185,10 @@ class ChangedRows:
         return snapshot is None
 
     def _kept(self, manifests: Collection[Manifest], changed: Collection[LiveFile]) -> Collection[LiveFile]:
-        """The deletes in manifests of both snapshots, as far as they may hide rows of the same files as `changed`.
+        """Return the deletes in manifests of both snapshots that may hide rows in files that `changed` is about.
 
-        A deletion vector says all that is hidden of its file. Beside it there are at most position deletes from before the table
-        was of format 3, which it has taken over: nothing newer has to be looked at.
+        A deletion vector covers all deletes of its file. Besides it there can only be position deletes from before the table had
+        format 3, and the vector includes them. So newer manifests need not be read.
         """
         if not changed:
             return ()
@@ -190,14 +198,14 @@ class ChangedRows:
 
     @cached_property
     def _first_with_vectors(self) -> float:
-        """The sequence number of the first known snapshot of format 3, the first that has row ids."""
+        """Return the sequence number of the first known format 3 snapshot: the first that has row ids."""
         snapshots = self.files.table.metadata.snapshots
         return min((s.sequence_number or 0 for s in snapshots if s.first_row_id is not None), default=math.inf)
 
     def _described(
         self, deletes: Collection[LiveFile], paths: Collection[str], manifests: Mapping[str, Manifest]
     ) -> dict[str, LiveFile]:
-        """The data files at `paths`; deletes that are about one file tell enough of it."""
+        """Find the data files at `paths`. A delete for a single file says enough about that file."""
         if any(delete.referenced is None for delete in deletes):
             live = self._data(manifests.values())
             return {path: live[path] for path in paths if path in live}
@@ -213,7 +221,7 @@ def _are_vectors(deletes: Iterable[LiveFile]) -> bool:
 
 
 def _applying_beside(staying: Iterable[LiveFile], changed: Collection[LiveFile]) -> list[LiveFile]:
-    """Those of `staying` that may hide rows of the same files as `changed`; a data file has one deletion vector only."""
+    """Select the deletes in `staying` that may hide rows in files of `changed`; a data file has at most one vector."""
     are_vectors = _are_vectors(changed)
     return [
         delete
@@ -224,7 +232,7 @@ def _applying_beside(staying: Iterable[LiveFile], changed: Collection[LiveFile])
 
 
 def _data_file(path: str, delete: LiveFile) -> LiveFile:
-    """The data file that `delete` is about: it lies in the same partition."""
+    """Describe the data file that `delete` is about; it lies in the same partition."""
     return LiveFile(
         path=path,
         format=_format(path),
@@ -243,7 +251,10 @@ def _format(path: str) -> FileFormat:
 
 
 def _refuse_equality_deletes(deletes: Iterable[LiveFile], files: Iterable[LiveFile]) -> None:
-    """Equality deletes apply to older files of their partition, those of an unpartitioned spec to all (spec, "Scan Planning")."""
+    """Raise if equality deletes apply to one of `files`.
+
+    They apply to older files of their partition, or, written without partitions, to all older files (spec, "Scan Planning").
+    """
     for delete in deletes:
         if delete.content == DataFileContent.EQUALITY_DELETES and any(
             file.sequence_number < delete.sequence_number

@@ -1,4 +1,4 @@
-"""Diffs consolidated: of each row and timestamp one diff, none that is zero."""
+"""Consolidation of diffs: each row has at most one diff per timestamp, and no diff is zero."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from lakehold.subscribe.row_order import begins_run, order_keys, sorted_position
 
 
 def consolidated(diffs: pa.Table, first: Sequence[int] = ()) -> pa.Table:
-    """The sums of the diffs of equal rows, per timestamp, in order.
+    """Sum the diffs of equal rows per timestamp, and sort the result.
 
     Args:
         diffs: `mz_timestamp` (int64, ms), `mz_diff` (int64), then the row's columns; by position, names may repeat. Less than
             2 GiB of text or bytes in each column.
-        first: Zero-based positions among the row's columns that the rows of a timestamp are sorted by first (a key).
+        first: Zero-based positions of the row's columns by which each timestamp's rows are sorted first (a key).
 
     Returns:
-        The same columns, sorted by timestamp, the columns `first`, then all columns; `lakehold.subscribe.row_order` says what is
-        equal and what comes first. Of rows that are equal and not identical (-0.0 and 0.0) it is the first that stays.
+        The same columns, sorted by timestamp, the columns `first`, then all columns; `lakehold.subscribe.row_order` defines
+        equality and order. Of rows that are equal but not identical (-0.0 and 0.0) the first is kept.
     """
     row = range(diffs.num_columns - 2)
     by = [0, *(2 + i for i in first), *(2 + i for i in row if i not in first)]
@@ -35,7 +35,7 @@ def consolidated(diffs: pa.Table, first: Sequence[int] = ()) -> pa.Table:
 
 
 def merged(chunks: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The sums of the diffs of equal rows that follow each other, also from one table to the next; the order stays."""
+    """Sum the diffs of equal adjacent rows, also across tables; the order stays."""
     waiting: pa.Table | None = None
     for chunk in chunks:
         rows = chunk if waiting is None else pa.concat_tables([waiting, chunk])

@@ -1,4 +1,4 @@
-"""Which rows of a data file its deletes hide, as positions: from deletion vectors (v3) and position deletes (v2)."""
+"""Positions of deleted rows in data files, from deletion vectors (v3) and position deletes (v2)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakehold.subscribe.live_files import LiveFile
 from lakehold.subscribe.remembered import Remembered
 
 VECTORS_REMEMBERED = 4_000
-"""Delete files whose positions are kept: the vector that a snapshot replaces is the one that its predecessor wrote."""
+"""Delete files whose positions are cached: a snapshot usually replaces the vector that its predecessor wrote."""
 
 _FRAME_BYTES = 4
 _HEADER_BYTES = 8
@@ -28,19 +28,19 @@ Positions = Mapping[str, BitMap64]
 """Positions of rows by the path of their data file."""
 
 Opened = Callable[[str, int], InputStream | pa.BufferReader]
-"""The file at a path, of a size in bytes."""
+"""Opens the file at a path; the second argument is its size in bytes."""
 
 
 class FilesUnreadable(Exception):
-    """These files cannot be read one by one: the table has to be read by Spark, which knows how."""
+    """These files cannot be read one by one here; Spark has to read the table."""
 
 
 class DeletedPositions:
-    """Reads delete files.
+    """A reader of delete files.
 
     Args:
         io: Opens files.
-        remembered: Positions by the place of the delete file.
+        remembered: Cached positions by the delete file's `place`.
     """
 
     def __init__(self, io: FileIO, remembered: Remembered[tuple[str, int | None], Positions]) -> None:
@@ -48,7 +48,7 @@ class DeletedPositions:
         self._remembered = remembered
 
     def of(self, deletes: Iterable[LiveFile]) -> dict[str, BitMap64]:
-        """The positions that `deletes` hide together."""
+        """Return the union of the positions that `deletes` hide, by data file."""
         together: dict[str, BitMap64] = {}
         for _, in_file in groupby(sorted(deletes, key=_path), _path):
             for path, positions in self._in_file(in_file):
@@ -56,7 +56,10 @@ class DeletedPositions:
         return together
 
     def _in_file(self, deletes: Iterable[LiveFile]) -> Iterator[tuple[str, BitMap64]]:
-        """What is in one file, opened once if something of it is not known: a commit writes its deletion vectors into one."""
+        """Read the deletes in one file, which is opened only if some of them are not cached.
+
+        A commit writes all its deletion vectors into one file.
+        """
         with ExitStack() as closing:
             once = cache(lambda path, size_bytes: closing.enter_context(opened(self._io, path, size_bytes)))
             for file in deletes:
@@ -69,7 +72,7 @@ def _path(file: LiveFile) -> str:
 
 
 def _vector(file: LiveFile, once: Opened) -> Positions:
-    """A `deletion-vector-v1` blob: length (big-endian), magic, a 64-bit Roaring bitmap, checksum (Puffin spec)."""
+    """Decode a `deletion-vector-v1` blob: length (big-endian), magic, 64-bit Roaring bitmap, checksum (Puffin spec)."""
     if file.referenced is None or file.offset is None or file.length_bytes is None:
         raise FilesUnreadable(f"deletion vector without a place in {file.path}")
     stream = once(file.path, file.size_bytes)

@@ -1,4 +1,4 @@
-"""Diffs of a timestamp as one statement about each key: ENVELOPE UPSERT and ENVELOPE DEBEZIUM (seed "Subscribe output")."""
+"""Envelopes: the diffs of a timestamp become one statement per key, for UPSERT and DEBEZIUM (seed "Subscribe output")."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import pyarrow as pa
 
 from lakehold.subscribe.row_order import Positions, begins_run, order_keys
 
-# What to call a group by what it has: neither a row before nor one after, a row before, a row after, both.
+# States by what a group has: neither a row before nor one after, a row before, a row after, both.
 _UPSERT_STATES = pa.array(["key_violation", "delete", "upsert", "upsert"])
 _DEBEZIUM_STATES = pa.array(["key_violation", "delete", "insert", "upsert"])
 
 _ROWS_THAT_VIOLATE = 3
-"""A group of so many rows is a violation, whatever they are and whatever follows."""
+"""A group with this many rows is a violation, whatever the rows are."""
 
 
 def upsert(chunks: Iterable[pa.Table], key: Sequence[int]) -> Iterator[pa.Table]:
-    """`ENVELOPE UPSERT`: what each key is from a timestamp on.
+    """Convert diffs to `ENVELOPE UPSERT`: the value of each key from a timestamp onward.
 
     Args:
-        chunks: Consolidated diffs (`mz_timestamp, mz_diff, columns`), sorted by timestamp and key, also from one table to the
-            next; what belongs to one timestamp and key may be cut between tables.
+        chunks: Consolidated diffs (`mz_timestamp, mz_diff, columns`), sorted by timestamp and key, also across tables;
+            the rows of one timestamp and key may be split between tables.
         key: Zero-based positions of the key among the row's columns, in the order of KEY.
 
     Returns:
@@ -36,7 +36,7 @@ def upsert(chunks: Iterable[pa.Table], key: Sequence[int]) -> Iterator[pa.Table]
 
 
 def debezium(chunks: Iterable[pa.Table], key: Sequence[int]) -> Iterator[pa.Table]:
-    """`ENVELOPE DEBEZIUM`: what each key was before a timestamp and is from it on.
+    """Convert diffs to `ENVELOPE DEBEZIUM`: the value of each key before a timestamp and from it onward.
 
     Args:
         chunks: As for `upsert`.
@@ -55,14 +55,14 @@ def debezium(chunks: Iterable[pa.Table], key: Sequence[int]) -> Iterator[pa.Tabl
 
 @dataclass(frozen=True)
 class _Groups:
-    """Diffs with the place of each group of equal timestamp and key in them.
+    """Diffs, with the positions of the groups that share a timestamp and a key.
 
     Attributes:
         rows: The diffs.
         key: Positions of the key among all columns.
         first: Position of each group's first row.
-        before: Position of the row that each group takes away, null if none or in a violation.
-        after: Position of the row that each group brings, null if none or in a violation.
+        before: Position of the row that each group removes; null if none, or for a violation.
+        after: Position of the row that each group adds; null if none, or for a violation.
     """
 
     rows: pa.Table
@@ -72,7 +72,7 @@ class _Groups:
     after: pa.Array
 
     def value_fields(self) -> Iterator[tuple[int, pa.Field]]:
-        """Position and field of each column outside the key."""
+        """Yield position and field of each column outside the key."""
         return ((i, field) for i, field in enumerate(self.rows.schema) if i > 1 and i not in self.key)
 
     def before_values(self, column: int) -> pa.ChunkedArray:
@@ -82,7 +82,7 @@ class _Groups:
         return _at(self.rows.column(column), self.after)
 
     def table(self, states: pa.Array, values: Sequence[tuple[pa.Field, pa.ChunkedArray]]) -> pa.Table:
-        """One row a group: timestamp, state, key and `values`."""
+        """Build a table with one row per group: timestamp, state, key and `values`."""
         has_before, has_after = (rows.is_valid().to_numpy(zero_copy_only=False) for rows in (self.before, self.after))
         columns = [
             (self.rows.field(0), _at(self.rows.column(0), self.first)),
@@ -94,7 +94,7 @@ class _Groups:
 
 
 def _at(column: pa.ChunkedArray, rows: pa.Array) -> pa.ChunkedArray:
-    """The values at ascending positions, null where a position is; free of cost for all positions and for none."""
+    """Take the values at ascending positions, null for a null position. Taking all positions, or none, costs nothing."""
     if rows.null_count == len(rows):
         return pa.chunked_array([pa.nulls(len(rows), column.type)])
     if not rows.null_count and len(rows) == len(column):
@@ -103,7 +103,7 @@ def _at(column: pa.ChunkedArray, rows: pa.Array) -> pa.ChunkedArray:
 
 
 def _groups(chunks: Iterable[pa.Table], key: Sequence[int]) -> Iterator[_Groups]:
-    """The groups of each chunk; the last one of a chunk waits for the next chunk, which may go on with it."""
+    """Group each chunk by timestamp and key. The last group waits for the next chunk, which may continue it."""
     columns = tuple(2 + i for i in key)
     waiting: pa.Table | None = None
     for chunk in chunks:
@@ -114,19 +114,19 @@ def _groups(chunks: Iterable[pa.Table], key: Sequence[int]) -> Iterator[_Groups]
         first = np.flatnonzero(begins_run(keys, rows.num_rows))
         last = int(first[-1])
         if last:
-            yield _judged(rows.slice(0, last), columns, first[:-1])
-        waiting = _copied(rows.slice(last, _ROWS_THAT_VIOLATE))
+            yield _classified(rows.slice(0, last), columns, first[:-1])
+        waiting = _copy(rows.slice(last, _ROWS_THAT_VIOLATE))
     if waiting is not None:
-        yield _judged(waiting, columns, np.zeros(1, np.int64))
+        yield _classified(waiting, columns, np.zeros(1, np.int64))
 
 
-def _copied(rows: pa.Table) -> pa.Table:
-    """The same rows without the chunk that a slice keeps in memory."""
+def _copy(rows: pa.Table) -> pa.Table:
+    """Copy rows out of a slice, so that the slice's chunk can be freed."""
     return rows.take(pa.array(range(rows.num_rows), pa.int64()))
 
 
-def _judged(rows: pa.Table, key: tuple[int, ...], first: Positions) -> _Groups:
-    """The four cases of the seed: one row brought, one taken away, one replaced, everything else."""
+def _classified(rows: pa.Table, key: tuple[int, ...], first: Positions) -> _Groups:
+    """Map each group to one of the seed's four cases: row added, row removed, row replaced, or anything else."""
     diffs = rows.column(1).to_numpy()
     sizes = np.diff(first, append=rows.num_rows)
     one, other = diffs[first], diffs[np.minimum(first + 1, rows.num_rows - 1)]

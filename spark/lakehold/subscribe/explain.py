@@ -1,4 +1,4 @@
-"""How a SUBSCRIBE would be read, told from metadata alone."""
+"""EXPLAIN of a SUBSCRIBE: describes from metadata alone how it would be read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMESTAMPS_SHOWN = 100
 
 
 def explained(opened: Opened) -> Iterator[str]:
-    """The plan, a line at a time."""
+    """Yield the plan, line by line."""
     subscription, window = opened.subscription, opened.window
     relation, statement = subscription.relation, subscription.statement
     yield f"output {output_name(statement.shape).replace('_', ' ')}: {', '.join(opened.columns)}"
@@ -36,17 +36,17 @@ def explained(opened: Opened) -> Iterator[str]:
             yield "the query over the diffs of the files that changed"
         case _:
             yield "the query at both ends of each timestamp, subtracted"
-    for name, line in opened.lines.items():
-        yield f"table {name}: readable on [{line.since_ms}, {line.upper_ms})"
+    for name, timeline in opened.timelines.items():
+        yield f"table {name}: readable on [{timeline.since_ms}, {timeline.upper_ms})"
         if statement.snapshot:
-            version = line.at(window.as_of_ms)
-            yield f"  snapshot {version.snapshot_id if version else 'none'}: {_rows(line, window.as_of_ms)} rows"
-        yield from _changes(line, opened, reading)
+            version = timeline.at(window.as_of_ms)
+            yield f"  snapshot {version.snapshot_id if version else 'none'}: {_rows(timeline, window.as_of_ms)} rows"
+        yield from _changes(timeline, opened, reading)
 
 
-def _rows(line: Timeline, at_ms: int) -> str:
-    version = line.at(at_ms)
-    snapshot = line.table.snapshot_by_id(version.snapshot_id) if version is not None else None
+def _rows(timeline: Timeline, at_ms: int) -> str:
+    version = timeline.at(at_ms)
+    snapshot = timeline.table.snapshot_by_id(version.snapshot_id) if version is not None else None
     if snapshot is None or snapshot.summary is None:
         return "0"
     properties = snapshot.summary.additional_properties
@@ -54,13 +54,15 @@ def _rows(line: Timeline, at_ms: int) -> str:
     return f"about {total}"
 
 
-def _changes(line: Timeline, opened: Opened, reading: DiffReading | None) -> Iterator[str]:
+def _changes(timeline: Timeline, opened: Opened, reading: DiffReading | None) -> Iterator[str]:
     window = opened.window
-    found = list(steps(line, window.as_of_ms, window.until_ms))
+    found = list(steps(timeline, window.as_of_ms, window.until_ms))
     for step in itertools.islice(found, _TIMESTAMPS_SHOWN):
-        told = f"  {step.mz_timestamp} ({iso(step.mz_timestamp)} UTC): snapshot {step.before or 'none'} to {step.after}"
+        description = (
+            f"  {step.mz_timestamp} ({iso(step.mz_timestamp)} UTC): snapshot {step.before or 'none'} to {step.after}"
+        )
         if reading is not None:
-            told += f", {TableDiffs(line, line.table.schema(), reading).told(step)}"
-        yield told
+            description += f", {TableDiffs(timeline, timeline.table.schema(), reading).describe(step)}"
+        yield description
     if len(found) > _TIMESTAMPS_SHOWN:
         yield f"  and {len(found) - _TIMESTAMPS_SHOWN} more timestamps"

@@ -1,7 +1,7 @@
-"""The rows of data files that came or went, as Arrow tables of diffs in the table's current schema.
+"""Rows of data files that a change added or removed, as Arrow tables of diffs in the table's current schema.
 
-A table of diffs has the columns `mz_timestamp` (int64, epoch milliseconds), `mz_diff` (int64), then the row's. Columns count by
-their place: a table may have a column of the same name.
+A table of diffs has the columns `mz_timestamp` (int64, epoch milliseconds), `mz_diff` (int64), then the row's columns. Columns
+are addressed by position, because a table may have a column of the same name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.transforms import IdentityTransform
 from pyroaring import BitMap64
 
-from lakehold.subscribe.changed_rows import Pick
+from lakehold.subscribe.changed_rows import RowSelection
 from lakehold.subscribe.deleted_positions import FilesUnreadable
 from lakehold.subscribe.fetching import opened
 from lakehold.subscribe.live_files import LiveFile
@@ -32,50 +32,50 @@ from lakehold.subscribe.project import arrow_schema, project
 from lakehold.subscribe.stored_types import reads_alike
 
 TIMESTAMP, DIFF = 0, 1
-"""Places of the first two columns of a table of diffs."""
+"""Positions of the first two columns of a table of diffs."""
 
 ROW = 2
-"""Where the row's columns begin."""
+"""Position of the row's first column."""
 
 Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class DatedPick:
-    """Rows that came or went at `mz_timestamp`."""
+class DatedSelection:
+    """Rows that were added or removed at `mz_timestamp`."""
 
     mz_timestamp: int
-    pick: Pick
+    selection: RowSelection
 
 
 @dataclass(frozen=True)
 class FoundRows:
-    """Rows as they stand in a file.
+    """Rows as they are stored in a file.
 
     Args:
-        written: Their columns.
-        constants: Values of columns that the file leaves out, by field id.
-        rows: The rows of each pick, one behind the other.
-        picks: Each pick's timestamp and diff, and how many of the rows are its.
+        written: The columns of the rows.
+        constants: Values of columns that the file omits, by field id.
+        rows: The rows of all selections, in the order of `selections`.
+        selections: Timestamp, diff and number of rows of each selection.
     """
 
     written: Schema
     constants: Mapping[int, Any]
     rows: pa.Table
-    picks: Sequence[tuple[int, int, int]]
+    selections: Sequence[tuple[int, int, int]]
 
 
 @dataclass(frozen=True)
 class FileRows:
-    """Reads data files of one table; made of values only, so that Spark's workers can do it, too.
+    """A reader of one table's data files. It holds only values, so Spark's workers can use it too.
 
     Args:
         io: Opens files.
         schema: The columns wanted.
-        specs: The table's partition specs: values of identity partitions need not be in the files.
-        names: Names for files that were written without field ids.
-        format_version: The table's.
-        known: What is read of files, by how Arrow writes their columns.
+        specs: The table's partition specs: files may omit the values of identity partitions.
+        names: Maps names to columns for files that were written without field ids.
+        format_version: The table's format version.
+        known: Cached answers of `_written`, by the serialized Arrow schema of a file.
     """
 
     io: FileIO
@@ -85,30 +85,30 @@ class FileRows:
     format_version: int
     known: dict[bytes, Schema] = field(default_factory=dict, compare=False)
 
-    def read(self, file: LiveFile, picks: Sequence[DatedPick]) -> FoundRows:
-        """The rows of `picks`, which are all of `file`.
+    def read(self, file: LiveFile, selections: Sequence[DatedSelection]) -> FoundRows:
+        """Read the rows of `selections`, which all belong to `file`.
 
         Raises:
-            FilesUnreadable: Arrow cannot read it, or it has no field ids and the table has no names to do without.
+            FilesUnreadable: Arrow cannot read the file, or neither file nor table maps its columns to field ids.
         """
-        is_whole = any(dated.pick.is_whole_file for dated in picks)
+        is_whole = any(dated.selection.is_whole_file for dated in selections)
         with _read_by_arrow(), self._opened(file, whole=is_whole) as stream, _parquet(stream) as parquet:
             written = self._written(parquet.schema_arrow)
             columns = [field.name for field in written.fields]
             if is_whole:
-                rows, counts = _picked(parquet.read(columns, use_threads=False), picks)
+                rows, counts = _take_selections(parquet.read(columns, use_threads=False), selections)
             else:
-                rows, counts = _at_positions(parquet, columns, picks)
-        dated = [(of.mz_timestamp, of.pick.diff, count) for of, count in zip(picks, counts, strict=True)]
+                rows, counts = _at_positions(parquet, columns, selections)
+        dated = [(of.mz_timestamp, of.selection.diff, count) for of, count in zip(selections, counts, strict=True)]
         return FoundRows(written, self._constants(file), rows, dated)
 
     def check(self, file: LiveFile) -> None:
-        """Look at the columns of a file only; raises as `read` does."""
+        """Check that a file's columns can be read, without reading rows; raises as `read` does."""
         with _read_by_arrow(), self._opened(file, whole=False) as stream, _parquet(stream) as parquet:
             self._written(parquet.schema_arrow)
 
     def shaped(self, found: Iterable[FoundRows]) -> pa.Table:
-        """What was read of files as diffs in the columns wanted; files that were written alike are brought there together."""
+        """Convert rows read from files to diffs in the wanted columns; files stored alike are converted together."""
         alike: list[list[FoundRows]] = []
         for rows in found:
             for others in alike:
@@ -124,7 +124,7 @@ class FileRows:
     def _shaped(self, alike: Sequence[FoundRows], schema: pa.Schema) -> pa.Table:
         rows = pa.concat_tables(found.rows for found in alike).combine_chunks()
         row = project(rows, alike[0].written, self.schema, alike[0].constants)
-        timestamps, diffs, counts = zip(*(pick for found in alike for pick in found.picks), strict=True)
+        timestamps, diffs, counts = zip(*(selection for found in alike for selection in found.selections), strict=True)
         dates = (pa.array(np.repeat(np.array(values, np.int64), counts)) for values in (timestamps, diffs))
         return pa.Table.from_arrays([*dates, *row.columns], schema=schema)
 
@@ -132,15 +132,15 @@ class FileRows:
         return opened(self.io, file.path, file.size_bytes) if whole else self.io.new_input(file.path).open()
 
     def _written(self, columns: pa.Schema) -> Schema:
-        """What is read of a file: those of its columns that are wanted.
+        """Find the wanted columns in a file's schema.
 
-        Files of one writer have the same columns, and finding out which takes longer than reading a small one.
+        Files of one writer have the same columns, and examining them takes longer than reading a small file. So answers are kept.
         """
         key = columns.remove_metadata().serialize().to_pybytes()
         if key not in self.known:
             wanted = {field.field_id for field in self.schema.fields}
             ids = [_field_id(field) for field in columns]
-            # Of other columns nothing need be known; without any of the wanted ones a file still tells how many rows it has.
+            # Other columns are not needed. If a file has no wanted column, one other column still gives the number of rows.
             read = [field for field, id_ in zip(columns, ids, strict=True) if id_ is None or id_ in wanted]
             in_file = pyarrow_to_schema(
                 pa.schema(read or list(columns)[:1]),
@@ -167,7 +167,10 @@ class FileRows:
 
 @contextmanager
 def _read_by_arrow() -> Iterator[None]:
-    """Leave to Spark what Arrow and PyIceberg cannot read: encodings, types, values that do not fit."""
+    """Turn errors of Arrow and PyIceberg into `FilesUnreadable`, so that Spark reads the file.
+
+    They cannot read some encodings and types, nor values that do not fit their types.
+    """
     try:
         yield
     except (
@@ -191,21 +194,21 @@ def _field_id(field: pa.Field) -> int | None:
 
 
 def file_rows(table: Table, schema: Schema) -> FileRows:
-    """A reader of the files of `table`, in the columns of `schema`."""
+    """Build a reader of the files of `table`, in the columns of `schema`."""
     return FileRows(table.io, schema, table.specs(), table.name_mapping(), table.format_version)
 
 
 def diff_schema(schema: Schema) -> pa.Schema:
-    """The columns of diffs of rows that have `schema`."""
+    """Return the columns of diffs for rows with `schema`."""
     first = [pa.field("mz_timestamp", pa.int64()), pa.field("mz_diff", pa.int64())]
     return pa.schema([*first, *arrow_schema(schema)])
 
 
-def _positions(pick: Pick, total: int) -> Indices:
-    if pick.positions is not None:
-        return _array(pick.positions)
+def _positions(selection: RowSelection, total: int) -> Indices:
+    if selection.positions is not None:
+        return _array(selection.positions)
     every = np.arange(total, dtype=np.int64)
-    return np.delete(every, _array(pick.hidden)) if pick.hidden else every
+    return np.delete(every, _array(selection.hidden)) if selection.hidden else every
 
 
 def _array(positions: BitMap64) -> Indices:
@@ -216,28 +219,31 @@ def _union(positions: Sequence[Indices]) -> Indices:
     return positions[0] if len(positions) == 1 else np.unique(np.concatenate(positions))
 
 
-def _picked(rows: pa.Table, picks: Sequence[DatedPick]) -> tuple[pa.Table, list[int]]:
-    """Of all rows of a file those of the picks, and how many each has."""
-    if len(picks) == 1:
+def _take_selections(rows: pa.Table, selections: Sequence[DatedSelection]) -> tuple[pa.Table, list[int]]:
+    """Take the rows of the selections from all rows of a file; also return the number of rows per selection."""
+    if len(selections) == 1:
         return rows, [rows.num_rows]
-    positions = [_positions(dated.pick, rows.num_rows) for dated in picks]
+    positions = [_positions(dated.selection, rows.num_rows) for dated in selections]
     return rows.take(pa.array(np.concatenate(positions))), [len(wanted) for wanted in positions]
 
 
 def _at_positions(
-    parquet: pq.ParquetFile, columns: list[str], picks: Sequence[DatedPick]
+    parquet: pq.ParquetFile, columns: list[str], selections: Sequence[DatedSelection]
 ) -> tuple[pa.Table, list[int]]:
-    """The rows of picks of one file, read once, and how many each has; a row that came and went is there once for each."""
-    positions = [_positions(dated.pick, parquet.metadata.num_rows) for dated in picks]
+    """Read the rows of one file's selections in one pass; also return the number of rows per selection.
+
+    A row that was added and removed appears once for each.
+    """
+    positions = [_positions(dated.selection, parquet.metadata.num_rows) for dated in selections]
     together = _union(positions)
     rows = _take(parquet, columns, together)
-    if len(picks) > 1:
+    if len(selections) > 1:
         rows = rows.take(pa.array(np.searchsorted(together, np.concatenate(positions))))
     return rows, [len(wanted) for wanted in positions]
 
 
 def _take(parquet: pq.ParquetFile, columns: list[str], positions: Indices) -> pa.Table:
-    """The rows at `positions`, in their order; row groups without any are not read."""
+    """Read the rows at `positions`, in order; row groups without any of them are not read."""
     found = [parquet.schema_arrow.empty_table().select(columns)]
     first = 0
     for group in range(parquet.metadata.num_row_groups):

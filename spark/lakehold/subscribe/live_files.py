@@ -1,7 +1,7 @@
-"""Which files a snapshot consists of, from its manifests: data files, and the delete files that apply to them.
+"""Lists the files of a snapshot from its manifests: data files, and the delete files that apply to them.
 
-PyIceberg reads manifests as of format 2, without what deletion vectors need (which file they are about, where they lie in
-theirs), and in Python; a hundred snapshots of a table have a hundred lists of hundreds of manifests, so fastavro reads them.
+PyIceberg reads manifests as format 2: it drops what deletion vectors need, namely their data file and their offset. It also
+decodes them in Python. A hundred snapshots have a hundred lists of hundreds of manifests, so fastavro reads them here.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from lakehold.subscribe import avro_files
 from lakehold.subscribe.remembered import Remembered
 
 MANIFESTS_REMEMBERED = 2_000
-"""Manifests whose entries are kept: a manifest never changes, and successive snapshots share nearly all of theirs."""
+"""Manifests whose entries are cached: a manifest never changes, and successive snapshots share nearly all of them."""
 
 LISTS_REMEMBERED = 500
-"""Manifest lists that are kept: a history is often read again, and each of its snapshots has one."""
+"""Manifest lists that are cached: a history is often read again, and each of its snapshots has one list."""
 
 _PATH_FIELD_ID = 2147483546
 _DELETED = 2
@@ -33,11 +33,11 @@ class Manifest(NamedTuple):
     """A manifest of a snapshot; a tuple, since a history lists thousands of them again and again.
 
     Attributes:
-        path: Where it is.
-        content: Data files or deletes.
+        path: The manifest's path.
+        content: Whether it lists data files or deletes.
         spec_id: The partition spec of its files.
-        sequence_number: Of the commit that wrote it: no file in it is newer.
-        min_sequence_number: Of its oldest file.
+        sequence_number: Sequence number of the commit that wrote it; no file in it is newer.
+        min_sequence_number: Sequence number of its oldest file.
     """
 
     path: str
@@ -51,18 +51,18 @@ class LiveFile(NamedTuple):
     """A data or delete file of a snapshot; a tuple, as manifests are.
 
     Attributes:
-        path: Where it is.
+        path: The file's path.
         format: Parquet, ORC, Avro or Puffin.
         content: Data, position deletes (deletion vectors among them) or equality deletes.
         spec_id: The partition spec it was written with.
-        partition: Its partition's values, in the order of the spec.
-        records: Rows, or deletes, in it.
-        size_bytes: Its size.
+        partition: Values of its partition, in the order of the spec.
+        records: Number of rows, or of deletes.
+        size_bytes: Size of the file; 0 if unknown.
         sequence_number: The data sequence number.
-        encrypted: Whether it has a key of its own.
-        referenced: The only data file that its deletes are about; None: any of the partition.
-        offset: Where a deletion vector begins in its file; None for other files.
-        length_bytes: Size of a deletion vector.
+        encrypted: Whether the file has an encryption key of its own.
+        referenced: The only data file that its deletes are about; None for any file of the partition.
+        offset: Offset of a deletion vector in its file; None for other files.
+        length_bytes: Size of a deletion vector; None for other files.
     """
 
     path: str
@@ -80,14 +80,14 @@ class LiveFile(NamedTuple):
 
     @property
     def place(self) -> tuple[str, int | None]:
-        """What tells it from other files: many deletion vectors share a path."""
+        """Return what identifies the file: its path and offset, since many deletion vectors share a path."""
         return self.path, self.offset
 
 
 def _manifest(record: Mapping[str, Any]) -> Manifest | None:
-    """A record of a manifest list; None: no file is left in the manifest, it only says what has gone.
+    """Convert a record of a manifest list; None if the manifest lists only removed files.
 
-    Counts may be missing in format 1; unknown ones count as some (spec, "Manifest Lists").
+    Counts may be missing in format 1; a missing count is taken as positive (spec, "Manifest Lists").
     """
     if record.get("added_files_count") == 0 and record.get("existing_files_count") == 0:
         return None
@@ -103,9 +103,9 @@ def _manifest(record: Mapping[str, Any]) -> Manifest | None:
 
 @dataclass(frozen=True)
 class RememberedFiles:
-    """Manifest lists and manifests by path, shared by those who read the same tables again: neither ever changes.
+    """A cache of manifest lists and manifests by path, shared by readers of the same tables: neither ever changes.
 
-    Successive lists name nearly the same manifests, each as the one before did.
+    Successive lists repeat most records of their predecessor, so `listed` recognizes those by their bytes.
     """
 
     lists: Remembered[str, dict[str, Manifest]] = field(default_factory=lambda: Remembered(LISTS_REMEMBERED))
@@ -119,8 +119,8 @@ class LiveFiles:
     """The files of one table's snapshots.
 
     Args:
-        table: As loaded from the catalog.
-        remembered: What is known of them.
+        table: The table as loaded from the catalog.
+        remembered: Cached manifests and manifest lists.
     """
 
     def __init__(self, table: Table, remembered: RememberedFiles) -> None:
@@ -128,7 +128,7 @@ class LiveFiles:
         self._remembered = remembered
 
     def manifests(self, snapshot_id: int | None) -> dict[str, Manifest]:
-        """The manifests of a snapshot that have live files, by path; none before the first snapshot."""
+        """Return a snapshot's manifests that have live files, by path; empty for None."""
         snapshot = self.table.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
         if snapshot is None:
             return {}
@@ -136,7 +136,7 @@ class LiveFiles:
         return self._remembered.lists.of(path, lambda: self._listed(path))
 
     def of(self, manifests: Iterable[Manifest], content: ManifestContent) -> list[LiveFile]:
-        """The live files in those of `manifests` that list data files, or deletes."""
+        """Return the live files of `manifests` that list the given content: data files or deletes."""
         return [file for manifest in manifests if manifest.content == content for file in self._entries(manifest)]
 
     def _listed(self, path: str) -> dict[str, Manifest]:
@@ -151,7 +151,7 @@ class LiveFiles:
 
     @contextmanager
     def _damage_named(self) -> Iterator[None]:
-        """Raise that the table is unreadable where a manifest or a list of them makes no sense."""
+        """Report the table as unreadable if a manifest or a manifest list is malformed."""
         try:
             yield
         except (*MALFORMED, SchemaParseException, UnknownType) as error:
@@ -187,7 +187,10 @@ def _live_file(entry: dict[str, Any], manifest: Manifest) -> LiveFile:
 
 
 def _only_path(file: dict[str, Any]) -> str | None:
-    """The data file of position deletes that are all about one: its path is the lower and the upper bound."""
+    """Return the only data file that position deletes are about; None if they may be about several.
+
+    If the lower and the upper bound of the path column are equal, they are that file's path.
+    """
     if file.get("content") != DataFileContent.POSITION_DELETES.value:
         return None
     lowest, highest = (

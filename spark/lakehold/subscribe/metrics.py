@@ -1,4 +1,4 @@
-"""How often subscriptions are asked for, and what is read for them (Prometheus; seed "Testing and observability")."""
+"""Prometheus metrics of subscriptions: how many begin, and which diffs are read (seed "Testing and observability")."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SUBSCRIBES = Counter(
 
 DIFFS = Counter(
     "lakehold_subscribe_diffs",
-    "Diffs of a table between two snapshots that subscriptions took, by how they came.",
+    "Diffs between two snapshots of a table that subscriptions used, by how they were read.",
     labelnames=("read",),
 )
 """Exported as `lakehold_subscribe_diffs_total`; `read` is `here`, `by_spark` or `shared`."""
@@ -36,12 +36,12 @@ _OUTPUTS: dict[type[OutputShape], str] = {
 
 
 def output_name(shape: OutputShape) -> str:
-    """What an output option is called in labels and in the settings that switch it off."""
+    """Return the name of an output option, as labels and the settings that disable it use it."""
     return _OUTPUTS[type(shape)]
 
 
 def count(statement: Subscribe) -> None:
-    """A subscription begins."""
+    """Count a subscription that begins."""
     SUBSCRIBES.labels(
         output=output_name(statement.shape),
         snapshot=str(statement.snapshot).lower(),

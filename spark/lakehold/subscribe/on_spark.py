@@ -1,6 +1,7 @@
-"""Diffs that are too many for one process: Spark reads, sums and sorts them, and they arrive piece by piece.
+"""Diffs too large for one process: Spark reads, sums and sorts them, and returns them in chunks.
 
-Frames of diffs have the columns `t` (mz_timestamp), `d` (mz_diff), then `c0`, `c1`, … for the row's: a table may have any names.
+Data frames of diffs have the columns `t` (mz_timestamp), `d` (mz_diff), then `c0`, `c1`, … for the row's columns, whose own names
+may be anything.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapTyp
 
 from lakehold.arrow_frames import frame_of
 from lakehold.spark_sql import quoted, quoted_table
-from lakehold.subscribe.file_rows import DatedPick, FileRows, diff_schema
+from lakehold.subscribe.file_rows import DatedSelection, FileRows, diff_schema
 from lakehold.subscribe.project import arrow_type, is_readable
 from lakehold.subscribe.project_sql import projection
 from lakehold.subscribe.spark_types import spark_schema, spark_type
@@ -29,24 +30,24 @@ from lakehold.timeline.timelines import Timeline
 
 _TIMESTAMP, _DIFF = "t", "d"
 _READ_TASKS = 8
-_ROWS_A_PIECE = 250_000
-"""Rows of a large sorted frame that come here together: a piece is in the driver's memory as a whole."""
-_PIECES_BY_SPARK = 8
-"""Pieces up to which Spark's own number of partitions, and its joining of small ones, is good enough."""
+_ROWS_PER_CHUNK = 250_000
+"""Rows per chunk of a large sorted frame: the driver holds a whole chunk in memory."""
+_CHUNKS_BY_SPARK = 8
+"""Number of chunks up to which Spark chooses the partitions itself, and joins small ones."""
 
 _UNFILTERED = "element_at(array({}), 1)"
-"""A column as it is, of which Spark gives no filter to Iceberg."""
+"""Returns a column unchanged, but keeps Spark from pushing filters on it down to Iceberg."""
 
 _NOT_KEPT_BY_GROUPING = (MapType, FloatType, DoubleType)
 
 
 @dataclass(frozen=True)
-class Many:
-    """Diffs that are too many for this process.
+class LargeDiffs:
+    """Diffs that are too large for this process.
 
     Attributes:
         frame: The diffs.
-        rows: How many there are at most; 0 when that is not known.
+        rows: Upper bound of their number; 0 if unknown.
     """
 
     frame: DataFrame
@@ -55,10 +56,10 @@ class Many:
 
 @dataclass(frozen=True)
 class OnSpark:
-    """What reading a lake's tables by Spark takes.
+    """Access to a lake's tables through Spark.
 
     Args:
-        session: Gives the session.
+        session: Returns the Spark session.
         catalog_name: Spark's name of the lake's catalog.
     """
 
@@ -66,7 +67,7 @@ class OnSpark:
     catalog_name: str
 
     def state(self, timeline: Timeline, snapshot_id: int | None, wanted: Schema) -> DataFrame:
-        """The rows of a snapshot in the columns of `wanted`, under their names; None: no rows."""
+        """Read the rows of a snapshot in the columns of `wanted`; no rows for None."""
         name = quoted_table(self.catalog_name, timeline.full_name)
         if snapshot_id is None:
             return self.empty(wanted)
@@ -78,9 +79,9 @@ class OnSpark:
         return self.session().sql(f"SELECT {columns} FROM {name} VERSION AS OF {snapshot_id}")
 
     def select(self, text: str, views: Mapping[str, DataFrame]) -> DataFrame:
-        """A query that reads `views` by names that nothing else in it has.
+        """Run a query that reads `views` by names that occur nowhere else in its text.
 
-        Spark Connect looks names up when the query runs, so the frames go with it instead of standing in the session.
+        The data frames are passed with the query, not registered in the session: Spark Connect resolves names only when it runs.
         """
         if not views:
             return self.session().sql(text)
@@ -90,29 +91,32 @@ class OnSpark:
         return self.session().sql(escaped, None, **views)
 
     def empty(self, columns: Schema) -> DataFrame:
-        """No rows of these columns; what SUBSCRIBE cannot read counts as a variant."""
+        """Create a data frame without rows; columns that SUBSCRIBE cannot read get the type variant."""
         return self.session().createDataFrame([], _struct_type(columns.as_struct()))
 
-    def picked(self, reader: FileRows, picks: Sequence[DatedPick]) -> Many:
-        """The rows of `picks` as diffs, read by the workers, which need the interpreter and the packages of this process."""
+    def read_selections(self, reader: FileRows, selections: Sequence[DatedSelection]) -> LargeDiffs:
+        """Read the rows of `selections` as diffs on Spark's workers.
+
+        The workers need the Python interpreter and the packages of this process.
+        """
         spark = self.session()
-        tasks = [(pickle.dumps(pick),) for pick in picks]
+        tasks = [(pickle.dumps(selection),) for selection in selections]
         columns = diff_schema(reader.schema)
         schema = spark_schema(renamed(columns, frame_names(len(columns) - 2)))
 
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for task in batch.column(0).to_pylist():
-                    pick: DatedPick = pickle.loads(task)
-                    rows = reader.shaped([reader.read(pick.pick.file, [pick])])
+                    selection: DatedSelection = pickle.loads(task)
+                    rows = reader.shaped([reader.read(selection.selection.file, [selection])])
                     yield from rows.rename_columns(schema.names).to_batches()
 
         frame = spark.createDataFrame(tasks, "task binary").repartition(min(len(tasks), _READ_TASKS))
-        return Many(frame.mapInArrow(read, schema), sum(pick.pick.rows for pick in picks))
+        return LargeDiffs(frame.mapInArrow(read, schema), sum(selection.selection.rows for selection in selections))
 
 
 def snapshot_schema(timeline: Timeline, snapshot_id: int) -> Schema:
-    """The schema that a snapshot was written with."""
+    """Return the schema that a snapshot was written with."""
     table = timeline.table
     snapshot = table.snapshot_by_id(snapshot_id)
     schema_id = snapshot.schema_id if snapshot is not None else None
@@ -120,13 +124,13 @@ def snapshot_schema(timeline: Timeline, snapshot_id: int) -> Schema:
 
 
 def dated(rows: DataFrame, mz_timestamp: int, diff: int) -> DataFrame:
-    """`rows` as diffs."""
+    """Add a timestamp and a diff to `rows`."""
     named = rows.toDF(*_names(len(rows.columns)))
     return named.select(F.lit(mz_timestamp).alias(_TIMESTAMP), F.lit(diff).cast("bigint").alias(_DIFF), "*")
 
 
 def dated_between(rows: DataFrame, came_at: int | None, went_at: int | None) -> DataFrame:
-    """`rows` as diffs: +1 when they came, -1 when they went; None: that is not asked for."""
+    """Convert `rows` to diffs: +1 at `came_at` and -1 at `went_at`; None omits that diff."""
     changes = [(came_at, 1), (went_at, -1)]
     structs = [
         F.struct(F.lit(at).alias(_TIMESTAMP), F.lit(d).cast("bigint").alias(_DIFF))
@@ -138,20 +142,20 @@ def dated_between(rows: DataFrame, came_at: int | None, went_at: int | None) -> 
 
 
 def misses_filtered_columns(timeline: Timeline, snapshot_id: int) -> bool:
-    """Whether Iceberg fails on a filter over a snapshot that it is asked for by its id.
+    """Return whether Iceberg fails on a filter over a snapshot that is requested by its id.
 
-    It looks for the filter's columns in the table's newest schema when the snapshot is the current one, though it reads it with
-    the snapshot's own: after a column was renamed it does not find them.
+    For the current snapshot Iceberg resolves the filter's columns in the table's newest schema, but reads with the snapshot's own
+    schema. So after a column was renamed it does not find the column.
     """
     table = timeline.table
     written = snapshot_schema(timeline, snapshot_id).as_struct()
     return snapshot_id == table.metadata.current_snapshot_id and written != table.schema().as_struct()
 
 
-def summed(diffs: Many) -> Many:
-    """Equal rows of one timestamp summed, zeros left out.
+def summed(diffs: LargeDiffs) -> LargeDiffs:
+    """Sum the diffs of equal rows per timestamp, and drop zeros.
 
-    Maps and floats are grouped by an image: Spark takes a null value of a map for 0, and would give -0.0 back as 0.0.
+    Maps and floats are grouped by an image: Spark takes a null value in a map for 0, and would return -0.0 as 0.0.
     """
     fields = diffs.frame.schema.fields[2:]
     names = [field.name for field in fields]
@@ -161,35 +165,35 @@ def summed(diffs: Many) -> Many:
         .groupBy(_TIMESTAMP, *(f"k{name}" if name in images else name for name in names))
         .agg(F.sum(_DIFF).alias(_DIFF), *(F.first(name).alias(name) for name in images))
     )
-    return Many(total.filter(F.col(_DIFF) != 0).select(_TIMESTAMP, _DIFF, *names), diffs.rows)
+    return LargeDiffs(total.filter(F.col(_DIFF) != 0).select(_TIMESTAMP, _DIFF, *names), diffs.rows)
 
 
-def ordered(diffs: Many, first: Sequence[Column] = (), row_columns: int | None = None) -> DataFrame:
-    """Sorted by timestamp, then by `first`, then by row and diff, as `lakehold.subscribe.consolidate` sorts.
+def ordered(diffs: LargeDiffs, first: Sequence[Column] = (), row_columns: int | None = None) -> DataFrame:
+    """Sort diffs by timestamp, then by `first`, then by row and diff, as `lakehold.subscribe.consolidate` sorts.
 
-    `row_columns` says how many columns the row has when the frame has others behind them.
+    `row_columns` is the number of columns in the row, for frames with further columns after them.
     """
     fields = diffs.frame.schema.fields[2:][:row_columns]
     row = [_sortable(F.col(field.name), field.dataType) for field in fields]
     by = [F.col(_TIMESTAMP), *first, *row, F.col(_DIFF)]
-    pieces = -(-diffs.rows // _ROWS_A_PIECE)
-    if pieces <= _PIECES_BY_SPARK:
+    chunks = -(-diffs.rows // _ROWS_PER_CHUNK)
+    if chunks <= _CHUNKS_BY_SPARK:
         return diffs.frame.orderBy(*by)
-    return diffs.frame.repartitionByRange(pieces, *by).sortWithinPartitions(*by)
+    return diffs.frame.repartitionByRange(chunks, *by).sortWithinPartitions(*by)
 
 
 def row_column(place: int, of: DataFrame) -> Column:
-    """What sorts by the row's column at `place`."""
+    """Return the sort key for the row's column at position `place`."""
     field = of.schema.fields[2 + place]
     return _sortable(F.col(field.name), field.dataType)
 
 
 def streamed(diffs: DataFrame, schema: pa.Schema) -> Iterator[pa.Table]:
-    """The rows in their order, a piece at a time: Spark hands over one partition after the other, as Arrow.
+    """Yield the rows in order, chunk by chunk: Spark returns one partition after the other, as Arrow data.
 
     Args:
         diffs: A frame of diffs.
-        schema: The names and types of the tables to be made.
+        schema: Names and types of the returned tables.
     """
 
     def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -209,13 +213,13 @@ def streamed(diffs: DataFrame, schema: pa.Schema) -> Iterator[pa.Table]:
 
 
 def frame_of_diffs(diffs: pa.Table, spark: SparkSession) -> DataFrame:
-    """A table of diffs as a frame."""
+    """Convert a table of diffs to a data frame."""
     columns = renamed(diffs.schema, frame_names(diffs.num_columns - 2))
     return frame_of(diffs.rename_columns(columns.names), spark, spark_schema(columns))
 
 
 def frame_names(count: int) -> list[str]:
-    """Names of the columns of a frame of diffs whose rows have `count` columns."""
+    """Return the column names of a data frame of diffs whose rows have `count` columns."""
     return [_TIMESTAMP, _DIFF, *_names(count)]
 
 
@@ -229,17 +233,17 @@ def _columns(expressions: Sequence[str], schema: Schema) -> str:
 
 
 def view_name() -> str:
-    """A name for a frame that a query reads."""
+    """Create a unique name for a data frame that a query reads."""
     return f"lakehold_{uuid4().hex}"
 
 
 def renamed(columns: pa.Schema, names: Sequence[str]) -> pa.Schema:
-    """`columns` under other names."""
+    """Give `columns` other names."""
     return pa.schema([field.with_name(name) for field, name in zip(columns, names, strict=True)])
 
 
 def _has(kinds: tuple[type[DataType], ...], data_type: DataType) -> bool:
-    """Whether a value of `data_type` has some of `kinds` in it."""
+    """Return whether values of `data_type` contain a type of `kinds`; maps are not searched."""
     match data_type:
         case ArrayType():
             return _has(kinds, data_type.elementType)
@@ -266,14 +270,17 @@ def _spark_type(of: IcebergType) -> DataType:
 
 
 def has_variant(data_type: DataType) -> bool:
-    """Return whether a value of `data_type` is or has a variant."""
+    """Return whether values of `data_type` are or contain a variant."""
     return _has((VariantType,), data_type) or (
         isinstance(data_type, MapType) and (has_variant(data_type.keyType) or has_variant(data_type.valueType))
     )
 
 
 def _sortable(column: Column, data_type: DataType) -> Column:
-    """What Spark can sort by: it has no order for maps, so that a map becomes the array of its entries, sorted."""
+    """Convert a column to a value that Spark can sort by.
+
+    Spark has no order for maps, so a map becomes the sorted array of its entries.
+    """
     if not _has((MapType,), data_type):
         return column
     match data_type:

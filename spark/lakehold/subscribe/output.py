@@ -1,4 +1,4 @@
-"""Diffs in the shape that a SUBSCRIBE asks for, with the rows that tell of progress."""
+"""Shapes diffs as a SUBSCRIBE requests, and adds progress rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakehold.errors import DefinitionError
-from lakehold.subscribe.batches import Piece
+from lakehold.subscribe.batches import OutputChunk
 from lakehold.subscribe.envelope import debezium, upsert
 from lakehold.subscribe.sorting import Sorting, SortItem
 from lakehold.subscribe.statement import (
@@ -28,13 +28,13 @@ _PROGRESSED = pa.field("mz_progressed", pa.bool_())
 
 @dataclass(frozen=True)
 class Output:
-    """The rows that a reader sees.
+    """The rows that a reader gets.
 
     Args:
-        shape: What was asked for.
+        shape: The requested output option.
         row: The columns of the relation.
-        progress: Whether progress rows are wanted.
-        up_to_ms: No progress row reaches it; None: it has no end.
+        progress: Whether to add progress rows.
+        up_to_ms: Exclusive upper bound of progress rows; None for no bound.
     """
 
     shape: OutputShape
@@ -45,10 +45,10 @@ class Output:
     sorting: Sorting = field(init=False)
 
     def __post_init__(self) -> None:
-        """Find what the shape names among the columns.
+        """Resolve the columns that the shape names.
 
         Raises:
-            DefinitionError: A column is not there.
+            DefinitionError: A column does not exist or is ambiguous.
         """
         names = self.row.names
         key: tuple[int, ...] = ()
@@ -56,7 +56,7 @@ class Output:
         match self.shape:
             case UpsertEnvelope(columns) | DebeziumEnvelope(columns):
                 key = tuple(_place(name, names) for name in columns)
-                leads = key == tuple(range(len(key)))  # then rows that are sorted are sorted by key
+                leads = key == tuple(range(len(key)))  # then rows in their normal order are in key order
                 sorting = Sorting() if leads else Sorting(first=key)
             case OrderedWithin(items):
                 sorting = Sorting(items=tuple(_sort_item(item, names) for item in items))
@@ -65,12 +65,12 @@ class Output:
 
     @property
     def diffs(self) -> pa.Schema:
-        """The columns of the relation's diffs."""
+        """Return the columns of the relation's diffs."""
         return pa.schema([pa.field("mz_timestamp", pa.int64()), pa.field("mz_diff", pa.int64()), *self.row])
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the output."""
+        """Return the schema of the output."""
         return self._with_progressed(self._empty(self.diffs)).schema
 
     def _empty(self, diffs: pa.Schema) -> pa.Table:
@@ -85,31 +85,34 @@ class Output:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the output's columns."""
+        """Return the names of the output's columns."""
         return tuple(self.schema.names)
 
-    def of(self, diffs: Iterable[pa.Table]) -> Iterator[Piece]:
-        """The output's rows, a piece for each timestamp of each table; behind a timestamp's last one tells of progress."""
+    def of(self, diffs: Iterable[pa.Table]) -> Iterator[OutputChunk]:
+        """Convert diffs to output: one chunk per timestamp of each table.
+
+        With PROGRESS a progress row follows the last chunk of a timestamp.
+        """
         last: int | None = None
         for table in self._shaped(diffs):
             for timestamp, rows in _by_timestamp(table):
                 if last is not None and timestamp > last:
                     yield from self.progressed(last, last + 1)
-                yield Piece(timestamp, self._with_progressed(rows))
+                yield OutputChunk(timestamp, self._with_progressed(rows))
                 last = timestamp
         if last is not None:
             yield from self.progressed(last, last + 1)
 
-    def nothing(self, mz_timestamp: int) -> Piece:
-        """A batch without rows."""
-        return Piece(mz_timestamp, self.schema.empty_table())
+    def empty_batch(self, mz_timestamp: int) -> OutputChunk:
+        """Return an empty batch at `mz_timestamp`."""
+        return OutputChunk(mz_timestamp, self.schema.empty_table())
 
-    def progressed(self, batch_ms: int, mz_timestamp: int) -> Iterator[Piece]:
-        """A progress row at `mz_timestamp`, which says that nothing below it is to come."""
+    def progressed(self, batch_ms: int, mz_timestamp: int) -> Iterator[OutputChunk]:
+        """Yield a progress row at `mz_timestamp`: no row below that timestamp will follow."""
         if self.progress and (self.up_to_ms is None or mz_timestamp < self.up_to_ms):
             values = [pa.array([mz_timestamp], pa.int64()), pa.array([True])]
             values += [pa.nulls(1, column.type) for column in list(self.schema)[2:]]
-            yield Piece(batch_ms, pa.Table.from_arrays(values, schema=self.schema))
+            yield OutputChunk(batch_ms, pa.Table.from_arrays(values, schema=self.schema))
 
     def _shaped(self, diffs: Iterable[pa.Table]) -> Iterable[pa.Table]:
         match self.shape:
@@ -129,7 +132,7 @@ class Output:
 
 
 def _by_timestamp(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each timestamp; `rows` are sorted by it."""
+    """Split `rows`, which are sorted by timestamp, into the rows of each timestamp."""
     timestamps = rows.column(0).to_numpy()
     begins = [*np.flatnonzero(np.diff(timestamps, prepend=-1)), len(timestamps)]
     for begin, end in itertools.pairwise(begins):
@@ -137,7 +140,7 @@ def _by_timestamp(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 
 def _place(name: str, names: Sequence[str]) -> int:
-    """The column called `name`, whatever its case."""
+    """Find the column called `name`; an exact match wins over one that differs in case."""
     exact = [place for place, known in enumerate(names) if known == name]
     found = exact or [place for place, known in enumerate(names) if known.lower() == name.lower()]
     if len(found) == 1:
@@ -163,7 +166,7 @@ def _sort_item(item: OrderItem, names: Sequence[str]) -> SortItem:
 
 
 def _plain_column(expression: str, names: Sequence[str]) -> int | None:
-    """The place of the column that an expression is, `mz_diff` at 0; None when it is more than a column."""
+    """Find the position of the column that an expression names, 0 for `mz_diff`; None for any other expression."""
     name = expression.strip()
     if name[:1] == "`" == name[-1:]:
         name = name[1:-1].replace("``", "`")
@@ -176,6 +179,6 @@ def _plain_column(expression: str, names: Sequence[str]) -> int | None:
             f'there are {len(found)} columns "{name}"',
             code="column-ambiguous",
             detail=f"Columns: {', '.join(known)}.",
-            hint=f"Order by a place: {', '.join(str(place + 1) for place in found)}.",
+            hint=f"Order by position: {', '.join(str(place + 1) for place in found)}.",
         )
     return found[0] if found else None

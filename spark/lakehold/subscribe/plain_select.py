@@ -1,4 +1,4 @@
-"""What a query says that only picks columns of one table and compares them with constants: values only."""
+"""Syntax tree of plain queries, which only select columns of one table and compare them with constants: values only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Comparison:
     Attributes:
         column: The column's name.
         operator: `=`, `!=`, `<`, `<=`, `>` or `>=`.
-        constant: What it is compared with.
+        constant: The value that the column is compared with.
     """
 
     column: str
@@ -66,8 +66,8 @@ class PlainSelect:
     """`SELECT columns FROM table WHERE condition`.
 
     Attributes:
-        columns: Name in the table and name in the result of each; `*` stands for all columns, under their names.
-        condition: Which rows; None: all.
+        columns: Name in the table and name in the result of each column; `*` means all columns under their own names.
+        condition: Selects the rows; None selects all.
     """
 
     columns: tuple[tuple[str, str], ...]

@@ -1,4 +1,4 @@
-"""A file's rows in the table's current schema: columns are the same where their field id is, whatever they are called."""
+"""Converts a file's rows to the table's current schema. Columns are matched by field id, whatever their names are."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _FLAT: dict[type[IcebergType], pa.DataType] = {
 
 
 def arrow_type(iceberg: IcebergType) -> pa.DataType:
-    """The type that Spark gives a column of `iceberg` in its Arrow tables; everything inside is nullable but map keys.
+    """Return the Arrow type that Spark uses for `iceberg`; everything inside is nullable except map keys.
 
     Raises:
         DefinitionError: Spark has no such type.
@@ -82,7 +82,7 @@ def arrow_type(iceberg: IcebergType) -> pa.DataType:
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
-    """The Arrow schema of a table's rows, in the order of its columns.
+    """Return the Arrow schema of a table's rows, in the order of its columns.
 
     Raises:
         DefinitionError: Some column has a type that cannot be read.
@@ -100,17 +100,17 @@ def readable_columns(schema: Schema) -> Schema:
 
 
 def unsupported_type(column: str, of: object) -> DefinitionError:
-    """The error that says that a column cannot be read."""
+    """Build the error for a column whose type cannot be read."""
     return DefinitionError(
         f'column "{column}" cannot be read',
         code="unsupported-type",
-        detail=f"SUBSCRIBE has no values of type {of}.",
+        detail=f"SUBSCRIBE does not support values of type {of}.",
         hint="Leave the column out or CAST it: SUBSCRIBE (SELECT …).",
     )
 
 
 def is_readable(of: IcebergType) -> bool:
-    """Return whether `arrow_type` has one for `of`."""
+    """Return whether `arrow_type` supports `of`."""
     try:
         arrow_type(of)
     except DefinitionError:
@@ -123,18 +123,18 @@ def _arrow_fields(struct: StructType) -> list[pa.Field]:
 
 
 def project(rows: pa.Table, file_schema: Schema, target: Schema, constants: Mapping[int, Any]) -> pa.Table:
-    """A file's rows as rows of the table (Iceberg spec, "Column Projection").
+    """Convert a file's rows to rows of the table (Iceberg spec, "Column Projection").
 
     Args:
         rows: Rows as Arrow reads them from the file; its columns, and the children of its structs, are those of `file_schema` by
             position.
-        file_schema: What the file holds, with the table's field ids.
+        file_schema: The file's columns, with the table's field ids.
         target: The table's schema.
-        constants: Values of identity partitions by field id, for columns that the file leaves out; in Iceberg's own
+        constants: Values of identity partitions by field id, for columns that the file omits; in Iceberg's own
             representation (days, microseconds) or as Python values.
 
     Returns:
-        Columns of `arrow_schema(target)`. A field that the file lacks has its constant, or else its initial default, or null.
+        Columns of `arrow_schema(target)`. A field that the file lacks gets its constant, else its initial default, else null.
     """
     source, wanted, schema = file_schema.as_struct(), target.as_struct(), arrow_schema(target)
     batches = [
@@ -169,7 +169,7 @@ def _absent(field: NestedField, length: int, constants: Mapping[int, Any]) -> pa
 
 
 def _array(array: pa.Array, source: IcebergType, target: IcebergType, constants: Mapping[int, Any]) -> pa.Array:
-    """One column, struct field, element, key or value as `arrow_type(target)`; slices and nulls stay what they are."""
+    """Convert a column, struct field, element, key or value to `arrow_type(target)`; slices and nulls are preserved."""
     wanted = arrow_type(target)
     if source == target and array.type == wanted:
         return array
@@ -193,7 +193,10 @@ def _array(array: pa.Array, source: IcebergType, target: IcebergType, constants:
 
 
 def as_list_of_entries(maps: pa.MapArray) -> pa.ListArray:
-    """Maps as lists of (key, value) structs: Arrow's functions of lists do not take maps, and its cast cuts lists of nulls."""
+    """Convert maps to lists of (key, value) structs.
+
+    Arrow's list functions do not take maps, and its cast truncates lists of nulls.
+    """
     fields = [maps.type.key_field, maps.type.item_field]
     entries = pa.StructArray.from_arrays([maps.keys, maps.items], fields=fields)
     return pa.Array.from_buffers(
@@ -202,7 +205,7 @@ def as_list_of_entries(maps: pa.MapArray) -> pa.ListArray:
 
 
 def offsets(lists: pa.Array) -> pa.Array:
-    """Where each list begins, and the last one ends, in `lists.flatten()`: without what slices and null lists hide (int32)."""
+    """Return where each list begins in `lists.flatten()`, and where the last one ends (int32); slices and nulls are skipped."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     return pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())
 
@@ -224,7 +227,7 @@ def _flat(array: pa.Array, target: IcebergType) -> pa.Array:
 
 
 def _uuid_text(array: pa.Array) -> pa.Array:
-    """The canonical text of 16-byte values."""
+    """Format 16-byte values as canonical UUID text."""
     octets = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * 16 :][: len(array) * 16]
     digits = np.frombuffer(octets.tobytes().hex().encode(), np.uint8).reshape(len(array), 32)
     text = np.insert(digits, (8, 12, 16, 20), ord("-"), axis=1)

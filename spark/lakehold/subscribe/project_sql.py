@@ -1,6 +1,6 @@
-"""A snapshot's columns in the table's current schema, as Spark SQL: by field id, so that renaming changes no row.
+"""Converts a snapshot's columns to the table's current schema in Spark SQL, matched by field id, so that a rename changes no row.
 
-Spark shows `VERSION AS OF` with the schema that the snapshot was written with; diffs over time need one schema for all of it.
+Spark returns `VERSION AS OF` with the schema that the snapshot was written with, but diffs over time need a single schema.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _Reference = Callable[[str], str]
 
 
 def projection(written: Schema, wanted: Schema) -> list[str]:
-    """An expression for each column of `wanted`, over a relation with the columns of `written`."""
+    """Build an expression for each column of `wanted`, over a relation with the columns of `written`."""
     return _fields(written.fields, wanted.fields, quoted)
 
 

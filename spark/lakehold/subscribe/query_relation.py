@@ -1,4 +1,4 @@
-"""Changes of any query's result: its results at both ends, subtracted."""
+"""Changes of the result of any query: its results at both ends of each timestamp, subtracted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from lakehold.spark_sql import quoted_table
 from lakehold.subscribe.consolidate import merged
 from lakehold.subscribe.on_spark import (
-    Many,
+    LargeDiffs,
     dated,
     dated_between,
     snapshot_schema,
@@ -22,24 +22,24 @@ from lakehold.subscribe.on_spark import (
     summed,
     view_name,
 )
-from lakehold.subscribe.relation import Lines, Relation
+from lakehold.subscribe.relation import Relation, TimelinesByName
 from lakehold.subscribe.sorting import Sorting
 from lakehold.subscribe.statement import Query
 from lakehold.subscribe.table_diffs import DiffReading
 
 TIMESTAMPS_A_JOB = 8
-"""Results of a query that Spark computes together: a plan holds the query once for each."""
+"""Results of a query that Spark computes in one job: the plan contains the query once per result."""
 
 
 @dataclass(frozen=True)
 class QueryRelation(Relation):
-    """Any query.
+    """The result of any query.
 
     Args:
         query: The query.
-        schemas: The columns of its tables, for all of the output.
-        reading: How diffs are read.
-        result: The columns of its result.
+        schemas: Schemas of the query's tables, fixed for the whole output.
+        reading: Reads diffs.
+        result: The columns of the query's result.
     """
 
     query: Query
@@ -49,89 +49,94 @@ class QueryRelation(Relation):
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns of the query's result."""
+        """Return the columns of the query's result."""
         return self.result
 
-    def rows(self, lines: Lines, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
-        """The query's result at a time."""
-        found = dated(self._result_at(lines, at_ms), at_ms, 1)
-        here = self._here(lines, [at_ms], found, sorting)
+    def rows(self, timelines: TimelinesByName, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
+        """Compute the query's result at `at_ms`."""
+        found = dated(self._result_at(timelines, at_ms), at_ms, 1)
+        here = self._sort_here(timelines, [at_ms], found, sorting)
         if here is not None:
             yield here
             return
-        many = Many(found, rows=0)
+        many = LargeDiffs(found, rows=0)
         yield from merged(self._streamed(summed(many) if sorting.reads_diff else many, sorting))
 
     def changes(
-        self, lines: Lines, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
+        self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
     ) -> Iterator[pa.Table]:
-        """The result at each timestamp less the one before; each is computed once for both, several in a job."""
+        """Compute the result at each timestamp minus the result at the previous one.
+
+        Spark computes each result once for both subtractions, and several of them in one job.
+        """
         times = sorted(
             {
                 version.mz_timestamp
-                for line in lines.values()
-                for version in line.between(after_exclusive_ms, until_exclusive_ms)
+                for timeline in timelines.values()
+                for version in timeline.between(after_exclusive_ms, until_exclusive_ms)
             }
         )
         before = after_exclusive_ms
         for start in range(0, len(times), TIMESTAMPS_A_JOB):
             some = times[start : start + TIMESTAMPS_A_JOB]
-            found = self._differences(lines, before, some)
-            here = self._here(lines, [before, *some], found, sorting)
+            found = self._differences(timelines, before, some)
+            here = self._sort_here(timelines, [before, *some], found, sorting)
             if here is not None:
                 yield here
             else:
-                yield from self._streamed(summed(Many(found, rows=0)), sorting)
+                yield from self._streamed(summed(LargeDiffs(found, rows=0)), sorting)
             before = some[-1]
 
-    def _here(self, lines: Lines, times: Sequence[int], found: DataFrame, sorting: Sorting) -> pa.Table | None:
-        """Diffs of a query over small tables, in this process; None: they are, or may be, too many for that.
+    def _sort_here(
+        self, timelines: TimelinesByName, times: Sequence[int], found: DataFrame, sorting: Sorting
+    ) -> pa.Table | None:
+        """Sum and sort diffs in this process; return None if the query's tables, or the diffs, are or may be too large.
 
-        Summing and sorting them by Spark, and fetching them in pieces, takes a while however few there are.
+        Letting Spark sum and sort them, and fetching them in chunks, is slow however few rows there are.
         """
         at_most = self.reading.driver_rows
-        versions = [(line, line.at(at_ms)) for line in lines.values() for at_ms in times]
-        counts = [line.row_count(version.snapshot_id) for line, version in versions if version is not None]
+        versions = [(timeline, timeline.at(at_ms)) for timeline in timelines.values() for at_ms in times]
+        counts = [timeline.row_count(version.snapshot_id) for timeline, version in versions if version is not None]
         if not all(count is not None and count <= at_most for count in counts):
             return None
         rows = found.limit(at_most + 1).toArrow()
         if rows.num_rows > at_most:
             return None
-        return sorting.here(typed(rows, with_diff(self.result)), self.reading.spark.session)
+        return sorting.sort_here(typed(rows, with_diff(self.result)), self.reading.spark.session)
 
-    def _differences(self, lines: Lines, before_ms: int, times: Sequence[int]) -> DataFrame:
+    def _differences(self, timelines: TimelinesByName, before_ms: int, times: Sequence[int]) -> DataFrame:
         ends: list[tuple[int, int | None, int | None]] = [(before_ms, None, times[0])]
         ends += [(at, at, went) for at, went in itertools.zip_longest(times, times[1:])]
-        frames = [dated_between(self._result_at(lines, at), came, went) for at, came, went in ends]
+        frames = [dated_between(self._result_at(timelines, at), came, went) for at, came, went in ends]
         return reduce(DataFrame.unionAll, frames)
 
-    def _result_at(self, lines: Lines, at_ms: int) -> DataFrame:
-        """The query with each table at a time, in the columns of the output."""
+    def _result_at(self, timelines: TimelinesByName, at_ms: int) -> DataFrame:
+        """Run the query over its tables at `at_ms`, in the columns of the output."""
         spark = self.reading.spark
         tables: dict[str, str] = {}
         views: dict[str, str] = {}
         frames: dict[str, DataFrame] = {}
-        for name, line in lines.items():
-            version, schema = line.at(at_ms), self.schemas[name]
+        for name, timeline in timelines.items():
+            version, schema = timeline.at(at_ms), self.schemas[name]
             snapshot_id = version.snapshot_id if version is not None else None
-            if snapshot_id is not None and snapshot_schema(line, snapshot_id).as_struct() == schema.as_struct():
+            if snapshot_id is not None and snapshot_schema(timeline, snapshot_id).as_struct() == schema.as_struct():
                 tables[name] = f"{quoted_table(spark.catalog_name, name)} VERSION AS OF {snapshot_id}"
             else:
                 views[name] = view_name()
-                frames[views[name]] = spark.state(line, snapshot_id, schema)
+                frames[views[name]] = spark.state(timeline, snapshot_id, schema)
         return spark.select(self.query.over(tables, views), frames)
 
-    def _streamed(self, diffs: Many, sorting: Sorting) -> Iterator[pa.Table]:
+    def _streamed(self, diffs: LargeDiffs, sorting: Sorting) -> Iterator[pa.Table]:
         return streamed(sorting.on_spark(diffs, self.names), with_diff(self.result))
 
 
 def with_diff(row: pa.Schema) -> pa.Schema:
-    """The columns of diffs of rows that have the columns `row`."""
+    """Return the columns of diffs for rows with the columns `row`."""
     return pa.schema([pa.field("mz_timestamp", pa.int64()), pa.field("mz_diff", pa.int64()), *row])
 
 
 def typed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """`table` under the names and types of `schema`, column by column."""
+    """Give `table` the names and types of `schema`, column by column."""
     return pa.Table.from_arrays(
         [column.cast(field.type) for column, field in zip(table.columns, schema, strict=True)], schema=schema
     )

@@ -1,7 +1,7 @@
-"""What is subscribed to: a table, a query that works row by row, or any other query; each gives its rows and their changes.
+"""Relations that a SUBSCRIBE reads: a table, a query that works row by row, or any other query.
 
-All give tables of diffs (`mz_timestamp, mz_diff, columns`) that are consolidated and in the order of a `Sorting`, timestamps
-ascending. Only what is too large for this process comes in pieces.
+A relation gives its rows and their changes as tables of diffs (`mz_timestamp, mz_diff, columns`). They are consolidated, in the
+order of a `Sorting`, with ascending timestamps. Only results too large for this process come in several chunks.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pyiceberg.schema import Schema
 
 from lakehold.subscribe.consolidate import merged
 from lakehold.subscribe.file_rows import diff_schema
-from lakehold.subscribe.on_spark import Many, streamed, summed
+from lakehold.subscribe.on_spark import LargeDiffs, streamed, summed
 from lakehold.subscribe.sorting import Sorting
 from lakehold.subscribe.steps import steps
 from lakehold.subscribe.table_diffs import DiffReading, TableDiffs
 from lakehold.timeline.timelines import Timeline
 
-Lines = Mapping[str, Timeline]
+TimelinesByName = Mapping[str, Timeline]
 """The timelines of a relation's tables by full name."""
 
 
@@ -31,32 +31,32 @@ class Relation(ABC):
     @property
     @abstractmethod
     def columns(self) -> pa.Schema:
-        """The row's columns."""
+        """Return the row's columns."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the row's columns, as Spark shows them."""
+        """Return the names of the row's columns, as Spark shows them."""
         return tuple(self.columns.names)
 
     @abstractmethod
-    def rows(self, lines: Lines, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
-        """All rows at a time, as diffs of that time."""
+    def rows(self, timelines: TimelinesByName, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
+        """Read all rows at `at_ms`, as diffs of that timestamp."""
 
     @abstractmethod
     def changes(
-        self, lines: Lines, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
+        self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
     ) -> Iterator[pa.Table]:
-        """The diffs of every timestamp in the interval."""
+        """Read the diffs of every timestamp in the interval."""
 
 
 @dataclass(frozen=True)
 class TableRelation(Relation):
-    """A table.
+    """The rows of a table.
 
     Args:
-        name: Its full name.
-        schema: Its columns, for all of the output: those it had when the subscription began.
-        reading: How diffs are read.
+        name: The table's full name.
+        schema: The table's columns when the subscription began, fixed for the whole output.
+        reading: Reads diffs.
     """
 
     name: str
@@ -65,28 +65,28 @@ class TableRelation(Relation):
 
     @property
     def columns(self) -> pa.Schema:
-        """The table's columns."""
+        """Return the table's columns."""
         return pa.schema(list(diff_schema(self.schema))[2:])
 
-    def rows(self, lines: Lines, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
-        """All rows of the table at a time; a large table is sorted by Spark."""
-        for found in TableDiffs(lines[self.name], self.schema, self.reading).rows_at(at_ms, sorting.first):
-            if isinstance(found, Many):
+    def rows(self, timelines: TimelinesByName, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
+        """Read all rows of the table at `at_ms`; Spark sorts a large table."""
+        for found in TableDiffs(timelines[self.name], self.schema, self.reading).rows_at(at_ms, sorting.first):
+            if isinstance(found, LargeDiffs):
                 yield from merged(self._streamed(summed(found) if sorting.reads_diff else found, sorting))
             else:
-                yield sorting.arranged(found, self.reading.spark.session)
+                yield sorting.sort_consolidated(found, self.reading.spark.session)
 
     def changes(
-        self, lines: Lines, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
+        self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
     ) -> Iterator[pa.Table]:
-        """The table's diffs along its versions."""
-        line = lines[self.name]
-        diffs = TableDiffs(line, self.schema, self.reading)
-        for found in diffs.along(steps(line, after_exclusive_ms, until_exclusive_ms), sorting.first):
-            if isinstance(found, Many):
+        """Read the diffs between the table's versions in the interval."""
+        timeline = timelines[self.name]
+        diffs = TableDiffs(timeline, self.schema, self.reading)
+        for found in diffs.along(steps(timeline, after_exclusive_ms, until_exclusive_ms), sorting.first):
+            if isinstance(found, LargeDiffs):
                 yield from self._streamed(summed(found), sorting)
             else:
-                yield sorting.arranged(found, self.reading.spark.session)
+                yield sorting.sort_consolidated(found, self.reading.spark.session)
 
-    def _streamed(self, diffs: Many, sorting: Sorting) -> Iterator[pa.Table]:
+    def _streamed(self, diffs: LargeDiffs, sorting: Sorting) -> Iterator[pa.Table]:
         return streamed(sorting.on_spark(diffs, self.names), diff_schema(self.schema))

@@ -1,4 +1,4 @@
-"""What never changes and takes time to find out, kept for several threads."""
+"""A cache, shared by threads, for values that never change and are slow to compute."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Value = TypeVar("Value")
 
 
 class Remembered(Generic[Key, Value]):
-    """Values by key; those that were asked for least recently go first.
+    """A least-recently-used cache in which threads wait for each other instead of computing a value twice.
 
     Args:
-        at_most: Values that are kept.
+        at_most: Number of values that are kept.
     """
 
     def __init__(self, at_most: int) -> None:
@@ -27,7 +27,7 @@ class Remembered(Generic[Key, Value]):
         self._lock = Lock()
 
     def of(self, key: Key, find_out: Callable[[], Value]) -> Value:
-        """The value of `key`. Of threads that ask for it at once one finds it out, and the others wait for it."""
+        """Return the value of `key`, computing it if necessary. Of several threads one computes it, and the others wait."""
         while True:
             with self._lock:
                 found = self._values.get(key)
@@ -47,7 +47,7 @@ class Remembered(Generic[Key, Value]):
         except BaseException:
             with self._lock:
                 del self._awaited[key]
-            # Those who wait for it ask themselves.
+            # Waiting threads then try to compute the value themselves.
             answer.cancel()
             raise
         with self._lock:

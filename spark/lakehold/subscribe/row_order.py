@@ -1,8 +1,8 @@
-"""Spark's order and equality of values, as Arrow columns that Arrow can sort and compare.
+"""Spark's order and equality of values, mapped to Arrow columns that Arrow can sort and compare.
 
-Ascending, nulls first. Strings by their UTF-8 bytes, binary by unsigned bytes; NaN equals itself and is above every number;
--0.0 equals 0.0; structs field by field; arrays element by element, then the shorter one first. Spark has no order for maps: here
-a map is the array of its entries, sorted, so that equal maps are equal in whatever order they were written.
+The order is ascending, nulls first. Strings compare by their UTF-8 bytes, binary by unsigned bytes. NaN equals itself and is
+above every number; -0.0 equals 0.0. Structs compare field by field; arrays element by element, then the shorter one comes first.
+Spark has no order for maps: here a map is the sorted array of its entries, so equal maps are equal however they were written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Positions = npt.NDArray[np.int64]
 
 
 def order_keys(column: pa.ChunkedArray) -> list[pa.Array]:
-    """Flat columns that together order and compare like `column`; comparable within this column only.
+    """Convert `column` to flat columns that together sort and compare as it does, within this column only.
 
     The column has to fit one Arrow array: less than 2 GiB of text.
     """
@@ -44,7 +44,7 @@ def _keys(array: pa.Array) -> list[pa.Array]:
 
 
 def _float_image(array: pa.Array) -> pa.Array:
-    """Integers in the order of floats: the bits of a double count up with it, and down where it is negative."""
+    """Map floats to integers in the same order: a double's bits grow with it, and shrink for negative values."""
     values = pc.fill_null(array.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
     bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)  # one NaN; -0.0 + 0.0 is 0.0
     image = np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)
@@ -52,7 +52,7 @@ def _float_image(array: pa.Array) -> pa.Array:
 
 
 def _list_image(lists: pa.Array, *, sort_elements: bool) -> pa.Array:
-    """Bytes in the order of lists: the ranks of the elements, big-endian, one behind the other."""
+    """Map lists to bytes in the same order: the ranks of the elements, big-endian, concatenated."""
     elements = lists.flatten()
     ranks = dense_ranks(_keys(elements), len(elements))
     begins = offsets(lists).to_numpy().astype(np.int64)
@@ -65,7 +65,7 @@ def _list_image(lists: pa.Array, *, sort_elements: bool) -> pa.Array:
 
 
 def dense_ranks(keys: Sequence[pa.Array], length: int) -> Positions:
-    """The place of each row among the different rows there are, zero-based."""
+    """Rank each row among the distinct rows, from zero."""
     ranks = np.zeros(length, np.int64)
     if keys:
         rows = sorted_positions(keys)
@@ -74,13 +74,13 @@ def dense_ranks(keys: Sequence[pa.Array], length: int) -> Positions:
 
 
 def sorted_positions(keys: Sequence[pa.Array]) -> pa.Array:
-    """Positions of the rows in ascending order (uint64); equal rows stay in the order they were in."""
+    """Return the positions of the rows in ascending order (uint64); equal rows keep their order."""
     table = pa.Table.from_arrays(list(keys), names=[str(i) for i in range(len(keys))])
     return pc.sort_indices(table, sort_keys=[(name, "ascending", "at_start") for name in table.column_names])
 
 
 def begins_run(keys: Sequence[pa.Array], length: int) -> npt.NDArray[np.bool_]:
-    """Whether each of `length` rows differs from the one before it; the first one does."""
+    """Mark each of `length` rows that differs from the previous row; the first row is always marked."""
     begins = np.zeros(length, np.bool_)
     begins[:1] = True
     for key in keys:

@@ -1,7 +1,7 @@
-"""Values of Arrow columns as Python has them in rows: PySpark's types, and text for what they cannot hold.
+"""Values of Arrow columns as Python values in rows: PySpark's types, and text for values that Python cannot hold.
 
-Dates and times of Python end at the years 1 and 9999, those of tables do not. A value beyond is its text in ISO 8601, with a sign
-before years of more than four digits: `+20232-01-01`, `-0043-03-15T00:00:00`.
+Python's dates and times end at the years 1 and 9999, while tables may hold others. Such a value becomes its text in ISO 8601,
+with a sign before years of more than four digits and before negative ones: `+20232-01-01`, `-0043-03-15T00:00:00`.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from lakehold.subscribe.project import as_list_of_entries, offsets
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _DAY_US = 24 * 60 * 60 * 1_000_000
 _DAYS_OF_400_YEARS = 146_097
-"""After which the calendar repeats itself."""
+"""Period after which the calendar repeats."""
 
 _DAYS = range(date.min.toordinal() - _EPOCH_DAY, date.max.toordinal() - _EPOCH_DAY + 1)
 _MICROSECONDS = range(_DAYS.start * _DAY_US, _DAYS.stop * _DAY_US)
-"""What Python's `date` and `datetime` hold, since 1970."""
+"""Ranges of Python's `date` and `datetime`, relative to 1970."""
 
 
 def tuples(table: pa.Table) -> list[tuple[Any, ...]]:
-    """The rows: `Row` for structs, `dict` for maps, instants in UTC and without a zone."""
+    """Convert a table to tuples: `Row` for structs, `dict` for maps, instants in UTC without a zone."""
     columns = [[value for chunk in column.chunks for value in _values(chunk)] for column in table.columns]
     return list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
 
 
 def is_beyond_python(array: pa.Array) -> bool:
-    """Return whether Python's dates and times cannot hold some value in `array`."""
+    """Return whether `array` has a value that Python's dates and times cannot hold."""
     kind = array.type
     if pa.types.is_map(kind):
         return is_beyond_python(as_list_of_entries(array))
@@ -58,7 +58,7 @@ def is_beyond_python(array: pa.Array) -> bool:
 
 
 def fetched(frame: DataFrame) -> list[tuple[Any, ...]]:
-    """Fetch the rows of a frame as `tuples`; what Arrow has no type for becomes text, as Spark casts it."""
+    """Fetch the rows of a data frame as `tuples`; types that Arrow lacks become text, as Spark casts them."""
     if not any(_is_beyond_arrow(field.dataType) for field in frame.schema.fields):
         return tuples(frame.toArrow())
     numbered = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
@@ -82,7 +82,7 @@ def _is_beyond_arrow(kind: DataType) -> bool:
 
 
 def _values(array: pa.Array) -> list[Any]:
-    """The values of one column, field, key or element."""
+    """Convert the values of a column, field, key or element."""
     kind = array.type
     if pa.types.is_struct(kind):
         return _structs(array)
@@ -103,13 +103,13 @@ def _singles(array: pa.Array) -> list[Any]:
     try:
         return list(array.to_pylist())
     except UnicodeDecodeError:
-        # Other writers, and a cast in a query, may make a text of any bytes; Java shows them so, too.
+        # Other writers, or a cast in a query, may store any bytes as text; Java shows them in this way, too.
         values = array.cast(pa.binary() if pa.types.is_string(array.type) else pa.large_binary()).to_pylist()
         return [None if value is None else value.decode(errors="replace") for value in values]
 
 
 def _mapping(entries: list[tuple[Any, Any]]) -> dict[Any, Any] | list[tuple[Any, Any]]:
-    """Return the dictionary of a map; its pairs where a key is a list, which Python cannot look up."""
+    """Build the dictionary of a map, or keep its pairs if a key is a list, which Python cannot hash."""
     try:
         return dict(entries)
     except TypeError:
@@ -128,7 +128,7 @@ def _lists(array: pa.Array, begins: pa.Array, elements: list[Any]) -> list[list[
 
 
 def _within(array: pa.Array, stored: pa.DataType, held: range, text: Callable[[int], str]) -> list[Any]:
-    """The values of `array`, which is kept as numbers; as text where Python's type does not hold them."""
+    """Convert the values of `array`, which is stored as numbers; values that Python cannot hold become text."""
     numbers = array.cast(stored)
     if _are_held(numbers, held):
         return list(array.to_pylist())

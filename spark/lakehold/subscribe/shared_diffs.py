@@ -1,6 +1,6 @@
-"""Diffs that have been read, kept for whoever asks next: subscriptions over the same snapshots read and sum each diff once.
+"""A cache of diffs: several subscriptions over the same snapshots read and sum each diff once.
 
-The diff of two snapshots never changes, so what is kept is never out of date; it only has to go when there is too much of it.
+The diff of two snapshots never changes, so a cached diff is never out of date. It is only evicted for lack of space.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from lakehold.subscribe.consolidate import consolidated
 from lakehold.subscribe.steps import Step
 
 _BYTES_BESIDE_ROWS = 1_000
-"""What a step takes besides its rows: one without any is kept, too."""
+"""Assumed memory of a step besides its rows: steps without rows are cached, too."""
 
 
 @dataclass(frozen=True)
 class DiffKey:
-    """What decides a diff.
+    """The identity of a diff.
 
     Attributes:
         table: The table's UUID.
-        columns: The id of the schema that its rows are given in.
+        columns: Id of the schema that the rows have.
         names: The table's mapping of names to columns, for files that were written without field ids.
-        before: A snapshot's id; None: no rows.
-        after: A snapshot's id; None: no rows.
+        before: A snapshot's id; None for an empty table.
+        after: A snapshot's id; None for an empty table.
     """
 
     table: UUID
@@ -42,13 +42,13 @@ class DiffKey:
 
 
 class ReadDiffs:
-    """Consolidated diffs of successive steps, read together.
+    """Consolidated diffs of successive steps that were read together.
 
     Args:
-        keys: What each step is known by, in their order.
+        keys: The key of each step, in the order of the steps.
         steps: The steps, timestamps ascending.
-        rows: Their diffs, in the order of `consolidated`.
-        first: Places of the columns that the rows of a timestamp are sorted by first.
+        rows: The steps' diffs, in the order of `consolidated`.
+        first: Positions of the columns by which each timestamp's rows are sorted first.
     """
 
     def __init__(self, keys: Sequence[DiffKey], steps: Sequence[Step], rows: pa.Table, first: tuple[int, ...]) -> None:
@@ -60,23 +60,23 @@ class ReadDiffs:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory."""
+        """Return the size in memory."""
         return int(self._rows.get_total_buffer_size()) + _BYTES_BESIDE_ROWS * len(self._places)
 
     def leading(self, keys: Sequence[DiffKey]) -> int:
-        """How many of `keys` are here one behind the other, beginning with the first, which is here."""
+        """Count how many of `keys`, from the first on, follow each other here without a gap; the first one must be here."""
         first, count = self._places[keys[0]], 1
         while count < len(keys) and self._places.get(keys[count]) == first + count:
             count += 1
         return count
 
     def of(self, key: DiffKey, steps: Sequence[Step], first: tuple[int, ...]) -> pa.Table:
-        """The diffs of steps that are here one behind the other.
+        """Return the diffs of steps that follow each other here without a gap.
 
         Args:
-            key: What the first of them is known by.
-            steps: The steps, whose timestamps the rows get: they may be others than those of when they were read.
-            first: Places of the columns that the rows of a timestamp are to be sorted by first.
+            key: Key of the first step.
+            steps: The steps. The rows get their timestamps, which may differ from those at reading time.
+            first: Positions of the columns by which each timestamp's rows are to be sorted first.
         """
         place = self._places[key]
         begins = self._begins[place : place + len(steps) + 1]
@@ -87,34 +87,37 @@ class ReadDiffs:
 
 
 class SharedDiffs:
-    """The diffs that one process keeps of a lake's tables; those that were asked for least recently go first.
+    """The diffs of a lake's tables that one process caches; the least recently used ones are evicted first.
 
     Args:
-        max_bytes: Bytes that are kept at most; 0 keeps nothing.
+        max_bytes: Largest total size of cached diffs; 0 disables the cache.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._kept: LRUCache[ReadDiffs, ReadDiffs] = LRUCache(max_bytes, getsizeof=lambda read: read.size_bytes)
         self._of_key: WeakValueDictionary[DiffKey, ReadDiffs] = WeakValueDictionary()
-        self._turns: dict[UUID, Lock] = {}
+        self._locks: dict[UUID, Lock] = {}
         self._lock = Lock()
 
-    def turn(self, table: UUID) -> Lock:
-        """To be held while diffs of a table are looked for, read and added: who waits finds what the other has read."""
-        return self._turns.setdefault(table, Lock())
+    def lock_of(self, table: UUID) -> Lock:
+        """Return a table's lock, to be held while its diffs are looked up, read and added.
+
+        A thread that waits for the lock then finds the diffs that the other thread has read.
+        """
+        return self._locks.setdefault(table, Lock())
 
     def find(self, key: DiffKey) -> ReadDiffs | None:
-        """What was read of the step, perhaps together with others; None: nothing is kept."""
+        """Find the cached diffs that contain a step, perhaps with other steps; None if the step is not cached."""
         with self._lock:
             found = self._of_key.get(key)
             return None if found is None else self._kept.get(found, found)
 
     def has(self, key: DiffKey) -> bool:
-        """Whether the diff need not be read."""
+        """Return whether the diff is cached."""
         return key in self._of_key
 
     def add(self, keys: Sequence[DiffKey], read: ReadDiffs) -> None:
-        """Keep what was read, if there is room for it."""
+        """Store diffs that were read, if they fit."""
         if read.size_bytes > self._kept.maxsize:
             return
         with self._lock:

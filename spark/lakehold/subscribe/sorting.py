@@ -1,4 +1,4 @@
-"""In which order the rows of one timestamp come: by row, by key, or as WITHIN TIMESTAMP ORDER BY says."""
+"""Order of the rows within one timestamp: by row, by key, or as WITHIN TIMESTAMP ORDER BY says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehold.subscribe.consolidate import consolidated
-from lakehold.subscribe.on_spark import Many, frame_names, frame_of_diffs, ordered, renamed, row_column
+from lakehold.subscribe.on_spark import LargeDiffs, frame_names, frame_of_diffs, ordered, renamed, row_column
 from lakehold.subscribe.row_order import dense_ranks, order_keys
 from lakehold.subscribe.spark_types import spark_schema
 
@@ -20,13 +20,13 @@ _DIFF = "mz_diff"
 
 @dataclass(frozen=True)
 class SortItem:
-    """One thing that rows are sorted by.
+    """One sort key of ORDER BY.
 
     Attributes:
-        place: Among `mz_diff` (0) and the row's columns (from 1); None: `expression` is more than a column.
+        place: Position among `mz_diff` (0) and the row's columns (from 1); None if `expression` is more than a column.
         expression: SQL over `mz_diff` and the columns.
-        descending: Greatest first.
-        nulls_first: Where nulls stand.
+        descending: Whether the greatest value comes first.
+        nulls_first: Whether nulls come first.
     """
 
     place: int | None
@@ -37,11 +37,11 @@ class SortItem:
 
 @dataclass(frozen=True)
 class Sorting:
-    """The order within a timestamp; behind all of it rows come by their columns and `mz_diff`.
+    """The order within a timestamp; ties are broken by the row's columns and `mz_diff`.
 
     Attributes:
-        first: Places of key columns among the row's, for an envelope.
-        items: What ORDER BY names.
+        first: Positions of the key columns in the row, for an envelope.
+        items: Sort keys of ORDER BY.
     """
 
     first: tuple[int, ...] = ()
@@ -49,34 +49,34 @@ class Sorting:
 
     @property
     def reads_diff(self) -> bool:
-        """Whether ORDER BY may look at `mz_diff`: equal rows have to be summed before they can be sorted."""
+        """Return whether ORDER BY may read `mz_diff`: equal rows then have to be summed before they are sorted."""
         return any(not item.place for item in self.items)
 
     def check(self, diffs: pa.Schema, spark: Callable[[], SparkSession]) -> None:
-        """Let Spark say what is wrong with an expression, also where there is nothing to sort."""
+        """Let Spark check the expressions, so that errors are reported even if there is nothing to sort."""
         if any(item.place is None for item in self.items):
             columns = renamed(diffs, frame_names(len(diffs) - 2))
             empty = spark().createDataFrame([], spark_schema(columns))
-            _ = self.on_spark(Many(empty, rows=0), diffs.names[2:]).schema
+            _ = self.on_spark(LargeDiffs(empty, rows=0), diffs.names[2:]).schema
 
-    def here(self, diffs: pa.Table, spark: Callable[[], SparkSession]) -> pa.Table:
-        """`diffs` consolidated and sorted in this process; expressions are computed by Spark."""
-        return self.arranged(consolidated(diffs, self.first), spark)
+    def sort_here(self, diffs: pa.Table, spark: Callable[[], SparkSession]) -> pa.Table:
+        """Sum and sort `diffs` in this process; Spark computes the expressions of ORDER BY."""
+        return self.sort_consolidated(consolidated(diffs, self.first), spark)
 
-    def arranged(self, found: pa.Table, spark: Callable[[], SparkSession]) -> pa.Table:
-        """Diffs that are consolidated with `first`, as ORDER BY wants them."""
+    def sort_consolidated(self, found: pa.Table, spark: Callable[[], SparkSession]) -> pa.Table:
+        """Sort diffs, which are consolidated with `first`, by ORDER BY."""
         if not self.items:
             return found
         if all(item.place is not None for item in self.items):
             return found.take(pa.array(_sorted_by_columns(found, self.items)))
-        return self._here_by_spark(found, spark())
+        return self._sort_by_spark(found, spark())
 
-    def on_spark(self, diffs: Many, names: Sequence[str]) -> DataFrame:
-        """Consolidated diffs, sorted; `names` are those of the row's columns."""
+    def on_spark(self, diffs: LargeDiffs, names: Sequence[str]) -> DataFrame:
+        """Sort consolidated diffs on Spark; `names` are the names of the row's columns."""
         frame = diffs.frame
         if not self.items:
             return ordered(diffs, [row_column(place, frame) for place in self.first])
-        # Under their own names the columns can be part of an expression; two of one name would be ambiguous in it.
+        # Expressions refer to columns by their own names, so the timestamp must not share a name with one of them.
         time = "mz_timestamp" if "mz_timestamp" not in map(str.lower, names) else "lakehold_timestamp"
         visible = frame.toDF(time, _DIFF, *names)
         computed = {f"o{n}": item.expression for n, item in enumerate(self.items) if item.place is None}
@@ -86,10 +86,12 @@ class Sorting:
             _directed(F.col(f"o{n}") if item.place is None else _column(item.place, frame), item)
             for n, item in enumerate(self.items)
         ]
-        return ordered(Many(with_keys, diffs.rows), by, row_columns=len(names)).select(*frame.columns)
+        return ordered(LargeDiffs(with_keys, diffs.rows), by, row_columns=len(names)).select(*frame.columns)
 
-    def _here_by_spark(self, diffs: pa.Table, spark: SparkSession) -> pa.Table:
-        found = self.on_spark(Many(frame_of_diffs(diffs, spark), diffs.num_rows), diffs.column_names[2:]).toArrow()
+    def _sort_by_spark(self, diffs: pa.Table, spark: SparkSession) -> pa.Table:
+        found = self.on_spark(
+            LargeDiffs(frame_of_diffs(diffs, spark), diffs.num_rows), diffs.column_names[2:]
+        ).toArrow()
         return pa.Table.from_arrays(
             [column.cast(field.type) for column, field in zip(found.columns, diffs.schema, strict=True)],
             schema=diffs.schema,
@@ -97,7 +99,7 @@ class Sorting:
 
 
 def _column(place: int, of: DataFrame) -> Column:
-    """What sorts by `mz_diff` (0) or one of the row's columns (from 1)."""
+    """Return the sort key for `mz_diff` (0) or one of the row's columns (from 1)."""
     return row_column(place - 1, of) if place else F.col(of.columns[1])
 
 
@@ -108,7 +110,7 @@ def _directed(column: Column, item: SortItem) -> Column:
 
 
 def _sorted_by_columns(diffs: pa.Table, items: Sequence[SortItem]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Positions of the rows in order; rows that are alike stay as they are."""
+    """Return the positions of the rows in sorted order; equal rows keep their order."""
     keys = [diffs.column(0).to_numpy()]
     for item in items:
         assert item.place is not None

@@ -1,4 +1,4 @@
-"""Spark's types for Arrow columns."""
+"""Spark types of Arrow columns."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _FLAT: dict[pa.DataType, spark.DataType] = {
 
 
 def spark_schema(columns: pa.Schema) -> spark.StructType:
-    """Spark's schema for `columns`."""
+    """Return Spark's schema for `columns`."""
     return spark.StructType([spark.StructField(field.name, spark_type(field.type)) for field in columns])
 
 
 def spark_type(of: pa.DataType) -> spark.DataType:
-    """Spark's type for an Arrow type.
+    """Return Spark's type for an Arrow type.
 
     Raises:
-        DefinitionError: It has none.
+        DefinitionError: Spark has no such type.
     """
     if pa.types.is_decimal(of):
         return spark.DecimalType(of.precision, of.scale)

@@ -1,4 +1,4 @@
-"""What a SUBSCRIBE says: values only, in the words of the specification (seed "Subscribe output")."""
+"""The content of a SUBSCRIBE, in the words of the specification (seed "Subscribe output"): values only."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class TableReference:
     Attributes:
         full_name: `namespace.table`, without the catalog.
         start: Zero-based offset of its first character in the query's text.
-        end_exclusive: Offset behind its last character; an alias is not part of it.
-        implied_alias: The name that the query knows it by, where it gives none: what replaces the table under another
-            name must be given this alias. Empty where the query has an alias.
+        end_exclusive: Offset after its last character; an alias is not included.
+        implied_alias: The name by which a query without an alias refers to the table. A relation of another name that
+            replaces the table needs this alias. Empty if the query has an alias.
     """
 
     full_name: str
@@ -32,12 +32,12 @@ class Query:
     """A SELECT over tables of the lake.
 
     Attributes:
-        text: As written.
-        tables: Every place that names a table, in the order of the text; one that comes twice is here twice.
+        text: The query as written.
+        tables: Every reference to a table, in the order of the text.
         columns_at: Where the select list begins, for a query of one table that filters and computes row by row (no
-            aggregate, DISTINCT, window, join, set operation, subquery, generator, ORDER BY or LIMIT): it means the same over
-            diffs. None for any other.
-        plain: What it says, where it only picks columns and compares them with constants.
+            aggregate, DISTINCT, window, join, set operation, subquery, generator, ORDER BY or LIMIT). Such a query can
+            run over diffs. None for any other query.
+        plain: The query's content, if it only selects columns and compares them with constants.
     """
 
     text: str
@@ -46,12 +46,12 @@ class Query:
     plain: PlainSelect | None = None
 
     def over(self, tables: Mapping[str, str], views: Mapping[str, str] | None = None, columns: str = "") -> str:
-        """The text reading other relations.
+        """Rewrite the text to read other relations.
 
         Args:
-            tables: SQL that reads the same table, by full name.
-            views: SQL that reads a relation of another name, by full name.
-            columns: SQL put right behind SELECT, with the blanks it needs; takes `columns_at`.
+            tables: SQL that reads the same table, by full name of the table.
+            views: SQL that reads a relation of another name, by full name of the table that it replaces.
+            columns: SQL inserted right after SELECT, with the blanks it needs; requires `columns_at`.
         """
         parts = []
         for table in self.tables:
@@ -70,16 +70,16 @@ class Query:
 
 @dataclass(frozen=True)
 class Raw:
-    """Diffs as they are: `mz_timestamp, [mz_progressed,] mz_diff, columns`."""
+    """Unchanged diffs: `mz_timestamp, [mz_progressed,] mz_diff, columns`."""
 
 
 @dataclass(frozen=True)
 class OrderItem:
-    """One item of WITHIN TIMESTAMP ORDER BY.
+    """One sort key of WITHIN TIMESTAMP ORDER BY.
 
     Attributes:
         expression: SQL over `mz_diff` and the columns; empty for an ordinal.
-        ordinal: One-based place among `mz_diff` and the columns; None for an expression.
+        ordinal: One-based position among `mz_diff` and the columns; None for an expression.
         direction: `ASC`, `DESC`, with or without `NULLS FIRST` or `NULLS LAST`, in capitals; empty for Spark's default.
     """
 
@@ -90,21 +90,24 @@ class OrderItem:
 
 @dataclass(frozen=True)
 class OrderedWithin:
-    """`WITHIN TIMESTAMP ORDER BY …`: raw, in this order within each timestamp."""
+    """The output option `WITHIN TIMESTAMP ORDER BY …`: raw diffs, in this order within each timestamp."""
 
     items: tuple[OrderItem, ...]
 
 
 @dataclass(frozen=True)
 class UpsertEnvelope:
-    """`ENVELOPE UPSERT (KEY (…))`: `mz_timestamp, [mz_progressed,] mz_state, key, values`."""
+    """The output option `ENVELOPE UPSERT (KEY (…))`: `mz_timestamp, [mz_progressed,] mz_state, key, values`."""
 
     key: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class DebeziumEnvelope:
-    """`ENVELOPE DEBEZIUM (KEY (…))`: `mz_timestamp, [mz_progressed,] mz_state, key, before_*, after_*`."""
+    """The output option `ENVELOPE DEBEZIUM (KEY (…))`.
+
+    Its columns are `mz_timestamp, [mz_progressed,] mz_state, key, before_*, after_*`.
+    """
 
     key: tuple[str, ...]
 
@@ -114,15 +117,15 @@ OutputShape = Raw | OrderedWithin | UpsertEnvelope | DebeziumEnvelope
 
 @dataclass(frozen=True)
 class Subscribe:
-    """One SUBSCRIBE.
+    """One SUBSCRIBE statement.
 
     Attributes:
         relation: Full name of a table, or a query.
-        shape: What the rows look like; at most one modifier.
-        snapshot: Whether the rows that are there at `as_of_ms` come first, stamped with it.
-        progress: Whether rows tell how far the output is complete.
-        as_of_ms: First timestamp, inclusive; None: the latest that is readable.
-        up_to_ms: Where it ends, exclusive; None: at `upper`, or never when it is followed.
+        shape: The output option; at most one modifier.
+        snapshot: Whether the output begins with all rows at `as_of_ms`, stamped with that timestamp.
+        progress: Whether progress rows report how far the output is complete.
+        as_of_ms: First timestamp, inclusive; None for the latest readable one.
+        up_to_ms: End of the output, exclusive. None: it ends at `upper`, or never if it is followed.
     """
 
     relation: str | Query
@@ -134,7 +137,7 @@ class Subscribe:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Full names of the tables it reads, each once."""
+        """Return the full names of the tables that the statement reads, each once."""
         if isinstance(self.relation, str):
             return (self.relation,)
         return tuple(dict.fromkeys(table.full_name for table in self.relation.tables))

@@ -1,4 +1,4 @@
-"""What a table went through: from one snapshot to the next, each at its timestamp."""
+"""Steps of a table: its changes from one snapshot to the next, each at its timestamp."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from lakehold.timeline.timelines import Timeline
 
 @dataclass(frozen=True)
 class Step:
-    """At `mz_timestamp` the table went from one snapshot to another; None: no rows."""
+    """A table's change from one snapshot to another at `mz_timestamp`; None stands for an empty table."""
 
     mz_timestamp: int
     before: int | None
     after: int | None
 
 
-def steps(line: Timeline, after_exclusive_ms: int, until_exclusive_ms: int) -> Iterator[Step]:
-    """What a table went through in the interval."""
-    version = line.at(after_exclusive_ms)
+def steps(timeline: Timeline, after_exclusive_ms: int, until_exclusive_ms: int) -> Iterator[Step]:
+    """Yield the table's changes of snapshot in the interval."""
+    version = timeline.at(after_exclusive_ms)
     before = version.snapshot_id if version is not None else None
-    for version in line.between(after_exclusive_ms, until_exclusive_ms):
+    for version in timeline.between(after_exclusive_ms, until_exclusive_ms):
         yield Step(version.mz_timestamp, before, version.snapshot_id)
         before = version.snapshot_id

@@ -1,7 +1,7 @@
-"""Types in which data files store Iceberg's: what Arrow reads of those is what Spark reads.
+"""Storage types in data files that Arrow and Spark read alike.
 
-Files that were imported may have others, such as milliseconds or unsigned numbers, which Spark reads in its own way or refuses.
-A table's rows may come from both readers, so such files are left to Spark.
+Imported files may store other types, such as milliseconds or unsigned numbers, which Spark reads in its own way or refuses. A
+table's rows may come from both readers, so lakehold leaves such files to Spark.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ _UNITS: Mapping[type[IcebergType], str] = {
 
 
 def reads_alike(stored: pa.DataType, source: IcebergType, target: IcebergType) -> bool:
-    """Return whether Arrow gives of a stored column what Spark does.
+    """Return whether Arrow reads the same values from a stored column as Spark does.
 
     Args:
         stored: Arrow's type of the column.
-        source: The same as Iceberg's, with field ids; its structs have the fields of `stored` by position.
+        source: The Iceberg type of the stored column, with field ids; its structs match those of `stored` by position.
         target: The table's type of the column.
     """
     match source, target:
@@ -90,7 +90,7 @@ def _is_stored_as(stored: pa.DataType, target: IcebergType) -> bool:
         # A date becomes a timestamp by schema evolution (Iceberg spec, format 3).
         return bool(pa.types.is_date(stored) or (pa.types.is_timestamp(stored) and stored.unit == _UNITS[type(target)]))
     if isinstance(target, DecimalType):
-        # Spark takes the digits of another scale for those of the table's.
+        # Spark reads the digits of another scale as if they had the table's scale.
         fits = pa.types.is_decimal128(stored) and stored.scale == target.scale
         return bool(fits and stored.precision <= target.precision)
     return any(is_kind(stored) for is_kind in _STORED.get(type(target), ()))

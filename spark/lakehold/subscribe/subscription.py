@@ -1,4 +1,4 @@
-"""One SUBSCRIBE: from what it says and what the lake has now to batches, and on from there as the lake goes on."""
+"""One SUBSCRIBE on a lake: reads its first window, then the windows that follow."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from lakehold.errors import StatementBounds
 from lakehold.state.holds import Holds
-from lakehold.subscribe.batches import Piece
+from lakehold.subscribe.batches import OutputChunk
 from lakehold.subscribe.output import Output
-from lakehold.subscribe.relation import Lines, Relation
+from lakehold.subscribe.relation import Relation, TimelinesByName
 from lakehold.subscribe.statement import Subscribe
-from lakehold.timeline.timelines import Timelines, check_readable, common_window, together, whole_below
+from lakehold.timeline.timelines import Timelines, check_readable, common_window, last_frontier, together
 from lakehold.times import iso
 
 
 @dataclass(frozen=True)
 class Window:
-    """What is read: from `as_of_ms` (inclusive) to `until_ms` (exclusive)."""
+    """The timestamps to read: from `as_of_ms` (inclusive) to `until_ms` (exclusive)."""
 
     as_of_ms: int
     until_ms: int
@@ -25,14 +25,14 @@ class Window:
 
 @dataclass(frozen=True)
 class Subscription:
-    """A SUBSCRIBE with what it reads.
+    """A SUBSCRIBE together with the tables that it reads.
 
     Args:
-        statement: What it says.
-        tables: Full names of the tables it reads.
-        timelines: Tells how far they are.
-        relation: Their rows.
-        output: The shape of its output.
+        statement: The statement.
+        tables: Full names of the tables that it reads.
+        timelines: Computes the tables' timelines.
+        relation: The rows to read.
+        output: Shapes the output.
     """
 
     statement: Subscribe
@@ -43,49 +43,51 @@ class Subscription:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the output's columns."""
+        """Return the names of the output's columns."""
         return self.output.columns
 
-    def lines(self, window: Window) -> Lines:
-        """The timelines of the tables, reaching back to the window's beginning."""
+    def timelines_of(self, window: Window) -> TimelinesByName:
+        """Load the timelines of the tables, reaching back to the window's beginning."""
         found = self.timelines.of(self.tables)
-        return together({name: self.timelines.reaching(line, window.as_of_ms) for name, line in found.items()})
+        return together({name: self.timelines.reaching(timeline, window.as_of_ms) for name, timeline in found.items()})
 
-    def pieces(self, lines: Lines, window: Window) -> Iterator[Piece]:
-        """The output of a window."""
+    def chunks(self, timelines: TimelinesByName, window: Window) -> Iterator[OutputChunk]:
+        """Read the output of a window."""
         as_of_ms, until_ms = window.as_of_ms, window.until_ms
         if until_ms <= as_of_ms:
             return
         yield from self.output.progressed(as_of_ms, as_of_ms)
         found = 0
         if self.statement.snapshot:
-            for piece in self.output.of(self.relation.rows(lines, as_of_ms, self.output.sorting)):
+            for chunk in self.output.of(self.relation.rows(timelines, as_of_ms, self.output.sorting)):
                 found += 1
-                yield piece
+                yield chunk
             if not found:
-                yield self.output.nothing(as_of_ms)
-        for piece in self.changes(lines, as_of_ms, until_ms):
+                yield self.output.empty_batch(as_of_ms)
+        for chunk in self.changes(timelines, as_of_ms, until_ms):
             found += 1
-            yield piece
+            yield chunk
         complete_ms = until_ms if until_ms != self.statement.up_to_ms else until_ms - 1
-        complete_ms = whole_below(lines.values(), complete_ms)
+        complete_ms = last_frontier(timelines.values(), complete_ms)
         if not found and complete_ms > as_of_ms:
             yield from self.output.progressed(as_of_ms, complete_ms)
 
-    def changes(self, lines: Lines, after_exclusive_ms: int, until_exclusive_ms: int) -> Iterator[Piece]:
-        """What changed in an interval."""
-        diffs = self.relation.changes(lines, after_exclusive_ms, until_exclusive_ms, self.output.sorting)
+    def changes(
+        self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int
+    ) -> Iterator[OutputChunk]:
+        """Read the changes in an interval."""
+        diffs = self.relation.changes(timelines, after_exclusive_ms, until_exclusive_ms, self.output.sorting)
         yield from self.output.of(diffs)
 
 
-def window(statement: Subscribe, lines: Lines, holds: Callable[[], Holds]) -> Window:
-    """What can be read now; `holds` are asked for only by an error.
+def window(statement: Subscribe, timelines: TimelinesByName, holds: Callable[[], Holds]) -> Window:
+    """Compute the window that can be read now; `holds` is only called to describe an error.
 
     Raises:
         StatementBounds: UP TO is before AS OF.
         NotReadable: Some table is not readable at AS OF.
     """
-    _, upper_ms = common_window(list(lines.values()))
+    _, upper_ms = common_window(list(timelines.values()))
     as_of_ms = statement.as_of_ms if statement.as_of_ms is not None else upper_ms - 1
     if statement.up_to_ms is not None:
         if statement.up_to_ms < as_of_ms:
@@ -96,5 +98,5 @@ def window(statement: Subscribe, lines: Lines, holds: Callable[[], Holds]) -> Wi
             )
         upper_ms = min(upper_ms, statement.up_to_ms)
     if statement.up_to_ms != as_of_ms:
-        check_readable(list(lines.values()), as_of_ms, holds)
+        check_readable(list(timelines.values()), as_of_ms, holds)
     return Window(as_of_ms, upper_ms)

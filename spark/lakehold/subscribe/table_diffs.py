@@ -1,6 +1,7 @@
-"""The diffs of one table along its versions: read from the files that changed, in this process or, when they are many, by Spark.
+"""Reads the diffs of one table between its versions from the files that changed: in this process or, if they are many, by Spark.
 
-Small steps are read together: a data file whose rows went at several timestamps is opened once. What was read here is kept.
+Small steps are read together, so that a data file whose rows were removed at several timestamps is opened once. Diffs that were
+read in this process are cached.
 """
 
 from __future__ import annotations
@@ -22,33 +23,33 @@ from lakehold.subscribe import metrics
 from lakehold.subscribe.changed_rows import ChangedRows
 from lakehold.subscribe.consolidate import consolidated
 from lakehold.subscribe.deleted_positions import VECTORS_REMEMBERED, DeletedPositions, FilesUnreadable, Positions
-from lakehold.subscribe.file_rows import DatedPick, FileRows, FoundRows, file_rows
+from lakehold.subscribe.file_rows import DatedSelection, FileRows, FoundRows, file_rows
 from lakehold.subscribe.live_files import LiveFile, LiveFiles, RememberedFiles
-from lakehold.subscribe.on_spark import Many, OnSpark, dated
+from lakehold.subscribe.on_spark import LargeDiffs, OnSpark, dated
 from lakehold.subscribe.remembered import Remembered
 from lakehold.subscribe.shared_diffs import DiffKey, ReadDiffs, SharedDiffs
 from lakehold.subscribe.steps import Step
 from lakehold.timeline.timelines import Timeline
 
 _AHEAD = 32
-"""Steps whose metadata is read before they are come to, where files are waited for."""
+"""Steps whose metadata is read ahead, if files are far away."""
 
 _SMALL_BYTES = 1 << 16
-"""Up to which size Python takes longer for a file than Arrow."""
+"""File size up to which Python's share of the work is larger than Arrow's."""
 
 
 @dataclass(frozen=True)
 class DiffReading:
-    """What reading diffs takes.
+    """The parts that reading diffs needs.
 
     Args:
-        spark: Reads what is too much for this process.
+        spark: Reads diffs that are too large for this process.
         workers: Threads that read files.
-        shared: Diffs that have been read.
-        driver_rows: Rows up to which a step, or several together, are read in this process.
-        far: Whether files are waited for, and many therefore asked for at once.
-        files: What is known of files.
-        positions: What is known of deletes, by their place.
+        shared: Cached diffs.
+        driver_rows: Largest number of rows of a step, or of several together, that this process reads itself.
+        far: Whether storage answers slowly, so that many files are requested at once.
+        files: Cached manifests and manifest lists.
+        positions: Cached positions of deletes, by the delete file's `place`.
     """
 
     spark: OnSpark
@@ -63,8 +64,8 @@ class DiffReading:
 
 
 _Keyed = Sequence[tuple[DiffKey, Step]]
-_FilePicks = tuple[LiveFile, Sequence[DatedPick]]
-_Found = tuple[list[pa.Table | Many], int]
+_FileSelections = tuple[LiveFile, Sequence[DatedSelection]]
+_Found = tuple[list[pa.Table | LargeDiffs], int]
 
 
 @dataclass(frozen=True)
@@ -72,40 +73,40 @@ class TableDiffs:
     """The diffs of one table.
 
     Args:
-        timeline: The table.
+        timeline: The table's timeline.
         columns: The schema of the rows.
-        reading: How they are read.
+        reading: Reads the diffs.
     """
 
     timeline: Timeline
     columns: Schema
     reading: DiffReading
 
-    def along(self, steps: Iterable[Step], first: tuple[int, ...] = ()) -> Iterator[pa.Table | Many]:
-        """The diffs of `steps`, each read once for all who ask.
+    def along(self, steps: Iterable[Step], first: tuple[int, ...] = ()) -> Iterator[pa.Table | LargeDiffs]:
+        """Read the diffs of `steps`; several readers of the same steps read them once.
 
         Args:
             steps: Timestamps ascending.
-            first: Places of the columns that the rows of a timestamp are sorted by first.
+            first: Positions of the columns by which each timestamp's rows are sorted first.
 
         Returns:
-            Consolidated tables of all rows of some timestamps; `Many`, not summed, for one timestamp that is too large.
+            Consolidated tables, each with all rows of some timestamps; unsummed `LargeDiffs` for a timestamp that is too large.
 
         Raises:
-            DefinitionError: A file of the table is gone.
+            DefinitionError: A file of the table is missing.
         """
         rest = tuple((self._key(step), step) for step in steps)
         reader = file_rows(self.timeline.table, self.columns)
         while rest:
             try:
-                found, count = self._kept(rest, first) or self._kept_or_read(rest, reader, first)
+                found, count = self._cached(rest, first) or self._cached_or_read(rest, reader, first)
             except FileNotFoundError as error:
                 raise unreadable(self.timeline.full_name, error) from error
-            yield from (diffs for diffs in found if isinstance(diffs, Many) or diffs.num_rows)
+            yield from (diffs for diffs in found if isinstance(diffs, LargeDiffs) or diffs.num_rows)
             rest = rest[count:]
 
-    def _kept(self, rest: _Keyed, first: tuple[int, ...]) -> _Found | None:
-        """The diffs of the first of `rest` as far as they were read together, and how many these are; None: they were not."""
+    def _cached(self, rest: _Keyed, first: tuple[int, ...]) -> _Found | None:
+        """Return the cached diffs of the first steps of `rest`, and the number of these steps; None if none are cached."""
         keys, steps = zip(*rest, strict=True)
         read = self.reading.shared.find(keys[0])
         if read is None:
@@ -114,65 +115,68 @@ class TableDiffs:
         metrics.DIFFS.labels(read="shared").inc(count)
         return [read.of(keys[0], steps[:count], first)], count
 
-    def _kept_or_read(self, rest: _Keyed, reader: FileRows, first: tuple[int, ...]) -> _Found:
-        """The same after waiting for who reads diffs of the table now; what is not there then is read."""
-        with self.reading.shared.turn(self.timeline.table.metadata.table_uuid):
-            return self._kept(rest, first) or self._read(rest, reader, first)
+    def _cached_or_read(self, rest: _Keyed, reader: FileRows, first: tuple[int, ...]) -> _Found:
+        """Wait for other readers of the table's diffs; then return the cached diffs, or read those that are missing."""
+        with self.reading.shared.lock_of(self.timeline.table.metadata.table_uuid):
+            return self._cached(rest, first) or self._read(rest, reader, first)
 
     def _read(self, rest: _Keyed, reader: FileRows, first: tuple[int, ...]) -> _Found:
-        """The diffs of the first of `rest`, as many as can be read together, and how many these are."""
+        """Read the diffs of as many of the first steps of `rest` as fit together; also return the number of these steps."""
         small = _SmallSteps()
         unread = takewhile(lambda keyed: not self.reading.shared.has(keyed[0]), rest[1:])
-        for step, picks in self._picks_ahead(step for _, step in chain(rest[:1], unread)):
-            count = sum(dated.pick.rows for dated in picks or ())
-            if picks is not None and small.rows + count <= self.reading.driver_rows:
-                small.add(step, picks)
+        for step, selections in self._selections_ahead(step for _, step in chain(rest[:1], unread)):
+            count = sum(dated.selection.rows for dated in selections or ())
+            if selections is not None and small.rows + count <= self.reading.driver_rows:
+                small.add(step, selections)
             elif small.steps:
                 break
             else:
-                return [self._large(step, picks, reader)], 1
+                return [self._large(step, selections, reader)], 1
         return self._read_here(small, reader, [key for key, _ in rest[: len(small.steps)]], first), len(small.steps)
 
-    def _picks_ahead(self, steps: Iterable[Step]) -> Iterator[tuple[Step, list[DatedPick] | None]]:
-        """Each step with its `_picks`; while one is taken, the metadata of the next ones is read if it is far away.
+    def _selections_ahead(self, steps: Iterable[Step]) -> Iterator[tuple[Step, list[DatedSelection] | None]]:
+        """Yield each step with its `_selections`; if files are far away, read the metadata of the next steps meanwhile.
 
-        Nothing is won by threads where it is here: nearly all of it is Python.
+        For near files threads gain nothing: nearly all of the work is Python.
         """
         if not self.reading.far:
-            yield from ((step, self._picks(step)) for step in steps)
+            yield from ((step, self._selections(step)) for step in steps)
             return
-        ahead: deque[tuple[Step, Future[list[DatedPick] | None]]] = deque()
+        ahead: deque[tuple[Step, Future[list[DatedSelection] | None]]] = deque()
         try:
             for next_step in steps:
-                ahead.append((next_step, self.reading.workers.submit(self._picks, next_step)))
+                ahead.append((next_step, self.reading.workers.submit(self._selections, next_step)))
                 if len(ahead) > _AHEAD:
-                    step, picks = ahead.popleft()
-                    yield step, picks.result()
+                    step, selections = ahead.popleft()
+                    yield step, selections.result()
             while ahead:
-                step, picks = ahead.popleft()
-                yield step, picks.result()
+                step, selections = ahead.popleft()
+                yield step, selections.result()
         finally:
-            for _, picks in ahead:
-                picks.cancel()
+            for _, selections in ahead:
+                selections.cancel()
 
-    def _picks(self, step: Step) -> list[DatedPick] | None:
-        """The rows that came and went; None: Spark has to find them."""
+    def _selections(self, step: Step) -> list[DatedSelection] | None:
+        """Select the rows that a step added or removed; None if only Spark can find them."""
         try:
-            return [DatedPick(step.mz_timestamp, pick) for pick in self._changed.between(step.before, step.after)]
+            return [
+                DatedSelection(step.mz_timestamp, selection)
+                for selection in self._changed.between(step.before, step.after)
+            ]
         except FilesUnreadable:
             return None
 
-    def _large(self, step: Step, picks: Sequence[DatedPick] | None, reader: FileRows) -> Many:
+    def _large(self, step: Step, selections: Sequence[DatedSelection] | None, reader: FileRows) -> LargeDiffs:
         metrics.DIFFS.labels(read="by_spark").inc()
-        if picks is None or not self._is_readable(picks, reader):
+        if selections is None or not self._is_readable(selections, reader):
             return self._from_states(step)
-        return self.reading.spark.picked(reader, picks)
+        return self.reading.spark.read_selections(reader, selections)
 
-    def _is_readable(self, picks: Sequence[DatedPick], reader: FileRows) -> bool:
-        """Return whether workers can read the files of `picks`; what sources write is always readable."""
+    def _is_readable(self, selections: Sequence[DatedSelection], reader: FileRows) -> bool:
+        """Return whether workers can read the files of `selections`; files that sources write are always readable."""
         if self.timeline.source is not None:
             return True
-        files = {dated.pick.file.path: dated.pick.file for dated in picks}
+        files = {dated.selection.file.path: dated.selection.file for dated in selections}
         try:
             for _ in self.reading.workers.map(reader.check, files.values()):
                 pass
@@ -182,7 +186,7 @@ class TableDiffs:
 
     def _read_here(
         self, small: _SmallSteps, reader: FileRows, keys: Sequence[DiffKey], first: tuple[int, ...]
-    ) -> list[pa.Table | Many]:
+    ) -> list[pa.Table | LargeDiffs]:
         try:
             rows = consolidated(small.read(reader, self.reading), first)
         except FilesUnreadable:
@@ -197,19 +201,19 @@ class TableDiffs:
         names = table.properties.get(TableProperties.DEFAULT_NAME_MAPPING)
         return DiffKey(table.metadata.table_uuid, self.columns.schema_id, names, step.before, step.after)
 
-    def told(self, step: Step) -> str:
-        """How a step would be read, for a person."""
+    def describe(self, step: Step) -> str:
+        """Describe for people how a step would be read."""
         if self.reading.shared.has(self._key(step)):
             return "already read"
         try:
-            picks = self._changed.between(step.before, step.after)
+            selections = self._changed.between(step.before, step.after)
         except FilesUnreadable as reason:
             return f"both ends read by Spark: {reason}"
-        if not picks:
+        if not selections:
             return "no change"
-        came = sum(pick.rows for pick in picks if pick.diff > 0)
-        went = sum(pick.rows for pick in picks if pick.diff < 0)
-        files = len({pick.file.path for pick in picks})
+        came = sum(selection.rows for selection in selections if selection.diff > 0)
+        went = sum(selection.rows for selection in selections if selection.diff < 0)
+        files = len({selection.file.path for selection in selections})
         where = "by Spark" if came + went > self.reading.driver_rows else "here"
         return f"+{came} -{went} rows in {files} files, read {where}"
 
@@ -218,8 +222,8 @@ class TableDiffs:
         table, reading = self.timeline.table, self.reading
         return ChangedRows(LiveFiles(table, reading.files), DeletedPositions(table.io, reading.positions))
 
-    def rows_at(self, at_ms: int, first: tuple[int, ...] = ()) -> Iterator[pa.Table | Many]:
-        """All rows of the table at a time, as diffs of that time; else as `along`."""
+    def rows_at(self, at_ms: int, first: tuple[int, ...] = ()) -> Iterator[pa.Table | LargeDiffs]:
+        """Read all rows of the table at `at_ms`, as diffs of that timestamp; raises as `along` does."""
         version = self.timeline.at(at_ms)
         if version is None:
             return
@@ -230,8 +234,8 @@ class TableDiffs:
         else:
             yield from self.along([step], first)
 
-    def _from_states(self, step: Step) -> Many:
-        """Both ends read whole: for deletes and files that only Spark can read."""
+    def _from_states(self, step: Step) -> LargeDiffs:
+        """Read both ends of a step whole, for deletes and files that only Spark can read."""
         ends = [
             (snapshot_id, diff) for snapshot_id, diff in ((step.after, 1), (step.before, -1)) if snapshot_id is not None
         ]
@@ -240,40 +244,43 @@ class TableDiffs:
         ]
         counts = [self.timeline.row_count(snapshot_id) for snapshot_id, _ in ends]
         frame = reduce(DataFrame.unionAll, (dated(rows, step.mz_timestamp, diff) for rows, diff in states))
-        return Many(frame, sum(count for count in counts if count is not None) if None not in counts else 0)
+        return LargeDiffs(frame, sum(count for count in counts if count is not None) if None not in counts else 0)
 
 
 class _SmallSteps:
-    """Steps whose rows are read together: a file is read once for all of them."""
+    """Steps whose rows are read together, so that each file is read once."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.rows = 0
-        self._of_file: dict[str, list[DatedPick]] = {}
+        self._of_file: dict[str, list[DatedSelection]] = {}
 
-    def add(self, step: Step, picks: Iterable[DatedPick]) -> None:
+    def add(self, step: Step, selections: Iterable[DatedSelection]) -> None:
         self.steps.append(step)
-        for dated_pick in picks:
-            self.rows += dated_pick.pick.rows
-            self._of_file.setdefault(dated_pick.pick.file.path, []).append(dated_pick)
+        for dated_selection in selections:
+            self.rows += dated_selection.selection.rows
+            self._of_file.setdefault(dated_selection.selection.file.path, []).append(dated_selection)
 
     def read(self, reader: FileRows, reading: DiffReading) -> pa.Table:
-        """The diffs of the steps, not consolidated."""
-        files = [(_best_known(picks), picks) for picks in self._of_file.values()]
+        """Read the diffs of the steps, without consolidating them."""
+        files = [(_best_known(selections), selections) for selections in self._of_file.values()]
         begun = [reading.workers.submit(_read_all, reader, task) for task in _tasks(files, reading.far)]
         return reader.shaped(chain.from_iterable(future.result() for future in begun))
 
 
-def _best_known(picks: Iterable[DatedPick]) -> LiveFile:
-    """The file of `picks`: one that is only known from its deletes has no size."""
-    return max((dated.pick.file for dated in picks), key=lambda file: file.size_bytes)
+def _best_known(selections: Iterable[DatedSelection]) -> LiveFile:
+    """Return the file of `selections`, with its size if known: a file known only from its deletes has none."""
+    return max((dated.selection.file for dated in selections), key=lambda file: file.size_bytes)
 
 
-def _tasks(files: Sequence[_FilePicks], far: bool) -> list[Sequence[_FilePicks]]:
-    """What a worker reads one behind the other: threads that read small files beside each other wait for Python's lock."""
+def _tasks(files: Sequence[_FileSelections], far: bool) -> list[Sequence[_FileSelections]]:
+    """Split files into tasks for the workers.
+
+    Small near files go to one worker: threads that read them in parallel would only wait for Python's lock.
+    """
     small = [file for file in files if not far and 0 < file[0].size_bytes <= _SMALL_BYTES]
     return [small, *([file] for file in files if far or not 0 < file[0].size_bytes <= _SMALL_BYTES)]
 
 
-def _read_all(reader: FileRows, files: Iterable[_FilePicks]) -> list[FoundRows]:
+def _read_all(reader: FileRows, files: Iterable[_FileSelections]) -> list[FoundRows]:
     return [reader.read(*file) for file in files]

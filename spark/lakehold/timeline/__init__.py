@@ -1,1 +1,1 @@
-"""Which times a table is readable at, and which snapshot each of them means."""
+"""Timelines: the timestamps at which tables are readable, and the snapshot that each of them means."""

@@ -1,4 +1,4 @@
-"""Every table is readable on `[since, upper)`: where the bounds come from, and which version a time means."""
+"""Timelines of tables: the readable window `[since, upper)`, and the version of the table at each timestamp."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from lakehold.times import iso, now_ms
 
 @dataclass(frozen=True)
 class Timeline:
-    """One table's history.
+    """The history of one table.
 
     Attributes:
         full_name: `namespace.table`.
-        table: Its Iceberg metadata, as it was when the timeline was made.
-        source: The source that feeds it; None for a table that others write.
-        versions: Oldest first, as they were written; `shown` are those that readers see.
+        table: The table's Iceberg metadata when the timeline was built.
+        source: The source that feeds the table; None for a table with foreign writers.
+        versions: The versions as written, oldest first; readers see those in `shown`.
         since_ms: Read frontier, inclusive.
         upper_ms: Write frontier, exclusive.
         complete_ms: When the first snapshot of the connector was complete; `since_ms` is never earlier.
-        stops: Times in `[since, upper)` at which it cannot be read all the same, as it was stopped (`lakehold.timeline.stops`).
+        stops: Times in `[since, upper)` at which the table was stopped, and so is not readable (`lakehold.timeline.stops`).
     """
 
     full_name: str
@@ -48,19 +48,19 @@ class Timeline:
 
     @cached_property
     def shown(self) -> tuple[Version, ...]:
-        """The versions that readers see: what came while the table was stopped shows at the end of that, as one."""
+        """Return the versions that readers see: those written during a stop appear at its end, as one."""
         if not self.stops:
             return self.versions
         dated = {first_behind(self.stops, version.mz_timestamp): version for version in self.versions}
         return tuple(replace(version, mz_timestamp=at_ms) for at_ms, version in dated.items())
 
     def version_at(self, time_ms: int) -> Version | None:
-        """The last version at or before `time_ms`, expired or not; None before the first."""
+        """Return the last version at or before `time_ms`, expired or not; None before the first version."""
         place = bisect_right(self.shown, time_ms, key=lambda version: version.mz_timestamp)
         return self.shown[place - 1] if place else None
 
     def at(self, time_ms: int) -> Version | None:
-        """The version at `time_ms`, the last one at or before it; None before the first: the table had no rows.
+        """Return the last version at or before `time_ms`; None before the first one, when the table was empty.
 
         Raises:
             NotReadable: The snapshot of that time has been expired.
@@ -81,36 +81,39 @@ class Timeline:
         return found
 
     def between(self, after_exclusive_ms: int, until_exclusive_ms: int) -> tuple[Version, ...]:
-        """The versions in the interval that can still be read; a change over a gap is seen at the gap's end."""
+        """Return the versions in the interval that can still be read; changes during a gap appear at the gap's end."""
         return tuple(v for v in self.shown if after_exclusive_ms < v.mz_timestamp < until_exclusive_ms and v.remains)
 
     def rollbacks(self, after_exclusive_ms: int, until_exclusive_ms: int) -> list[str]:
-        """What a person should know of the interval: the times at which the table was set to a snapshot it had shown before."""
+        """Describe for people when, in the interval, the table was set to a snapshot that it had shown before."""
         seen: set[int] = set()
         found = []
         for version in self.shown:
             if version.snapshot_id in seen and after_exclusive_ms < version.mz_timestamp < until_exclusive_ms:
                 found.append(
-                    f'"{self.full_name}" was set to snapshot {version.snapshot_id} at {version.mz_timestamp}, which it had '
-                    "shown before: its rows are again what they were then"
+                    f'"{self.full_name}" was set to snapshot {version.snapshot_id} at {version.mz_timestamp}: it had shown '
+                    "that snapshot before, so its rows are the same as then"
                 )
             seen.add(version.snapshot_id)
         return found
 
     def knows(self, time_ms: int) -> bool:
-        """Whether `at` needs no earlier metadata for `time_ms`: it lies neither before all versions nor in front of a gap."""
+        """Return whether `at` can answer for `time_ms` without earlier metadata.
+
+        It cannot if the time lies before all versions or just before one that follows a gap.
+        """
         place = bisect_right(self.versions, time_ms, key=lambda version: version.mz_timestamp)
-        return place > 0 and not any(version.behind_gap for version in self.versions[place : place + 1])
+        return place > 0 and not any(version.follows_gap for version in self.versions[place : place + 1])
 
     def row_count(self, snapshot_id: int) -> int | None:
-        """Rows in the files of a snapshot, deleted ones included; None where its writer did not count them."""
+        """Return the number of rows in a snapshot's files, deleted ones included; None if its writer did not count them."""
         snapshot = self.table.snapshot_by_id(snapshot_id)
         summary = snapshot.summary.additional_properties if snapshot is not None and snapshot.summary else {}
         return int(summary["total-records"]) if "total-records" in summary else None
 
     @property
     def window(self) -> str:
-        """The interval as a sentence's part."""
+        """Format the readable window as part of a sentence."""
         return (
             f'"{self.full_name}" on [{self.since_ms}, {self.upper_ms}), '
             f"{iso(self.since_ms)} to {iso(self.upper_ms)} UTC"
@@ -118,23 +121,23 @@ class Timeline:
 
 
 def no_holds() -> Holds:
-    """Of a lake without holds."""
+    """Return no holds, as for a lake without any."""
     return ()
 
 
 @dataclass(frozen=True)
 class Timelines:
-    """Makes timelines.
+    """A factory of timelines.
 
     Args:
         tables: The lake's tables.
-        definitions: Which of them a source feeds.
-        batches: How far the sources are.
-        foreign_lag_ms: How far `upper` of other tables stays behind the clock: a writer's snapshot carries the time at which
-            it began to commit.
+        definitions: Says which tables a source feeds.
+        batches: Says how far the sources are.
+        foreign_lag_ms: Distance of `upper` from the clock for tables with foreign writers: a writer's snapshot carries the
+            time at which its commit began.
         clock: Epoch milliseconds.
-        wait: Waits for so many seconds.
-        holds: What keeps tables readable; asked for only to say more in an error.
+        wait: Waits for a number of seconds.
+        holds: Returns the lake's holds; only called to describe an error.
     """
 
     tables: DataTables
@@ -146,17 +149,17 @@ class Timelines:
     holds: Callable[[], Holds] = no_holds
 
     def of(self, names: Sequence[str]) -> dict[str, Timeline]:
-        """The timelines of `names` now.
+        """Build the timelines of `names` as of now.
 
         Raises:
-            DefinitionError: A table is not there.
+            DefinitionError: A table does not exist.
             NotReadable: A table's first snapshot is not complete.
         """
         defined, readers = self.definitions.definitions(), cache(self.batches.readers)
         return {name: self._timeline(name, defined, readers) for name in dict.fromkeys(names)}
 
     def readable(self, names: Iterable[str]) -> dict[str, Timeline]:
-        """The timelines of those of `names` that are there and can be read now."""
+        """Build the timelines of those tables in `names` that exist and are readable now."""
         defined, readers = self.definitions.definitions(), cache(self.batches.readers)
         found: dict[str, Timeline] = {}
         for name in dict.fromkeys(names):
@@ -165,24 +168,24 @@ class Timelines:
         return found
 
     def settled(self, names: Sequence[str], wanted_ms: Sequence[int] = ()) -> dict[str, Timeline]:
-        """The timelines of `names`; of tables that others write with all that was committed before the call.
+        """Build the timelines of `names`, including everything that foreign writers committed before the call.
 
-        It waits for their lag as far as it must: until `upper` has passed their newest snapshot and what of `wanted_ms` is not
-        in the future. It never waits for a source, nor for a writer whose clock is ahead.
+        If necessary it waits for the lag of foreign tables: until `upper` has passed their newest snapshot, and every time in
+        `wanted_ms` that is not in the future. It never waits for a source, nor for a writer whose clock is ahead.
         """
         now = self.clock()
         found = self.of(names)
-        foreign = [line for line in found.values() if line.source is None]
-        heads = [line.versions[-1].mz_timestamp if line.versions else line.since_ms for line in foreign]
+        foreign = [timeline for timeline in found.values() if timeline.source is None]
+        heads = [timeline.versions[-1].mz_timestamp if timeline.versions else timeline.since_ms for timeline in foreign]
         needed_ms = max((min(ms, now) for ms in (*heads, *wanted_ms)), default=now)
-        late_ms = needed_ms + 1 - min((line.upper_ms for line in foreign), default=needed_ms + 1)
+        late_ms = needed_ms + 1 - min((timeline.upper_ms for timeline in foreign), default=needed_ms + 1)
         if late_ms <= 0:
             return found
         self.wait(late_ms / 1000)
         return self.of(names)
 
     def reaching(self, timeline: Timeline, time_ms: int) -> Timeline:
-        """`timeline` with what earlier metadata files know, if it does not know `time_ms`."""
+        """Add the versions in earlier metadata files to `timeline`, if it cannot answer for `time_ms`."""
         if timeline.knows(time_ms):
             return timeline
         found = earlier_versions(timeline.table, timeline.source)
@@ -191,17 +194,17 @@ class Timelines:
         return replace(timeline, versions=found, since_ms=min(timeline.since_ms, since_ms))
 
     def check_level(self, names: Sequence[str], time_ms: int) -> None:
-        """None of `names` may have been stopped at a time, whether or not it can be read otherwise; reads no table.
+        """Require that none of `names` was stopped at `time_ms`, readable or not; this reads no table.
 
         Raises:
-            NotReadable: One was.
+            NotReadable: A table was stopped.
         """
         defined, readers = self.definitions.definitions(), cache(self.batches.readers)
         fed = {name: _fed_by(name, defined, readers) for name in names if name in defined.tables}
         check_level({name: by[0].stops for name, by in fed.items() if by is not None}, time_ms)
 
     def _timeline(self, name: str, defined: Definitions, readers: Callable[[str], Readers]) -> Timeline:
-        # Before the metadata: what a batch committed below this `upper` is in metadata loaded afterwards.
+        # Read before the metadata: metadata loaded afterwards has everything that batches committed below this `upper`.
         frontier = _fed_frontier(name, defined, readers) if name in defined.tables else None
         clock_ms = self.clock()
         state = self.tables.table_state(name)
@@ -231,13 +234,13 @@ class Timelines:
             return DefinitionError(
                 f'"{name}" is a part of "{table}" and has no history of its own',
                 code="table-missing",
-                detail="What is read over time is a table's main branch, not other branches, tags or metadata.",
+                detail="Only a table's main branch can be read over time, not other branches, tags or metadata.",
                 hint=f"Read {table}.",
             )
         return DefinitionError(
             f'table "{name}" does not exist',
             code="table-missing",
-            hint="SHOW TABLES IN a namespace lists what is there.",
+            hint="SHOW TABLES IN a namespace lists its tables.",
         )
 
 
@@ -257,7 +260,7 @@ def _fed_frontier(
 
 
 def _fed_by(name: str, defined: Definitions, readers: Callable[[str], Readers]) -> tuple[TableProgress, int] | None:
-    """How far a table that a source feeds is, and its `upper`; None: no batch has been committed for it."""
+    """Return progress and `upper` of a table that a source feeds; None if no batch has been committed for it."""
     entry = defined.tables[name]
     for state in readers(entry.definition.source).values():
         progress = state.tables.get(name)
@@ -270,47 +273,47 @@ def _fed_by(name: str, defined: Definitions, readers: Callable[[str], Readers]) 
 
 
 def common_window(timelines: Sequence[Timeline]) -> tuple[int, int]:
-    """`[since, upper)` in which all of `timelines` are readable: the latest `since`, the least `upper`.
+    """Return `[since, upper)` in which all of `timelines` are readable: the latest `since`, the least `upper`.
 
-    Neither its first nor its last time is one at which a table was stopped.
+    No table was stopped at its first or at its last timestamp.
     """
     since_ms = first_behind(_stops(timelines), max(t.since_ms for t in timelines))
-    return since_ms, whole_below(timelines, min(t.upper_ms for t in timelines))
+    return since_ms, last_frontier(timelines, min(t.upper_ms for t in timelines))
 
 
-def whole_below(timelines: Iterable[Timeline], frontier_ms: int) -> int:
-    """The last frontier (exclusive) up to `frontier_ms` that has a time just below it at which no table was stopped.
+def last_frontier(timelines: Iterable[Timeline], frontier_ms: int) -> int:
+    """Return the last frontier (exclusive) up to `frontier_ms` such that no table was stopped just below it.
 
-    Who has read all below it can go on from that time.
+    A reader that has read everything below that frontier can continue from there.
     """
     return last_before(_stops(timelines), frontier_ms - 1) + 1
 
 
 def together(timelines: Mapping[str, Timeline]) -> dict[str, Timeline]:
-    """`timelines` of tables that are read along time together: where one of them was stopped none shows a change."""
+    """Combine the stops of tables that are read together: while one table was stopped, none of them shows a change."""
     stops = _stops(timelines.values())
-    return {name: replace(line, stops=stops) if stops else line for name, line in timelines.items()}
+    return {name: replace(timeline, stops=stops) if stops else timeline for name, timeline in timelines.items()}
 
 
 def _stops(timelines: Iterable[Timeline]) -> tuple[Stop, ...]:
-    return tuple(stop for line in timelines for stop in line.stops)
+    return tuple(stop for timeline in timelines for stop in timeline.stops)
 
 
 def check_readable(timelines: Sequence[Timeline], time_ms: int, holds: Callable[[], Holds] = no_holds) -> None:
-    """All of `timelines` must be readable at `time_ms`.
+    """Require that all of `timelines` are readable at `time_ms`.
 
     Args:
-        timelines: What is read.
+        timelines: The tables to read.
         time_ms: Epoch milliseconds.
-        holds: Those of the lake, asked for only by an error.
+        holds: Returns the lake's holds; only called to describe an error.
 
     Raises:
-        NotReadable: Some are not; it says what is readable, and which holds on them begin later.
+        NotReadable: A table is not; the error names the readable windows, and holds that begin later.
     """
     failing = [t for t in timelines if not t.since_ms <= time_ms < t.upper_ms]
     since_ms, upper_ms = common_window(timelines)
     if not failing:
-        check_level({line.full_name: line.stops for line in timelines}, time_ms, since_ms, upper_ms)
+        check_level({timeline.full_name: timeline.stops for timeline in timelines}, time_ms, since_ms, upper_ms)
         return
     if since_ms < upper_ms:
         hint = f"Choose a time from {since_ms} to {upper_ms - 1}."
@@ -324,10 +327,13 @@ def check_readable(timelines: Sequence[Timeline], time_ms: int, holds: Callable[
 
 
 def _later_holds(timelines: Sequence[Timeline], time_ms: int, holds: Holds) -> str:
-    """A sentence for each hold that keeps one of `timelines` readable, but only from later than `time_ms` on."""
+    """Describe the holds that keep one of `timelines` readable, but only from after `time_ms` onward."""
     return "".join(
-        f' Hold "{hold.name}" keeps "{line.full_name}" from {hold.at_ms} ({iso(hold.at_ms)} UTC) on.'
-        for line in timelines
+        f' Hold "{hold.name}" keeps "{timeline.full_name}" from {hold.at_ms} ({iso(hold.at_ms)} UTC) on.'
+        for timeline in timelines
         for hold in holds
-        if hold.at_ms is not None and time_ms < hold.at_ms and time_ms < line.since_ms and hold.is_on(line.full_name)
+        if hold.at_ms is not None
+        and time_ms < hold.at_ms
+        and time_ms < timeline.since_ms
+        and hold.is_on(timeline.full_name)
     )

@@ -1,8 +1,9 @@
-"""Snapshots and the timestamps they stand for: which snapshot a table showed from which time on.
+"""Versions of a table: the snapshot that it showed from each timestamp onward.
 
-A snapshot of our own carries its timestamp in its summary. One that somebody else wrote counts at the time it became the
-table's current one, made strictly increasing (design, "Time and history"). That is Iceberg's snapshot log and not the
-ancestry: after a rollback the log knows what was current before it, so a rollback is a change like any other.
+A snapshot written by lakehold carries its timestamp in its summary. A snapshot of a foreign writer counts from the time at which
+it became the table's current one; timestamps are made strictly increasing (design, "Time and history"). lakehold reads Iceberg's
+snapshot log, not the ancestry: after a rollback the log still has what was current before, so a rollback is a change like any
+other.
 """
 
 from __future__ import annotations
@@ -19,40 +20,42 @@ from lakehold.iceberg.attempts import MALFORMED
 from lakehold.iceberg.data_tables import SOURCE_PROPERTY, TIMESTAMP_PROPERTY
 
 BATCHES_REMEMBERED = 100_000
-"""Snapshots of which it is known which batch made them: a snapshot never changes, and PyIceberg is slow to say."""
+"""Snapshots whose batch is cached: a snapshot never changes, and PyIceberg is slow to read its summary."""
 
 
 @dataclass(frozen=True)
 class Version:
-    """What a table showed from `mz_timestamp` on.
+    """The snapshot that a table showed from `mz_timestamp` onward.
 
     Attributes:
         mz_timestamp: Epoch milliseconds.
         snapshot_id: The snapshot that was current.
-        remains: Whether the snapshot can still be read; one that was expired leaves a gap in the history.
-        behind_gap: Whether a snapshot before it was expired and forgotten: what is listed before it may have ended earlier.
+        remains: Whether the snapshot can still be read; an expired one leaves a gap in the history.
+        follows_gap: Whether an expired snapshot may be missing before this version. The version that is listed before it may
+            then have ended earlier.
     """
 
     mz_timestamp: int
     snapshot_id: int
     remains: bool = True
-    behind_gap: bool = False
+    follows_gap: bool = False
 
 
 def versions(table: Table, source: str | None) -> tuple[Version, ...]:
-    """The versions of `table` that its metadata knows, oldest first, timestamps strictly increasing.
+    """List the versions of `table` that its metadata has, oldest first, with strictly increasing timestamps.
 
     Args:
-        table: As loaded from the catalog.
-        source: Whose batches' timestamps count; None for a table that no source of the lake feeds.
+        table: The table as loaded from the catalog.
+        source: Source whose batches carry timestamps; None for a table that no source of the lake feeds.
     """
     return _dated(_log(table), {s.snapshot_id: s for s in table.metadata.snapshots}, source)
 
 
 def earlier_versions(table: Table, source: str | None) -> tuple[Version, ...]:
-    """`versions`, and those before a gap: expiring a snapshot makes Iceberg forget what was current before it.
+    """List the versions of `table`, also those before a gap.
 
-    Earlier metadata files, as far as the table keeps them, still know: of the snapshots that remain, and that others are gone.
+    Expiring a snapshot makes Iceberg forget which snapshots were current before it. Earlier metadata files, as far as the table
+    keeps them, still have these: both snapshots that remain, and expired ones.
     """
     log = _log(table)
     snapshots = {s.snapshot_id: s for s in table.metadata.snapshots}
@@ -62,17 +65,17 @@ def earlier_versions(table: Table, source: str | None) -> tuple[Version, ...]:
         try:
             before = metadata_files.read(table.io, entry.metadata_file).metadata
         except (OSError, *MALFORMED):
-            # Gone, as its writer may have deleted it, denied or damaged: what is before it is not known.
+            # The file is deleted (its writer may do so), denied or damaged: versions before it are unknown.
             break
         log = _with_earlier(before.snapshot_log, log)
-        # As they were before others were expired: PyIceberg takes the parent away from the children.
+        # Snapshots as they were before others were expired: PyIceberg removes an expired parent's id from its children.
         snapshots |= {s.snapshot_id: s for s in before.snapshots}
     remaining = {s.snapshot_id for s in table.metadata.snapshots}
     return tuple(replace(v, remains=v.snapshot_id in remaining) for v in _dated(log, snapshots, source))
 
 
 def begins_empty(table: Table, first: Version) -> bool:
-    """Whether the table had no rows before `first`, its first version: no snapshot before it has been expired."""
+    """Return whether the table was empty before `first`, its first version: no earlier snapshot has been expired."""
     snapshot = table.snapshot_by_id(first.snapshot_id)
     if snapshot is None or snapshot.parent_snapshot_id is not None or not snapshot.sequence_number:
         return False
@@ -81,10 +84,10 @@ def begins_empty(table: Table, first: Version) -> bool:
 
 
 def _log(table: Table) -> list[SnapshotLogEntry]:
-    """What was current and since when, oldest first.
+    """List the snapshots that were current, with the times from which they were, oldest first.
 
-    A table without a log has shown the ancestors of its current snapshot, as far as is known. They say nothing of the time in
-    front of a log that was cut: there may have been rollbacks, and the snapshots of a branch that main was forwarded to.
+    For a table without a log these are the known ancestors of its current snapshot. Ancestors do not help before the start of a
+    log that was cut: there may have been rollbacks, and snapshots of a branch that main was forwarded to.
     """
     log = list(table.metadata.snapshot_log)
     snapshot = None if log else table.current_snapshot()
@@ -99,13 +102,14 @@ def _is_cut(log: Sequence[SnapshotLogEntry], snapshots: Mapping[int, Snapshot]) 
     first = snapshots.get(log[0].snapshot_id) if log else None
     if first is None:
         return False
-    return first.parent_snapshot_id is not None or any(_behind_gaps(log, snapshots)) or (first.sequence_number or 0) > 1
+    return first.parent_snapshot_id is not None or any(_follow_gaps(log, snapshots)) or (first.sequence_number or 0) > 1
 
 
-def _behind_gaps(log: Sequence[SnapshotLogEntry], snapshots: Mapping[int, Snapshot]) -> list[bool]:
-    """Of each entry, whether what was current before it may be missing.
+def _follow_gaps(log: Sequence[SnapshotLogEntry], snapshots: Mapping[int, Snapshot]) -> list[bool]:
+    """Return for each entry whether an entry before it may be missing.
 
-    A new snapshot without a parent is not built on the one before it, and going back to where one is means having left.
+    A new snapshot without a parent was not built on the previous entry. An entry that repeats the previous snapshot means that
+    another one was current in between.
     """
     found, seen, last = [], set[int](), None
     for entry in log:
@@ -118,7 +122,7 @@ def _behind_gaps(log: Sequence[SnapshotLogEntry], snapshots: Mapping[int, Snapsh
 
 
 def _with_earlier(earlier: Sequence[SnapshotLogEntry], log: Sequence[SnapshotLogEntry]) -> list[SnapshotLogEntry]:
-    """`log` with what an earlier log has beside it; both are in order."""
+    """Merge an earlier log into `log`; both are in order."""
     found: list[SnapshotLogEntry] = []
     rest = list(earlier)
     common = max((place for place, entry in enumerate(log) if entry in rest), default=-1)
@@ -134,10 +138,13 @@ def _with_earlier(earlier: Sequence[SnapshotLogEntry], log: Sequence[SnapshotLog
 def _dated(
     log: Sequence[SnapshotLogEntry], snapshots: Mapping[int, Snapshot], source: str | None
 ) -> tuple[Version, ...]:
-    """The log as versions. A snapshot of another writer never counts later than the batch behind it, whose time is given."""
+    """Convert the log to versions.
+
+    A snapshot of a foreign writer never gets a later timestamp than the next batch, whose timestamp is fixed.
+    """
     own = _own_timestamps(log, snapshots, source)
-    behind_gaps = _behind_gaps(log, snapshots)
-    latest = _least_from_here(own)
+    follow_gaps = _follow_gaps(log, snapshots)
+    latest = _least_from_each(own)
     dated: dict[int, tuple[int, bool]] = {}
     last = None
     for place, entry in enumerate(log):
@@ -148,22 +155,26 @@ def _dated(
             timestamp = min(timestamp, latest[place] or timestamp)
         assert timestamp is not None
         last = timestamp if last is None else max(timestamp, last)
-        dated[last] = entry.snapshot_id, behind_gaps[place]
+        dated[last] = entry.snapshot_id, follow_gaps[place]
     return tuple(
-        Version(timestamp, snapshot_id, behind_gap=behind_gap) for timestamp, (snapshot_id, behind_gap) in dated.items()
+        Version(timestamp, snapshot_id, follows_gap=follows_gap)
+        for timestamp, (snapshot_id, follows_gap) in dated.items()
     )
 
 
-def _least_from_here(own: Sequence[int | None]) -> list[int | None]:
-    """Of each place, the least of what is there and behind it; None where nothing is."""
-    behind = accumulate(reversed(own), lambda least, here: here if least is None else min(least, here or least))
-    return list(behind)[::-1]
+def _least_from_each(own: Sequence[int | None]) -> list[int | None]:
+    """Return for each position the least value from there to the end; None where no value follows."""
+    minima = accumulate(reversed(own), lambda least, here: here if least is None else min(least, here or least))
+    return list(minima)[::-1]
 
 
 def _own_timestamps(
     log: Sequence[SnapshotLogEntry], snapshots: Mapping[int, Snapshot], source: str | None
 ) -> list[int | None]:
-    """The timestamp that the summary of each entry's snapshot has; it counts once: a rollback to it is somebody else's."""
+    """Return the timestamp in the summary of each entry's snapshot; None for snapshots of foreign writers.
+
+    A snapshot's timestamp counts only once: going back to the snapshot is a foreign writer's rollback.
+    """
     seen: set[int] = set()
     own: list[int | None] = []
     for entry in log:
@@ -176,13 +187,13 @@ def _own_timestamps(
 
 
 _batches: dict[int, tuple[str, int] | None] = {}
-"""By the ids of their snapshots; forgotten all at once: a memory in the order of use takes longer than reading them again."""
+"""Batches by snapshot id. A full cache is cleared as a whole: evicting by order of use is slower than reading again."""
 
 _UNKNOWN = ("", 0)
 
 
 def _batch_of(snapshot: Snapshot) -> tuple[str, int] | None:
-    """The source and the timestamp of the batch that made a snapshot; None for one of another writer."""
+    """Return source and timestamp of the batch that wrote a snapshot; None for a foreign writer's snapshot."""
     found = _batches.get(snapshot.snapshot_id, _UNKNOWN)
     if found is not _UNKNOWN:
         return found

@@ -1,4 +1,7 @@
-"""Plain queries over diffs in this process: Arrow picks the columns and compares, with Spark's meaning of nulls."""
+"""Plain queries over diffs, answered by Arrow in this process instead of by Spark.
+
+Arrow selects columns and compares them with constants; nulls have the meaning that Spark gives them.
+"""
 
 from __future__ import annotations
 
@@ -34,17 +37,17 @@ _COMPARE = {
 _INT64 = range(-(2**63), 2**63)
 
 
-class _NotHere(Exception):
-    """Arrow and Spark might differ, or it is an error that Spark explains."""
+class _NeedsSpark(Exception):
+    """Spark must answer the query: Arrow's answer might differ, or Spark has to explain what is wrong with the query."""
 
 
 @dataclass(frozen=True)
-class AnsweredHere:
-    """A plain query of which Arrow's answer is known to be Spark's.
+class ArrowQuery:
+    """A plain query for which Arrow is known to give the same answer as Spark.
 
     Attributes:
-        condition: Which rows; None: all.
-        places: Where the columns of the result are among those of the table.
+        condition: Selects the rows; None selects all.
+        places: Zero-based positions of the result's columns in the table.
         result: The columns of the result.
         table: The columns of the table.
     """
@@ -55,7 +58,10 @@ class AnsweredHere:
     table: pa.Schema
 
     def of(self, diffs: pa.Table) -> pa.Table:
-        """The query over diffs of the table: consolidated ones need not be afterwards."""
+        """Run the query over diffs of the table.
+
+        The result has to be consolidated even if the diffs were: rows that differed in other columns may now be equal.
+        """
         first = diffs.num_columns - len(self.table)
         if self.condition is not None:
             diffs = diffs.filter(self._holds(self.condition, diffs.select(range(first, diffs.num_columns))))
@@ -63,7 +69,7 @@ class AnsweredHere:
         return diffs.select(places).rename_columns([*diffs.column_names[:first], *self.result.names])
 
     def _holds(self, condition: Condition, rows: pa.Table) -> pa.ChunkedArray:
-        """Whether the condition holds for each row; null where that is not known."""
+        """Compute the condition for each row; null where the answer is unknown."""
         match condition:
             case AllOf(conditions):
                 return reduce(pc.and_kleene, (self._holds(each, rows) for each in conditions))
@@ -88,19 +94,19 @@ class AnsweredHere:
         return values.cast(_wide(values.type))
 
 
-def answered_here(select: PlainSelect, table: pa.Schema) -> AnsweredHere | None:
-    """`select` over a table with these columns; None: Spark has to answer it, or to say what is wrong with it."""
+def arrow_query(select: PlainSelect, table: pa.Schema) -> ArrowQuery | None:
+    """Build the Arrow query for `select`, or return None if Spark has to answer it or to explain what is wrong with it."""
     try:
-        picked = list(_picked(select, table))
+        selected = list(_selected_columns(select, table))
         for column, constant in _compared(select.condition):
             _check_comparable(table.field(_place(column, table)).type, constant)
-    except _NotHere:
+    except _NeedsSpark:
         return None
-    result = pa.schema([table.field(place).with_name(name) for place, name in picked])
-    return AnsweredHere(select.condition, tuple(place for place, _ in picked), result, table)
+    result = pa.schema([table.field(place).with_name(name) for place, name in selected])
+    return ArrowQuery(select.condition, tuple(place for place, _ in selected), result, table)
 
 
-def _picked(select: PlainSelect, table: pa.Schema) -> Iterator[tuple[int, str]]:
+def _selected_columns(select: PlainSelect, table: pa.Schema) -> Iterator[tuple[int, str]]:
     for item in select.columns:
         if item == ALL_COLUMNS:
             yield from enumerate(table.names)
@@ -109,14 +115,17 @@ def _picked(select: PlainSelect, table: pa.Schema) -> Iterator[tuple[int, str]]:
 
 
 def _place(name: str, table: pa.Schema) -> int:
-    """The column written as it is called: in another case Spark would show it as written, or not find it."""
+    """Find the column that is spelled exactly `name`.
+
+    For another case Spark would show the name as written in the query, or not find the column.
+    """
     if [known.lower() for known in table.names].count(name.lower()) == 1 and name in table.names:
         return int(table.get_field_index(name))
-    raise _NotHere
+    raise _NeedsSpark
 
 
 def _compared(condition: Condition | None) -> Iterator[tuple[str, Constant | None]]:
-    """The columns of a condition with what they are compared with; None: with nothing."""
+    """Yield the columns of a condition, each with a constant it is compared with; None for a null test."""
     match condition:
         case AllOf(conditions) | AnyOf(conditions):
             for each in conditions:
@@ -132,7 +141,7 @@ def _compared(condition: Condition | None) -> Iterator[tuple[str, Constant | Non
 
 
 def _check_comparable(of: pa.DataType, constant: Constant | None) -> None:
-    """Numbers that are no integers, times and everything nested have rules of their own in Spark."""
+    """Accept only types that Arrow and Spark compare alike: not floats and decimals, times, or nested types."""
     match constant:
         case None:
             fits = True
@@ -143,9 +152,9 @@ def _check_comparable(of: pa.DataType, constant: Constant | None) -> None:
         case str():
             fits = pa.types.is_string(of)
     if not fits:
-        raise _NotHere
+        raise _NeedsSpark
 
 
 def _wide(of: pa.DataType) -> pa.DataType:
-    """What values and constants are compared as."""
+    """Return the type in which values and constants are compared."""
     return pa.int64() if pa.types.is_integer(of) else of

@@ -1,4 +1,4 @@
-"""The hold of a subscriber: it keeps readable what has not been taken yet, and lets go of what has."""
+"""The hold of a subscriber: it keeps the changes that the subscriber has not processed readable, and releases the others."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from lakehold.state.holds import Hold
 from lakehold.times import iso
 
 _PAUSE_S = 1.0
-"""A hold follows its subscriber at most so often: it may stay behind, and each move is a commit that tags may follow."""
+"""Least time between two moves of a hold: a hold may lag, and each move is a commit that may also move tags."""
 
 
 @dataclass
-class HeldInput:
+class InputHold:
     """The hold of one subscriber.
 
     Args:
-        holds: The lake's.
-        new: What it is when it is made; `kept_by` is the subscriber.
-        what: The subscriber, for messages.
-        hint: What to do when it lapsed.
+        holds: Commands on the lake's holds.
+        new: The hold as it is created; `kept_by` is the subscriber.
+        what: Names the subscriber in messages.
+        hint: What to do after a lapse.
     """
 
     holds: HoldCommands
@@ -33,16 +33,16 @@ class HeldInput:
     hint: str
     _moved_at_s: float = field(default=0.0, init=False)
 
-    def hold(self) -> Hold | None:
-        """The hold as it stands; None when there is none."""
+    def find(self) -> Hold | None:
+        """Return the current hold; None if it does not exist."""
         return next((hold for hold in self.holds.all() if hold.kept_by == self.new.kept_by), None)
 
     @contextmanager
-    def declared(self, at_ms: int | None, tables: Mapping[str, str]) -> Iterator[None]:
-        """The hold of a subscription that the block declares: it is there with it, or not at all.
+    def created_with(self, at_ms: int | None, tables: Mapping[str, str]) -> Iterator[None]:
+        """Create a subscription's hold together with what the block declares: either both exist afterwards, or neither.
 
         Args:
-            at_ms: From when on; None: from the first readable time on.
+            at_ms: First time to hold; None for the first readable one.
             tables: Object ids of tables that the block declares as well, by full name.
 
         Raises:
@@ -51,28 +51,28 @@ class HeldInput:
         with self.holds.created(replace(self.new, at_ms=at_ms), tables):
             yield
 
-    def begin(self, at_ms: int) -> Hold:
-        """The hold, which is made at `at_ms` if there is none.
+    def get_or_create(self, at_ms: int) -> Hold:
+        """Return the hold, creating it at `at_ms` if it does not exist.
 
         Raises:
             NotReadable: `at_ms` is before what can be read.
         """
-        return self.hold() or self.holds.create(replace(self.new, at_ms=at_ms))
+        return self.find() or self.holds.create(replace(self.new, at_ms=at_ms))
 
     def start(self, as_of_ms: int | None, latest_ms: Callable[[], int]) -> int:
-        """The time at which a subscriber without a position begins, which is held then.
+        """Return the time at which a subscriber without a position begins; its hold then protects that time.
 
         Args:
-            as_of_ms: What it asks for; None: where its hold is, which was made with it.
-            latest_ms: Tells the latest readable time, where it has no hold yet.
+            as_of_ms: The requested time; None for the time of the hold that was created with the subscriber.
+            latest_ms: Returns the latest readable time, used if there is no hold yet.
 
         Raises:
-            SubscriberLapsed: `as_of_ms` is not kept any more.
+            SubscriberLapsed: The changes after `as_of_ms` are no longer kept.
         """
         if as_of_ms is not None:
             self.resume(as_of_ms + 1)
             return as_of_ms
-        hold = self.hold()
+        hold = self.find()
         if hold is not None and hold.at_ms is not None:
             return hold.at_ms
         found_ms = latest_ms()
@@ -80,52 +80,52 @@ class HeldInput:
         return found_ms
 
     def resume(self, position_ms: int) -> None:
-        """Check that what changed from `position_ms` on (inclusive) is still kept.
+        """Check that the changes from `position_ms` onward (inclusive) are still kept.
 
         Raises:
-            SubscriberLapsed: It is not.
+            SubscriberLapsed: The changes are no longer kept.
         """
-        hold = self.hold()
+        hold = self.find()
         if hold is None:
             try:
-                self.begin(position_ms - 1)
+                self.get_or_create(position_ms - 1)
             except NotReadable as error:
                 raise self._lapsed(position_ms, f"Its hold was dropped. {error.detail}") from error
         elif hold.at_ms is not None and hold.at_ms > position_ms - 1:
             by = "; MAX LAG moved it there" if hold.forced_from_ms is not None else ""
-            stands = f'Its hold "{hold.name}" stands at {hold.at_ms} ({iso(hold.at_ms)} UTC){by}.'
-            raise self._lapsed(position_ms, stands)
+            moved = f'Its hold "{hold.name}" is at {hold.at_ms} ({iso(hold.at_ms)} UTC){by}.'
+            raise self._lapsed(position_ms, moved)
 
     def restart(self, at_ms: int) -> None:
-        """Let go of what was missed: the hold is made, or goes on, to `at_ms`."""
-        hold = self.begin(at_ms)
+        """Create the hold at `at_ms`, or advance it there, giving up the changes that were missed."""
+        hold = self.get_or_create(at_ms)
         if hold.at_ms is None or hold.at_ms < at_ms:
             self.holds.advance(hold.name, at_ms)
 
-    def taken(self, position_ms: int, *, at_once: bool = False) -> None:
-        """What is below `position_ms` (exclusive) has been taken.
+    def advance(self, position_ms: int, *, at_once: bool = False) -> None:
+        """Advance the hold: everything below `position_ms` (exclusive) has been processed.
 
         Args:
-            position_ms: What comes next is read from here on, which takes the state just before.
-            at_once: Whether the hold moves even if it did a moment ago.
+            position_ms: Reading continues here, which needs the state just before it.
+            at_once: Whether the hold moves even if its last move was a moment ago.
         """
         now_s = time.monotonic()
         if not at_once and now_s - self._moved_at_s < _PAUSE_S:
             return
-        hold = self.hold()
+        hold = self.find()
         if hold is None or (hold.at_ms is not None and hold.at_ms >= position_ms - 1):
             return
         self.holds.advance(hold.name, position_ms - 1)
         self._moved_at_s = now_s
 
     def drop(self) -> None:
-        """Let go of everything; harmless when there is no hold."""
+        """Drop the hold; does nothing if it does not exist."""
         if self.new.kept_by is not None:
             self.holds.drop_kept_by(self.new.kept_by)
 
     def _lapsed(self, position_ms: int, detail: str) -> SubscriberLapsed:
         return SubscriberLapsed(
             f"{self.what} has fallen behind what is kept",
-            detail=f"It has come to {position_ms} ({iso(position_ms)} UTC). {detail}",
+            detail=f"It has read up to {position_ms} ({iso(position_ms)} UTC). {detail}",
             hint=self.hint,
         )

@@ -1,0 +1,85 @@
+"""Follower of a SUBSCRIBE: reads its output from a position onward, and reports how far the output is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from threading import Event
+
+from lakehold.subscribe.batches import OutputChunk
+from lakehold.subscribe.opening import Opened, Subscribing
+from lakehold.subscribe.relation import TimelinesByName
+from lakehold.subscribe.statement import Subscribe
+from lakehold.subscribe.subscription import Window
+from lakehold.timeline.timelines import common_window
+
+POLL_S = 0.5
+"""How often a follower polls the lake."""
+
+
+@dataclass(frozen=True)
+class Complete:
+    """A mark in the output: all rows below `until_ms` (exclusive) have come."""
+
+    until_ms: int
+
+
+@dataclass(frozen=True)
+class Follower:
+    """A reader of one SUBSCRIBE.
+
+    Args:
+        subscribing: Opens the statement.
+        statement: The SUBSCRIBE, without an end and without PROGRESS.
+    """
+
+    subscribing: Subscribing
+    statement: Subscribe
+
+    def from_snapshot(self, as_of_ms: int) -> Opened:
+        """Open the SUBSCRIBE at a time, with all rows of that time if the statement requests them."""
+        return self.subscribing.open(replace(self.statement, as_of_ms=as_of_ms))
+
+    def from_new_snapshot(self, as_of_ms: int) -> Opened:
+        """Open the SUBSCRIBE at a time, always with all rows of that time."""
+        return self.subscribing.open(replace(self.statement, snapshot=True, as_of_ms=as_of_ms))
+
+    def latest_ms(self) -> int:
+        """Return the latest time at which all tables of the SUBSCRIBE are readable."""
+        timelines = self.subscribing.timelines.settled(self.statement.tables, [])
+        _, upper_ms = common_window(list(timelines.values()))
+        return upper_ms - 1
+
+    def from_position(self, position_ms: int) -> Opened:
+        """Open the SUBSCRIBE for the changes from a time onward (inclusive)."""
+        return self.subscribing.open(replace(self.statement, snapshot=False, as_of_ms=position_ms - 1))
+
+    def parts(self, opened: Opened, stop: Event | None) -> Iterator[OutputChunk | Complete]:
+        """Yield the output: the chunks that can be read now, then `Complete`, and so on.
+
+        If columns of the tables change, later chunks have the columns of the newest tables.
+
+        Args:
+            opened: The opened SUBSCRIBE to begin with.
+            stop: Ends the output when set; checked before each poll. None: it ends with what can be read now.
+        """
+        until_ms = opened.window.until_ms
+        yield from opened.chunks()
+        yield Complete(until_ms)
+        while stop is not None and not stop.wait(POLL_S):
+            timelines = opened.subscription.timelines_of(Window(until_ms - 1, until_ms))
+            _, upper_ms = common_window(list(timelines.values()))
+            if upper_ms <= until_ms:
+                continue
+            if _columns(timelines) != _columns(opened.timelines):
+                opened = self.from_position(until_ms)
+                upper_ms = opened.window.until_ms
+                yield from opened.chunks()
+            else:
+                yield from opened.subscription.changes(timelines, until_ms - 1, upper_ms)
+            until_ms = upper_ms
+            yield Complete(until_ms)
+
+
+def _columns(timelines: TimelinesByName) -> dict[str, object]:
+    return {name: timeline.table.schema().as_struct() for name, timeline in timelines.items()}
