@@ -117,7 +117,7 @@ def test_a_hold_is_changed_by_its_role_and_by_those_who_may_create_beside_it() -
     with pytest.raises(PermissionDenied, match='was made by role "ops", and it lacks CREATE on schema "shop"'):
         privileges.check_change((OPS, BI), "bi", "drop hold", replace(HOLD, owner=OPS.role_id))
     anew = replace(BI, role_id="r3")
-    with pytest.raises(PermissionDenied, match="was made by no role that is there now"):
+    with pytest.raises(PermissionDenied, match="was made by no role that exists now"):
         privileges.check_change((OPS, anew), "bi", "drop hold", mine)
     privileges.check_change((OPS, replace(anew, grants=(CREATE_SHOP,))), "bi", "drop hold", mine)
 

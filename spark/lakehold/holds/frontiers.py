@@ -1,4 +1,4 @@
-"""Where tables can be read, as the rules of holds need it: from their timelines and their retention."""
+"""Frontiers of tables, which the rules of holds need: from when to when a table can be read, and what retention keeps."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from lakehold.state.holds import HeldTable, Hold
 from lakehold.timeline.timelines import Timeline, Timelines
 
 SUBSCRIPTION_PROPERTY = "lakehold.subscription"
-"""Of an Iceberg table: the subscription that publishes to it."""
+"""The property of an Iceberg table that names the subscription which publishes to it."""
 
 _SYSTEM_NAMESPACES = frozenset({"information_schema", "mz_catalog", "mz_internal", "sys"})
 
 
 @dataclass(frozen=True)
 class FrontierReading:
-    """Reads frontiers.
+    """The reader of tables' frontiers, and of whether holds may be on them.
 
     Args:
-        timelines: Tells how far tables are.
-        settings: How long history is retained where a table does not say.
+        timelines: Reports at which times tables can be read.
+        settings: How long history is retained if a table does not say.
     """
 
     timelines: Timelines
     settings: Settings
 
     def of(self, tables: Iterable[HeldTable], *, back_to_ms: int | None = None) -> Frontiers:
-        """The frontiers of those of `tables` that are still there and can be read.
+        """Read the frontiers of those of `tables` that still exist and can be read.
 
         Args:
-            tables: What holds are on.
-            back_to_ms: A time that may be older than what a table's metadata still knows of.
+            tables: Tables that holds are on.
+            back_to_ms: A time that may be older than the oldest snapshot in a table's metadata.
         """
         wanted = {table.full_name: table for table in tables}
         found = {name: self._frontier(line, back_to_ms) for name, line in self.timelines.readable(wanted).items()}
         return {name: frontier for name, frontier in found.items() if frontier.table == wanted[name]}
 
     def holdable(self, full_name: str) -> HeldTable:
-        """The table `full_name`, which a new hold may be on.
+        """Return the table `full_name`, after checking that a new hold may be on it.
 
         Raises:
-            DefinitionError: It is not there, or none that can be held.
+            DefinitionError: The table does not exist, or cannot be held.
         """
         if full_name.partition(".")[0].lower() in _SYSTEM_NAMESPACES:
             raise _not_holdable(full_name, "It is one of the lake's own tables, which keep no history.")
@@ -61,10 +61,10 @@ class FrontierReading:
         return _held(line)
 
     def check_namespace(self, name: str) -> None:
-        """A hold may stand in the namespace `name`.
+        """Check that a hold may be in the namespace `name`.
 
         Raises:
-            DefinitionError: It is not there, or the lake's own.
+            DefinitionError: The namespace does not exist, or is lakehold's own.
         """
         if name.lower() in _SYSTEM_NAMESPACES:
             raise DefinitionError(
@@ -77,14 +77,14 @@ class FrontierReading:
             raise DefinitionError(
                 f'namespace "{name}" does not exist',
                 code="namespace-missing",
-                hint="Leave it out: the hold then stands in that of its first table.",
+                hint="Leave it out: the hold is then in the namespace of its first table.",
             )
 
     def check_kept(self, hold: Hold) -> None:
-        """The tables of a hold must be readable from where it stands, as far as that is not in the future.
+        """Check that the tables of a hold can be read at its time, unless that is in the future.
 
         Raises:
-            NotReadable: A snapshot was expired between the look at what can be read and the tags.
+            NotReadable: Another tool expired a snapshot after the frontiers were read and before the tags were put.
         """
         at_ms = hold.at_ms
         if at_ms is None:
@@ -94,7 +94,7 @@ class FrontierReading:
             if at_ms < reaching.since_ms:
                 raise NotReadable(
                     f'"{line.full_name}" is no longer readable at {at_ms}',
-                    detail=f"Somebody else has just expired its snapshot. Readable: {reaching.window}.",
+                    detail=f"Another program has just expired its snapshot. Readable: {reaching.window}.",
                     hint=f"Choose {reaching.since_ms} or later.",
                 )
             if at_ms < line.upper_ms:
