@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lakehold.errors import LakeholdError, NotReadable
 from lakehold.holds import rules
 from lakehold.holds.changes import HoldChanges
-from lakehold.holds.frontiers import FrontierReading
+from lakehold.holds.frontiers import FrontierReader
 from lakehold.holds.group_commit import GroupCommit
 from lakehold.holds.rules import Frontiers
 from lakehold.state.holds import HeldTable, Hold, Holds
@@ -30,7 +30,7 @@ class Advances:
         frontiers: Reports at which times their tables can be read.
     """
 
-    def __init__(self, changes: HoldChanges, frontiers: FrontierReading) -> None:
+    def __init__(self, changes: HoldChanges, frontiers: FrontierReader) -> None:
         self._changes = changes
         self._frontiers = frontiers
         self._together = GroupCommit(self._advance)
@@ -95,4 +95,4 @@ class Advances:
             wanted += hold.tables
             if advance.to_ms is not None:
                 back_to_ms.append(advance.to_ms)
-        return self._frontiers.of(wanted, back_to_ms=min(back_to_ms, default=None))
+        return self._frontiers.read(wanted, back_to_ms=min(back_to_ms, default=None))

@@ -11,7 +11,7 @@ from lakehold.errors import DefinitionError
 from lakehold.holds import privileges, rules
 from lakehold.holds.advances import Advance, Advances
 from lakehold.holds.changes import HoldChanges
-from lakehold.holds.frontiers import FrontierReading
+from lakehold.holds.frontiers import FrontierReader
 from lakehold.holds.guard import Guard
 from lakehold.holds.rules import Frontiers
 from lakehold.model.definitions import DefinitionReader
@@ -49,7 +49,7 @@ class NewHold:
     keeper: SubscriberKind | None = None
 
     @property
-    def stands_in(self) -> str:
+    def effective_namespace(self) -> str:
         """Return the namespace of the hold: the one that is written, or that of its first table."""
         return self.namespace or self.tables[0].rpartition(".")[0]
 
@@ -85,7 +85,7 @@ class HoldCommands:
         self._settings = settings
         self._judge = judge
         self._guard = guard
-        self._frontiers = FrontierReading(timelines, settings)
+        self._frontiers = FrontierReader(timelines, settings)
         self._changes = HoldChanges(store, definitions, put_tags)
         self._advances = Advances(self._changes, self._frontiers)
 
@@ -201,7 +201,7 @@ class HoldCommands:
 
     def enforce_lag(self) -> tuple[Hold, ...]:
         """Move the holds that lag more than their MAX LAG to exactly that lag, and return them."""
-        frontiers = self._frontiers.of(table for hold in self.all() for table in hold.tables)
+        frontiers = self._frontiers.read(table for hold in self.all() for table in hold.tables)
         moved: set[str] = set()
 
         def enforced(holds: Holds) -> Holds:
@@ -216,7 +216,7 @@ class HoldCommands:
     def notices(self, new: NewHold, hold: Hold) -> tuple[str, ...]:
         """List what a person should know about `hold`, which was just created from `new`."""
         named = () if new.name else (f'the hold on {rules.tables_text(hold)} is named "{hold.name}"',)
-        frontiers = self._frontiers.of(hold.tables)
+        frontiers = self._frontiers.read(hold.tables)
         (moved,) = rules.forced((hold,), frontiers)
         if moved == hold:
             return named
@@ -230,7 +230,7 @@ class HoldCommands:
         """Return the id of the role that creates `new`, after checking its privileges; None if no role is needed."""
         if self._guard is None:
             return None
-        needed = (*privileges.selecting(new.tables), *privileges.creating_in(new.stands_in))
+        needed = (*privileges.selecting(new.tables), *privileges.creating_in(new.effective_namespace))
         role = self._guard.check(f'create hold "{new.wanted_name}"', needed)
         return role.role_id if role is not None else None
 
@@ -273,7 +273,7 @@ class HoldCommands:
             self._frontiers.check_namespace(new.namespace)
         return Hold(
             hold_id=uuid4().hex,
-            namespace=new.stands_in,
+            namespace=new.effective_namespace,
             name=new.wanted_name,
             at_ms=new.at_ms,
             tables=tables,
@@ -288,4 +288,4 @@ class HoldCommands:
     def _frontiers_of(self, tables: Sequence[HeldTable], *, back_to_ms: int | None = None) -> Frontiers:
         """Read the frontiers of `tables`, and of all tables whose first readable time a hold waits for."""
         waiting = [table for hold in self.all() if hold.at_ms is None for table in hold.tables]
-        return self._frontiers.of([*waiting, *tables], back_to_ms=back_to_ms)
+        return self._frontiers.read([*waiting, *tables], back_to_ms=back_to_ms)

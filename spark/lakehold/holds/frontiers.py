@@ -19,7 +19,7 @@ _SYSTEM_NAMESPACES = frozenset({"information_schema", "mz_catalog", "mz_internal
 
 
 @dataclass(frozen=True)
-class FrontierReading:
+class FrontierReader:
     """The reader of tables' frontiers, and of whether holds may be on them.
 
     Args:
@@ -30,7 +30,7 @@ class FrontierReading:
     timelines: Timelines
     settings: Settings
 
-    def of(self, tables: Iterable[HeldTable], *, back_to_ms: int | None = None) -> Frontiers:
+    def read(self, tables: Iterable[HeldTable], *, back_to_ms: int | None = None) -> Frontiers:
         """Read the frontiers of those of `tables` that still exist and can be read.
 
         Args:
@@ -38,7 +38,9 @@ class FrontierReading:
             back_to_ms: A time that may be older than the oldest snapshot in a table's metadata.
         """
         wanted = {table.full_name: table for table in tables}
-        found = {name: self._frontier(line, back_to_ms) for name, line in self.timelines.readable(wanted).items()}
+        found = {
+            name: self._frontier(timeline, back_to_ms) for name, timeline in self.timelines.readable(wanted).items()
+        }
         return {name: frontier for name, frontier in found.items() if frontier.table == wanted[name]}
 
     def holdable(self, full_name: str) -> HeldTable:
@@ -54,11 +56,11 @@ class FrontierReading:
             return HeldTable(fed.object_id, full_name, is_fed=True)
         if self.timelines.tables.is_view(full_name):
             raise _not_holdable(full_name, "It is a view: nothing of it is stored.", hint="Hold the tables it reads.")
-        line = self.timelines.of([full_name])[full_name]
-        if SUBSCRIPTION_PROPERTY in line.table.properties:
+        timeline = self.timelines.of([full_name])[full_name]
+        if SUBSCRIPTION_PROPERTY in timeline.table.properties:
             detail = "A subscription publishes to it; what it reads has a hold of its own."
             raise _not_holdable(full_name, detail, hint="Hold the tables that the subscription reads.")
-        return _held(line)
+        return _held(timeline)
 
     def check_namespace(self, name: str) -> None:
         """Check that a hold may be in the namespace `name`.
@@ -89,31 +91,31 @@ class FrontierReading:
         at_ms = hold.at_ms
         if at_ms is None:
             return
-        for line in self.timelines.readable(table.full_name for table in hold.tables).values():
-            reaching = self.timelines.reaching(line, at_ms)
+        for timeline in self.timelines.readable(table.full_name for table in hold.tables).values():
+            reaching = self.timelines.reaching(timeline, at_ms)
             if at_ms < reaching.since_ms:
                 raise NotReadable(
-                    f'"{line.full_name}" is no longer readable at {at_ms}',
+                    f'"{timeline.full_name}" is no longer readable at {at_ms}',
                     detail=f"Another program has just expired its snapshot. Readable: {reaching.window}.",
                     hint=f"Choose {reaching.since_ms} or later.",
                 )
-            if at_ms < line.upper_ms:
+            if at_ms < timeline.upper_ms:
                 reaching.at(at_ms)
 
-    def _frontier(self, line: Timeline, back_to_ms: int | None) -> Frontier:
+    def _frontier(self, timeline: Timeline, back_to_ms: int | None) -> Frontier:
         if back_to_ms is not None:
-            line = self.timelines.reaching(line, back_to_ms)
+            timeline = self.timelines.reaching(timeline, back_to_ms)
         definitions = self.timelines.definitions.definitions()
-        keeps_ms = retention_ms(definitions, line.table.properties, line.full_name, self.settings)
-        retained_ms = max(line.since_ms, line.upper_ms - 1 - keeps_ms)
-        held = _held(line)
-        if line.source is not None:
-            held = HeldTable(definitions.table(line.full_name).object_id, line.full_name, is_fed=True)
-        return Frontier(held, line.since_ms, line.upper_ms, retained_ms, line.stops)
+        keeps_ms = retention_ms(definitions, timeline.table.properties, timeline.full_name, self.settings)
+        retained_ms = max(timeline.since_ms, timeline.upper_ms - 1 - keeps_ms)
+        held = _held(timeline)
+        if timeline.source is not None:
+            held = HeldTable(definitions.table(timeline.full_name).object_id, timeline.full_name, is_fed=True)
+        return Frontier(held, timeline.since_ms, timeline.upper_ms, retained_ms, timeline.stops)
 
 
-def _held(line: Timeline) -> HeldTable:
-    return HeldTable(str(line.table.metadata.table_uuid), line.full_name)
+def _held(timeline: Timeline) -> HeldTable:
+    return HeldTable(str(timeline.table.metadata.table_uuid), timeline.full_name)
 
 
 def _not_holdable(full_name: str, detail: str, hint: str = "") -> DefinitionError:

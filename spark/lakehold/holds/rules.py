@@ -133,7 +133,7 @@ def created(holds: Holds, hold: Hold, frontiers: Frontiers) -> Holds:
         raise NotReadable(
             f'hold "{hold.name}" cannot be at {at_ms}',
             detail=f'"{name}" is not readable yet.',
-            hint="Leave out AT: the hold then begins where its tables do.",
+            hint="Leave out AT: the hold then begins when all its tables are readable.",
         )
     failing = [f for f in _of(hold, frontiers) if at_ms < f.since_ms]
     if failing:
@@ -235,8 +235,8 @@ def _check_readable(hold: Hold, frontiers: Frontiers) -> None:
     for name in (table.full_name for table in hold.tables if table.full_name not in frontiers):
         raise NotReadable(
             f'hold "{hold.name}" cannot be advanced yet',
-            detail=f'"{name}" has nothing that can be read.',
-            hint="It begins with the first rows.",
+            detail=f'"{name}" is not readable yet.',
+            hint="The hold begins when all its tables have rows.",
         )
 
 
