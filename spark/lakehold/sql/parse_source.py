@@ -106,7 +106,7 @@ def _check_fit(cursor: Cursor, first: int, origin: _Origin, given: Mapping[str, 
     clause = next((clause for clause in foreign if given[clause]), None)
     if clause is None:
         return
-    hint = "the connector of a database writes them to its own topic" if is_database else _OF_DATABASES
+    hint = "the connector of a database writes transaction metadata to its own topic" if is_database else _OF_DATABASES
     cursor.rewind(first)
     cursor.take_until(lambda: cursor.at_words(*clause.split()))
     last = cursor.peek(len(clause.split()) - 1)

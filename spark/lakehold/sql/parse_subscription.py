@@ -72,7 +72,7 @@ def _refused(cursor: Cursor, clause: str) -> StatementError:
         cursor.rewind(place)
     first, last = cursor.peek(), cursor.peek(len(words) - 1)
     hint = {
-        "UP TO": "it goes on until it is dropped",
+        "UP TO": "a subscription goes on until it is dropped",
         "PROGRESS": "the property lakehold.position of the output table shows up to which time it is complete",
     }[clause]
     return cursor.error_at(first, f"a subscription does not take {clause}", last=last, hint=hint)

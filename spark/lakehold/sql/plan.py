@@ -198,7 +198,7 @@ def _put(parsed: ParsedStatement, definition: Definition, if_not_exists: bool, d
         raise DefinitionError(
             f'{kind} "{name}" already exists',
             code=f"{kind}-exists",
-            detail=f"{differing[:1].upper()}{differing[1:]}." if differing else "The statement defines it as it is.",
+            detail=f"{differing[:1].upper()}{differing[1:]}." if differing else "It has the same definition.",
             hint=f"Drop it first, or write CREATE {kind.upper()} IF NOT EXISTS to leave it as it is.",
         )
     return Plan((Notice(f'{kind} "{name}" exists and stays as it is: {differing}'),) if differing else ())
@@ -242,7 +242,7 @@ def _check_connection(name: str, wanted: ConnectionType, definitions: Definition
         fitting = sorted(n for n, entry in definitions.connections.items() if entry.definition.type is wanted)
         words = wanted.value.replace("-", " ").upper()
         raise DefinitionError(
-            f'connection "{name}" is to another kind of system',
+            f'connection "{name}" connects to another kind of system',
             code="connection-type",
             detail=f"Expected a connection to {_system(wanted)}, found one to {_system(found)}.",
             hint=f"Name one of these: {', '.join(fitting)}."
