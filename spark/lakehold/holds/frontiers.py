@@ -24,7 +24,7 @@ class FrontierReader:
 
     Args:
         timelines: Reports at which times tables can be read.
-        settings: How long history is retained if a table does not say.
+        settings: Have the retention of tables without a setting of their own.
     """
 
     timelines: Timelines

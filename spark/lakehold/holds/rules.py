@@ -20,7 +20,7 @@ from lakehold.timeline.stops import first_behind
 from lakehold.times import iso, now_ms
 
 ABANDONED_MS = 600_000
-"""How long a hold is kept whose table or subscription is not declared: a commit that declares it may follow."""
+"""The time for which a hold on undeclared tables, or of an undeclared subscription, is kept: their commit may follow."""
 
 
 @dataclass(frozen=True)

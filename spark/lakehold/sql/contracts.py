@@ -135,7 +135,7 @@ def _read(path: Path) -> _ContractFile | None:
         return None
     except ValidationError as error:
         raise _InvalidContract(_first_reason(error)) from error
-    except KeyError as error:  # PyIceberg looks for the parts of lists, maps and structs without asking
+    except KeyError as error:  # PyIceberg does not check that lists, maps and structs have all their parts.
         raise _InvalidContract(f"A nested type in it lacks {error}.") from error
     except (OSError, ValueError, IcebergValidationError) as error:
         raise _InvalidContract(f"{error}.") from error

@@ -17,7 +17,7 @@ from lakehold.errors import Place, StatementError
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 MAX_BRACKETS = 300
-"""How deeply brackets may nest. At a hundred more Spark's parser runs out of stack, at thousands out of memory."""
+"""The limit of nested brackets. At a hundred more Spark's parser runs out of stack, at thousands out of memory."""
 _NESTING = {TokenType.L_PAREN: 1, TokenType.L_BRACKET: 1, TokenType.R_PAREN: -1, TokenType.R_BRACKET: -1}
 
 
