@@ -12,7 +12,7 @@ import pytest
 
 from lakehold.definitions import Envelope, Table
 from lakehold.lake import connect
-from lakehold.sql.contracts import contracted, declared_type
+from lakehold.sql.contracts import declared_type, with_contract
 
 pytestmark = pytest.mark.spark
 
@@ -50,7 +50,7 @@ def test_the_recorded_shop_is_equal_to_postgresql_and_readable(tmp_path: Path) -
             state = lake.tables.table_state(name)
             assert state is not None
             namespace, table = name.split(".")
-            contract = contracted(Table(namespace, table, "shop", "", Envelope.DEBEZIUM), EXAMPLE)
+            contract = with_contract(Table(namespace, table, "shop", "", Envelope.DEBEZIUM), EXAMPLE)
             assert {f.name: declared_type(f.field_type, f.name) for f in state.schema.fields} == {
                 column.name: column.type for column in contract.columns
             }, "the example files say what the shop's tables are"

@@ -111,7 +111,7 @@ def test_a_user_who_may_not_replicate_is_told_of_by_the_connector_until_it_may(p
     with pytest.raises(LakeholdError) as failure:
         poor.lake.sql(poor.creating("orders"))
     assert "replication" in failure.value.detail
-    assert "What was declared stands" in failure.value.hint
+    assert "The definitions are committed" in failure.value.hint
     (told,) = status_of(poor.lake).notices
     assert told.startswith("source shop: shop.orders is not captured yet: its connector failed: ")
     assert "replication" in told

@@ -12,7 +12,7 @@ import pytest
 from lakehold.definitions import Envelope, Table
 from lakehold.demo.rows import SHOP_TABLES
 from lakehold.errors import DefinitionError
-from lakehold.sql.contracts import contracted
+from lakehold.sql.contracts import with_contract
 from lakehold.sql.run import Runner
 from lakehold.state.objects import DefinitionStore
 from lakehold.state.store import MemoryState
@@ -233,13 +233,13 @@ def test_a_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
 def test_the_file_in_the_documentation_is_a_contract(tmp_path: Path) -> None:
     (text,) = re.findall(r"^```json\n(.*?)^```$", DOCUMENTATION.read_text(), re.MULTILINE | re.DOTALL)
     (tmp_path / "app.users.json").write_text(text)
-    contract = contracted(Table("app", "users", "s", "t", Envelope.UPSERT), tmp_path)
+    contract = with_contract(Table("app", "users", "s", "t", Envelope.UPSERT), tmp_path)
     assert contract.key == ("id",)
     assert [column.type for column in contract.columns] == ["bigint", "string", "array<string>"]
 
 
 @pytest.mark.parametrize("table", SHOP_TABLES, ids=lambda table: table.name)
 def test_the_example_names_the_columns_of_the_shop(table: Any) -> None:
-    contract = contracted(Table("shop", table.name, "shop", "t", Envelope.DEBEZIUM), EXAMPLE)
+    contract = with_contract(Table("shop", table.name, "shop", "t", Envelope.DEBEZIUM), EXAMPLE)
     assert tuple(column.name for column in contract.columns) == table.columns
     assert contract.key == table.key

@@ -117,7 +117,7 @@ def test_a_hold_is_changed_by_its_role_and_by_those_who_may_create_beside_it() -
     with pytest.raises(PermissionDenied, match='was made by role "ops", and it lacks CREATE on schema "shop"'):
         privileges.check_change((OPS, BI), "bi", "drop hold", replace(HOLD, owner=OPS.role_id))
     anew = replace(BI, role_id="r3")
-    with pytest.raises(PermissionDenied, match="was made by no role that is there now"):
+    with pytest.raises(PermissionDenied, match="was made by no role that exists now"):
         privileges.check_change((OPS, anew), "bi", "drop hold", mine)
     privileges.check_change((OPS, replace(anew, grants=(CREATE_SHOP,))), "bi", "drop hold", mine)
 
@@ -173,7 +173,7 @@ def refused(lake: Runner, sql: str) -> LakeholdError:
 
 def test_the_first_role_is_a_superuser_and_everybody_else_needs_one_then(program: Program) -> None:
     assert program(None).run("CREATE ROLE ops").notices == (
-        'role "ops" is the first one, and so a superuser: from now on holds and subscriptions take privileges',
+        'role "ops" is the first one, and so a superuser: from now on holds and subscriptions need privileges',
     )
     assert refused(program(None), "CREATE ROLE mine SUPERUSER").code == "role-missing"
     ops = program("ops")
@@ -200,7 +200,7 @@ def test_roles_are_created_and_dropped_as_other_objects_are(program: Program) ->
     assert refused(ops, "CREATE ROLE bi").code == "role-exists"
     assert ops.run("CREATE ROLE IF NOT EXISTS bi").notices == ()
     assert ops.run("CREATE ROLE IF NOT EXISTS bi SUPERUSER").notices == (
-        'role "bi" exists and stays as it is: it is no superuser',
+        'role "bi" exists and stays as it is: it is not a superuser',
     )
     assert refused(ops, "DROP ROLE nobody").detail == 'Known: "ops", "bi".'
     assert ops.run("DROP ROLE IF EXISTS nobody").notices == ('role "nobody" does not exist: nothing to drop',)

@@ -211,7 +211,7 @@ def test_a_table_that_is_declared_and_not_captured_is_told(beside: Beside) -> No
     beside.capturing.meanwhile = goes_away
     with pytest.raises(UpstreamUnavailable) as failure:
         beside.lake.sql(CREATE_B)
-    assert "What was declared stands" in failure.value.hint
+    assert "The definitions are committed" in failure.value.hint
     goes_on = "shop.b is not captured yet: the next ingest, or ALTER SOURCE shop REPAIR, goes on"
     assert beside.lake.captured.problems() == [f"source shop: {goes_on}"]
     beside.world.state = "STOPPED"

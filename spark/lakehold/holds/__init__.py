@@ -1,1 +1,1 @@
-"""Holds keep tables readable from a time on: their rules, and the tags that make every engine keep to them."""
+"""Holds keep tables readable from a time onward: the rules of holds, and the Iceberg tags that other engines respect."""

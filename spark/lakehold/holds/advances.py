@@ -1,4 +1,4 @@
-"""Advances: those of many callers at once become few commits, and each caller is told how its own went."""
+"""Advances of holds: concurrent calls share few commits, and each caller gets the outcome of its own advance."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lakehold.errors import LakeholdError, NotReadable
 from lakehold.holds import rules
 from lakehold.holds.changes import HoldChanges
-from lakehold.holds.frontiers import FrontierReading
+from lakehold.holds.frontiers import FrontierReader
 from lakehold.holds.group_commit import GroupCommit
 from lakehold.holds.rules import Frontiers
 from lakehold.state.holds import HeldTable, Hold, Holds
@@ -16,31 +16,31 @@ from lakehold.state.holds import HeldTable, Hold, Holds
 
 @dataclass(frozen=True)
 class Advance:
-    """`ALTER HOLD name ADVANCE [TO to_ms]`."""
+    """One call of `ALTER HOLD name ADVANCE [TO to_ms]`."""
 
     name: str
     to_ms: int | None
 
 
 class Advances:
-    """The advances of one process.
+    """The queue of one process's advances, which share commits.
 
     Args:
         changes: Changes the holds.
-        frontiers: Tells where their tables can be read.
+        frontiers: Reports at which times their tables can be read.
     """
 
-    def __init__(self, changes: HoldChanges, frontiers: FrontierReading) -> None:
+    def __init__(self, changes: HoldChanges, frontiers: FrontierReader) -> None:
         self._changes = changes
         self._frontiers = frontiers
         self._together = GroupCommit(self._advance)
 
     def submit(self, advance: Advance) -> Hold:
-        """The hold as it is afterwards.
+        """Advance one hold and return it as it is afterwards.
 
         Raises:
-            DefinitionError: There is no such hold.
-            NotReadable: It cannot go back so far.
+            DefinitionError: The hold does not exist.
+            NotReadable: The hold cannot go back so far.
         """
         return self._together.submit(advance)
 
@@ -70,7 +70,10 @@ class Advances:
         return outcomes
 
     def _confirm_way_back(self, before: Hold, after: Hold, outcomes: list[Hold | Exception]) -> None:
-        """What was expired before it was tagged is not held: the hold stands where it stood, and its callers are told."""
+        """Undo an advance to an earlier time if another tool expired a snapshot of it before the tags were put.
+
+        The hold returns to its time in `before`, and the callers that moved it get the error as their outcome.
+        """
         try:
             self._frontiers.check_kept(after)
         except NotReadable as error:
@@ -80,7 +83,7 @@ class Advances:
                     outcomes[place] = error
 
     def _frontiers_for(self, advances: Sequence[Advance]) -> Frontiers:
-        """Of the tables of holds that have not begun, and of those that do not simply go forward."""
+        """Read the frontiers that `advances` need: only holds that have not begun or do not simply go forward need them."""
         holds = self._changes.all()
         by_name = {name: hold for hold in holds for name in (hold.name, hold.full_name)}
         wanted: list[HeldTable] = [table for hold in holds if hold.at_ms is None for table in hold.tables]
@@ -92,4 +95,4 @@ class Advances:
             wanted += hold.tables
             if advance.to_ms is not None:
                 back_to_ms.append(advance.to_ms)
-        return self._frontiers.of(wanted, back_to_ms=min(back_to_ms, default=None))
+        return self._frontiers.read(wanted, back_to_ms=min(back_to_ms, default=None))

@@ -1,6 +1,6 @@
-"""Changes of holds: the row first, which is the commit point, then the tags of the tables that it is about.
+"""Changes of holds: commit the rows first, then tag the snapshots of the tables that changed holds are on.
 
-Whoever dies in between leaves tags that the next command, batch or maintenance puts right.
+The rows are the commit point. If a process dies in between, the next command, batch or maintenance puts the tags right.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from lakehold.state.holds import Hold, Holds, HoldStore
 
 @dataclass(frozen=True)
 class HoldChanges:
-    """Changes the holds of one lake.
+    """The commits that change the holds of one lake.
 
     Args:
         store: The holds.
-        definitions: Which tables sources feed: a hold on one that is not declared counts as none.
-        put_tags: Makes the tags of tables what their holds need.
+        definitions: The tables that sources feed. A hold on such a table does not exist while the table is not declared.
+        put_tags: Brings the tags of tables to what their holds need.
     """
 
     store: HoldStore
@@ -31,20 +31,21 @@ class HoldChanges:
     put_tags: Callable[[Sequence[str]], None]
 
     def all(self) -> Holds:
-        """The holds that are there now, in order of creation."""
+        """Return the holds that exist now, in order of creation."""
         return existing(self.store.holds(), self.definitions.definitions())
 
     def stored(self) -> Holds:
-        """All holds that are written, those of what is not declared as well."""
+        """Return all stored holds, including those on tables or of subscriptions that are not declared."""
         return self.store.holds()
 
     def change(self, apply: Callable[[Holds], Holds], frontiers: Frontiers, named: Collection[str] = ()) -> Holds:
-        """Replace the holds that are there by `apply(current)` in one commit, then put the tags; returns the holds.
+        """Replace the existing holds by `apply(current)` in one commit, then put the tags; return the new holds.
 
         Args:
-            apply: Runs again on the newest holds when another writer came between; it raises to refuse.
-            frontiers: Of the tables whose first readable time some hold waits for, as far as they have one.
-            named: Names of holds whose tags are looked at even if nothing changes: whoever changed them may have died.
+            apply: Computes the new holds, and raises to refuse. It runs again if another writer commits first.
+            frontiers: The frontiers of readable tables on which some hold waits for its first readable time.
+            named: Names of holds whose tags are checked even if nothing changes: an earlier change may have died before
+                it put them.
         """
         stored: Holds = ()
         unseen: Holds = ()
@@ -71,7 +72,7 @@ class HoldChanges:
         return after
 
     def keep(self, hold: Hold) -> None:
-        """Put back a hold that somebody took for abandoned while nobody saw it; its name may be another's by now."""
+        """Store `hold` again if another process removed it as abandoned; rename it if its name was taken meanwhile."""
 
         def with_it(holds: Holds) -> Holds:
             if hold.hold_id in _ids(holds):
@@ -82,7 +83,7 @@ class HoldChanges:
         self._tag((hold,))
 
     def discard(self, gone: Holds) -> None:
-        """Take holds away, whether or not their tables are still there, and those that are none any more."""
+        """Remove the holds in `gone`, even if their tables are gone, and all holds that nothing protects any more."""
         ids = _ids(gone)
         stored: Holds = ()
         after: Holds = ()
@@ -97,7 +98,10 @@ class HoldChanges:
         self._tag((*gone, *(hold for hold in stored if hold not in after)))
 
     def take_back(self, hold: Hold) -> None:
-        """`discard` one that could not be made: why is what counts, and tags that stay are put right by the next command."""
+        """Remove a hold whose creation failed, and suppress errors of the removal: the caller raises the first failure.
+
+        The next command removes tags that are left.
+        """
         with suppress(LakeholdError):
             self.discard((hold,))
 
@@ -112,6 +116,9 @@ def _ids(holds: Holds) -> set[str]:
 
 
 def _unseen(protected: Holds, there: Holds, after: Holds) -> Holds:
-    """Holds that another process may be about to make; one whose name is taken meanwhile is out."""
+    """Select the protected holds outside of `there`: another process may be making them.
+
+    A hold whose name was taken meanwhile is not selected.
+    """
     seen, names = _ids(there), {hold.name for hold in after}
     return tuple(hold for hold in protected if hold.hold_id not in seen and hold.name not in names)

@@ -1,4 +1,4 @@
-"""What can be done with holds: the calls behind the statements, for SQL, subscriptions, durable clients and maintenance."""
+"""Commands on holds, which SQL statements, subscriptions, durable clients and maintenance call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakehold.errors import DefinitionError
 from lakehold.holds import privileges, rules
 from lakehold.holds.advances import Advance, Advances
 from lakehold.holds.changes import HoldChanges
-from lakehold.holds.frontiers import FrontierReading
+from lakehold.holds.frontiers import FrontierReader
 from lakehold.holds.guard import Guard
 from lakehold.holds.rules import Frontiers
 from lakehold.model.definitions import DefinitionReader
@@ -24,18 +24,18 @@ from lakehold.times import now_ms
 
 @dataclass(frozen=True)
 class NewHold:
-    """What `CREATE HOLD` says.
+    """The options of a hold that `CREATE HOLD` or a subscriber is about to create.
 
     Attributes:
-        name: Without the namespace; None: one is made of its tables' names.
-        namespace: Where it stands; None: where the first of its tables does.
+        name: Without the namespace; None: lakehold makes one from the names of the tables.
+        namespace: The namespace of the hold; None: that of its first table.
         tables: Full names.
-        at_ms: From when on; None: from the first time at which all of them are readable.
+        at_ms: The time from which the tables stay readable; None: the first time at which all of them are readable.
         max_lag_ms: None: the setting `default_max_lag_ms`.
         check: None: `OFF`.
         sql: The statement as written.
-        kept_by: Id of the subscription or name of the client that advances it.
-        keeper: What `kept_by` is.
+        kept_by: Id of the subscription or name of the client that advances the hold.
+        keeper: Whether `kept_by` is a subscription or a client.
     """
 
     name: str | None
@@ -49,27 +49,27 @@ class NewHold:
     keeper: SubscriberKind | None = None
 
     @property
-    def stands_in(self) -> str:
-        """Where it stands: the namespace that is written, or its first table's."""
+    def effective_namespace(self) -> str:
+        """Return the namespace of the hold: the one that is written, or that of its first table."""
         return self.namespace or self.tables[0].rpartition(".")[0]
 
     @property
     def wanted_name(self) -> str:
-        """Its name; one that is not written gets a number behind it where it is taken."""
+        """Return the written name, or one made from the table names, to which a number is added if it is taken."""
         return self.name or "_".join([*(table.rpartition(".")[2] for table in self.tables), "hold"])
 
 
 class HoldCommands:
-    """The holds of one lake. Many threads may share it: their advances become few commits.
+    """The commands on the holds of one lake. Many threads may share the object: their advances become few commits.
 
     Args:
         store: The holds.
-        timelines: Tells how far tables are.
-        definitions: Which tables sources feed.
+        timelines: Reports at which times tables can be read.
+        definitions: The tables that sources feed.
         settings: Limits of MAX LAG, and retention.
-        put_tags: Makes the tags of tables what their holds need.
-        judge: Checks the data of a hold that asks for it, where it is to stand; raises to refuse.
-        guard: Asks for the privileges of whoever calls; None: lakehold itself does, which needs none.
+        put_tags: Brings the tags of tables to what their holds need.
+        judge: Checks the data of a hold with a CHECK at its new time; raises to refuse.
+        guard: Checks the privileges of the program's role; None: lakehold itself calls, which needs none.
     """
 
     def __init__(  # noqa: PLR0913 - what holds touch
@@ -85,25 +85,25 @@ class HoldCommands:
         self._settings = settings
         self._judge = judge
         self._guard = guard
-        self._frontiers = FrontierReading(timelines, settings)
+        self._frontiers = FrontierReader(timelines, settings)
         self._changes = HoldChanges(store, definitions, put_tags)
         self._advances = Advances(self._changes, self._frontiers)
 
     def all(self) -> Holds:
-        """The holds that are there now, in order of creation."""
+        """Return the holds that exist now, in order of creation."""
         return self._changes.all()
 
     def hold(self, name: str) -> Hold:
-        """The hold called `name`, with or without its namespace."""
+        """Return the hold called `name`, with or without its namespace."""
         return rules.find(self.all(), name)
 
     def create(self, new: NewHold) -> Hold:
-        """Make a hold.
+        """Create a hold.
 
         Raises:
-            DefinitionError: Its name is taken, a table cannot be held, MAX LAG is too long.
-            NotReadable: Its time is before what can be read, or one at which a table was stopped.
-            DataRefused: Its CHECK is `require`, and a table is not as expected there.
+            DefinitionError: The name is taken, a table cannot be held, or MAX LAG is too long.
+            NotReadable: A table cannot be read at the time of the hold, or was stopped then.
+            DataRefused: The CHECK is `require`, and the data of a table fails its suite at that time.
             PermissionDenied: The program's role lacks SELECT on a table, or CREATE on the namespace.
         """
         with self.created(new) as hold:
@@ -111,13 +111,14 @@ class HoldCommands:
 
     @contextmanager
     def created(self, new: NewHold, declared: Mapping[str, str] | None = None) -> Iterator[Hold]:
-        """Make a hold that stays if the block ends well; what fails in it takes the hold back.
+        """Create a hold that stays if the block succeeds; remove it again if the block fails.
+
+        A hold on tables or of a subscription that the block declares is invisible until they are declared. So no hold is
+        left if the process dies in between.
 
         Args:
             new: The hold.
-            declared: Object ids of tables that the block declares, by full name. Until it has, nobody sees the hold, so
-                that one whose process dies in between is none; neither does anybody see that of a subscription which the
-                block declares.
+            declared: Object ids of the tables that the block declares, by full name.
 
         Raises:
             DefinitionError: As `create`.
@@ -148,58 +149,59 @@ class HoldCommands:
             self._changes.keep(hold)
 
     def advance(self, name: str, to_ms: int | None = None) -> Hold:
-        """Move a hold to `to_ms`; by default to where retention alone keeps its tables readable, never back.
+        """Move a hold to `to_ms`; by default to the first time that retention alone keeps readable, but never back.
 
-        Calls of several threads are done as one commit.
+        Concurrent calls share one commit.
 
         Raises:
-            DefinitionError: There is no such hold, or it is a subscriber's to move.
-            NotReadable: It cannot go back so far, or a table was stopped at that time.
-            DataRefused: Its CHECK is `require`, and a table is not as expected there.
+            DefinitionError: The hold does not exist, or only a subscriber moves it.
+            NotReadable: The hold cannot go back so far, or a table was stopped at that time.
+            DataRefused: The CHECK is `require`, and the data of a table fails its suite at that time.
             PermissionDenied: The program's role did not make the hold, and lacks CREATE on its namespace.
         """
         hold = self._changeable(name, "advance")
         self._check_not_kept(hold, "advanced")
         if self._guard is not None and to_ms is not None:
-            # Where a subscriber is, no table of its was stopped.
+            # A subscriber's position is never at a time at which one of its tables was stopped: only others need the check.
             self._frontiers.timelines.check_level([table.full_name for table in hold.tables], to_ms)
         if hold.check is not Check.OFF:
-            to_ms = self._judged(name, to_ms)
+            to_ms = self._checked_ms(name, to_ms)
         return self._advances.submit(Advance(name, to_ms))
 
     def rename(self, name: str, new_name: str) -> Hold:
-        """Give a hold another name; its tables and its time stay. Raises as `advance` does."""
+        """Change the name of a hold; its tables and its time stay. Raises as `advance` does."""
         self._changeable(name, "rename")
         return rules.find(self.change(lambda holds: rules.renamed(holds, name, new_name)), new_name)
 
     def drop(self, name: str) -> None:
-        """Let go of what a hold keeps. Raises as `advance` does."""
+        """Drop a hold, so that the history which only it kept may expire. Raises as `advance` does."""
         self._check_not_kept(self._changeable(name, "drop"), "dropped")
         self.change(lambda holds: rules.dropped(holds, name))
 
     def change(self, apply: Callable[[Holds], Holds]) -> Holds:
-        """Replace the holds by `apply(current)`, which takes none to another time, in one commit; returns them.
+        """Replace the holds by `apply(current)` in one commit, and return the new ones.
 
-        Whoever calls has asked `Guard`. `apply` runs again on the newest holds when another came first; it raises to refuse.
+        Callers check privileges by `Guard` first. `apply` must not move a hold to another time, and raises to refuse. It runs
+        again on the newest holds if another writer commits first.
         """
         return self._changes.change(apply, self._frontiers_of(()))
 
     def drop_all(self, gone: Holds) -> None:
-        """Drop `gone`, as far as they are there; their tables may be gone, too. Whoever calls has asked `Guard`."""
+        """Drop those of `gone` that exist; their tables may be gone, too. Callers check privileges by `Guard` first."""
         self._changes.discard(gone)
 
     def drop_kept_by(self, subscriber_id: str) -> None:
-        """Drop what a subscriber holds, whether or not it is still declared; nothing when it holds nothing."""
+        """Drop the holds of a subscriber, whether or not the subscriber is still declared."""
         self._changes.discard(tuple(hold for hold in self._changes.stored() if hold.kept_by == subscriber_id))
 
     def begin(self, full_names: Collection[str]) -> None:
-        """Give the holds that wait for one of these tables their time, if all of their tables are readable now."""
+        """Set the time of each hold that waits for one of these tables, if all tables of the hold are readable now."""
         if any(hold.at_ms is None and any(map(hold.is_on, full_names)) for hold in self.all()):
             self.change(lambda holds: holds)
 
     def enforce_lag(self) -> tuple[Hold, ...]:
-        """Move the holds that are behind their MAX LAG to where it ends, and return them."""
-        frontiers = self._frontiers.of(table for hold in self.all() for table in hold.tables)
+        """Move the holds that lag more than their MAX LAG to exactly that lag, and return them."""
+        frontiers = self._frontiers.read(table for hold in self.all() for table in hold.tables)
         moved: set[str] = set()
 
         def enforced(holds: Holds) -> Holds:
@@ -212,9 +214,9 @@ class HoldCommands:
         return tuple(hold for hold in after if hold.hold_id in moved)
 
     def notices(self, new: NewHold, hold: Hold) -> tuple[str, ...]:
-        """What a person should know of `hold`, which was just made as `new` says."""
+        """List what a person should know about `hold`, which was just created from `new`."""
         named = () if new.name else (f'the hold on {rules.tables_text(hold)} is named "{hold.name}"',)
-        frontiers = self._frontiers.of(hold.tables)
+        frontiers = self._frontiers.read(hold.tables)
         (moved,) = rules.forced((hold,), frontiers)
         if moved == hold:
             return named
@@ -225,27 +227,27 @@ class HoldCommands:
         )
 
     def _owner(self, new: NewHold) -> str | None:
-        """Id of the role that makes `new`, which may; None: it needs none."""
+        """Return the id of the role that creates `new`, after checking its privileges; None if no role is needed."""
         if self._guard is None:
             return None
-        needed = (*privileges.selecting(new.tables), *privileges.creating_in(new.stands_in))
+        needed = (*privileges.selecting(new.tables), *privileges.creating_in(new.effective_namespace))
         role = self._guard.check(f'create hold "{new.wanted_name}"', needed)
         return role.role_id if role is not None else None
 
     def _changeable(self, name: str, verb: str) -> Hold:
-        """The hold called `name`, which whoever calls may change."""
+        """Return the hold called `name`, after checking that the program's role may change it."""
         hold = self.hold(name)
         if self._guard is not None:
             self._guard.check_change(f'{verb} hold "{hold.full_name}"', hold)
         return hold
 
     def _check_not_kept(self, hold: Hold, verb: str) -> None:
-        """A subscriber's hold is lakehold's own to change."""
+        """Refuse to change a subscriber's hold, unless lakehold itself calls."""
         if self._guard is not None:
             rules.check_not_kept(hold, verb, self._changes.definitions.definitions())
 
-    def _judged(self, name: str, to_ms: int | None) -> int | None:
-        """Where an advance to `to_ms` brings a hold, whose data there was checked before it goes."""
+    def _checked_ms(self, name: str, to_ms: int | None) -> int | None:
+        """Compute the time to which an advance moves a hold, check the data of its tables at that time, and return it."""
         holds = self.all()
         frontiers = self._frontiers_of(rules.find(holds, name).tables, back_to_ms=to_ms)
         advanced = rules.find(rules.advanced(holds, name, to_ms, frontiers), name)
@@ -253,7 +255,7 @@ class HoldCommands:
         return advanced.at_ms
 
     def _drafted(self, new: NewHold, declared: Mapping[str, str]) -> Hold:
-        """The hold as said, before it is known when it begins."""
+        """Build the hold that `new` asks for; its time may still be unknown."""
         max_lag_ms = self._settings.default_max_lag_ms if new.max_lag_ms is None else new.max_lag_ms
         if max_lag_ms > self._settings.max_max_lag_ms:
             raise DefinitionError(
@@ -271,7 +273,7 @@ class HoldCommands:
             self._frontiers.check_namespace(new.namespace)
         return Hold(
             hold_id=uuid4().hex,
-            namespace=new.stands_in,
+            namespace=new.effective_namespace,
             name=new.wanted_name,
             at_ms=new.at_ms,
             tables=tables,
@@ -284,6 +286,6 @@ class HoldCommands:
         )
 
     def _frontiers_of(self, tables: Sequence[HeldTable], *, back_to_ms: int | None = None) -> Frontiers:
-        """Of `tables`, and of those whose first readable time a hold waits for."""
+        """Read the frontiers of `tables`, and of all tables whose first readable time a hold waits for."""
         waiting = [table for hold in self.all() if hold.at_ms is None for table in hold.tables]
-        return self._frontiers.of([*waiting, *tables], back_to_ms=back_to_ms)
+        return self._frontiers.read([*waiting, *tables], back_to_ms=back_to_ms)

@@ -1,4 +1,4 @@
-"""Where tables can be read, as the rules of holds need it: from their timelines and their retention."""
+"""Frontiers of tables, which the rules of holds need: from when to when a table can be read, and what retention keeps."""
 
 from __future__ import annotations
 
@@ -13,39 +13,41 @@ from lakehold.state.holds import HeldTable, Hold
 from lakehold.timeline.timelines import Timeline, Timelines
 
 SUBSCRIPTION_PROPERTY = "lakehold.subscription"
-"""Of an Iceberg table: the subscription that publishes to it."""
+"""The property of an Iceberg table that names the subscription which publishes to it."""
 
 _SYSTEM_NAMESPACES = frozenset({"information_schema", "mz_catalog", "mz_internal", "sys"})
 
 
 @dataclass(frozen=True)
-class FrontierReading:
-    """Reads frontiers.
+class FrontierReader:
+    """The reader of tables' frontiers, and of whether holds may be on them.
 
     Args:
-        timelines: Tells how far tables are.
-        settings: How long history is retained where a table does not say.
+        timelines: Reports at which times tables can be read.
+        settings: Have the retention of tables without a setting of their own.
     """
 
     timelines: Timelines
     settings: Settings
 
-    def of(self, tables: Iterable[HeldTable], *, back_to_ms: int | None = None) -> Frontiers:
-        """The frontiers of those of `tables` that are still there and can be read.
+    def read(self, tables: Iterable[HeldTable], *, back_to_ms: int | None = None) -> Frontiers:
+        """Read the frontiers of those of `tables` that still exist and can be read.
 
         Args:
-            tables: What holds are on.
-            back_to_ms: A time that may be older than what a table's metadata still knows of.
+            tables: Tables that holds are on.
+            back_to_ms: A time that may be older than the oldest snapshot in a table's metadata.
         """
         wanted = {table.full_name: table for table in tables}
-        found = {name: self._frontier(line, back_to_ms) for name, line in self.timelines.readable(wanted).items()}
+        found = {
+            name: self._frontier(timeline, back_to_ms) for name, timeline in self.timelines.readable(wanted).items()
+        }
         return {name: frontier for name, frontier in found.items() if frontier.table == wanted[name]}
 
     def holdable(self, full_name: str) -> HeldTable:
-        """The table `full_name`, which a new hold may be on.
+        """Return the table `full_name`, after checking that a new hold may be on it.
 
         Raises:
-            DefinitionError: It is not there, or none that can be held.
+            DefinitionError: The table does not exist, or cannot be held.
         """
         if full_name.partition(".")[0].lower() in _SYSTEM_NAMESPACES:
             raise _not_holdable(full_name, "It is one of the lake's own tables, which keep no history.")
@@ -54,17 +56,17 @@ class FrontierReading:
             return HeldTable(fed.object_id, full_name, is_fed=True)
         if self.timelines.tables.is_view(full_name):
             raise _not_holdable(full_name, "It is a view: nothing of it is stored.", hint="Hold the tables it reads.")
-        line = self.timelines.of([full_name])[full_name]
-        if SUBSCRIPTION_PROPERTY in line.table.properties:
+        timeline = self.timelines.of([full_name])[full_name]
+        if SUBSCRIPTION_PROPERTY in timeline.table.properties:
             detail = "A subscription publishes to it; what it reads has a hold of its own."
             raise _not_holdable(full_name, detail, hint="Hold the tables that the subscription reads.")
-        return _held(line)
+        return _held(timeline)
 
     def check_namespace(self, name: str) -> None:
-        """A hold may stand in the namespace `name`.
+        """Check that a hold may be in the namespace `name`.
 
         Raises:
-            DefinitionError: It is not there, or the lake's own.
+            DefinitionError: The namespace does not exist, or is lakehold's own.
         """
         if name.lower() in _SYSTEM_NAMESPACES:
             raise DefinitionError(
@@ -77,43 +79,43 @@ class FrontierReading:
             raise DefinitionError(
                 f'namespace "{name}" does not exist',
                 code="namespace-missing",
-                hint="Leave it out: the hold then stands in that of its first table.",
+                hint="Leave it out: the hold is then in the namespace of its first table.",
             )
 
     def check_kept(self, hold: Hold) -> None:
-        """The tables of a hold must be readable from where it stands, as far as that is not in the future.
+        """Check that the tables of a hold can be read at its time, unless that is in the future.
 
         Raises:
-            NotReadable: A snapshot was expired between the look at what can be read and the tags.
+            NotReadable: Another tool expired a snapshot after the frontiers were read and before the tags were put.
         """
         at_ms = hold.at_ms
         if at_ms is None:
             return
-        for line in self.timelines.readable(table.full_name for table in hold.tables).values():
-            reaching = self.timelines.reaching(line, at_ms)
+        for timeline in self.timelines.readable(table.full_name for table in hold.tables).values():
+            reaching = self.timelines.reaching(timeline, at_ms)
             if at_ms < reaching.since_ms:
                 raise NotReadable(
-                    f'"{line.full_name}" is no longer readable at {at_ms}',
-                    detail=f"Somebody else has just expired its snapshot. Readable: {reaching.window}.",
+                    f'"{timeline.full_name}" is no longer readable at {at_ms}',
+                    detail=f"Another program has just expired its snapshot. Readable: {reaching.window}.",
                     hint=f"Choose {reaching.since_ms} or later.",
                 )
-            if at_ms < line.upper_ms:
+            if at_ms < timeline.upper_ms:
                 reaching.at(at_ms)
 
-    def _frontier(self, line: Timeline, back_to_ms: int | None) -> Frontier:
+    def _frontier(self, timeline: Timeline, back_to_ms: int | None) -> Frontier:
         if back_to_ms is not None:
-            line = self.timelines.reaching(line, back_to_ms)
+            timeline = self.timelines.reaching(timeline, back_to_ms)
         definitions = self.timelines.definitions.definitions()
-        keeps_ms = retention_ms(definitions, line.table.properties, line.full_name, self.settings)
-        retained_ms = max(line.since_ms, line.upper_ms - 1 - keeps_ms)
-        held = _held(line)
-        if line.source is not None:
-            held = HeldTable(definitions.table(line.full_name).object_id, line.full_name, is_fed=True)
-        return Frontier(held, line.since_ms, line.upper_ms, retained_ms, line.stops)
+        keeps_ms = retention_ms(definitions, timeline.table.properties, timeline.full_name, self.settings)
+        retained_ms = max(timeline.since_ms, timeline.upper_ms - 1 - keeps_ms)
+        held = _held(timeline)
+        if timeline.source is not None:
+            held = HeldTable(definitions.table(timeline.full_name).object_id, timeline.full_name, is_fed=True)
+        return Frontier(held, timeline.since_ms, timeline.upper_ms, retained_ms, timeline.stops)
 
 
-def _held(line: Timeline) -> HeldTable:
-    return HeldTable(str(line.table.metadata.table_uuid), line.full_name)
+def _held(timeline: Timeline) -> HeldTable:
+    return HeldTable(str(timeline.table.metadata.table_uuid), timeline.full_name)
 
 
 def _not_holdable(full_name: str, detail: str, hint: str = "") -> DefinitionError:

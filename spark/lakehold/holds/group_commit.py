@@ -1,4 +1,4 @@
-"""Requests of many threads, done together: as many commits as fit one behind the other, not as many as requests."""
+"""Requests of many threads, done together: a commit does all requests that came during the commit before it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ Outcome = TypeVar("Outcome")
 
 
 class GroupCommit(Generic[Request, Outcome]):
-    """Whoever comes while a round runs waits for it to end and goes with the next one.
+    """A queue that does requests in rounds: a request that comes during a round waits for the next one.
 
     Args:
-        run: Does what it is given as one commit: an outcome for each request, in order; an exception refuses one of them.
+        run: Does a round of requests as one commit, and returns an outcome for each, in order. An exception among the
+            outcomes refuses its request.
     """
 
     def __init__(self, run: Callable[[Sequence[Request]], Sequence[Outcome | Exception]]) -> None:
@@ -25,7 +26,10 @@ class GroupCommit(Generic[Request, Outcome]):
         self._waiting: list[tuple[Request, Future[Outcome]]] = []
 
     def submit(self, request: Request) -> Outcome:
-        """The outcome of `request`, whichever thread did it; raises what refused it, or what the whole round failed with."""
+        """Do `request` in a round of this or another thread, and return its outcome.
+
+        Raises the exception that refused the request, or the one that its whole round failed with.
+        """
         mine: Future[Outcome] = Future()
         with self._turn:
             self._waiting.append((request, mine))

@@ -1,4 +1,4 @@
-"""Asks for the privileges of the program's role, as roles are now."""
+"""Checks of the privileges that the program's role has now."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakehold.state.store import Store
 
 @dataclass(frozen=True)
 class Guard:
-    """What stands before holds and subscriptions.
+    """The privilege check before changes of holds and subscriptions.
 
     Args:
         store: The lake's roles.
@@ -24,17 +24,21 @@ class Guard:
     role: str | None = None
 
     def check(self, what: str, needed: Iterable[Grant]) -> Role | None:
-        """The role that may do `what`, which takes `needed`; None: there are no roles.
+        """Check that the program's role has `needed`, and return the role; None if the lake has no roles.
+
+        Args:
+            what: The action, for the error: "create hold …".
+            needed: The privileges that the action needs.
 
         Raises:
-            PermissionDenied: It may not.
+            PermissionDenied: The role lacks a privilege.
         """
         return privileges.check(self.store.values(), self.role, what, needed)
 
     def check_change(self, what: str, hold: Hold) -> None:
-        """The role must be allowed to do `what` to `hold`.
+        """Check that the program's role may change `hold`; `what` names the action in the error.
 
         Raises:
-            PermissionDenied: It is not.
+            PermissionDenied: The role may not.
         """
         privileges.check_change(self.store.values(), self.role, what, hold)

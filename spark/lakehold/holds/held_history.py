@@ -1,4 +1,4 @@
-"""The holds as ingest meets them: history that it keeps for them, and times that it gives to those that wait."""
+"""Holds from the side of ingest, which tags the snapshots that holds need and sets the time of holds that wait."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from lakehold.holds.tags import TableTags
 
 @dataclass(frozen=True)
 class HeldHistory:
-    """The holds of a lake, as whoever writes its tables has to respect them.
+    """The holds of a lake for writers of its tables.
 
     Args:
-        tags: Keeps the snapshots that holds need from tools that expire what is old.
+        tags: Protects the snapshots that holds need from tools that expire old ones.
         holds: Changes the holds.
     """
 
@@ -26,12 +26,12 @@ class HeldHistory:
         return self.tags.is_held(full_name)
 
     def keep(self, full_name: str) -> None:
-        """Tag what holds need of a table as it is now; do nothing for a table without holds."""
+        """Tag the snapshots of a table that its holds need now; do nothing for a table without holds."""
         held = self.tags.keep(full_name)
         if any(hold.at_ms is None for hold in held):
             # A process that was killed after its batch may have left a hold of a readable table waiting.
             self.begin([full_name])
 
     def begin(self, full_names: Collection[str]) -> None:
-        """Give the holds that wait for one of these tables their time, if all of their tables are readable now."""
+        """Set the time of each hold that waits for one of these tables, if all tables of the hold are readable now."""
         self.holds.begin(full_names)

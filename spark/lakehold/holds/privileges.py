@@ -1,7 +1,7 @@
-"""What a role may do about holds and subscriptions: roles -> yes, or an error that says what is missing. Pure.
+"""Privileges of roles on holds and subscriptions: roles -> permission, or an error that names what is missing. Pure.
 
-As long as there is no role everything is allowed. It is a guard for colleagues, not against attackers: a program says itself
-which role it has, and whoever can write the catalog's tables can change them.
+While a lake has no role, everything is allowed. Privileges guard against mistakes of colleagues, not against attackers: a
+program names its own role, and everybody who can write the catalog's tables can change roles.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ from lakehold.state.roles import Grant, GrantedOn, Privilege, Role, Roles
 
 
 def selecting(tables: Iterable[str]) -> tuple[Grant, ...]:
-    """What reading `tables` for a hold or a subscription takes."""
+    """List the privileges needed to read `tables` for a hold or a subscription."""
     return tuple(Grant(Privilege.SELECT, GrantedOn.TABLE, name) for name in dict.fromkeys(tables))
 
 
 def creating_in(namespace: str) -> tuple[Grant, ...]:
-    """What making something in `namespace` takes."""
+    """List the privileges needed to create an object in `namespace`."""
     return (Grant(Privilege.CREATE, GrantedOn.SCHEMA, namespace),)
 
 
 def acting(roles: Roles, name: str | None, what: str) -> Role | None:
-    """The role called `name`, which is about to do `what` ("create hold …"); None: there are no roles, and all is allowed.
+    """Return the role called `name`; None if the lake has no roles and everything is allowed.
+
+    `what` names the action in the error: "create hold …".
 
     Raises:
-        PermissionDenied: There are roles, and none of this name.
+        PermissionDenied: The lake has roles, but none of this name.
     """
     if not roles:
         return None
@@ -45,7 +47,7 @@ def acting(roles: Roles, name: str | None, what: str) -> Role | None:
 
 
 def has(role: Role, needed: Grant) -> bool:
-    """Whether `role` has `needed` itself, by the table's schema, or as a superuser."""
+    """Return whether `role` has `needed`: by its own grants, by a grant on the table's schema, or as a superuser."""
     if role.is_superuser or needed in role.grants:
         return True
     of_all_tables = Grant(needed.privilege, GrantedOn.SCHEMA, needed.object_name.rpartition(".")[0])
@@ -53,10 +55,10 @@ def has(role: Role, needed: Grant) -> bool:
 
 
 def check(roles: Roles, name: str | None, what: str, needed: Iterable[Grant]) -> Role | None:
-    """The role that may do `what`; None: there are no roles.
+    """Check that the role called `name` has `needed`, and return it; None if the lake has no roles.
 
     Raises:
-        PermissionDenied: It lacks some of `needed`, or there is no such role.
+        PermissionDenied: The role lacks a privilege, or does not exist.
     """
     role = acting(roles, name, what)
     missing = tuple(grant for grant in needed if not has(role, grant)) if role is not None else ()
@@ -67,27 +69,25 @@ def check(roles: Roles, name: str | None, what: str, needed: Iterable[Grant]) ->
 
 
 def check_change(roles: Roles, name: str | None, what: str, hold: Hold) -> None:
-    """Whoever made `hold` may change it, and who may make one where it stands.
+    """Check that the role called `name` may change `hold`: as its owner, or by CREATE on its namespace.
 
     Raises:
-        PermissionDenied: The role called `name` is neither.
+        PermissionDenied: The role is not the owner and lacks CREATE.
     """
     role = acting(roles, name, what)
     (create,) = creating_in(hold.namespace)
     if role is None or role.role_id == hold.owner or has(role, create):
         return
-    owner = next(
-        (f'role "{other.name}"' for other in roles if other.role_id == hold.owner), "no role that is there now"
-    )
+    owner = next((f'role "{other.name}"' for other in roles if other.role_id == hold.owner), "no role that exists now")
     detail = f'Hold "{hold.full_name}" was made by {owner}, and it lacks {create}.'
     raise _denied(roles, role, what, detail, _statement(create, role))
 
 
 def check_superuser(roles: Roles, name: str | None, what: str) -> None:
-    """Roles are managed by superusers; while there is no role, by anybody.
+    """Check that the role called `name` may manage roles: as a superuser, or because the lake has no roles yet.
 
     Raises:
-        PermissionDenied: The role called `name` is none.
+        PermissionDenied: The role is not a superuser.
     """
     role = acting(roles, name, what)
     if role is not None and not role.is_superuser:

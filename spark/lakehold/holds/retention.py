@@ -1,4 +1,4 @@
-"""How much history a table keeps: `RETAIN HISTORY` of a fed table, a table property of any other, else the lake's setting."""
+"""Retention of a table's history: `RETAIN HISTORY` of a fed table, a property of any other table, or the lake's setting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RETAIN_HISTORY_PROPERTY = "lakehold.retain-history-ms"
 
 
 def own_retention_ms(definitions: Definitions, table_properties: Mapping[str, str], full_name: str) -> int | None:
-    """The milliseconds of history that the table itself asks for; None when it says nothing that can be read."""
+    """Return the milliseconds of history that the table itself asks for; None if it asks for none, or unreadably."""
     if full_name in definitions.tables:
         option = definitions.tables[full_name].definition.options.get(RETAIN_HISTORY)
         return option if isinstance(option, int) else None
@@ -26,13 +26,13 @@ def own_retention_ms(definitions: Definitions, table_properties: Mapping[str, st
 def retention_ms(
     definitions: Definitions, table_properties: Mapping[str, str], full_name: str, settings: Settings
 ) -> int:
-    """The milliseconds of history that a table keeps readable behind its newest time.
+    """Return how many milliseconds before its newest time a table stays readable.
 
     Args:
-        definitions: Of the lake.
-        table_properties: Of the Iceberg table.
+        definitions: The definitions of the lake.
+        table_properties: The properties of the Iceberg table.
         full_name: `namespace.table`.
-        settings: `retain_history_ms` counts where the table says nothing.
+        settings: Their `retain_history_ms` applies if the table asks for nothing.
     """
     own_ms = own_retention_ms(definitions, table_properties, full_name)
     return settings.retain_history_ms if own_ms is None else own_ms

@@ -1,6 +1,6 @@
-"""What can be done with roles: the calls behind their statements.
+"""Commands on roles, which SQL statements call.
 
-There is always a superuser as long as there are roles: the first role is one, and the last one goes last.
+A lake that has roles always has a superuser: the first role becomes one, and the last superuser must be dropped last.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from lakehold.times import now_ms
 
 @dataclass(frozen=True)
 class RoleCommands:
-    """The roles of one lake.
+    """The commands on the roles of one lake. Only superusers change roles; anybody may create the first one.
 
     Args:
-        guard: Has them, and whose privileges count here. All changes are a superuser's, the first role anybody's.
+        guard: Has the store of the roles, and the role of the program.
     """
 
     guard: Guard
 
     def all(self) -> Roles:
-        """The roles that are there now, in order of creation."""
+        """Return the roles that exist now, in order of creation."""
         return self.guard.store.values()
 
     def role(self, name: str) -> Role:
-        """The role called `name`.
+        """Return the role called `name`.
 
         Raises:
-            DefinitionError: There is none.
+            DefinitionError: The role does not exist.
         """
         return _find(self.all(), name)
 
     def create(self, name: str, *, is_superuser: bool = False, if_not_exists: bool = False) -> Role:
-        """Make a role, a superuser if it is the first; with `if_not_exists` one of its name stays as it is.
+        """Create a role; the first one becomes a superuser. With `if_not_exists` a role of this name stays as it is.
 
         Raises:
             DefinitionError: The name is taken.
-            PermissionDenied: The program's role is no superuser.
+            PermissionDenied: The program's role is not a superuser.
         """
         made = Role(uuid4().hex, name, is_superuser, (), now_ms())
 
@@ -62,11 +62,11 @@ class RoleCommands:
         return _find(self.guard.store.change(created), name)
 
     def drop(self, name: str) -> None:
-        """Take a role away with what is granted to it; its holds stay, and are nobody's.
+        """Drop a role and its grants; its holds stay without an owner.
 
         Raises:
-            DefinitionError: There is none, or it is the last superuser of other roles.
-            PermissionDenied: The program's role is no superuser.
+            DefinitionError: The role does not exist, or is the last superuser while there are other roles.
+            PermissionDenied: The program's role is not a superuser.
         """
 
         def dropped(roles: Roles) -> Roles:
@@ -78,23 +78,23 @@ class RoleCommands:
                     f'role "{name}" is the last superuser',
                     code="last-superuser",
                     detail="Nobody could manage the other roles any more.",
-                    hint="Make another superuser first, or drop the other roles: without roles everything is allowed.",
+                    hint="Create another superuser first, or drop the other roles: without roles everything is allowed.",
                 )
             return left
 
         self.guard.store.change(dropped)
 
     def grant(self, grants: Sequence[Grant], names: Sequence[str]) -> None:
-        """Give `grants` to the roles called `names`; what they have already they keep.
+        """Grant `grants` to the roles called `names`, in addition to what they have.
 
         Raises:
-            DefinitionError: There is no such role.
-            PermissionDenied: The program's role is no superuser.
+            DefinitionError: A role does not exist.
+            PermissionDenied: The program's role is not a superuser.
         """
         self._regrant(names, "grant privileges", lambda held: tuple(dict.fromkeys((*held, *grants))))
 
     def revoke(self, grants: Sequence[Grant], names: Sequence[str]) -> None:
-        """Take `grants` from the roles called `names`, as far as they have them. Raises as `grant` does."""
+        """Revoke those of `grants` that the roles called `names` have. Raises as `grant` does."""
         self._regrant(names, "revoke privileges", lambda held: tuple(grant for grant in held if grant not in grants))
 
     def _regrant(

@@ -1,7 +1,7 @@
-"""What holds may do: holds and frontiers -> holds. Pure; whatever is refused says what is readable and which hold stands where.
+"""Rules of holds: holds and frontiers -> holds. Pure; each refusal reports what is readable and at which times holds are.
 
-The rules are those of the seed "Read holds": a hold begins where its tables can be read, goes forward as it likes, and back only
-as far as retention or another hold keeps its tables readable.
+The seed "Read holds" has the rules: a hold begins at a time at which its tables can be read. It may advance to any later time,
+but go back only as far as retention or another hold keeps its tables readable.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from lakehold.timeline.stops import first_behind
 from lakehold.times import iso, now_ms
 
 ABANDONED_MS = 600_000
-"""How long a hold is kept whose table or subscription is not declared: that may be about to happen, in a commit behind it."""
+"""The time for which a hold on undeclared tables, or of an undeclared subscription, is kept: their commit may follow."""
 
 
 @dataclass(frozen=True)
 class Frontier:
-    """Where a table can be read.
+    """The readable window of a table, and which part of it retention keeps.
 
     Attributes:
-        table: Which it is.
-        since_ms: Read frontier, inclusive: what can still be read, whatever keeps it.
+        table: The table.
+        since_ms: Read frontier, inclusive: the first time that can still be read, for whatever reason it is kept.
         upper_ms: Write frontier, exclusive.
-        retained_ms: From when on retention alone keeps it readable, inclusive; never before `since_ms`.
-        stops: Times at which it cannot be read, as it was stopped (`lakehold.timeline.stops`): a hold goes on to their end.
+        retained_ms: The first time that retention alone keeps readable, inclusive; never before `since_ms`.
+        stops: Times at which the table was stopped and cannot be read (`lakehold.timeline.stops`). A hold moves to their end.
     """
 
     table: HeldTable
@@ -50,7 +50,7 @@ Frontiers = Mapping[str, Frontier]
 
 
 def existing(holds: Holds, definitions: Definitions) -> Holds:
-    """The holds that are there: a fed table's or subscription's that is not declared (any more, or not yet) counts as none."""
+    """Select the holds that exist: a hold whose fed table or subscription is not declared (any more, or yet) does not."""
     tables = {(name, entry.object_id) for name, entry in definitions.tables.items()}
     subscriptions = {entry.object_id for entry in definitions.subscriptions.values()}
     return tuple(
@@ -62,13 +62,13 @@ def existing(holds: Holds, definitions: Definitions) -> Holds:
 
 
 def protecting(holds: Holds, definitions: Definitions) -> Holds:
-    """The holds whose history stays: those that are there, and those that somebody may be making now."""
+    """Select the holds whose history must stay: those that exist, and those that another process may be creating now."""
     there, oldest_ms = {hold.hold_id for hold in existing(holds, definitions)}, now_ms() - ABANDONED_MS
     return tuple(hold for hold in holds if hold.hold_id in there or hold.created_at_ms >= oldest_ms)
 
 
 def keeper_name(hold: Hold, definitions: Definitions) -> str | None:
-    """Name of the subscription or client that advances `hold`."""
+    """Return the name of the subscription or client that advances `hold`; None if there is none."""
     names = {entry.object_id: name for name, entry in definitions.subscriptions.items()}
     return (
         hold.kept_by if hold.keeper is not SubscriberKind.SUBSCRIPTION else names.get(hold.kept_by or "", hold.kept_by)
@@ -76,10 +76,10 @@ def keeper_name(hold: Hold, definitions: Definitions) -> str | None:
 
 
 def check_not_kept(hold: Hold, verb: str, definitions: Definitions) -> None:
-    """A hold that a subscriber advances is not anybody else's to move or drop: what it has not taken yet would be lost.
+    """Refuse to move or drop a subscriber's hold by hand: the subscriber would lose changes that it has not taken yet.
 
     Raises:
-        DefinitionError: `hold` is one.
+        DefinitionError: A subscription or client advances `hold`.
     """
     name = keeper_name(hold, definitions)
     if name is None:
@@ -90,13 +90,17 @@ def check_not_kept(hold: Hold, verb: str, definitions: Definitions) -> None:
     raise DefinitionError(
         f'hold "{hold.name}" cannot be {verb} by hand',
         code="hold-kept",
-        detail=f"It belongs to {who}, which advances it behind what it has taken.",
+        detail=f"It belongs to {who}, which advances it as it takes changes.",
         hint=f"Run {who}, and the hold moves; {ends} drops the hold, too.",
     )
 
 
 def find(holds: Holds, name: str) -> Hold:
-    """The hold called `name`, with or without its namespace."""
+    """Return the hold called `name`, with or without its namespace.
+
+    Raises:
+        DefinitionError: No hold has this name.
+    """
     for hold in holds:
         if name in (hold.name, hold.full_name):
             return hold
@@ -107,7 +111,7 @@ def find(holds: Holds, name: str) -> Hold:
 
 
 def free_name(holds: Holds, wanted: str) -> str:
-    """`wanted`, with a number behind it if some hold has that name: as PostgreSQL names what is given no name."""
+    """Return `wanted`, followed by a number if a hold has that name, as PostgreSQL names objects without a given name."""
     taken = {hold.name for hold in holds}
     if wanted not in taken:
         return wanted
@@ -115,11 +119,11 @@ def free_name(holds: Holds, wanted: str) -> str:
 
 
 def created(holds: Holds, hold: Hold, frontiers: Frontiers) -> Holds:
-    """`holds` and one more, whose `at_ms` is decided here.
+    """Add `hold` to `holds`; without a time it gets the first one at which all of its tables are readable.
 
     Raises:
-        DefinitionError: Its name is taken.
-        NotReadable: Its time is before what can be read.
+        DefinitionError: The name is taken.
+        NotReadable: A table cannot be read at the time of the hold.
     """
     _check_name_is_free(holds, hold.name)
     at_ms = hold.at_ms
@@ -129,29 +133,29 @@ def created(holds: Holds, hold: Hold, frontiers: Frontiers) -> Holds:
         raise NotReadable(
             f'hold "{hold.name}" cannot be at {at_ms}',
             detail=f'"{name}" is not readable yet.',
-            hint="Leave out AT: the hold then begins where its tables do.",
+            hint="Leave out AT: the hold then begins when all its tables are readable.",
         )
     failing = [f for f in _of(hold, frontiers) if at_ms < f.since_ms]
     if failing:
         raise NotReadable(
             f'hold "{hold.name}" cannot be at {at_ms}',
-            detail=f"Readable: {'; '.join(map(str, _of(hold, frontiers)))}.{_standing(holds, hold, frontiers)}",
+            detail=f"Readable: {'; '.join(map(str, _of(hold, frontiers)))}.{_other_holds(holds, hold, frontiers)}",
             hint=f"Choose {max(f.since_ms for f in failing)} or later.",
         )
     return (*holds, hold)
 
 
 def advanced(holds: Holds, name: str, to_ms: int | None, frontiers: Frontiers) -> Holds:
-    """`holds`, the one called `name` at `to_ms`; by default where retention alone keeps its tables readable, never back.
+    """Move the hold called `name` to `to_ms`; by default to the first time that retention alone keeps readable, never back.
 
     Raises:
-        NotReadable: `to_ms` is back where nothing else keeps its tables readable.
+        NotReadable: `to_ms` is an earlier time, and neither retention nor another hold keeps the tables readable there.
     """
     hold = find(holds, name)
     if to_ms is None:
         _check_readable(hold, frontiers)
         retained_ms = [f.retained_ms for f in _of(hold, frontiers)]
-        to_ms = _level(hold, max(retained_ms + ([] if hold.at_ms is None else [hold.at_ms])), frontiers)
+        to_ms = _unstopped_ms(hold, max(retained_ms + ([] if hold.at_ms is None else [hold.at_ms])), frontiers)
     elif hold.at_ms is None or to_ms < hold.at_ms:
         _check_readable(hold, frontiers)
         _check_way_back(holds, hold, to_ms, frontiers)
@@ -159,7 +163,7 @@ def advanced(holds: Holds, name: str, to_ms: int | None, frontiers: Frontiers) -
 
 
 def renamed(holds: Holds, name: str, new_name: str) -> Holds:
-    """`holds`, the one called `name` with another name."""
+    """Change the name of the hold called `name`."""
     hold = find(holds, name)
     if new_name != hold.name:
         _check_name_is_free(holds, new_name)
@@ -167,34 +171,34 @@ def renamed(holds: Holds, name: str, new_name: str) -> Holds:
 
 
 def dropped(holds: Holds, name: str) -> Holds:
-    """`holds` without the one called `name`."""
+    """Drop the hold called `name`."""
     gone = find(holds, name)
     return tuple(hold for hold in holds if hold.hold_id != gone.hold_id)
 
 
 def begun(holds: Holds, frontiers: Frontiers) -> Holds:
-    """`holds`; those that waited for the first readable time of their tables are there once all of them have one."""
+    """Set the time of each hold that waits for its tables, once all of them are readable."""
     return tuple(replace(hold, at_ms=first_time(hold, frontiers)) if hold.at_ms is None else hold for hold in holds)
 
 
 def forced(holds: Holds, frontiers: Frontiers) -> Holds:
-    """`holds`, those behind their MAX LAG moved to where it ends, and those where a table was stopped to the end of that.
+    """Move holds that lag more than MAX LAG to that lag, and holds at a time at which a table was stopped to its end.
 
-    A hold may come to stand there if its time was in the future when it was made.
+    A hold can be at such a time if the time was still in the future when the hold was created.
     """
     return tuple(_forced(hold, frontiers) for hold in holds)
 
 
 def behind_ms(hold: Hold, frontiers: Frontiers) -> int:
-    """How far `hold` is behind the least `upper` of its tables; 0 when it is in the future or has not begun."""
+    """Compute how far `hold` lags its table with the earliest `upper`; 0 if it is in the future or has not begun."""
     uppers = [frontier.upper_ms for frontier in _of(hold, frontiers)]
     return max(0, min(uppers) - hold.at_ms) if uppers and hold.at_ms is not None else 0
 
 
 def first_time(hold: Hold, frontiers: Frontiers) -> int | None:
-    """The first time at which all tables of `hold` are readable: the latest `since`; None while one is not readable."""
+    """Find the first time at which all tables of `hold` are readable: their latest `since`; None while one is not."""
     found = _of(hold, frontiers)
-    return _level(hold, max(f.since_ms for f in found), frontiers) if len(found) == len(hold.tables) else None
+    return _unstopped_ms(hold, max(f.since_ms for f in found), frontiers) if len(found) == len(hold.tables) else None
 
 
 def _forced(hold: Hold, frontiers: Frontiers) -> Hold:
@@ -204,12 +208,12 @@ def _forced(hold: Hold, frontiers: Frontiers) -> Hold:
         return hold
     excess_ms = behind_ms(hold, frontiers) - hold.max_lag_ms
     if excess_ms <= 0:
-        return replace(hold, at_ms=_level(hold, hold.at_ms, frontiers))
-    return replace(hold, at_ms=_level(hold, hold.at_ms + excess_ms, frontiers), forced_from_ms=hold.at_ms)
+        return replace(hold, at_ms=_unstopped_ms(hold, hold.at_ms, frontiers))
+    return replace(hold, at_ms=_unstopped_ms(hold, hold.at_ms + excess_ms, frontiers), forced_from_ms=hold.at_ms)
 
 
-def _level(hold: Hold, at_ms: int, frontiers: Frontiers) -> int:
-    """The first time from `at_ms` on at which none of the tables of `hold` was stopped."""
+def _unstopped_ms(hold: Hold, at_ms: int, frontiers: Frontiers) -> int:
+    """Find the first time from `at_ms` onward at which none of the tables of `hold` was stopped."""
     return first_behind((stop for frontier in _of(hold, frontiers) for stop in frontier.stops), at_ms)
 
 
@@ -222,7 +226,7 @@ def _check_way_back(holds: Holds, hold: Hold, to_ms: int, frontiers: Frontiers) 
             raise NotReadable(
                 f'hold "{hold.name}" cannot go back to {to_ms}',
                 detail=f'Retention keeps "{name}" from {frontier.retained_ms} ({iso(frontier.retained_ms)} UTC) on.'
-                + _standing(holds, hold, frontiers),
+                + _other_holds(holds, hold, frontiers),
                 hint=f"Choose {kept_from_ms} or later.",
             )
 
@@ -231,8 +235,8 @@ def _check_readable(hold: Hold, frontiers: Frontiers) -> None:
     for name in (table.full_name for table in hold.tables if table.full_name not in frontiers):
         raise NotReadable(
             f'hold "{hold.name}" cannot be advanced yet',
-            detail=f'"{name}" has nothing that can be read.',
-            hint="It begins with the first rows.",
+            detail=f'"{name}" is not readable yet.',
+            hint="The hold begins when all its tables have rows.",
         )
 
 
@@ -248,18 +252,18 @@ def _check_name_is_free(holds: Holds, name: str) -> None:
 
 
 def tables_text(hold: Hold) -> str:
-    """The tables of `hold` for a sentence."""
+    """List the tables of `hold` for a sentence."""
     return ", ".join(f'"{table.full_name}"' for table in hold.tables)
 
 
-def _standing(holds: Holds, hold: Hold, frontiers: Frontiers) -> str:
-    """A sentence for each table of `hold` that others hold: where."""
+def _other_holds(holds: Holds, hold: Hold, frontiers: Frontiers) -> str:
+    """Write a sentence for each table of `hold` on which there are other holds: their names and times."""
     sentences = []
     for frontier in _of(hold, frontiers):
         others = _others_on(holds, hold, frontier.table.full_name)
         if others:
-            places = ", ".join(f'"{other.name}" at {other.at_ms}' for other in others)
-            sentences.append(f' Others hold "{frontier.table.full_name}": {places}.')
+            times = ", ".join(f'"{other.name}" at {other.at_ms}' for other in others)
+            sentences.append(f' Others hold "{frontier.table.full_name}": {times}.')
     return "".join(sentences)
 
 

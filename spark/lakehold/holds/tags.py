@@ -1,6 +1,6 @@
-"""Tags: what makes every other tool that expires snapshots leave alone what a hold needs.
+"""Iceberg tags on the snapshots that holds need: other tools that expire snapshots keep those with a tag.
 
-`hold_<name>` is on the snapshot that a hold stands at, `mz_<timestamp>` on that of each version after it (design, "Holds").
+`hold_<name>` is on the snapshot at the time of a hold, `mz_<timestamp>` on that of each later version (design, "Holds").
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ _VERSION = re.compile(r"mz_(\d+)")
 
 
 def wanted_tags(timeline: Timeline, holds: Holds) -> dict[str, int]:
-    """The tags that a table must have, and the snapshots that they are on.
+    """Map each tag that a table must have to the id of its snapshot.
 
-    A hold stands at the last version at or before its time: none has a tag for one in front of all versions, where the
-    table had no rows. A snapshot that was current several times is the version of several timestamps.
+    A hold needs the last version at or before its time. A hold before all versions has no tag: the table had no rows then.
+    A snapshot that was current several times is the version of several timestamps.
 
     Args:
-        timeline: The table's.
-        holds: Those that are on it.
+        timeline: The timeline of the table.
+        holds: The holds on the table.
     """
     if not holds:
         return {}
     wanted: dict[str, int] = {}
     for hold in holds:
-        stands_at = timeline.version_at(first_behind(timeline.stops, _at_ms(hold.at_ms, timeline)))
-        if stands_at is not None and stands_at.remains:
-            wanted[_HOLD + hold.name] = stands_at.snapshot_id
+        held = timeline.version_at(first_behind(timeline.stops, _at_ms(hold.at_ms, timeline)))
+        if held is not None and held.remains:
+            wanted[_HOLD + hold.name] = held.snapshot_id
     first_ms = _first_ms(timeline, holds)
     later = (v for v in timeline.versions if v.mz_timestamp > first_ms and v.remains)
     return wanted | {f"mz_{version.mz_timestamp}": version.snapshot_id for version in later}
 
 
 def unneeded_tags(timeline: Timeline, holds: Holds) -> tuple[str, ...]:
-    """The tags of ours on a table that no hold needs, in order of their names.
+    """List lakehold's tags on a table that no hold needs, in order of their names.
 
-    One later than all holds stays even if the timeline does not know it: a table's log begins anew when another tool
-    expires a snapshot that had no tag yet.
+    A tag later than the earliest hold stays even if the timeline does not know its version: the snapshot log of a table
+    starts again when another tool expires a snapshot that had no tag yet.
     """
     wanted = wanted_tags(timeline, holds)
     first_ms = _first_ms(timeline, holds) if holds else None
@@ -70,7 +70,7 @@ def _first_ms(timeline: Timeline, holds: Holds) -> int:
 
 
 def own_tags(table: Table) -> list[str]:
-    """The tags that were put here: people may call theirs alike, and mostly let them age."""
+    """List the tags that lakehold put: tags of people may have similar names, but usually expire by age."""
     return [
         name
         for name, ref in table.metadata.refs.items()
@@ -80,8 +80,8 @@ def own_tags(table: Table) -> list[str]:
     ]
 
 
-def _on(timeline: Timeline, holds: Holds) -> Holds:
-    """Those of `holds` that are on the table which has the name now."""
+def _holds_on(timeline: Timeline, holds: Holds) -> Holds:
+    """Select those of `holds` that are on the table which has the name now."""
     table_uuid = str(timeline.table.metadata.table_uuid)
 
     def is_it(held: HeldTable) -> bool:
@@ -92,7 +92,7 @@ def _on(timeline: Timeline, holds: Holds) -> Holds:
 
 @dataclass(frozen=True)
 class TableTags:
-    """Brings the tags of tables to what the holds on them need.
+    """The commits that bring the tags of tables to what the holds on them need.
 
     Args:
         catalog: The lake's catalog.
@@ -104,31 +104,30 @@ class TableTags:
     timelines: Timelines
     store: HoldStore
     _complete: dict[str, tuple[str, Holds]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """By table: the metadata file that lacks no tag, and for which holds."""
+    """By table: the metadata file that lacks no tag, and the holds for which it lacks none."""
 
     def put(self, full_names: Sequence[str]) -> None:
-        """Make the tags that are missing, and take away `hold_*` that are not needed: one commit a table, or none.
+        """Add missing tags and remove `hold_*` tags that no hold needs, in at most one commit for each table.
 
-        Once no hold is left, all tags of ours go: nobody might look after the table any more.
-
-        A table that is not there, or cannot be read yet, has nothing to be tagged.
+        Without any hold on a table, all of lakehold's tags go: nothing might maintain the table any more. A table that
+        does not exist, or cannot be read yet, is skipped.
 
         Raises:
             CommitConflict: Others kept changing a table.
             UpstreamUnavailable: The catalog does not answer.
         """
         for tagging in self._taggings(full_names):
-            changed, followed = self._follow(tagging, _stale)
-            timeline, holds = followed.timeline, followed.holds
+            changed, committed = self._commit(tagging, _stale)
+            timeline, holds = committed.timeline, committed.holds
             if not changed and all(hold.at_ms is not None for hold in holds):
                 self._complete[timeline.full_name] = timeline.table.metadata_location, holds
 
     def is_held(self, full_name: str) -> bool:
-        """Whether some hold is on a table."""
+        """Return whether some hold is on a table."""
         return any(hold.is_on(full_name) for hold in self.store.holds())
 
     def keep(self, full_name: str) -> Holds:
-        """Do what `put` does, for who asks often: a table without holds, or without anything missing, costs one read.
+        """Put the tags of one table, for frequent calls: without holds or missing tags a call costs one read.
 
         Returns:
             The holds on the table.
@@ -142,13 +141,13 @@ class TableTags:
         return holds
 
     def unneeded(self, full_name: str) -> tuple[str, ...]:
-        """The tags of ours on a table that no hold needs; none of a table that cannot be read."""
+        """List lakehold's tags on a table that no hold needs; none for a table that cannot be read."""
         return tuple(tag for tagging in self._taggings([full_name]) for tag in tagging.unneeded)
 
     def remove(self, full_name: str, tags: Collection[str]) -> None:
-        """Take away those of `tags` that are still not needed, and make the ones that are missing, in one commit."""
+        """Remove those of `tags` that still no hold needs, and add the missing ones, in one commit."""
         for tagging in self._taggings([full_name]):
-            self._follow(tagging, lambda newest: set(tags).intersection(newest.unneeded))
+            self._commit(tagging, lambda newest: set(tags).intersection(newest.unneeded))
 
     def _taggings(self, full_names: Sequence[str]) -> Iterator[_Tagging]:
         holds = self._protecting()
@@ -156,14 +155,18 @@ class TableTags:
             yield self._tagging(timeline, holds)
 
     def _tagging(self, timeline: Timeline, holds: Holds) -> _Tagging:
-        on_it = _on(timeline, holds)
-        return _Tagging(self.timelines.reaching(timeline, _first_ms(timeline, on_it)) if on_it else timeline, on_it)
+        found = _holds_on(timeline, holds)
+        return _Tagging(self.timelines.reaching(timeline, _first_ms(timeline, found)) if found else timeline, found)
 
     def _protecting(self) -> Holds:
         return protecting(self.store.holds(), self.timelines.definitions.definitions())
 
-    def _follow(self, tagging: _Tagging, removed: Callable[[_Tagging], Collection[str]]) -> tuple[bool, _Tagging]:
-        """Whether anything was to change, and what was followed: the holds as they were when it was committed."""
+    def _commit(self, tagging: _Tagging, removed: Callable[[_Tagging], Collection[str]]) -> tuple[bool, _Tagging]:
+        """Commit the changes of tags that `tagging` needs, and those that `removed` selects.
+
+        Returns:
+            Whether tags had to change, and the tagging with the holds as they were at the commit.
+        """
         name = tagging.timeline.full_name
         if not tagging.changes(tagging.timeline.table, removed(tagging)):
             return False, tagging
@@ -171,8 +174,9 @@ class TableTags:
         def plan(table: Table) -> RefChanges:
             nonlocal tagging
             holds = self._protecting()
-            # Whose tags are on the table is written by now: only what these holds do not need is needed by nobody.
-            if _on(tagging.timeline, holds) != tagging.holds:
+            # A hold is stored before its tags are put. So these holds include all whose tags `table` may have, and what
+            # they do not need can go.
+            if _holds_on(tagging.timeline, holds) != tagging.holds:
                 tagging = self._tagging(self.timelines.of([name])[name], holds)
             return tagging.changes(table, removed(tagging))
 
@@ -181,7 +185,7 @@ class TableTags:
 
 @dataclass(frozen=True)
 class _Tagging:
-    """What the tags of a table are decided from: its history as far back as its holds go, and those."""
+    """The holds on a table and its history back to the earliest of them: together they decide the table's tags."""
 
     timeline: Timeline
     holds: Holds

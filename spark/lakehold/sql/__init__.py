@@ -1,1 +1,1 @@
-"""Control: text -> statement -> plan -> run. Above `plan` nothing has effects, and only `engine` knows Spark."""
+"""SQL statements: text -> statement -> plan -> effects. Parsing and planning have no effects, and only `engine` knows Spark."""

@@ -1,4 +1,4 @@
-"""Spark SQL types of a column list: read by sqlglot, checked against what Iceberg stores, kept as Spark writes them."""
+"""Types in a column list: sqlglot parses them, lakehold checks that Iceberg can store them and writes them as Spark does."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _HINT = (
 
 
 class _NotStorable(Exception):
-    """A type that no Iceberg column has; the text says which, the hint what there is."""
+    """A type that no Iceberg column can have; the text names the type, the hint lists those that are possible."""
 
     def __init__(self, message: str, hint: str = _HINT) -> None:
         super().__init__(message)
@@ -51,10 +51,10 @@ class _NotStorable(Exception):
 
 
 def parse_type(cursor: Cursor) -> str:
-    """The type that comes next, up to a comma or closing parenthesis, as Spark's `simpleString` writes it.
+    """Parse a type, which ends at a comma or closing parenthesis, and return it as Spark's `simpleString` writes it.
 
     Raises:
-        StatementError: It is no Spark SQL type, or Iceberg cannot store it.
+        StatementError: The text is no type of Spark SQL, or Iceberg cannot store the type.
     """
     tokens = _type_tokens(cursor)
     try:
@@ -105,7 +105,7 @@ def _simple_string(parsed: exp.Expr | None) -> str:
 
 
 def _decimal(parameters: list[exp.Expr]) -> str:
-    """Spark's default is `decimal(10,0)`; one number is the precision."""
+    """Write a decimal type with both parameters: Spark's defaults are precision 10 and scale 0."""
     numbers = [int(p.name) if p.name.isdigit() else -1 for p in parameters]
     precision, scale = [*numbers, *(10, 0)[len(numbers) :]]
     if not 1 <= precision <= _MAX_PRECISION or not 0 <= scale <= precision:
@@ -118,7 +118,7 @@ def _refuse_meeting(names: list[str]) -> None:
     for place, name in enumerate(names):
         same = next((each for each in names[:place] if folded(each) == folded(name)), None)
         if same is not None:
-            hint = "fields whose names differ in case only are not told apart"
+            hint = "names of fields must differ in more than upper and lower case"
             raise _NotStorable(f'a STRUCT cannot have the fields "{same}" and "{name}"', hint)
 
 
@@ -131,6 +131,6 @@ def _field(field: exp.Expr) -> str:
 
 
 def struct_field(name: str, of: str) -> str:
-    """A field of a STRUCT whose type is `of`, as Spark's `simpleString` writes it."""
+    """Write a field of a STRUCT, whose type is `of`, as Spark's `simpleString` does."""
     written = name if _PLAIN_NAME.fullmatch(name) else quoted(name)
     return f"{written}:{of}"

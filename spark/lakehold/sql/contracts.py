@@ -1,7 +1,7 @@
 """Contracts in files: `<namespace.table>.json` names the columns of a fed table whose statement names none.
 
-The form is that of the system tables' files, without what lakehold decides for a fed table: `table`, `doc`, `key` and
-`schema`, which is Iceberg's JSON (specification, "Appendix C: JSON serialization").
+A file has `table`, `doc`, `key` and `schema`, which is Iceberg's JSON (specification, "Appendix C: JSON serialization"). The
+files of the system tables have this form, too, with further fields that lakehold decides for a fed table.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _LEAVES = (
     StringType,
     BinaryType,
 )
-"""Iceberg's types that a declared column may have. A `uuid` or `time` arrives as text and a `fixed` as binary, so a
-contract that promised one would not be kept."""
+"""Iceberg's types that a declared column may have. Messages carry a `uuid` or `time` as text and a `fixed` as binary, so no
+column gets one of these types."""
 
 
 class _ContractFile(BaseModel):
@@ -65,17 +65,18 @@ class _ContractFile(BaseModel):
     iceberg_schema: Schema = Field(alias="schema")
 
 
-class _Unfit(Exception):
-    """Why a file is no contract of its table, as sentences."""
+class _InvalidContract(Exception):
+    """A reason why a file cannot be the contract of its table, in sentences."""
 
 
-def contracted(table: Table, directory: Path | None) -> Table:
-    """`table` with the columns and the key of its file in `directory`, as if the statement had named them.
+def with_contract(table: Table, directory: Path | None) -> Table:
+    """Add the columns and the key of the contract of `table` in `directory`, as if the statement had named them.
 
-    The statement's own column list and KEY win. Without a file the table stays as it is; system tables have no contract.
+    The statement's own column list and KEY take precedence. Without a file the table stays as it is. System tables have
+    no contract.
 
     Raises:
-        DefinitionError: The file cannot be read, or says what no fed table can be.
+        DefinitionError: The file cannot be read, or a fed table cannot have its columns.
     """
     if directory is None or table.columns or table.namespace == SYSTEM_NAMESPACE:
         return table
@@ -83,30 +84,30 @@ def contracted(table: Table, directory: Path | None) -> Table:
     try:
         file = _read(path)
         return table if file is None else _with_columns(table, file)
-    except _Unfit as unfit:
+    except _InvalidContract as invalid:
         raise DefinitionError(
             f'the contract of table "{table.full_name}" cannot be used',
             code="contract-invalid",
-            detail=f'The file is "{path}". {unfit}',
+            detail=f'The file is "{path}". {invalid}',
             hint="Correct the file, or remove it: a column list in the statement takes its place.",
-        ) from unfit
+        ) from invalid
 
 
 def column_docs(full_name: str, directory: Path | None) -> dict[str, str]:
-    """What the contract of a table in `directory` says of each column; nothing without one, or of one that cannot be used."""
+    """Read the description of each column from the contract of a table in `directory`; none without a usable contract."""
     try:
         file = _read(directory / f"{full_name}.json") if directory is not None else None
-    except _Unfit:
+    except _InvalidContract:
         return {}
     return {field.name: field.doc for field in file.iceberg_schema.fields if field.doc} if file is not None else {}
 
 
 def declared_type(of: IcebergType, path: str) -> str:
-    """The type of a declared column as a column list says it; `path` names the column in the error."""
+    """Write the type of a declared column as in a column list; `path` names the column in the error."""
     match of:
         case DecimalType():
             if of.scale > of.precision:
-                raise _Unfit(f'Column "{path}" has type {of}: a scale is at most the precision.')
+                raise _InvalidContract(f'Column "{path}" has type {of}: a scale is at most the precision.')
             return f"decimal({of.precision},{of.scale})"
         case ListType():
             _refuse_required(of.element_field, f"{path}.element")
@@ -120,7 +121,7 @@ def declared_type(of: IcebergType, path: str) -> str:
         case _ if isinstance(of, _LEAVES):
             return spark_text(of)
         case _:
-            raise _Unfit(
+            raise _InvalidContract(
                 f'Column "{path}" has type {of}, which a fed table cannot have. Expected is boolean, int, long, float, '
                 "double, decimal, string (also for uuid and time), binary (also for fixed), date, timestamp, "
                 "timestamptz, list, map or a struct of fields."
@@ -133,11 +134,11 @@ def _read(path: Path) -> _ContractFile | None:
     except FileNotFoundError:
         return None
     except ValidationError as error:
-        raise _Unfit(_first_reason(error)) from error
-    except KeyError as error:  # PyIceberg looks for the parts of lists, maps and structs without asking
-        raise _Unfit(f"A nested type in it lacks {error}.") from error
+        raise _InvalidContract(_first_reason(error)) from error
+    except KeyError as error:  # PyIceberg does not check that lists, maps and structs have all their parts.
+        raise _InvalidContract(f"A nested type in it lacks {error}.") from error
     except (OSError, ValueError, IcebergValidationError) as error:
-        raise _Unfit(f"{error}.") from error
+        raise _InvalidContract(f"{error}.") from error
 
 
 def _first_reason(error: ValidationError) -> str:
@@ -150,17 +151,17 @@ def _first_reason(error: ValidationError) -> str:
 
 def _with_columns(table: Table, file: _ContractFile) -> Table:
     if file.table != table.full_name:
-        raise _Unfit(f'It says that it is the contract of table "{file.table}".')
+        raise _InvalidContract(f'It is the contract of table "{file.table}".')
     fields = file.iceberg_schema.fields
     if not fields:
-        raise _Unfit("It names no columns.")
+        raise _InvalidContract("It names no columns.")
     _refuse_repeated(field.name for field in fields)
     fault = name_fault([ColumnType(field.name, field.field_type) for field in fields], "the table")
     if fault is not None:
-        raise _Unfit(f"{fault.message[0].upper()}{fault.message[1:]}. {fault.detail}")
+        raise _InvalidContract(f"{fault.message[0].upper()}{fault.message[1:]}. {fault.detail}")
     key = _key(table.key or _key_of(file), fields)
     for field in fields:
-        # Iceberg wants the columns of a key to be required, so there it says no more than that they are the key.
+        # Iceberg requires the columns of a key to be `required`. For other columns `required` would be a promise.
         if field.name not in key:
             _refuse_required(field, field.name)
     columns = tuple(DeclaredColumn(field.name, declared_type(field.field_type, field.name)) for field in fields)
@@ -171,18 +172,18 @@ def _key_of(file: _ContractFile) -> tuple[str, ...]:
     names = {field.field_id: field.name for field in file.iceberg_schema.fields}
     identifiers = tuple(names.get(i, f"field {i}") for i in file.iceberg_schema.identifier_field_ids)
     if file.key and identifiers and set(file.key) != set(identifiers):
-        raise _Unfit(
+        raise _InvalidContract(
             f"Its key is {', '.join(file.key)}, its identifier-field-ids are those of {', '.join(identifiers)}."
         )
     return file.key or identifiers
 
 
 def _key(names: tuple[str, ...], fields: Iterable[NestedField]) -> tuple[str, ...]:
-    """The key's columns as the file spells them."""
+    """Return the columns of the key as the file spells them, after checking that it has them."""
     spelt = {field.name.lower(): field.name for field in fields}
     for name in names:
         if name.lower() not in spelt:
-            raise _Unfit(f'Key column "{name}" is not one of its columns: {", ".join(spelt.values())}.')
+            raise _InvalidContract(f'Key column "{name}" is not one of its columns: {", ".join(spelt.values())}.')
     _refuse_repeated(names)
     return tuple(spelt[name.lower()] for name in names)
 
@@ -194,11 +195,11 @@ def _field(field: NestedField, path: str) -> str:
 
 def _refuse_required(field: NestedField, path: str) -> None:
     if field.required:
-        raise _Unfit(f'Column "{path}" is required, but null is what a fed table has where a message lacks a value.')
+        raise _InvalidContract(f'Column "{path}" is required, but a fed table has null where a message lacks a value.')
 
 
 def _refuse_repeated(names: Iterable[str]) -> None:
-    """Spark matches names whatever their case."""
+    """Refuse names that differ only in case: Spark matches names in any case."""
     repeated = [name for name, count in Counter(name.lower() for name in names).items() if count > 1]
     if repeated:
-        raise _Unfit(f'Column "{repeated[0]}" is given twice.')
+        raise _InvalidContract(f'Column "{repeated[0]}" is given twice.')

@@ -1,4 +1,4 @@
-"""A place in a statement's tokens: look, accept, expect, and errors that say expected and found."""
+"""A cursor over the tokens of a statement: peek, accept, expect, and errors that name what was expected and found."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _WORD = re.compile(r"[^\W\d]\w*")
 _TEXTS = frozenset({TokenType.STRING, TokenType.RAW_STRING})
 _NESTING = {"(": 1, "[": 1, ")": -1, "]": -1}
 _CLOSE = 0.75
-"""How alike a close miss is: `SORCE` is SOURCE, `FUNCTIONS` is not CONNECTIONS."""
+"""The similarity from which a word is a close miss: `SORCE` is one of SOURCE, `FUNCTIONS` is none of CONNECTIONS."""
 
 
 class Cursor:
-    """Reads one statement from left to right; words are matched whatever their case."""
+    """A position in the tokens of one statement, which moves from left to right; words match in any case."""
 
     def __init__(self, statement: StatementText) -> None:
         self.sql = statement.sql
@@ -31,12 +31,12 @@ class Cursor:
 
     @property
     def at_end(self) -> bool:
-        """Whether all is read."""
+        """Return whether all tokens were read."""
         return self._at >= len(self._tokens)
 
     @property
     def position(self) -> int:
-        """Index of the next token; `rewind` comes back to it."""
+        """Return the index of the next token, to which `rewind` can go back."""
         return self._at
 
     def rewind(self, position: int) -> None:
@@ -44,50 +44,62 @@ class Cursor:
         self._at = position
 
     def peek(self, offset: int = 0) -> Token:
-        """The token `offset` places on; behind the last one an empty one."""
+        """Return the token `offset` places ahead without stepping over it; an empty token after the last one."""
         index = self._at + offset
         return self._tokens[index] if index < len(self._tokens) else self._end
 
     @property
     def last(self) -> Token:
-        """The token just stepped over."""
+        """Return the token that was stepped over last."""
         return self._tokens[self._at - 1]
 
     def advance(self) -> Token:
-        """Step over the next token, which must be there."""
+        """Read the next token and step over it.
+
+        Raises:
+            StatementError: The statement ends here.
+        """
         if self.at_end:
             raise self.error("more")
         self._at += 1
         return self.last
 
     def source_text(self, token: Token) -> str:
-        """The characters of `token` as written."""
+        """Return the characters of `token` as written."""
         return self.sql[token.start : token.end + 1]
 
     def word(self, offset: int = 0) -> str:
-        """The word `offset` places on, in capitals; empty when there is none."""
+        """Return the word `offset` places ahead, in capitals; empty if the token is no word."""
         text = self.source_text(self.peek(offset))
         return text.upper() if _WORD.fullmatch(text) else ""
 
     def at_words(self, *words: str) -> bool:
-        """Whether the next tokens are `words`."""
+        """Return whether the next tokens are `words`."""
         return all(self.word(i) == w for i, w in enumerate(words))
 
     def accept(self, *words: str) -> bool:
-        """Step over `words` if they come next."""
+        """Accept `words` if they come next: step over them and return true."""
         found = self.at_words(*words)
         if found:
             self._at += len(words)
         return found
 
     def expect(self, *words: str, hint: str = "") -> None:
-        """Step over `words`, which must come next."""
+        """Require that `words` come next, and step over them.
+
+        Raises:
+            StatementError: Something else comes next.
+        """
         for word in words:
             if not self.accept(word):
                 raise self.error(word, hint=hint)
 
     def choose(self, *phrases: str) -> str:
-        """Step over the longest of `phrases` (one or more words) that comes next, and return it."""
+        """Read the longest of `phrases` (one or more words) that comes next, and return it.
+
+        Raises:
+            StatementError: None of them comes next.
+        """
         longest_first = sorted(phrases, key=len, reverse=True)
         for phrase in longest_first:
             if self.accept(*phrase.split()):
@@ -98,7 +110,11 @@ class Cursor:
         raise self.error(*phrases)
 
     def clauses(self, *phrases: str) -> Iterator[str]:
-        """The clauses that follow, in the order written, each at most once, to the end of the statement."""
+        """Iterate over the clauses up to the end of the statement, in the order written, each at most once.
+
+        Args:
+            phrases: The words with which clauses begin. The caller reads the rest of a clause before the next one.
+        """
         left = list(phrases)
         while not self.at_end:
             if again := next((p for p in phrases if p not in left and self.at_words(*p.split())), None):
@@ -110,9 +126,9 @@ class Cursor:
             yield phrase
 
     def take_until(self, stop: Callable[[], bool]) -> tuple[Token, ...]:
-        """Step over the tokens before the place where `stop` holds, outside of brackets that open among them.
+        """Take the tokens before the first place at which `stop()` is true, ignoring places in brackets among them.
 
-        A bracket that closes what opened earlier ends them too, as does the end of the statement.
+        The tokens also end before a bracket that closes one opened earlier, and at the end of the statement.
         """
         first, depth = self._at, 0
         while not self.at_end:
@@ -123,21 +139,25 @@ class Cursor:
         return self._tokens[first : self._at]
 
     def accept_symbol(self, symbol: str) -> bool:
-        """Step over `symbol` if it comes next."""
+        """Accept `symbol` if it comes next: step over it and return true."""
         found = self.source_text(self.peek()) == symbol
         if found:
             self._at += 1
         return found
 
     def expect_symbol(self, symbol: str, hint: str = "") -> None:
-        """Step over `symbol`, which must come next."""
+        """Require that `symbol` comes next, and step over it.
+
+        Raises:
+            StatementError: Something else comes next.
+        """
         if not self.accept_symbol(symbol):
             raise self.error(f'"{symbol}"', hint=hint)
 
     def more(self, closing: str = ")", *, after_last: bool = False) -> bool:
-        """Inside a list: step over a comma and return true, or over `closing` and return false.
+        """Continue a list: step over a comma and return true, or over `closing` and return false.
 
-        With `after_last` a comma may stand behind the last of the list, too.
+        With `after_last` a comma may follow the last item, too.
         """
         if self.accept_symbol(","):
             return not (after_last and self.accept_symbol(closing))
@@ -146,13 +166,13 @@ class Cursor:
         raise self.error('","', f'"{closing}"')
 
     def text(self, what: str, hint: str = "") -> str:
-        """A string literal."""
+        """Read a string literal; `what` names it in the error."""
         if not self.is_text():
             raise self.error(f"{what} in single quotes", hint=hint)
         return self.advance().text
 
     def filled_text(self, what: str) -> str:
-        """A string literal that is not blank."""
+        """Read a string literal that is not blank; `what` names it in the error."""
         token = self.peek()
         text = self.text(what)
         if not text.strip():
@@ -160,18 +180,18 @@ class Cursor:
         return text
 
     def is_text(self, offset: int = 0) -> bool:
-        """Whether a string literal is `offset` places on."""
+        """Return whether the token `offset` places ahead is a string literal."""
         return self.peek(offset).token_type in _TEXTS
 
     def quoted_name(self) -> str | None:
-        """A name in backquotes or double quotes, if one comes next."""
+        """Read a name in backquotes or double quotes; None if none comes next."""
         token = self.peek()
         if not token.text or self.source_text(token)[0] not in '`"':
             return None
         return self.advance().text
 
     def object_name(self, what: str) -> str:
-        """One part of a name of a connection, source or table: lowercase unless quoted."""
+        """Read one part of the name of an object or namespace: lowercase unless quoted."""
         quoted = self.quoted_name()
         if quoted is not None:
             return quoted
@@ -181,7 +201,7 @@ class Cursor:
         return self.source_text(self.advance()).lower()
 
     def column_name(self) -> str:
-        """A column's name, as written: Spark matches columns whatever their case, and shows them so."""
+        """Read the name of a column, and keep its case: Spark matches columns in any case, but shows them as written."""
         quoted = self.quoted_name()
         if quoted is not None:
             return quoted
@@ -190,25 +210,25 @@ class Cursor:
         return self.source_text(self.advance())
 
     def expect_end(self) -> None:
-        """Nothing may follow."""
+        """Require that the statement ends here."""
         if not self.at_end:
             raise self.error("end of statement")
 
     def error(self, *expected: str, message: str = "", hint: str = "") -> StatementError:
-        """An error at the next token: one of `expected` belongs there; a close miss gets a hint of its own."""
+        """Build the error of an unexpected next token: one of `expected` belongs there. A close miss gets its own hint."""
         token = self.peek()
         found = self.source_text(token) or "end of statement"
         message = message or f"expected {one_of(expected)}, found {found}"
         return self.error_at(token, message, hint=did_you_mean(self.word(), expected) or hint)
 
     def error_at(self, token: Token, message: str, *, last: Token | None = None, hint: str = "") -> StatementError:
-        """An error about what was read, from `token` to `last`."""
+        """Build an error about the tokens from `token` to `last`; without `last` about `token` alone."""
         end_exclusive = (last or token).end + 1
         return StatementError(message, sql=self.sql, start=token.start, end_exclusive=end_exclusive, hint=hint)
 
 
 def did_you_mean(found: str, expected: Iterable[str]) -> str:
-    """A hint when `found` is nearly one of `expected`; empty otherwise. Of a phrase its first word counts as well."""
+    """Build a hint if `found` is a close miss of one of `expected`, or of the first word of a phrase; else empty."""
     candidates = {c: phrase for phrase in expected for c in (phrase.split()[0], phrase)}
     if not found or found in candidates:
         return ""
@@ -218,5 +238,5 @@ def did_you_mean(found: str, expected: Iterable[str]) -> str:
 
 
 def one_of(phrases: Sequence[str]) -> str:
-    """`a, b or c`."""
+    """Join `phrases` to a text such as `a, b or c`."""
     return phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} or {phrases[-1]}"

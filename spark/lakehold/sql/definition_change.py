@@ -1,4 +1,4 @@
-"""Statements that change the definitions in one commit: planned on those it commits to, again if another came first."""
+"""Statements that change the definitions in one commit; lakehold plans them again if another writer commits first."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from lakehold.times import now_ms
 
 
 class DefinitionChange:
-    """What some statements do to the definitions, one after the other; a new object has the same id in each try.
+    """The change of the definitions by some statements, in their order; a new object has the same id in each try.
 
     Args:
-        statements: One, or those of a transaction.
+        statements: One statement, or those of a transaction.
         holds: Reads the holds, for the statements that need them.
     """
 
@@ -36,19 +36,19 @@ class DefinitionChange:
         """The plan of each statement, as of the last try."""
 
     def apply(self, current: Definitions) -> Definitions:
-        """The definitions behind the statements."""
+        """Apply the statements to the definitions `current`, and return the result."""
         self.plans = []
         for parsed in self._statements:
-            with placed(parsed, alone=len(self._statements) == 1):
+            with locating_errors(parsed, alone=len(self._statements) == 1):
                 holds = self._holds() if needs_holds(parsed.statement) else ()
                 decided = plan(parsed, current, holds)
-            current = changed(current, decided, self._id)
+            current = apply_plan(current, decided, self._id)
             self.plans.append(decided)
         return current
 
     @property
     def declared(self) -> Mapping[str, str]:
-        """The object ids of the tables that are new, by full name."""
+        """Return the object ids of the new tables, by full name."""
         puts = (effect for decided in self.plans for effect in decided.definition_effects)
         definitions = (effect.definition for effect in puts if isinstance(effect, PutDefinition))
         return {table.full_name: self._id(table) for table in definitions if isinstance(table, Table)}
@@ -58,10 +58,10 @@ class DefinitionChange:
         return self._ids[type(definition), name]
 
 
-def changed(
+def apply_plan(
     definitions: Definitions, plan: Plan, object_id: Callable[[Definition], str] = lambda _: uuid4().hex
 ) -> Definitions:
-    """The definitions behind a plan; `object_id` gives those of new objects."""
+    """Apply the effects of `plan` on the definitions, and return the result; `object_id` gives the ids of new objects."""
     for effect in plan.definition_effects:
         match effect:
             case PutDefinition(definition, sql):
@@ -90,8 +90,8 @@ def _entry(object_id: str, definition: Definition, sql: str) -> AnyEntry:
 
 
 @contextmanager
-def placed(parsed: ParsedStatement, *, alone: bool) -> Iterator[None]:
-    """An error shows which statement it is about, unless there is only one."""
+def locating_errors(parsed: ParsedStatement, *, alone: bool) -> Iterator[None]:
+    """Add the place of the statement to errors of the block, unless the script has only one statement."""
     try:
         yield
     except LakeholdError as error:

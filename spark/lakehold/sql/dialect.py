@@ -1,4 +1,4 @@
-"""The tokens of lakehold's SQL: Spark's, each with its place in the whole text."""
+"""The tokens of lakehold's SQL: those of Spark, each with its place in the whole text."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from sqlglot.errors import TokenError
 
 from lakehold.errors import Place, StatementError
 
-# It warns of a text that it reads as a command; lakehold refuses such a text, and says where.
+# sqlglot warns of text that it reads as a command. lakehold refuses such text itself, with its place.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 MAX_BRACKETS = 300
-"""Brackets that may be inside each other. With a hundred more Spark's parser runs out of its stack, with thousands of memory."""
+"""The limit of nested brackets. At a hundred more Spark's parser runs out of stack, at thousands out of memory."""
 _NESTING = {TokenType.L_PAREN: 1, TokenType.L_BRACKET: 1, TokenType.R_PAREN: -1, TokenType.R_BRACKET: -1}
 
 
 class LakeholdDialect(Spark):
     """Spark's dialect as Spark 4 reads it, token by token to the end.
 
-    sqlglot would hand the rest of a SHOW or EXECUTE over as one string, and knows only the backslash as an escape.
+    Without these settings sqlglot returns the rest of a SHOW or EXECUTE as one string, and has no escape but the backslash.
     """
 
     class Tokenizer(Spark.Tokenizer):
-        """Spark's tokens; `''` in a string is a quote, as in Spark 4."""
+        """The tokenizer of Spark; `''` in a string is a quote, as in Spark 4."""
 
         COMMANDS: ClassVar[set[TokenType]] = set()
         STRING_ESCAPES: ClassVar[list[str]] = ["'", '"', "\\"]
@@ -36,34 +36,34 @@ class LakeholdDialect(Spark):
 
 @dataclass(frozen=True)
 class StatementText:
-    """One statement inside the text it came with: its tokens and where it stands."""
+    """One statement of a script: its tokens, and its place in the text `sql` of the script."""
 
     sql: str
     tokens: tuple[Token, ...]
 
     @property
     def place(self) -> Place:
-        """The whole of it, for errors."""
+        """Return the place of the whole statement, for errors."""
         return Place(self.sql, self.start, self.end_exclusive)
 
     @property
     def start(self) -> int:
-        """Offset of its first character in `sql`."""
+        """Return the offset of the statement's first character in `sql`."""
         return self.tokens[0].start
 
     @property
     def end_exclusive(self) -> int:
-        """Offset behind its last character in `sql`, the semicolon not included."""
+        """Return the offset after the statement's last character in `sql`, without the semicolon."""
         return self.tokens[-1].end + 1
 
     @property
     def text(self) -> str:
-        """The statement as written, without its semicolon."""
+        """Return the statement as written, without its semicolon."""
         return self.sql[self.start : self.end_exclusive]
 
 
 def split(sql: str) -> tuple[StatementText, ...]:
-    """The statements of `sql` between semicolons; empty ones and comments around them are left out.
+    """Split `sql` at semicolons into statements; skip empty ones and comments around them.
 
     Raises:
         StatementError: A string, quoted name or comment is not closed, or brackets are nested too deeply.
@@ -94,13 +94,13 @@ def too_deep(sql: str, start: int) -> StatementError:
 
 
 def tokenize(sql: str) -> list[Token]:
-    """All tokens of `sql`.
+    """Split `sql` into tokens.
 
     Raises:
         StatementError: A string, quoted name or comment is not closed.
     """
     try:
-        # The space lets sqlglot say what is open where the last character opens it.
+        # Without the space sqlglot does not report a string that the last character opens.
         return [word for token in LakeholdDialect().tokenize(f"{sql} ") for word in _words(sql, token)]
     except TokenError as error:
         raise _unreadable(sql, error) from None
@@ -111,7 +111,7 @@ _WORD = re.compile(r"\w+")
 
 
 def _words(sql: str, token: Token) -> list[Token]:
-    """`ORDER BY` and its like word by word: to sqlglot each is one token, unless a comment stands in it."""
+    """Split a token of several words into one token a word: sqlglot has one token for `ORDER BY` without a comment in it."""
     if not _PHRASE.fullmatch(sql, token.start, token.end + 1):
         return [token]
     return [
@@ -126,7 +126,7 @@ _CAUSE = re.compile(
 
 
 def _unreadable(sql: str, error: TokenError) -> StatementError:
-    """What sqlglot found, at the place where the open string begins: its own error names a window of the text."""
+    """Build an error at the place where an unclosed string or comment begins: sqlglot's error only shows text around it."""
     cause = _CAUSE.search(str(error.__cause__))
     if cause is None:
         start = max(sql.rfind("/*"), 0)

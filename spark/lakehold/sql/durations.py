@@ -33,9 +33,15 @@ _EXAMPLE = "such as '3h', '20s' or '1 day'"
 
 
 def parse_duration(cursor: Cursor) -> int:
-    """A duration above zero in milliseconds: text, `INTERVAL text`, `INTERVAL number unit …` or `text::INTERVAL`.
+    """Parse a duration above zero: text, `INTERVAL text`, `INTERVAL number unit …` or `text::INTERVAL`.
 
-    Months and years are refused: how long they are depends on when they begin.
+    Months and years are refused, because their length depends on when they begin.
+
+    Returns:
+        The duration in milliseconds.
+
+    Raises:
+        StatementError: The text is no such duration.
     """
     first = cursor.peek()
     if cursor.accept("INTERVAL"):
@@ -51,7 +57,7 @@ def parse_duration(cursor: Cursor) -> int:
 
 
 def duration_of_text_ms(text: str) -> int | None:
-    """Milliseconds of `3h`, `1 day 12 hours` or `03:00:00`; None when it is none, or no whole number of milliseconds."""
+    """Convert `3h`, `1 day 12 hours` or `03:00:00` to milliseconds; None if it is no duration of whole milliseconds."""
     rest, total = text.strip().lower(), Fraction(0)
     while rest:
         part = _CLOCK.match(rest) or _PART.match(rest)
@@ -66,7 +72,7 @@ def duration_of_text_ms(text: str) -> int | None:
 
 
 def duration_text(duration_ms: int) -> str:
-    """`duration_ms` as `parse_duration` takes it, without its quotes: `1d 12h`."""
+    """Write a duration as `parse_duration` reads it, without quotes: `1d 12h`."""
     parts = []
     for unit, unit_ms in _UNITS_MS.items():
         count, duration_ms = divmod(duration_ms, unit_ms)
@@ -76,7 +82,7 @@ def duration_text(duration_ms: int) -> str:
 
 
 def _interval_ms(cursor: Cursor) -> int | None:
-    """What follows INTERVAL: `'3h'`, `'3' HOUR` or `1 DAY 12 HOURS`."""
+    """Parse the text after INTERVAL: `'3h'`, `'3' HOUR` or `1 DAY 12 HOURS`."""
     if not _at_count(cursor):
         raise cursor.error("a duration in single quotes", "a number")
     if not _COUNT.fullmatch(cursor.peek().text.strip()):

@@ -1,4 +1,4 @@
-"""What a statement does, one frozen dataclass an effect. A plan lists them in the order they happen."""
+"""Effects of statements, one frozen dataclass for each kind. A plan lists the effects of a statement in their order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakehold.subscribe.statement import Query, Subscribe
 
 @dataclass(frozen=True)
 class PutDefinition:
-    """Add `definition`; `sql` is the statement as written."""
+    """The addition of a definition; `sql` is the statement as written."""
 
     definition: Definition
     sql: str
@@ -23,21 +23,21 @@ class PutDefinition:
 
 @dataclass(frozen=True)
 class ChangeTable:
-    """Put `table` where the definition of its name is, which stays the same object."""
+    """The replacement of a table's definition by `table`; the object keeps its id."""
 
     table: Table
 
 
 @dataclass(frozen=True)
 class DropDefinitions:
-    """Remove `definitions`, users before what they use. All puts and drops of a plan are one commit."""
+    """The removal of definitions, each after those that use it. All changes of definitions in a plan are one commit."""
 
     definitions: tuple[Definition, ...]
 
 
 @dataclass(frozen=True)
 class Converge:
-    """Bring what is upstream of a source to what is declared, behind the commit; `anew`: with a new snapshot of all tables."""
+    """The reconciliation of a source's upstream objects after the commit; `anew`: with a re-snapshot of all tables."""
 
     source: str
     anew: bool = False
@@ -45,35 +45,35 @@ class Converge:
 
 @dataclass(frozen=True)
 class Release:
-    """Take away what is upstream of a source for tables that go, or for all of it, before the commit."""
+    """The removal, before the commit, of upstream objects for dropped tables of a source, or for the whole source."""
 
     source: str
 
 
 @dataclass(frozen=True)
 class ExplainPlan:
-    """Answer with what the effects of `plan` would do."""
+    """An answer that explains the effects of `plan` without making them."""
 
     plan: Plan
 
 
 @dataclass(frozen=True)
 class DropIcebergTable:
-    """Drop the Iceberg table and its data, if it was ever made."""
+    """The drop of an Iceberg table and its data, if it exists."""
 
     full_name: str
 
 
 @dataclass(frozen=True)
 class BeginSubscription:
-    """Hold what a new subscription reads: before it is declared, so that it is not there without its hold."""
+    """The creation of a new subscription's hold before the subscription is declared, so that it never exists without."""
 
     subscription: Subscription
 
 
 @dataclass(frozen=True)
 class EndSubscription:
-    """Let go of what a dropped subscription holds, and of its output table if `with_output`."""
+    """The drop of a dropped subscription's hold, and of its output table if `with_output`."""
 
     entry: Entry[Subscription]
     with_output: bool
@@ -81,19 +81,19 @@ class EndSubscription:
 
 @dataclass(frozen=True)
 class ListSubscriptions:
-    """Answer with how far every subscription is."""
+    """An answer that lists the subscriptions and their progress."""
 
 
 @dataclass(frozen=True)
 class PutHold:
-    """Make a hold."""
+    """The creation of a hold."""
 
     hold: NewHold
 
 
 @dataclass(frozen=True)
 class MoveHold:
-    """Advance a hold; None: to where retention keeps its tables."""
+    """The advance of a hold to `to_ms`; None: to the first time that retention keeps readable."""
 
     name: str
     to_ms: int | None
@@ -101,7 +101,7 @@ class MoveHold:
 
 @dataclass(frozen=True)
 class NameHold:
-    """Give a hold another name."""
+    """The change of a hold's name."""
 
     hold: Hold
     new_name: str
@@ -109,28 +109,28 @@ class NameHold:
 
 @dataclass(frozen=True)
 class DropHolds:
-    """Let go of what holds keep; their tables may go, too."""
+    """The drop of holds, maybe together with their tables."""
 
     holds: Holds
 
 
 @dataclass(frozen=True)
 class ListHolds:
-    """Answer with the holds, and with the names of who keeps and who made them."""
+    """An answer that lists the holds, with the names of their subscribers and owners."""
 
     holds: Holds
 
 
 @dataclass(frozen=True)
 class ManageRoles:
-    """Make, drop, grant to or show roles, as the statement says."""
+    """The effect of a statement on roles: it creates, drops, grants to or shows them."""
 
     statement: RoleStatement
 
 
 @dataclass(frozen=True)
 class RunOnSpark:
-    """Have Spark run the text in `[start, end_exclusive)` of the script."""
+    """The run of a statement by Spark: the text in `[start, end_exclusive)` of the script."""
 
     sql: str
     start: int
@@ -139,7 +139,7 @@ class RunOnSpark:
 
 @dataclass(frozen=True)
 class ReadAsOf:
-    """Have Spark run a query over its tables as they were at `as_of_ms`."""
+    """An answer by Spark to a query over its tables as they were at `as_of_ms`."""
 
     query: Query
     as_of_ms: int
@@ -147,21 +147,21 @@ class ReadAsOf:
 
 @dataclass(frozen=True)
 class ReadChanges:
-    """Answer with what a SUBSCRIBE gives now."""
+    """An answer with the rows of a SUBSCRIBE up to now."""
 
     subscribe: Subscribe
 
 
 @dataclass(frozen=True)
 class ExplainChanges:
-    """Answer with how a SUBSCRIBE would be read."""
+    """An answer that explains how lakehold would read a SUBSCRIBE."""
 
     subscribe: Subscribe
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Answer with rows that the definitions alone give."""
+    """An answer with rows that the plan has already, because they follow from the definitions alone."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -169,7 +169,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Notice:
-    """Tell the person something."""
+    """A notice for the person who runs the script."""
 
     text: str
 
@@ -198,11 +198,11 @@ Effect = (
 
 @dataclass(frozen=True)
 class Plan:
-    """The effects of one statement, in order; none when there is nothing to do."""
+    """The effects of one statement, in their order; none if the statement changes nothing."""
 
     effects: tuple[Effect, ...] = ()
 
     @property
     def definition_effects(self) -> tuple[DefinitionEffect, ...]:
-        """Those that change the definitions."""
+        """Select the effects that change the definitions."""
         return tuple(e for e in self.effects if isinstance(e, DefinitionEffect))

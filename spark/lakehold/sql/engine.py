@@ -1,4 +1,4 @@
-"""Spark's part of a script: runs text, and turns what Spark throws into an error a person can read."""
+"""Statements that Spark runs: lakehold passes the text on, and turns Spark's exceptions into errors a person can read."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"\w+")
 _OUT_OF_STACK = ("StackOverflowError", "FAILED_TO_PARSE_TOO_COMPLEX")
-"""What Java, or Spark, says of a text with too many brackets inside each other."""
+"""Texts in the errors of Java and Spark about a statement whose brackets nest too deeply."""
 
 
 def run_on_spark(spark: SparkSession, statement: RunOnSpark) -> Result:
     """Run one statement and fetch what it returns.
 
     Raises:
-        LakeholdError: Spark refused or failed; a `StatementError` when it says where.
+        LakeholdError: Spark refused or failed. If Spark reports a position, this is a `StatementError`.
     """
     text = statement.sql[statement.start : statement.end_exclusive]
     try:
@@ -36,15 +36,15 @@ def run_on_spark(spark: SparkSession, statement: RunOnSpark) -> Result:
             columns = tuple(frame.columns)
             return Result(columns, fetched(frame) if columns else [])
     except Exception as error:  # noqa: BLE001 - classic Spark and Connect have no common class for what the JVM throws
-        raise _readable(error, statement) from None
+        raise _translated(error, statement) from None
 
 
-def in_full(statement: Statement, spark: Callable[[], SparkSession]) -> Statement:
-    """`statement`, the table that it changes named `namespace.table`, as Spark finds it: USE may say the namespace.
+def with_full_name(statement: Statement, spark: Callable[[], SparkSession]) -> Statement:
+    """Replace the name of the table that `statement` changes by `namespace.table`, as Spark resolves it after USE.
 
     Args:
-        statement: One that names its table so, or names none, stays as it is.
-        spark: Gives the session; asked for only if it does not.
+        statement: It stays as it is if it names its table so already, or names none.
+        spark: Returns the session; called only if the name is not complete.
     """
     match statement:
         case Drop(ObjectKind.TABLE, name) if name.count(".") != 1:
@@ -62,10 +62,10 @@ def _full_name(name: str, spark: SparkSession) -> str:
     return f"{namespace}.{name}" if namespace else name
 
 
-def _readable(error: Exception, statement: RunOnSpark) -> LakeholdError:
-    """What it says, and where if it says that."""
+def _translated(error: Exception, statement: RunOnSpark) -> LakeholdError:
+    """Convert an exception of Spark's to an error with its message, and with its place in the script if it has one."""
     whole = str(error)
-    if any(told in whole for told in _OUT_OF_STACK):
+    if any(text in whole for text in _OUT_OF_STACK):
         return too_deep(statement.sql, statement.start)
     found = explained(whole)
     position = POSITION.search(whole)
@@ -86,7 +86,7 @@ def _readable(error: Exception, statement: RunOnSpark) -> LakeholdError:
 
 
 def _offset(statement: RunOnSpark, line: int, column: int) -> int:
-    """Where line (from 1) and column (from 0) of the statement stand in the whole script."""
+    """Convert a line (from 1) and a column (from 0) of the statement to an offset in the whole script."""
     start = statement.start
     for _ in range(line - 1):
         start = statement.sql.find("\n", start) + 1

@@ -1,4 +1,4 @@
-"""Effects in words, for EXPLAIN of statements on definitions."""
+"""Descriptions of effects, for EXPLAIN of statements on definitions."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from lakehold.sql.effects import (
 )
 
 
-def told(effect: Effect) -> Iterator[str]:
-    """The lines of one effect, nothing of those that only follow from others."""
+def describe(effect: Effect) -> Iterator[str]:
+    """Describe one effect in lines of text; none for an effect that only follows from others."""
     match effect:
         case PutDefinition(definition):
             yield f"declare {_name(definition)}"
@@ -31,7 +31,7 @@ def told(effect: Effect) -> Iterator[str]:
         case DropIcebergTable(full_name):
             yield f"drop the data of table {full_name}"
         case PutHold(hold):
-            yield f"create hold {hold.stands_in}.{hold.wanted_name} on {', '.join(hold.tables)}"
+            yield f"create hold {hold.effective_namespace}.{hold.wanted_name} on {', '.join(hold.tables)}"
         case DropHolds(holds):
             yield from (f"drop hold {hold.full_name}" for hold in holds)
         case EndSubscription(entry, with_output) if with_output:
@@ -42,15 +42,20 @@ def told(effect: Effect) -> Iterator[str]:
             pass
 
 
-def together(plans: Sequence[Plan]) -> Plan:
-    """The plan of a transaction: what is upstream of a source is made once, behind all that is declared."""
+def combine(plans: Sequence[Plan]) -> Plan:
+    """Combine the plans of a transaction's statements: each source is reconciled once, after all definitions."""
     effects = [effect for plan in plans for effect in plan.effects]
-    comes = dict.fromkeys(effect for effect in effects if isinstance(effect, Converge))
-    return Plan((*(effect for effect in effects if not isinstance(effect, Converge)), *comes))
+    converging = dict.fromkeys(effect for effect in effects if isinstance(effect, Converge))
+    return Plan((*(effect for effect in effects if not isinstance(effect, Converge)), *converging))
 
 
 def shared_by(plan: Plan, after: Definitions) -> Iterator[str]:
-    """Which topics of the tables that `plan` puts others read, too, when these are defined `after` it."""
+    """Describe which topics of the tables that `plan` adds are also read by other tables or sources.
+
+    Args:
+        plan: The plan.
+        after: The definitions after the plan.
+    """
     put = [e.definition for e in plan.effects if isinstance(e, PutDefinition) and isinstance(e.definition, Table)]
     asked = list(dict.fromkeys((table.source, table.topic) for table in put))
     for place, (source, topic) in enumerate(asked):

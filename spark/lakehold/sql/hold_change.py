@@ -1,4 +1,4 @@
-"""Statements that rename and drop holds in one commit: planned on those it commits to, again if another came first."""
+"""Statements that rename and drop holds in one commit; lakehold plans them again if another writer commits first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lakehold.holds import rules
 from lakehold.holds.guard import Guard
 from lakehold.model.definitions import DefinitionReader
-from lakehold.sql.definition_change import placed
+from lakehold.sql.definition_change import locating_errors
 from lakehold.sql.effects import DropHolds, Effect, NameHold, Notice
 from lakehold.sql.plan import plan
 from lakehold.sql.run_roles import check_privileges
@@ -16,12 +16,12 @@ from lakehold.state.holds import Holds
 
 
 class HoldChange:
-    """What the statements of a transaction do to the holds, one after the other.
+    """The change of the holds by the statements of a transaction, in their order.
 
     Args:
         statements: ALTER HOLD … RENAME TO and DROP HOLD.
-        definitions: Which subscriptions there are, whose holds are theirs.
-        guard: Asks for the privileges of whoever runs them.
+        definitions: The definitions, with the subscriptions whose holds these statements must not drop.
+        guard: Checks the privileges of the program's role.
     """
 
     def __init__(self, statements: Sequence[ParsedStatement], definitions: DefinitionReader, guard: Guard) -> None:
@@ -29,19 +29,19 @@ class HoldChange:
         self._definitions = definitions
         self._guard = guard
         self.notices: list[str] = []
-        """What a person should know, as of the last try."""
+        """Notices for the person, of the last try."""
 
     def apply(self, current: Holds) -> Holds:
-        """The holds behind the statements; each finds them as those before it left them.
+        """Apply the statements, one after the other, to the holds `current`, and return the result.
 
         Raises:
-            DefinitionError: A hold is missing, a subscriber's, or its new name taken.
+            DefinitionError: A hold does not exist or is a subscriber's, or its new name is taken.
             PermissionDenied: The program's role may not change a hold.
         """
         self.notices = []
         definitions = self._definitions.definitions()
         for parsed in self._statements:
-            with placed(parsed, alone=len(self._statements) == 1):
+            with locating_errors(parsed, alone=len(self._statements) == 1):
                 decided = plan(parsed, definitions, current)
                 check_privileges(decided, self._guard)
                 for effect in decided.effects:

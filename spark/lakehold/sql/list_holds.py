@@ -1,4 +1,4 @@
-"""What SHOW HOLDS answers: the holds, with names in place of the ids that they keep."""
+"""The answer of SHOW HOLDS, which has names in place of the ids in holds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOLD_COLUMNS = ("namespace", "name", "at", "tables", "max_lag", "check", "kept_b
 
 
 def list_holds(holds: Holds, definitions: Definitions, roles: Roles) -> Result:
-    """One row a hold, by name; `owner` is null for a hold that nobody owns, or a role that is gone."""
+    """List the holds by name, one row each; `owner` is null for a hold without an owner, or whose role was dropped."""
     owners = {role.role_id: role.name for role in roles}
     rows: list[tuple[Any, ...]] = [
         (

@@ -1,6 +1,6 @@
 """Names of objects: unquoted ones are lowercase, quoted ones (backquotes, or double quotes) stay as written.
 
-Spark matches names whatever their case, Iceberg's catalogs do not: one spelling keeps the two from drifting apart.
+Spark matches names in any case, but Iceberg's catalogs do not. With one spelling both always find the same table.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from lakehold.sql.cursor import Cursor
 from lakehold.sql.statements import ObjectKind
 
 CATALOG = "lake"
-"""The catalog a table's name may begin with; it is the session's own and is left out of full names."""
+"""The session's own catalog. The name of a table may begin with it, but full names do not have it."""
 
 _LONGEST_NAME = 255
 """In bytes, of a folder."""
@@ -22,20 +22,20 @@ _THREE_PARTS = 3
 
 
 def object_reference(cursor: Cursor, kind: ObjectKind) -> str:
-    """The name of an object of `kind`, in full for a table."""
+    """Read the name of an object of `kind`: the full name for a table."""
     return table_reference(cursor) if kind is ObjectKind.TABLE else cursor.object_name(f"a {kind} name")
 
 
 def table_reference(cursor: Cursor) -> str:
-    """A table's name with as many parts as are written, without the session's own catalog."""
+    """Read the name of a table, with as many parts as are written, but without the session's own catalog."""
     return ".".join(_without_catalog(_parts(cursor)))
 
 
 def new_table_name(cursor: Cursor) -> tuple[str, str]:
-    """`namespace.table` of a table to be made.
+    """Read the name `namespace.table` of a new table.
 
     Raises:
-        StatementError: There are fewer or more parts.
+        StatementError: The name has fewer or more parts, or cannot be stored.
     """
     first = cursor.peek()
     parts = _without_catalog(_parts(cursor))
@@ -49,20 +49,20 @@ def new_table_name(cursor: Cursor) -> tuple[str, str]:
 
 
 def check_stored_name(cursor: Cursor, name: str, first: Token, last: Token) -> None:
-    """Refuse a name that no namespace or table of lakehold's can have; the tokens from `first` to `last` say it.
+    """Refuse a name that no namespace or table of lakehold's can have; it was read from the tokens `first` to `last`.
 
-    A name with a dot would look like two names. Catalogs make a path of a table's names: `a/b`.`c` and `a`.`b/c` would
-    share a folder, and readers take what follows a `?` or `#` in a path for something else. Spark cannot read a table whose
-    namespace has a backquote in its name.
+    A name with a dot would look like two names. Catalogs make paths of names: `a/b`.`c` and `a`.`b/c` would share a folder,
+    and readers do not take the text after a `?` or `#` as part of the path. Spark cannot read a table whose namespace has
+    a backquote in its name.
     """
     is_long = len(name.encode()) > _LONGEST_NAME
     if is_long or name != name.strip() or any(c < " " or c in _UNFIT for c in name):
-        hint = rf"a name has none of . / \ ? # ` and no line break in it, no space around it, and at most {_LONGEST_NAME} bytes"
+        hint = rf"a name cannot contain . / \ ? # ` or line breaks, begin or end with a space, or exceed {_LONGEST_NAME} bytes"
         raise cursor.error_at(first, f'"{name}" cannot be a name of a table', last=last, hint=hint)
 
 
 def namespace_reference(cursor: Cursor) -> str:
-    """A namespace with as many parts as are written, without the session's own catalog."""
+    """Read the name of a namespace, with as many parts as are written, but without the session's own catalog."""
     parts = _parts(cursor, "a namespace")
     return ".".join(parts[1:] if len(parts) == _TWO_PARTS and parts[0] == CATALOG else parts)
 

@@ -1,4 +1,4 @@
-"""The options in parentheses: which names exist, what they take, and how they are read."""
+"""Options in parentheses: their names, the values they take, and how they are parsed."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _URL_PASSWORD = re.compile(r"^\w[\w+.-]*://[^/@\s]*:[^/@\s]+@")
 
 @dataclass(frozen=True)
 class TextOption:
-    """Takes text; one of `choices` if there are any. A secret is text too."""
+    """An option that takes text or a secret; with `choices` only one of them."""
 
     choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class UrlOption:
-    """Takes the address of an HTTP server; with `many` several with commas between. A secret is one, too."""
+    """An option that takes the address of an HTTP server or a secret; with `many` several addresses with commas between."""
 
     many: bool = False
 
 
 @dataclass(frozen=True)
 class NumberOption:
-    """Takes a whole number between two bounds."""
+    """An option that takes a whole number between two bounds."""
 
     minimum: int
     maximum_inclusive: int
@@ -45,7 +45,7 @@ class NumberOption:
 
 @dataclass(frozen=True)
 class DurationOption:
-    """Takes a duration; kept as a whole number of milliseconds."""
+    """An option that takes a duration, which is stored as a whole number of milliseconds."""
 
 
 OptionType = TextOption | UrlOption | NumberOption | DurationOption
@@ -53,11 +53,11 @@ OptionType = TextOption | UrlOption | NumberOption | DurationOption
 
 @dataclass(frozen=True)
 class OptionSet:
-    """The options one clause takes.
+    """The options that one clause takes.
 
     Attributes:
-        known: By name: lowercase, `_` for spaces and dots.
-        required: Names that must be given.
+        known: The options by name: lowercase, with `_` for spaces and dots.
+        required: Names of the options that must be given.
     """
 
     known: Mapping[str, OptionType]
@@ -88,7 +88,7 @@ KAFKA = OptionSet(
     },
     required=("broker",),
 )
-"""What `lakehold.kafka.options` can give to both of its clients."""
+"""The options that `lakehold.kafka.options` can give to both Kafka clients."""
 
 SCHEMA_REGISTRY = OptionSet(
     known={"url": UrlOption(many=True), "username": _TEXT, "password": _TEXT}, required=("url",)
@@ -142,14 +142,14 @@ SUBSCRIPTION = OptionSet(
     },
 )
 RETENTION = OptionSet(known={RETAIN_HISTORY: DurationOption()}, required=(RETAIN_HISTORY,))
-"""What ALTER TABLE sets."""
+"""The options that ALTER TABLE sets."""
 
 
 def parse_options(cursor: Cursor, options: OptionSet) -> dict[str, OptionValue]:
-    """`(NAME [=] value, …)`: values are text, `SECRET 'NAME'` or whole numbers, as the option says.
+    """Parse `(NAME [=] value, …)`; the type of an option decides which value it takes.
 
     Raises:
-        StatementError: An option is unknown, given twice, missing, of another type, or a secret in plain text.
+        StatementError: An option is unknown, given twice, missing, has a value of another type, or is a secret in plain text.
     """
     opening = cursor.peek()
     cursor.expect_symbol("(")
@@ -170,32 +170,35 @@ def parse_options(cursor: Cursor, options: OptionSet) -> dict[str, OptionValue]:
 
 
 def spoken(name: str) -> str:
-    """A stored option name as a statement says it."""
+    """Write a stored name of an option as in a statement."""
     return f'"{name}"' if "." in name else name.replace("_", " ").upper()
 
 
 def _plain(name: str) -> str:
-    """A stored name as `OptionSet.known` has it."""
+    """Convert a stored name to its form in `OptionSet.known`."""
     return name.replace(".", "_")
 
 
 def _name(cursor: Cursor, options: OptionSet) -> str:
-    """`WORD …`, `dotted.word` or `"quoted"`; the words end where the value begins."""
+    """Parse the name of an option: `WORD …`, `dotted.word` or `"quoted"`; words end where the value begins."""
     first, start = cursor.peek(), cursor.position
     quoted = cursor.quoted_name()
     name = _words(cursor) if quoted is None else quoted.lower()
     if _plain(name) in options.known:
         return name
-    begun = _begun(cursor, start, options) if quoted is None else None
-    if begun is not None:
-        return begun
+    leading = _leading_option(cursor, start, options) if quoted is None else None
+    if leading is not None:
+        return leading
     known = [spoken(n) for n in options.known]
     hint = did_you_mean(spoken(_plain(name)), known) or f"the options here are {', '.join(known)}"
     raise cursor.error_at(first, f"{spoken(name)} is not an option here", last=cursor.last, hint=hint)
 
 
-def _begun(cursor: Cursor, start: int, options: OptionSet) -> str | None:
-    """The option that the words from `start` on begin with, if there is one: what follows stands where its value belongs."""
+def _leading_option(cursor: Cursor, start: int, options: OptionSet) -> str | None:
+    """Find the longest option with which the words from `start` on begin, and move the cursor after it.
+
+    The words after it are then taken as its value, so that the error is about the value. None if no option matches.
+    """
     end, name, found = cursor.position, "", None
     cursor.rewind(start)
     while cursor.position < end:
@@ -224,7 +227,7 @@ def _words(cursor: Cursor) -> str:
 
 
 def _at_value(cursor: Cursor) -> bool:
-    """Whether the next word begins the option's value, without `=` before it."""
+    """Return whether the next word begins the value of the option without a `=` before it."""
     is_interval = cursor.at_words("INTERVAL") and (cursor.is_text(1) or cursor.peek(1).token_type is TokenType.NUMBER)
     return is_interval or _at_secret(cursor)
 
@@ -308,7 +311,7 @@ def _whole_number(cursor: Cursor, name: str) -> int:
 
 
 def _masked(cursor: Cursor, message: str, *, hint: str) -> StatementError:
-    """An error about the value that comes next, which the excerpt shows as stars: errors end up in logs."""
+    """Build an error about the next value, and mask the value in the excerpt: errors end up in logs."""
     start = cursor.peek().start
     while not cursor.at_end and cursor.source_text(cursor.peek()) not in (",", ")"):
         cursor.advance()

@@ -1,4 +1,4 @@
-"""Text -> statements: which statement it is, and the short ones. What lakehold has no statement for is Spark's."""
+"""Parsing: text -> statements. Short statements are parsed here, others in `parse_*`; all that are unknown are Spark's."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ from lakehold.subscribe.statement import Subscribe
 
 
 def parse_script(sql: str) -> tuple[ParsedStatement, ...]:
-    """All statements of `sql`; nothing runs before all of them are understood.
+    """Parse all statements of `sql`, so that nothing runs if one of them is not well formed.
 
     Raises:
-        StatementError: With the place in `sql`.
+        StatementError: A statement is not well formed; the error has the place in `sql`.
     """
     script = tuple(ParsedStatement(written, parse_statement(written)) for written in split(sql))
     units(script)
@@ -63,10 +63,10 @@ def parse_script(sql: str) -> tuple[ParsedStatement, ...]:
 
 
 def parse_statement(written: StatementText) -> Statement:
-    """The statement that `written` says.
+    """Parse one statement.
 
     Raises:
-        StatementError: It is one of lakehold's, and not well formed.
+        StatementError: The statement is one of lakehold's, and not well formed.
     """
     cursor = Cursor(written)
     for words, production in _PRODUCTIONS.items():
@@ -80,10 +80,10 @@ def parse_statement(written: StatementText) -> Statement:
 
 
 def parse_subscription(sql: str) -> Subscribe:
-    """The one SUBSCRIBE that `sql` is.
+    """Parse a text that is one SUBSCRIBE.
 
     Raises:
-        StatementError: It is something else, or more than one statement.
+        StatementError: The text is another statement, or more than one.
     """
     script = parse_script(sql)
     if len(script) == 1 and isinstance(script[0].statement, SubscribeTo):
@@ -93,10 +93,10 @@ def parse_subscription(sql: str) -> Subscribe:
 
 
 def parse_endless(sql: str) -> Subscribe:
-    """The one SUBSCRIBE that `sql` is, which can be followed over restarts.
+    """Parse a text that is one SUBSCRIBE which can be followed over restarts.
 
     Raises:
-        StatementError: It is something else, or has UP TO or PROGRESS.
+        StatementError: The text is another statement, or has UP TO or PROGRESS.
     """
     subscribe = parse_subscription(sql)
     unfit = check_endless(subscribe)
@@ -124,7 +124,7 @@ def _alter_source(cursor: Cursor) -> AlterSource:
 
 
 def _explain(cursor: Cursor) -> Statement | None:
-    """Of lakehold's own statements on definitions; every other EXPLAIN is Spark's."""
+    """Parse EXPLAIN of lakehold's statements on definitions; None for every other EXPLAIN, which is Spark's."""
     for words in _EXPLAINED:
         if cursor.accept(*words):
             statement = _PRODUCTIONS[words](cursor)
@@ -135,7 +135,7 @@ def _explain(cursor: Cursor) -> Statement | None:
 
 
 def _show(cursor: Cursor, kind: ObjectKind) -> Statement | None:
-    """`SHOW TABLES IN …` and the like are Spark's."""
+    """Parse the rest of SHOW; None for `SHOW TABLES IN …` and similar statements, which are Spark's."""
     if kind is ObjectKind.TABLE and not cursor.at_end:
         return None
     cursor.expect_end()
@@ -151,7 +151,7 @@ def _show_create(cursor: Cursor, kind: ObjectKind) -> Statement | None:
 
 
 def _of_transaction(cursor: Cursor, statement: Begin | Commit) -> Statement | None:
-    """BEGIN alone opens a transaction; `BEGIN SELECT …` is a script of Spark's."""
+    """Parse the rest of BEGIN and COMMIT; None if more follows: `BEGIN SELECT …` is a script of Spark's."""
     cursor.accept("TRANSACTION")
     return statement if cursor.at_end else None
 
@@ -195,7 +195,7 @@ _PRODUCTIONS: dict[tuple[str, ...], Callable[[Cursor], Statement | None]] = {
     ("SELECT",): parse_select_as_of,
     ("WITH",): parse_select_as_of,
 }
-"""Statements by their first words; a production that says None leaves the statement to Spark."""
+"""The productions of statements by their first words; one that returns None leaves the statement to Spark."""
 
 _EXPLAINED = (
     ("CREATE", "CONNECTION"),
@@ -211,7 +211,7 @@ _SPARK_NOUNS = frozenset({"TABLE", "TABLES", "CREATE"})
 
 
 def _refuse_near_miss(cursor: Cursor) -> None:
-    """`CREATE SORCE` is ours misspelt: say so at once, not after Spark has started to say less."""
+    """Refuse misspelt statements of lakehold's, such as `CREATE SORCE`: Spark would start first, and report less."""
     first, second = cursor.word(), cursor.word(1)
     if did_you_mean(first, ["SUBSCRIBE"]):
         raise cursor.error("SUBSCRIBE")

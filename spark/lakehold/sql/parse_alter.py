@@ -10,7 +10,7 @@ from lakehold.sql.statements import RetainHistory
 
 
 def parse_alter_table(cursor: Cursor) -> RetainHistory | None:
-    """`table SET (RETAIN HISTORY = duration)` or `table RESET (RETAIN HISTORY)`; None: the statement is Spark's."""
+    """Parse `table SET (RETAIN HISTORY = duration)` or `table RESET (RETAIN HISTORY)`; None for statements of Spark's."""
     if not _is_own(cursor):
         return None
     name = table_reference(cursor)
@@ -27,7 +27,10 @@ def parse_alter_table(cursor: Cursor) -> RetainHistory | None:
 
 
 def _is_own(cursor: Cursor) -> bool:
-    """Whether SET or RESET stands before a parenthesis: Spark sets TBLPROPERTIES, LOCATION, SERDE or TAGS, and resets nothing."""
+    """Return whether SET or RESET comes directly before a parenthesis.
+
+    In Spark's statements a word such as TBLPROPERTIES follows SET, and there is no RESET.
+    """
     offset = 0
     while (text := cursor.source_text(cursor.peek(offset))) and text != "(":
         offset += 1

@@ -1,4 +1,4 @@
-"""Times in statements, and the SELECT that ends in one: `SELECT … AS OF t`."""
+"""Timestamps in statements, and the SELECT that ends with one: `SELECT … AS OF t`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TIMESTAMP_DIGITS = 3
 
 
 def parse_select_as_of(cursor: Cursor) -> SelectAsOf | None:
-    """`SELECT … AS OF t`, `WITH … SELECT … AS OF t`; None when no time ends it: then the statement is Spark's."""
+    """Parse `SELECT … AS OF t` or `WITH … SELECT … AS OF t`; None for a query without a time at its end, which is Spark's."""
     cursor.rewind(0)
     tokens = cursor.take_until(lambda: _at_as_of(cursor))
     if not cursor.accept("AS", "OF"):
@@ -34,14 +34,17 @@ def parse_select_as_of(cursor: Cursor) -> SelectAsOf | None:
 
 
 def _at_as_of(cursor: Cursor) -> bool:
-    """Whether a time of the whole query follows: `FROM t AS of` has an alias, `t VERSION AS OF 1` is one table's."""
+    """Return whether AS OF and a time of the whole query follow.
+
+    In `FROM t AS of` there is an alias, in `t VERSION AS OF 1` a time of one table.
+    """
     if not cursor.at_words("AS", "OF") or cursor.source_text(cursor.last).upper() in TIMES_OF_ONE_TABLE:
         return False
     return cursor.peek(2).token_type is TokenType.NUMBER or cursor.is_text(2) or cursor.word(2) == "TIMESTAMP"
 
 
 def parse_timestamp(cursor: Cursor) -> int:
-    """Epoch milliseconds: a whole number of them, or text or `TIMESTAMP '…'` in ISO 8601, UTC unless it has an offset."""
+    """Parse a timestamp: epoch milliseconds, or text or `TIMESTAMP '…'` in ISO 8601, in UTC unless it has an offset."""
     token = cursor.peek()
     if token.token_type is TokenType.NUMBER and cursor.source_text(token).isdecimal():
         cursor.advance()
@@ -57,10 +60,10 @@ def parse_timestamp(cursor: Cursor) -> int:
 
 
 def parse_time(text: str) -> int:
-    """A time that stands alone, without quotes: epoch milliseconds.
+    """Parse a text without quotes that is a timestamp, and return epoch milliseconds.
 
     Raises:
-        StatementError: It is none.
+        StatementError: The text is no timestamp.
     """
     written = text.strip() if text.strip().isdecimal() else f"'{text.replace(chr(39), chr(39) * 2)}'"
     (statement,) = split(written)
@@ -84,7 +87,7 @@ def _iso_ms(cursor: Cursor) -> int:
 
 
 def _instant(found: re.Match[str]) -> datetime | None:
-    """The instant to the second; None when there is no such day or time of day."""
+    """Convert a match to an instant, without fractions of a second; None if the day or time of day does not exist."""
     try:
         return datetime.fromisoformat(f"{found['date']}T{found['time'] or '00:00'}{found['offset'] or 'Z'}")
     except ValueError:

@@ -1,4 +1,4 @@
-"""`FROM POSTGRES | MYSQL | MARIADB CONNECTION … VIA CONNECT … INTO KAFKA …`: a source with a connector of its own."""
+"""Parsing `FROM POSTGRES | MYSQL | MARIADB CONNECTION … VIA CONNECT … INTO KAFKA …`: a source with its own connector."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakehold.sql.options import INTO_KAFKA, MYSQL_CAPTURE, POSTGRES_CAPTURE, Op
 
 _PATTERNS = {
     "slot": re.compile(r"[a-z0-9_]{1,63}"),
-    # PostgreSQL reads the name that Debezium sends as part of a list, without quotes.
+    # Debezium sends the name without quotes, as part of a list that PostgreSQL parses.
     "publication": re.compile(r"""[^A-Z\s,'"\\]{1,63}"""),
     "topic_prefix": re.compile(r"[A-Za-z0-9._-]{1,180}"),
 }
@@ -39,7 +39,7 @@ _OPTIONS = {
 
 @dataclass(frozen=True)
 class Database:
-    """`POSTGRES | MYSQL | MARIADB CONNECTION c [(…)]`."""
+    """The clause `POSTGRES | MYSQL | MARIADB CONNECTION c [(…)]`."""
 
     type: ConnectionType
     connection: str
@@ -48,26 +48,26 @@ class Database:
 
 @dataclass(frozen=True)
 class Kafka:
-    """`KAFKA CONNECTION c [(…)]` behind INTO."""
+    """The clause `KAFKA CONNECTION c [(…)]` after INTO."""
 
     connection: str
     options: Mapping[str, OptionValue]
 
 
 def parse_database(cursor: Cursor, database: ConnectionType) -> Database:
-    """`c [(PUBLICATION 'p', SLOT 's')]` or `c [(SERVER ID n)]`."""
+    """Parse `c [(PUBLICATION 'p', SLOT 's')]` or `c [(SERVER ID n)]`."""
     connection = cursor.object_name("a connection name")
     return Database(database, connection, _checked(cursor, _OPTIONS[database]))
 
 
 def parse_into(cursor: Cursor) -> Kafka:
-    """`c [(TOPIC PREFIX 'p', PARTITIONS n)]`."""
+    """Parse `c [(TOPIC PREFIX 'p', PARTITIONS n)]`."""
     connection = cursor.object_name("a connection name")
     return Kafka(connection, _checked(cursor, INTO_KAFKA))
 
 
 def capture_of(source: str, database: Database, connect: str, kafka: Kafka) -> Capture:
-    """The capture that the clauses say; what they leave out is named after the source."""
+    """Build the capture of a source from its clauses; names that the clauses leave out follow from that of the source."""
     plain = _NOT_OF_A_NAME.sub("_", source.lower())
     is_postgres = database.type is ConnectionType.POSTGRES
     prefix = str(kafka.options.get("topic_prefix", plain))
@@ -86,9 +86,9 @@ def capture_of(source: str, database: Database, connect: str, kafka: Kafka) -> C
 
 
 def parse_upstream_table(cursor: Cursor) -> str:
-    """`'schema.table'`, as the database has it."""
+    """Parse `'schema.table'`, the name of a table in the database."""
     token = cursor.peek()
-    hint = "write it as in TABLE 'public.orders'; of MySQL and MariaDB the database stands before the point"
+    hint = "write it as in TABLE 'public.orders'; for MySQL and MariaDB write the database before the point"
     name = cursor.text("a table as 'schema.table'", hint)
     schema, _, table = name.partition(".")
     if not schema.strip() or not table.strip():
@@ -97,12 +97,12 @@ def parse_upstream_table(cursor: Cursor) -> str:
 
 
 def _checked(cursor: Cursor, options: OptionSet) -> dict[str, OptionValue]:
-    """The options in parentheses, if there are any; names must be as the systems upstream allow them."""
+    """Parse the options in parentheses, if there are any, and check names against what the systems upstream allow."""
     opening: Token = cursor.peek()
     if cursor.source_text(opening) != "(":
         bare = next((option for option in map(spoken, options.known) if cursor.at_words(*option.split())), None)
         if bare is not None:
-            raise cursor.error('"("', hint=f"options stand in parentheses: write ({bare} …)")
+            raise cursor.error('"("', hint=f"options go in parentheses: write ({bare} …)")
         return {}
     found = parse_options(cursor, options)
     for name, value in found.items():
@@ -110,8 +110,8 @@ def _checked(cursor: Cursor, options: OptionSet) -> dict[str, OptionValue]:
         if pattern is None or pattern.fullmatch(str(value)):
             continue
         close = _NOT_ALLOWED[name].sub("_", str(value) if name == "topic_prefix" else str(value).lower())
-        hint = f"write {spoken(name)} '{close}', or leave it out: it is called after the source then"
-        hint = hint if pattern.fullmatch(close) else "leave it out: it is called after the source then"
+        hint = f"write {spoken(name)} '{close}', or leave it out: it is then named after the source"
+        hint = hint if pattern.fullmatch(close) else "leave it out: it is then named after the source"
         message = f"{spoken(name)} takes {_ALLOWED[name]}, found '{value}'"
         raise cursor.error_at(opening, message, last=cursor.last, hint=hint)
     return found

@@ -1,4 +1,4 @@
-"""`CREATE CONNECTION` and `CREATE TABLE … FROM SOURCE`, one function a production."""
+"""Parsing `CREATE CONNECTION` and `CREATE TABLE … FROM SOURCE`, one function for each production."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SYSTEMS = {connection_type.value.replace("-", " ").upper(): connection_type for
 
 
 def parse_connection(cursor: Cursor) -> CreateConnection:
-    """`[IF NOT EXISTS] name TO KAFKA | SCHEMA REGISTRY | POSTGRES | MYSQL | CONNECT (options)`."""
+    """Parse `[IF NOT EXISTS] name TO KAFKA | SCHEMA REGISTRY | POSTGRES | MYSQL | MARIADB | CONNECT (options)`."""
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.object_name("a connection name")
     cursor.expect("TO")
@@ -44,9 +44,9 @@ def parse_connection(cursor: Cursor) -> CreateConnection:
 
 
 def parse_table(cursor: Cursor) -> CreateTable | None:
-    """`[IF NOT EXISTS] namespace.table [(columns)]`, then FROM SOURCE, KEY, INCLUDE, ENVELOPE and WITH in any order.
+    """Parse `[IF NOT EXISTS] namespace.table [(columns)]`, then FROM SOURCE, KEY, INCLUDE, ENVELOPE and WITH in any order.
 
-    None when the statement is Spark's own CREATE TABLE.
+    None for a CREATE TABLE of Spark's.
     """
     if not _is_fed(cursor):
         return None
@@ -77,7 +77,7 @@ def parse_table(cursor: Cursor) -> CreateTable | None:
         raise cursor.error("ENVELOPE")
     source, topic, upstream = feed
     if upstream is not None and not envelope[0].wraps_rows:
-        raise _of_captured(cursor, *envelope)
+        raise _captured_envelope_error(cursor, *envelope)
     if key and not envelope[0].has_keys:
         message = f"rows of ENVELOPE {envelope[0].sql} have no key"
         hint = "leave KEY out; INCLUDE KEY adds the message key's columns"
@@ -88,7 +88,10 @@ def parse_table(cursor: Cursor) -> CreateTable | None:
 
 
 def _is_fed(cursor: Cursor) -> bool:
-    """Whether FROM SOURCE, INCLUDE or ENVELOPE stands outside of parentheses and before any query: Spark has none of them."""
+    """Return whether FROM SOURCE, INCLUDE or ENVELOPE comes outside of parentheses and before any query.
+
+    Spark's CREATE TABLE has none of these words there.
+    """
     depth = offset = 0
     while (text := cursor.source_text(cursor.peek(offset))) and cursor.word(offset) not in ("AS", "SELECT"):
         depth += (text == "(") - (text == ")")
@@ -113,7 +116,11 @@ def _columns(cursor: Cursor) -> tuple[DeclaredColumn, ...]:
 
 
 def _feed(cursor: Cursor) -> tuple[str, str, str | None]:
-    """`s (TOPIC 't')` or `s (TABLE 'schema.table')`: source, topic and table upstream, one of them empty."""
+    """Parse `s (TOPIC 't')` or `s (TABLE 'schema.table')`.
+
+    Returns:
+        The source, the topic (empty for the second form) and the upstream table (None for the first form).
+    """
     source = cursor.object_name("a source name")
     cursor.expect_symbol("(", hint=f"write FROM SOURCE {source} (TABLE 'schema.table'), or (TOPIC 'topic')")
     kind = cursor.choose("TOPIC", "TABLE")
@@ -125,7 +132,7 @@ def _feed(cursor: Cursor) -> tuple[str, str, str | None]:
 
 
 def _include(cursor: Cursor, columns: tuple[DeclaredColumn, ...]) -> tuple[Included, ...]:
-    """`KEY [AS a], OFFSET, …`: a column list may name those of a key, whose types it then gives."""
+    """Parse `KEY [AS a], OFFSET, …`. The column list may name columns of a key, too, to declare their types."""
     found: list[Included] = []
     more = True
     while more:
@@ -144,7 +151,7 @@ def _include(cursor: Cursor, columns: tuple[DeclaredColumn, ...]) -> tuple[Inclu
     return tuple(found)
 
 
-def _of_captured(cursor: Cursor, envelope: Envelope, first: Token, last: Token) -> StatementError:
+def _captured_envelope_error(cursor: Cursor, envelope: Envelope, first: Token, last: Token) -> StatementError:
     return StatementError(
         f"ENVELOPE {envelope.sql} does not read a table of a captured database",
         sql=cursor.sql,
@@ -157,7 +164,7 @@ def _of_captured(cursor: Cursor, envelope: Envelope, first: Token, last: Token) 
 
 
 def _key(cursor: Cursor) -> tuple[tuple[str, Token], ...]:
-    """`(a, b)`: the columns, and where each stands."""
+    """Parse `(a, b)`, and return the columns with their tokens."""
     cursor.expect_symbol("(")
     found: list[tuple[str, Token]] = []
     more = True
@@ -177,7 +184,7 @@ def _refuse_repeated(cursor: Cursor, token: Token, name: str, earlier: Iterable[
 
 
 def _refuse_unfit(cursor: Cursor, token: Token, name: str, earlier: Iterable[str]) -> None:
-    """Refuse a column that no table can have, or not beside the earlier ones; fields of structures are judged by their type."""
+    """Refuse a column name that a table cannot have, or not beside the earlier ones; `parse_type` checks nested fields."""
     fault = name_fault([ColumnType(each, StringType()) for each in (*earlier, name)], "the table")
     if fault is not None:
         raise StatementError(
@@ -192,7 +199,10 @@ def _refuse_unfit(cursor: Cursor, token: Token, name: str, earlier: Iterable[str
 
 
 def _within(cursor: Cursor, key: tuple[tuple[str, Token], ...], columns: tuple[DeclaredColumn, ...]) -> tuple[str, ...]:
-    """The key's columns as the column list, if there is one, spells them."""
+    """Return the columns of the key as the column list spells them, after checking that it has them.
+
+    Without a column list the names stay as they are written in KEY.
+    """
     spelt = {c.name.lower(): c.name for c in columns}
     for name, token in key:
         if columns and name.lower() not in spelt:

@@ -1,4 +1,4 @@
-"""Statements that are Spark's: read only as far as to know whose rows they would change."""
+"""Parsing statements of Spark's, only as far as needed to know which table they would change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TARGETS: dict[tuple[str, ...], str] = {
 
 
 def parse_foreign(cursor: Cursor) -> ForSpark:
-    """A statement passed on as written."""
+    """Find the table that a statement of Spark's would change; the statement itself is passed on as written."""
     if cursor.word() in ("WITH", "FROM"):
         _skip_to_insert(cursor)
     if cursor.accept("ALTER", "TABLE"):
@@ -38,7 +38,7 @@ def parse_foreign(cursor: Cursor) -> ForSpark:
             try:
                 return ForSpark(verb, table_reference(cursor))
             except StatementError:
-                return ForSpark()  # `INSERT OVERWRITE DIRECTORY '…'` and the like: not a table, or Spark's to refuse
+                return ForSpark()  # Such as `INSERT OVERWRITE DIRECTORY '…'`: no table, or an error that Spark reports.
     return ForSpark()
 
 
@@ -51,7 +51,7 @@ def _altered(cursor: Cursor) -> ForSpark:
 
 
 def _skip_to_insert(cursor: Cursor) -> None:
-    """Past `WITH …` or `FROM …`, to an INSERT outside of parentheses: both may stand before one."""
+    """Skip `WITH …` or `FROM …`, which may come before an INSERT, to the INSERT outside of parentheses."""
     depth = 0
     while not cursor.at_end and not (depth == 0 and cursor.word() == "INSERT"):
         text = cursor.source_text(cursor.advance())

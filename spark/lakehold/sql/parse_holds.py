@@ -1,4 +1,4 @@
-"""`CREATE HOLD`, `ALTER HOLD`, `DROP HOLD`: what is kept readable, from when on, and how far it may stay behind."""
+"""Parsing `CREATE HOLD`, `ALTER HOLD`, `DROP HOLD`, `SHOW HOLDS` and `SHOW CREATE HOLD`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakehold.sql.cursor import Cursor
 from lakehold.sql.durations import parse_duration
 from lakehold.sql.names import table_reference
 from lakehold.sql.parse_as_of import parse_timestamp
-from lakehold.sql.queries import one_part
+from lakehold.sql.queries import missing_namespace
 from lakehold.sql.statements import AdvanceHold, CreateHold, DropHold, RenameHold, ShowCreateHold, ShowHolds
 from lakehold.state.holds import Check
 
@@ -17,7 +17,7 @@ _A_HOLD = "a hold name"
 
 
 def parse_create_hold(cursor: Cursor) -> CreateHold:
-    """`[[IF NOT EXISTS] [namespace.]name] ON table, …`, then AT and WITH in any order."""
+    """Parse `[[IF NOT EXISTS] [namespace.]name] ON table, …`, then AT and WITH in any order."""
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     has_name = if_not_exists or not cursor.at_words("ON")
     namespace, name = _new_name(cursor) if has_name else (None, None)
@@ -29,7 +29,7 @@ def parse_create_hold(cursor: Cursor) -> CreateHold:
 
 
 def parse_alter_hold(cursor: Cursor) -> AdvanceHold | RenameHold:
-    """`name ADVANCE [TO time]` or `name RENAME TO new`."""
+    """Parse `name ADVANCE [TO time]` or `name RENAME TO new`."""
     name = hold_reference(cursor)
     if cursor.choose("ADVANCE", "RENAME TO") == "ADVANCE":
         to_ms = parse_timestamp(cursor) if cursor.accept("TO") else None
@@ -45,7 +45,7 @@ def parse_alter_hold(cursor: Cursor) -> AdvanceHold | RenameHold:
 
 
 def parse_drop_hold(cursor: Cursor) -> DropHold:
-    """`[IF EXISTS] name`."""
+    """Parse `[IF EXISTS] name`."""
     if_exists = cursor.accept("IF", "EXISTS")
     name = hold_reference(cursor)
     cursor.expect_end()
@@ -53,33 +53,33 @@ def parse_drop_hold(cursor: Cursor) -> DropHold:
 
 
 def parse_show_holds(cursor: Cursor) -> ShowHolds:
-    """Nothing follows."""
+    """Parse SHOW HOLDS, after which nothing may follow."""
     cursor.expect_end()
     return ShowHolds()
 
 
 def parse_show_create_hold(cursor: Cursor) -> ShowCreateHold:
-    """`name`."""
+    """Parse the name of a hold after SHOW CREATE HOLD."""
     name = hold_reference(cursor)
     cursor.expect_end()
     return ShowCreateHold(name)
 
 
 def hold_reference(cursor: Cursor) -> str:
-    """The name of a hold, with its namespace if that is written."""
+    """Read the name of a hold, with its namespace if that is written."""
     namespace, name = _name(cursor)
     return name if namespace is None else f"{namespace}.{name}"
 
 
 def table_list(cursor: Cursor) -> tuple[str, ...]:
-    """`namespace.table, …`, each once."""
+    """Parse `namespace.table, …`, each table at most once."""
     tables: list[str] = []
     more = True
     while more:
         first, at = cursor.peek(), cursor.position
         name = table_reference(cursor)
         if cursor.position == at + 1:
-            raise one_part(cursor, first)
+            raise missing_namespace(cursor, first)
         if name in tables:
             raise cursor.error_at(first, f'table "{name}" is given twice', last=cursor.last)
         tables.append(name)
@@ -101,7 +101,7 @@ def _new_name(cursor: Cursor) -> tuple[str | None, str]:
 
 
 def _with_options(cursor: Cursor, hold: NewHold) -> NewHold:
-    """`(MAX LAG [=] duration, CHECK [=] 'require' | 'record' | 'off')`."""
+    """Parse `(MAX LAG [=] duration, CHECK [=] 'require' | 'record' | 'off')`, and add the options to `hold`."""
     cursor.expect_symbol("(")
     given: set[str] = set()
     more = True

@@ -1,4 +1,4 @@
-"""`CREATE ROLE`, `DROP ROLE`, `GRANT`, `REVOKE` and what shows them, in Materialize's grammar as far as it goes."""
+"""Parsing statements on roles and privileges, in the grammar of Materialize where it has them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _A_ROLE = "a role name"
 
 
 def parse_create_role(cursor: Cursor) -> CreateRole:
-    """`[IF NOT EXISTS] name [[WITH] SUPERUSER]`."""
+    """Parse `[IF NOT EXISTS] name [[WITH] SUPERUSER]`."""
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.object_name(_A_ROLE)
     is_superuser = cursor.accept("WITH")
@@ -24,7 +24,7 @@ def parse_create_role(cursor: Cursor) -> CreateRole:
 
 
 def parse_drop_role(cursor: Cursor) -> DropRole:
-    """`[IF EXISTS] name`."""
+    """Parse `[IF EXISTS] name`."""
     if_exists = cursor.accept("IF", "EXISTS")
     name = cursor.object_name(_A_ROLE)
     cursor.expect_end()
@@ -32,27 +32,27 @@ def parse_drop_role(cursor: Cursor) -> DropRole:
 
 
 def parse_grant(cursor: Cursor) -> GrantPrivileges:
-    """`privilege ON object, … TO role, …`."""
+    """Parse `privilege ON object, … TO role, …`."""
     grants = _grants(cursor)
     cursor.expect("TO")
     return GrantPrivileges(grants, _roles(cursor))
 
 
 def parse_revoke(cursor: Cursor) -> RevokePrivileges:
-    """`privilege ON object, … FROM role, …`."""
+    """Parse `privilege ON object, … FROM role, …`."""
     grants = _grants(cursor)
     cursor.expect("FROM")
     return RevokePrivileges(grants, _roles(cursor))
 
 
 def parse_show_roles(cursor: Cursor) -> ShowRoles:
-    """Nothing follows."""
+    """Parse SHOW ROLES, after which nothing may follow."""
     cursor.expect_end()
     return ShowRoles()
 
 
 def parse_show_grants(cursor: Cursor) -> ShowGrants:
-    """`[FOR role]`."""
+    """Parse `[FOR role]`."""
     role = cursor.object_name(_A_ROLE) if cursor.accept("FOR") else None
     cursor.expect_end()
     return ShowGrants(role)

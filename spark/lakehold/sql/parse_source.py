@@ -1,4 +1,4 @@
-"""`CREATE SOURCE`, one function a production."""
+"""Parsing `CREATE SOURCE`, one function for each production."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CLAUSES = ("FROM", _VIA, _INTO, "FORMAT", _TRANSACTIONS, "WITH")
 
 @dataclass(frozen=True)
 class _Origin:
-    """What stands behind FROM: topics of a Kafka connection, a directory, or a database."""
+    """The clause after FROM: topics of a Kafka connection, a directory, or a database."""
 
     connection: str | None = None
     path: str | None = None
@@ -34,7 +34,7 @@ class _Origin:
 
 
 def parse_source(cursor: Cursor) -> CreateSource:
-    """`[IF NOT EXISTS] name`, then FROM and the other clauses in any order."""
+    """Parse `[IF NOT EXISTS] name`, then FROM and the other clauses in any order."""
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.object_name("a source name")
     origin: _Origin | None = None
@@ -68,7 +68,7 @@ def parse_source(cursor: Cursor) -> CreateSource:
     return CreateSource(_source(name, message_format, origin, connect, into, transaction_topic, options), if_not_exists)
 
 
-def _source(  # noqa: PLR0913 - one a clause
+def _source(  # noqa: PLR0913 - one for each clause
     name: str,
     message_format: Format,
     origin: _Origin,
@@ -91,7 +91,11 @@ def _source(  # noqa: PLR0913 - one a clause
 
 
 def _check_fit(cursor: Cursor, first: int, origin: _Origin, given: Mapping[str, bool]) -> None:
-    """Whether the clauses that are `given` are those of the origin; `first` is where the clauses begin."""
+    """Check that the `given` clauses fit the origin; `first` is the position at which the clauses begin.
+
+    Raises:
+        StatementError: A clause is missing, or belongs to another kind of origin.
+    """
     is_database = origin.database is not None
     if is_database and not (given[_VIA] and given[_INTO]):
         lacking = _INTO if given[_VIA] else _VIA
@@ -102,7 +106,7 @@ def _check_fit(cursor: Cursor, first: int, origin: _Origin, given: Mapping[str, 
     clause = next((clause for clause in foreign if given[clause]), None)
     if clause is None:
         return
-    hint = "the connector of a database has a topic of its own for them" if is_database else _OF_DATABASES
+    hint = "the connector of a database writes transaction metadata to its own topic" if is_database else _OF_DATABASES
     cursor.rewind(first)
     cursor.take_until(lambda: cursor.at_words(*clause.split()))
     last = cursor.peek(len(clause.split()) - 1)
@@ -110,7 +114,7 @@ def _check_fit(cursor: Cursor, first: int, origin: _Origin, given: Mapping[str, 
 
 
 def _origin(cursor: Cursor) -> _Origin:
-    """`KAFKA CONNECTION c (TOPICS …)`, `FILES 'path'`, or `POSTGRES | MYSQL | MARIADB CONNECTION c [(…)]`."""
+    """Parse `KAFKA CONNECTION c (TOPICS …)`, `FILES 'path'`, or `POSTGRES | MYSQL | MARIADB CONNECTION c [(…)]`."""
     match cursor.choose("KAFKA CONNECTION", "FILES", *_DATABASES):
         case "FILES":
             return _Origin(path=cursor.filled_text("a directory"))
@@ -121,7 +125,7 @@ def _origin(cursor: Cursor) -> _Origin:
 
 
 def _topics(cursor: Cursor) -> tuple[str, ...]:
-    """`(TOPIC 't')` or `(TOPICS ('a', 'b'))`."""
+    """Parse `(TOPIC 't')` or `(TOPICS ('a', 'b'))`."""
     cursor.expect_symbol("(")
     many = cursor.choose("TOPICS", "TOPIC") == "TOPICS"
     cursor.accept_symbol("=")
@@ -145,7 +149,7 @@ def _topic_list(cursor: Cursor) -> tuple[str, ...]:
 
 
 def _format(cursor: Cursor) -> Format:
-    """`AVRO USING SCHEMA REGISTRY CONNECTION r` or `JSON`."""
+    """Parse `AVRO USING SCHEMA REGISTRY CONNECTION r` or `JSON`."""
     if cursor.choose("AVRO", "JSON") == "JSON":
         return Format(FormatType.JSON)
     cursor.expect("USING", "SCHEMA", "REGISTRY", "CONNECTION")

@@ -1,4 +1,4 @@
-"""`SUBSCRIBE`: what is read, in which shape, from when to when."""
+"""Parsing `SUBSCRIBE`: the table or query, the shape of the output, and the times from and up to which it reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import StatementText
 from lakehold.sql.names import table_reference
 from lakehold.sql.parse_as_of import parse_timestamp
-from lakehold.sql.queries import one_part, parse_query
+from lakehold.sql.queries import missing_namespace, parse_query
 from lakehold.subscribe.statement import (
     DebeziumEnvelope,
     OrderedWithin,
@@ -31,7 +31,7 @@ _QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "VALUES"})
 
 
 def parse_subscribe(cursor: Cursor) -> Subscribe:
-    """`[TO] namespace.table | (query)`, then one modifier, WITH, AS OF and UP TO in any order."""
+    """Parse `[TO] namespace.table | (query)`, then one modifier, WITH, AS OF and UP TO in any order."""
     cursor.accept("TO")
     relation = _relation(cursor)
     modifier = ""
@@ -76,12 +76,12 @@ def _relation(cursor: Cursor) -> str | Query:
     at = cursor.position
     name = table_reference(cursor)
     if cursor.position == at + 1:
-        raise one_part(cursor, first)
+        raise missing_namespace(cursor, first)
     return name
 
 
 def _refuse_second(cursor: Cursor, modifier: str) -> None:
-    """Of the modifiers there is at most one (seed "Subscribe output")."""
+    """Refuse a second modifier: a SUBSCRIBE has at most one (seed "Subscribe output")."""
     second = next((m for m in _MODIFIERS if cursor.at_words(*m.split())), None)
     if not modifier or second is None:
         return
@@ -91,7 +91,7 @@ def _refuse_second(cursor: Cursor, modifier: str) -> None:
 
 
 def _key(cursor: Cursor) -> tuple[str, ...]:
-    """`(KEY (a, b))`."""
+    """Parse `(KEY (a, b))`."""
     cursor.expect_symbol("(")
     cursor.expect("KEY")
     cursor.expect_symbol("(")
@@ -109,7 +109,7 @@ def _key(cursor: Cursor) -> tuple[str, ...]:
 
 
 def _options(cursor: Cursor) -> dict[str, bool]:
-    """`(SNAPSHOT [[=] true|false], PROGRESS [[=] true|false])`."""
+    """Parse `(SNAPSHOT [[=] true|false], PROGRESS [[=] true|false])`."""
     cursor.expect_symbol("(")
     found: dict[str, bool] = {}
     more = True
@@ -134,7 +134,7 @@ def _order_items(cursor: Cursor) -> tuple[OrderItem, ...]:
 
 
 def _order_item(cursor: Cursor) -> OrderItem:
-    """An expression or an ordinal, then `[ASC|DESC] [NULLS FIRST|LAST]`."""
+    """Parse an expression or an ordinal, then `[ASC|DESC] [NULLS FIRST|LAST]`."""
     tokens = cursor.take_until(lambda: _at_next_item(cursor))
     if not tokens:
         raise cursor.error("a column, an expression or an ordinal")
@@ -160,6 +160,6 @@ def _ordered(cursor: Cursor, expression: Sequence[Token], direction: str) -> Ord
 
 
 def _at_next_item(cursor: Cursor) -> bool:
-    """Whether a comma or the next clause follows: its words are names only when they are quoted."""
+    """Return whether a comma or the next clause follows; the words of clauses are column names only if quoted."""
     at_comma = cursor.source_text(cursor.peek()) == ","
     return at_comma or any(cursor.at_words(*clause.split()) for clause in _CLAUSES)

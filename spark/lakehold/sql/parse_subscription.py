@@ -1,4 +1,4 @@
-"""`CREATE SUBSCRIPTION`: a SUBSCRIBE whose output is kept in a table."""
+"""Parsing `CREATE SUBSCRIPTION`: a SUBSCRIBE whose output lakehold keeps in a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakehold.subscribe.statement import Subscribe
 
 
 def parse_create_subscription(cursor: Cursor) -> CreateSubscription:
-    """`[IF NOT EXISTS] name`, then INTO and WITH in any order, then `AS SUBSCRIBE …`."""
+    """Parse `[IF NOT EXISTS] name`, then INTO and WITH in any order, then `AS SUBSCRIBE …`."""
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     first = cursor.peek()
     name = cursor.object_name("a subscription name")
@@ -47,14 +47,14 @@ def parse_create_subscription(cursor: Cursor) -> CreateSubscription:
 
 
 def check_endless(subscribe: Subscribe) -> str:
-    """What keeps a SUBSCRIBE from being followed over restarts; empty when nothing does."""
+    """Find the clause that keeps a SUBSCRIBE from being followed over restarts; empty if there is none."""
     if subscribe.up_to_ms is not None:
         return "UP TO"
     return "PROGRESS" if subscribe.progress else ""
 
 
 def _subscribe(cursor: Cursor) -> tuple[str, Subscribe]:
-    """Behind `SUBSCRIBE`, to the end: the whole as written, and what it says."""
+    """Parse the SUBSCRIBE after `AS`, up to the end of the statement; return its text and the parsed form."""
     first = cursor.last
     subscribe = parse_subscribe(cursor)
     unfit = check_endless(subscribe)
@@ -64,7 +64,7 @@ def _subscribe(cursor: Cursor) -> tuple[str, Subscribe]:
 
 
 def _refused(cursor: Cursor, clause: str) -> StatementError:
-    """An error at the clause, which was parsed, so it is there; in a query before it the same words may stand."""
+    """Build the error at the last occurrence of `clause`: a query before the clause may contain the same words."""
     words = clause.split()
     place = cursor.position
     while not cursor.at_words(*words):
@@ -72,8 +72,8 @@ def _refused(cursor: Cursor, clause: str) -> StatementError:
         cursor.rewind(place)
     first, last = cursor.peek(), cursor.peek(len(words) - 1)
     hint = {
-        "UP TO": "it goes on until it is dropped",
-        "PROGRESS": "the output table tells how far it is complete: its property lakehold.position",
+        "UP TO": "a subscription goes on until it is dropped",
+        "PROGRESS": "the property lakehold.position of the output table shows up to which time it is complete",
     }[clause]
     return cursor.error_at(first, f"a subscription does not take {clause}", last=last, hint=hint)
 

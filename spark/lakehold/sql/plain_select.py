@@ -1,7 +1,7 @@
-"""Whether a query only picks columns and compares them with constants, so that no engine is needed to answer it.
+"""Plain queries, which only select columns and compare them with constants: lakehold answers them without Spark.
 
-Text that Spark and sqlglot might read differently is left to Spark: escapes in constants, and double quotes, whose meaning is a
-setting of the session.
+Spark answers queries whose text sqlglot might read differently: with escapes in constants, or with double quotes, whose
+meaning is a setting of the session.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _OPERATORS: dict[type[exp.Expr], tuple[str, str]] = {
     exp.GT: (">", "<"),
     exp.GTE: (">=", "<="),
 }
-"""Each comparison's operator, and the one that means the same with its sides exchanged."""
+"""The operator of each comparison, and the one with which its sides can be exchanged."""
 
 
 class _NotPlain(Exception):
-    """Spark has to answer the query."""
+    """A signal that the query is not plain, so that Spark has to answer it."""
 
 
 def plain_select(query: QueryTree) -> PlainSelect | None:
-    """What `query` says, which works row by row; None: it computes something, or may be read in two ways."""
+    """Convert a row-by-row query to a plain one; None if it computes something, or Spark might read it differently."""
     if any(text in query.written.text for text in _AMBIGUOUS):
         return None
     where = query.tree.args.get("where")

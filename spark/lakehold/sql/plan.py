@@ -1,4 +1,4 @@
-"""Statement and definitions -> plan. Pure: every check that needs the definitions is here, and nothing happens."""
+"""Planning: statement and definitions -> plan. Pure: all checks that need the definitions are here, and no effects."""
 
 from __future__ import annotations
 
@@ -80,10 +80,15 @@ from lakehold.state.holds import Holds
 _RESERVED_NAMESPACES = frozenset({"information_schema", "mz_catalog", "mz_internal", "sys"})
 
 
-def plan(  # noqa: PLR0911, PLR0912 - one a statement
+def plan(  # noqa: PLR0911, PLR0912 - one for each statement
     parsed: ParsedStatement, definitions: Definitions, holds: Holds = ()
 ) -> Plan:
-    """What `parsed` does to a lake with these `definitions` and `holds`, which only some statements need.
+    """Plan the effects of a statement on a lake.
+
+    Args:
+        parsed: The statement.
+        definitions: The definitions of the lake.
+        holds: The holds of the lake; only statements for which `needs_holds` is true need them.
 
     Raises:
         DefinitionError: An object is missing, exists already, is still used, or contradicts another.
@@ -154,7 +159,7 @@ def plan(  # noqa: PLR0911, PLR0912 - one a statement
 
 
 def find(kind: ObjectKind, name: str, definitions: Definitions) -> Definition:
-    """The definition of `kind` called `name`."""
+    """Return the definition of `kind` called `name`."""
     match kind:
         case ObjectKind.CONNECTION:
             return definitions.connection(name)
@@ -169,7 +174,7 @@ def find(kind: ObjectKind, name: str, definitions: Definitions) -> Definition:
 
 
 def _existing(definition: Definition, definitions: Definitions) -> tuple[ObjectKind, str, Definition | None]:
-    """Kind and full name of `definition`, and what stands under that name now."""
+    """Return the kind and the full name of `definition`, and the definition that has this name now."""
     match definition:
         case Connection(name=name):
             kind, found = ObjectKind.CONNECTION, name in definitions.connections
@@ -193,7 +198,7 @@ def _put(parsed: ParsedStatement, definition: Definition, if_not_exists: bool, d
         raise DefinitionError(
             f'{kind} "{name}" already exists',
             code=f"{kind}-exists",
-            detail=f"{differing[:1].upper()}{differing[1:]}." if differing else "It is what the statement says.",
+            detail=f"{differing[:1].upper()}{differing[1:]}." if differing else "It has the same definition.",
             hint=f"Drop it first, or write CREATE {kind.upper()} IF NOT EXISTS to leave it as it is.",
         )
     return Plan((Notice(f'{kind} "{name}" exists and stays as it is: {differing}'),) if differing else ())
@@ -221,7 +226,7 @@ def _check_source(source: Source, definitions: Definitions) -> None:
 
 
 def _read_by_others(source: Source, definitions: Definitions) -> Iterator[Notice]:
-    """What other sources read of the same topics."""
+    """Report the other sources that read a topic of `source`, too."""
     for name in sharing(source, source.topics, definitions):
         other = {*definitions.source(name).topics, *topics_of(name, definitions)}
         topic = next(topic for topic in source.topics if topic in other)
@@ -237,12 +242,12 @@ def _check_connection(name: str, wanted: ConnectionType, definitions: Definition
         fitting = sorted(n for n, entry in definitions.connections.items() if entry.definition.type is wanted)
         words = wanted.value.replace("-", " ").upper()
         raise DefinitionError(
-            f'connection "{name}" leads to another kind of system',
+            f'connection "{name}" connects to another kind of system',
             code="connection-type",
             detail=f"Expected a connection to {_system(wanted)}, found one to {_system(found)}.",
             hint=f"Name one of these: {', '.join(fitting)}."
             if fitting
-            else f"CREATE CONNECTION … TO {words} makes one.",
+            else f"CREATE CONNECTION … TO {words} creates one.",
         )
 
 
@@ -276,7 +281,7 @@ def _check_table(table: Table, definitions: Definitions) -> None:
             f"source \"{table.source}\" does not read topic '{table.topic}'",
             code="topic-missing",
             detail=f"Its topics: {', '.join(topics)}.",
-            hint="Name one of these, or make a source that reads the topic.",
+            hint="Name one of these, or create a source that reads the topic.",
         )
 
 
@@ -314,7 +319,7 @@ def _drop(parsed: ParsedStatement, drop: Drop, definitions: Definitions, holds: 
 
 
 def _users(definition: Definition, definitions: Definitions) -> tuple[Definition, ...]:
-    """Everything that cannot be without `definition`, users before what they use."""
+    """Find all definitions that need `definition`, each after those that use it."""
     match definition:
         case Connection(name=name):
             sources = [definitions.source(s) for s in definitions.users_of_connection(name)]
@@ -349,7 +354,7 @@ def _described(definition: Definition) -> str:
 
 
 def _check_not_fed(verb: str, target: str, definitions: Definitions) -> None:
-    """Rows of a fed table come from its topic: what a hand writes there, the next batch would contradict unseen."""
+    """Refuse to change a fed table by hand: its rows would no longer be those of its topic."""
     if verb in ("", "RENAME") or target not in definitions.tables:
         return
     table = definitions.tables[target].definition
@@ -362,6 +367,6 @@ def _check_not_fed(verb: str, target: str, definitions: Definitions) -> None:
 
 
 def _on_spark(parsed: ParsedStatement, less_last_word: bool = False) -> RunOnSpark:
-    """The statement as written; of `DROP TABLE … CASCADE` the last word is no word of Spark's."""
+    """Pass the statement to Spark as written, or without its last word: Spark's `DROP TABLE` has no CASCADE."""
     tokens = parsed.written.tokens[: -1 if less_last_word else None]
     return RunOnSpark(parsed.written.sql, tokens[0].start, tokens[-1].end + 1)

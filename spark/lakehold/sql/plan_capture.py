@@ -1,4 +1,4 @@
-"""What statements do upstream of sources that capture a database -> effects. Pure."""
+"""Planning of upstream effects, for statements on sources that capture a database. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from lakehold.sql.effects import Converge, Release
 
 
 def with_topic(table: Table, source: Source) -> Table:
-    """The table with the topic that follows from its table upstream.
+    """Add the topic of the upstream table to a table of a captured database.
 
     Raises:
-        DefinitionError: The source captures no database and the statement names a table of one, or the reverse.
+        DefinitionError: The statement names an upstream table but the source captures no database, or the reverse.
     """
     if (source.capture is None) == (table.upstream is None):
         return table if source.capture is None else replace(table, topic=source.capture.topic(table.upstream or ""))
@@ -29,18 +29,18 @@ def with_topic(table: Table, source: Source) -> Table:
 
 
 def converging(table: Table, definitions: Definitions) -> tuple[Converge, ...]:
-    """What a new table asks for upstream."""
+    """Plan what a new table needs upstream."""
     return (Converge(table.source),) if definitions.source(table.source).capture is not None else ()
 
 
 def releasing(dropped: Sequence[Definition], definitions: Definitions) -> tuple[Release, ...]:
-    """What goes upstream with `dropped`."""
+    """Plan what is removed upstream with the definitions `dropped`."""
     names = dict.fromkeys(definition.source for definition in dropped if isinstance(definition, Table))
     return tuple(Release(name) for name in names if definitions.source(name).capture is not None)
 
 
 def altered(name: str, *, resnapshot: bool, definitions: Definitions) -> Converge:
-    """What ALTER SOURCE does.
+    """Plan ALTER SOURCE.
 
     Raises:
         DefinitionError: The source captures no database.

@@ -1,4 +1,4 @@
-"""Statements about holds, and what holds forbid -> effects. Pure."""
+"""Planning of statements on holds, and of drops of tables that are held. Pure."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _NEEDS_HOLDS = (CreateHold, Drop, DropHold, ForSpark, RenameHold, ShowCreateHold
 
 
 def needs_holds(statement: Statement) -> bool:
-    """Whether the plan of `statement` depends on the holds."""
+    """Return whether the plan of `statement` depends on the holds."""
     if isinstance(statement, ExplainDefinition):
         statement = statement.statement
     return isinstance(statement, _NEEDS_HOLDS) and (not isinstance(statement, ForSpark) or bool(statement.target))
 
 
 def create_hold(create: CreateHold, sql: str, holds: Holds) -> Plan:
-    """A new hold; with IF NOT EXISTS one that is there stays as it is."""
+    """Plan CREATE HOLD; with IF NOT EXISTS an existing hold of the name stays as it is."""
     new = replace(create.hold, sql=sql)
     existing = next((hold for hold in holds if hold.name == new.name), None)
     if existing is None or not create.if_not_exists:
@@ -46,7 +46,7 @@ def create_hold(create: CreateHold, sql: str, holds: Holds) -> Plan:
 
 
 def drop_hold(drop: DropHold, holds: Holds, definitions: Definitions) -> Plan:
-    """One hold less, which is no subscriber's; with IF EXISTS there may be none."""
+    """Plan DROP HOLD, which must not be a subscriber's hold; with IF EXISTS the hold may be missing."""
     if drop.if_exists and not any(drop.name in (hold.name, hold.full_name) for hold in holds):
         return Plan((Notice(f'hold "{drop.name}" does not exist: nothing to drop'),))
     hold = find(holds, drop.name)
@@ -55,10 +55,10 @@ def drop_hold(drop: DropHold, holds: Holds, definitions: Definitions) -> Plan:
 
 
 def drop_holds_on(names: Collection[str], holds: Holds, *, cascade: bool) -> tuple[DropHolds, ...]:
-    """What dropping the tables `names` does to holds: a hold goes as a whole.
+    """Plan the drop of the holds on tables that are dropped; such a hold goes as a whole, with its other tables.
 
     Raises:
-        DefinitionError: Some are held and there is no CASCADE.
+        DefinitionError: A table is held, and the statement has no CASCADE.
     """
     held = tuple(hold for hold in holds if any(hold.is_on(name) for name in names))
     if not held:
@@ -70,7 +70,11 @@ def drop_holds_on(names: Collection[str], holds: Holds, *, cascade: bool) -> tup
 
 
 def refuse_held(verb: str, target: str, holds: Holds) -> None:
-    """A table that is held neither goes nor gets another name behind the hold's back."""
+    """Refuse to drop or rename a table that is held.
+
+    Raises:
+        DefinitionError: `target` is held, and `verb` is one of these.
+    """
     held = tuple(hold for hold in holds if hold.is_on(target))
     if held and verb in ("DROP", "RENAME"):
         other = f"DROP TABLE {target} CASCADE drops them with the table." if verb == "DROP" else ""
@@ -78,7 +82,7 @@ def refuse_held(verb: str, target: str, holds: Holds) -> None:
 
 
 def show_create_hold(hold: Hold) -> Rows:
-    """One row: the full name, and the statement that makes the hold where it is now."""
+    """Plan SHOW CREATE HOLD: one row with the full name, and the statement that creates the hold at its present time."""
     return Rows(("name", "create_statement"), ((hold.full_name, _create_statement(hold)),))
 
 
@@ -92,7 +96,7 @@ def _create_statement(hold: Hold) -> str:
 
 
 def _differences(hold: Hold, new: NewHold) -> list[str]:
-    """Where it stands is no difference: that is what advancing changes."""
+    """List the differences between a hold and a statement; its time is none, because advances change it."""
     old = [full_name_text(table.full_name) for table in hold.tables]
     wanted = [full_name_text(name) for name in new.tables]
     check = (new.check or Check.OFF).value

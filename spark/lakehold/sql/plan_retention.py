@@ -1,4 +1,4 @@
-"""How long history is kept: a part of a fed table's definition, a property of any other table."""
+"""Planning of ALTER TABLE … RETAIN HISTORY: a fed table has the setting in its definition, others in a property."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakehold.sql.effects import ChangeTable, Plan, RunOnSpark
 
 
 def retain_history(name: str, retained_ms: int | None, definitions: Definitions) -> Plan:
-    """What sets the history that the table `name` keeps; None: takes its own setting away."""
+    """Plan the change of the history that the table `name` keeps; None removes the table's own setting."""
     if name not in definitions.tables:
         return Plan((_property(name, retained_ms),))
     table = definitions.tables[name].definition

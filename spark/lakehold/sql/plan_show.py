@@ -1,4 +1,4 @@
-"""Answers that the definitions alone give: SHOW and SHOW CREATE."""
+"""The answers of SHOW and SHOW CREATE, which follow from the definitions alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TABLE_COLUMNS = ("namespace", "name", "source", "topic", "envelope", "key")
 
 
 def show(kind: ObjectKind, definitions: Definitions) -> Rows:
-    """One row an object, by name; for tables those that lakehold feeds."""
+    """List the objects of `kind` by name, one row each; only those tables that lakehold feeds."""
     match kind:
         case ObjectKind.CONNECTION:
             entries = sorted(definitions.connections.items())
@@ -28,13 +28,13 @@ def show(kind: ObjectKind, definitions: Definitions) -> Rows:
             tables = sorted(definitions.tables.items())
             return Rows(_TABLE_COLUMNS, tuple(_table_row(e.definition) for _, e in tables))
         case ObjectKind.SUBSCRIPTION:
-            raise AssertionError("how far subscriptions are is not in the definitions")
+            raise AssertionError("the progress of subscriptions is not in the definitions")
         case other:
             assert_never(other)
 
 
 def show_create(definition: Definition) -> Rows:
-    """One row: the full name, and the statement that makes the object."""
+    """Show the full name of an object and the statement that creates it, in one row."""
     name = definition.full_name if isinstance(definition, Table) else definition.name
     return Rows(("name", "create_statement"), ((name, create_statement(definition)),))
 

@@ -1,4 +1,4 @@
-"""What the definitions say against a subscription."""
+"""Checks of subscriptions and their output tables against the definitions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from lakehold.model.definitions import Definitions
 
 
 def check_subscription(subscription: Subscription, definitions: Definitions) -> None:
-    """Its output table must be its own, and what it reads no output.
+    """Check that a subscription's output table is used by nothing else, and that it reads no output table.
 
     Raises:
-        DefinitionError: It is not so.
+        DefinitionError: Another object uses the output table, or the subscription reads an output table.
     """
     into = subscription.into
     other = definitions.subscription_into(into)
@@ -29,16 +29,16 @@ def check_subscription(subscription: Subscription, definitions: Definitions) -> 
             raise DefinitionError(
                 f'table "{name}" is the output of subscription "{read.name}"',
                 code="output-read",
-                detail="An output cannot be held, so what is read from it could not be kept.",
-                hint=f"Subscribe to what it is made from: SHOW CREATE SUBSCRIPTION {read.name}.",
+                detail="An output table cannot be held, so its history could not be kept for a subscription.",
+                hint=f"Subscribe to the tables that it is made from: SHOW CREATE SUBSCRIPTION {read.name}.",
             )
 
 
 def check_no_output(verb: str, target: str, definitions: Definitions) -> None:
-    """What stands in an output table is what was published, and nothing else.
+    """Refuse to change an output table by hand: it contains only what its subscription published.
 
     Raises:
-        DefinitionError: A statement by hand would change it.
+        DefinitionError: `target` is an output table, and `verb` would change it.
     """
     subscription = definitions.subscription_into(target) if verb else None
     if subscription is not None:

@@ -1,4 +1,4 @@
-"""A SELECT inside a statement -> `Query`: which tables it reads, and where in its text they stand."""
+"""Parsing a SELECT inside a statement: query text -> `Query`, with the tables it reads and their places in the text."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from lakehold.sql.names import CATALOG
 from lakehold.sql.plain_select import plain_select
 from lakehold.sql.query_tree import QueryTree, read_tree
 from lakehold.sql.repeatable import refuse_unrepeatable
-from lakehold.sql.row_by_row import columns_at
+from lakehold.sql.row_by_row import select_list_offset
 from lakehold.subscribe.statement import Query, TableReference
 
 _COMPUTED_TABLES = frozenset({"IDENTIFIER", "STREAM", "TABLE"})
 TIMES_OF_ONE_TABLE = frozenset({"TIMESTAMP", "VERSION", "SYSTEM_TIME", "SYSTEM_VERSION"})
-"""Words before `AS OF` that make it Spark's, about the table in front."""
+"""Words before `AS OF` that make it Spark's clause about the time of one table."""
 _AFTER_AN_ALIAS = frozenset({"", ",", ")", "FROM"})
 _THREE_PARTS = 3
 
 
 def parse_query(written: StatementText, *, repeatable: bool) -> Query:
-    """The query that `written` says.
+    """Parse a query.
 
     Args:
         written: The query alone.
-        repeatable: Whether it must mean the same whenever it is read, so that two readings can be compared.
+        repeatable: Whether the query must give the same rows each time it is read, so that two results can be compared.
 
     Raises:
-        StatementError: It cannot be read, reads no table, names one without its namespace or at a time of its own, or
-            must be repeatable and is not.
+        StatementError: The query cannot be parsed, reads no table, names one without its namespace or with its own time,
+            or must be repeatable and is not.
     """
     query = read_tree(written)
     cursor = Cursor(written)
@@ -49,19 +49,19 @@ def parse_query(written: StatementText, *, repeatable: bool) -> Query:
         cursor.rewind(0)
         message = "expected a query that reads a table"
         raise cursor.error_at(cursor.peek(), message, last=written.tokens[-1], hint="write FROM namespace.table")
-    columns = columns_at(query)
-    return Query(written.text, tables, columns, plain_select(query) if columns is not None else None)
+    offset = select_list_offset(query)
+    return Query(written.text, tables, offset, plain_select(query) if offset is not None else None)
 
 
-def one_part(cursor: Cursor, token: Token) -> StatementError:
-    """The error about a table's name alone: no namespace is current in which to look for it."""
+def missing_namespace(cursor: Cursor, token: Token) -> StatementError:
+    """Build the error about a table's name without a namespace: no namespace is current here."""
     name = cursor.source_text(token)
     hint = f"write shop.{name}, for example"
     return cursor.error_at(token, f"expected namespace.table, found {name}", hint=hint)
 
 
 def _refuse_computed_table(cursor: Cursor) -> None:
-    """`IDENTIFIER('a.b')`, `f(TABLE(a.b))`: tables that are not seen to be tables."""
+    """Refuse `IDENTIFIER('a.b')` and `f(TABLE(a.b))`: sqlglot does not see that they read tables."""
     if cursor.word() in _COMPUTED_TABLES and cursor.source_text(cursor.peek(1)) == "(":
         message = f"expected a table's own name, found {cursor.word()} (…)"
         raise cursor.error_at(cursor.peek(), message, hint="write FROM namespace.table")
@@ -75,20 +75,20 @@ def _refuse_recursion(cursor: Cursor) -> None:
 
 
 def _refuse_time_of_one_table(cursor: Cursor) -> None:
-    """`FROM a.b VERSION AS OF 1`; in `SELECT version AS of FROM …` there is an alias."""
+    """Refuse `FROM a.b VERSION AS OF 1`, but not the alias in `SELECT version AS of FROM …`."""
     after = cursor.source_text(cursor.peek(3)).upper()
     if (
         cursor.word() in TIMES_OF_ONE_TABLE
         and cursor.at_words(cursor.word(), "AS", "OF")
         and after not in _AFTER_AN_ALIAS
     ):
-        message = f"{cursor.word()} AS OF is about one table; here all are read at the same time"
-        hint = "write AS OF behind the whole statement"
+        message = f"{cursor.word()} AS OF is for one table, but the statement reads all tables at one time"
+        hint = "write AS OF after the whole query"
         raise cursor.error_at(cursor.peek(), message, last=cursor.peek(2), hint=hint)
 
 
 def _tables(query: QueryTree) -> Iterator[TableReference]:
-    """Every place that names a table; common table expressions and table functions are none."""
+    """Find every place that names a table; names of common table expressions and table functions are none."""
     for table in query.tree.find_all(exp.Table):
         if not isinstance(table.this, exp.Identifier | exp.Dot) or _is_common_table(table):
             continue
@@ -97,7 +97,7 @@ def _tables(query: QueryTree) -> Iterator[TableReference]:
         if len(names) == 1:
             start = query.written.start + parts[0].meta["start"]
             token = next(t for t in query.written.tokens if t.start == start)
-            raise one_part(Cursor(query.written), token)
+            raise missing_namespace(Cursor(query.written), token)
         if len(names) == _THREE_PARTS and names[0] == CATALOG:
             del names[0]
         implied_alias = "" if table.alias else parts[-1].this
@@ -105,7 +105,7 @@ def _tables(query: QueryTree) -> Iterator[TableReference]:
 
 
 def _is_common_table(table: exp.Table) -> bool:
-    """Whether a WITH around `table` defines its name; in a WITH only what stands before it counts."""
+    """Return whether a WITH around `table` defines its name; inside a WITH only its earlier definitions count."""
     node: exp.Expr = table
     while len(table.parts) == 1 and (parent := node.parent) is not None:
         definitions: list[exp.Expr] = []

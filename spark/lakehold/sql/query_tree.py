@@ -1,4 +1,4 @@
-"""A query inside a statement as sqlglot reads it, with the way back from its tree to the text."""
+"""The syntax tree of a query inside a statement, as sqlglot parses it, with the offsets of its names in the text."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _UNREADABLE = "the query cannot be read"
 
 @dataclass(frozen=True)
 class QueryTree:
-    """A query's text and its tree.
+    """The text and the syntax tree of a query.
 
     Attributes:
         written: The query alone: without parentheses around it, and without `AS OF`.
-        tree: Its tree, without hints. Offsets of identifiers (`meta`) count from `written.start`, quotes included.
-        named: The node that each word belongs to which is a name in its place, whatever else it might mean; by the
-            word's offset in `written.sql`.
+        tree: The tree, without hints. Offsets of identifiers (`meta`) count from `written.start`, quotes included.
+        named: The nodes of words that are names in their place, even if they could be keywords elsewhere; by the offset of
+            the word in `written.sql`.
     """
 
     written: StatementText
@@ -31,10 +31,10 @@ class QueryTree:
 
 
 def read_tree(written: StatementText) -> QueryTree:
-    """The tree of a query.
+    """Parse a query to its tree.
 
     Raises:
-        StatementError: It cannot be read, or is no query.
+        StatementError: The text cannot be parsed, or is no query.
     """
     try:
         tree = LakeholdDialect().parse(written.text)[0]
@@ -44,7 +44,7 @@ def read_tree(written: StatementText) -> QueryTree:
         hint = "use fewer brackets inside each other"
         message = "the query is nested too deeply to be read"
         raise _error(written, written.start, written.end_exclusive, message, hint) from None
-    except ValueError:  # words where sqlglot counts on a number
+    except ValueError:  # sqlglot expects a number where there are words
         raise _error(written, written.start, written.end_exclusive, _UNREADABLE) from None
     if not isinstance(tree, exp.Query | exp.Values):
         first = written.tokens[0]
@@ -61,7 +61,7 @@ def read_tree(written: StatementText) -> QueryTree:
 
 
 def _unreadable(written: StatementText, error: ParseError) -> StatementError:
-    """The place of the error: sqlglot names its line, the column after a token and the token itself, or nothing."""
+    """Build an error at the place that sqlglot reports: a line, the column after a token and the token, or nothing."""
     if not error.errors:
         return _error(written, written.start, written.end_exclusive, _UNREADABLE)
     place = error.errors[0]

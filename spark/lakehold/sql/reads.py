@@ -1,4 +1,4 @@
-"""Statements that read tables at a time and over time, as results."""
+"""The answers of statements that query tables at a time, or read their changes over time."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from lakehold.timeline.timelines import check_readable
 
 @dataclass(frozen=True)
 class LakeReads:
-    """Reads one lake.
+    """The queries of one lake's tables at a time, and of their changes over time.
 
     Args:
-        subscribing: Opens subscriptions on it.
+        subscribing: Opens subscriptions on the lake.
     """
 
     subscribing: Subscribing
 
     def read_as_of(self, query: Query, as_of_ms: int) -> Result:
-        """The result of a query over its tables as they were: each with the columns that it had then.
+        """Run a query over its tables as they were at `as_of_ms`, each with the columns that it had then.
 
         Raises:
-            NotReadable: Some table is not readable then.
+            NotReadable: A table cannot be read at that time.
         """
         timelines, reading = self.subscribing.timelines, self.subscribing.reading.spark
         found = timelines.settled([table.full_name for table in query.tables], [as_of_ms])
@@ -56,11 +56,11 @@ class LakeReads:
             return Result(tuple(frame.columns), fetched(frame))
 
     def read_changes(self, subscribe: Subscribe) -> Result:
-        """The rows of a SUBSCRIBE up to UP TO, or to the least `upper` of its tables."""
+        """Read the rows of a SUBSCRIBE up to UP TO, or to the earliest `upper` of its tables."""
         opened = self.subscribing.open(subscribe)
         found = [chunk.rows for chunk in opened.chunks()]
         return Result(opened.columns, tuples(pa.concat_tables(found)) if found else [], opened.notices)
 
     def explain_changes(self, subscribe: Subscribe) -> Result:
-        """How a SUBSCRIBE would be read: its window, then each timestamp with what changed."""
+        """Describe how lakehold would read a SUBSCRIBE: the window, then each timestamp with what changed."""
         return Result(("plan",), [(line,) for line in explained(self.subscribing.open(subscribe))])

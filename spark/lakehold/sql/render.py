@@ -1,4 +1,4 @@
-"""Definitions -> SQL: what SHOW CREATE answers, and how two definitions are compared. The inverse of `parse_create`."""
+"""Rendering: definitions -> SQL, for SHOW CREATE and for comparisons of definitions. The inverse of `parse_create`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COLUMN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def create_statement(definition: Definition) -> str:
-    """The statement that makes `definition`, one clause a line; secrets appear by name."""
+    """Write the statement that creates `definition`, one clause on each line; secrets appear by name."""
     match definition:
         case Connection(name=name):
             head = f"CREATE CONNECTION {object_text(name)}"
@@ -44,14 +44,17 @@ def create_statement(definition: Definition) -> str:
 
 
 def differences(existing: Definition, wanted: Definition) -> tuple[tuple[str, str], ...]:
-    """The clauses in which two definitions of one name differ: as they are and as wanted; "nothing" for none."""
+    """Compare two definitions of one name, and return the clauses that differ, as pairs of the existing and the wanted one.
+
+    A clause that one of the two lacks is "nothing".
+    """
     old, new = clauses(existing), clauses(wanted)
     both = ((old.get(c, "nothing"), new.get(c, "nothing")) for c in dict.fromkeys((*old, *new)))
     return tuple((o, n) for o, n in both if o != n)
 
 
 def clauses(definition: Definition) -> dict[str, str]:
-    """The clauses after the name, in the order of the reference."""
+    """Write the clauses after the name, in the order of the reference."""
     match definition:
         case Connection(type=connection_type, options=options):
             return {"to": f"TO {connection_type.value.replace('-', ' ').upper()} {options_text(options)}"}
@@ -64,7 +67,7 @@ def clauses(definition: Definition) -> dict[str, str]:
 
 
 def options_text(options: Mapping[str, OptionValue]) -> str:
-    """`(NAME 'text', NAME 1, NAME SECRET 'NAME')`, sorted by name: the order options are given in means nothing."""
+    """Write options as `(NAME 'text', NAME 1, NAME SECRET 'NAME')`, sorted by name: their order has no meaning."""
     return f"({', '.join(f'{spoken(n)} {_value(options[n])}' for n in sorted(options))})"
 
 
@@ -84,7 +87,7 @@ def _source_clauses(source: Source) -> dict[str, str]:
 
 
 def _capture_clauses(kafka: str, capture: Capture) -> dict[str, str]:
-    """Names are written out, also those that follow from the source's."""
+    """Write the clauses of a capture, with all names, including those that follow from the name of the source."""
     names: dict[str, OptionValue | None] = {
         "publication": capture.publication,
         "slot": capture.slot,
@@ -131,7 +134,7 @@ def _subscription_clauses(subscription: Subscription) -> dict[str, str]:
 
 
 def _with_durations(options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
-    """The options of a table, durations as text."""
+    """Convert the durations among the options of a table to text."""
     retained_ms = options.get(RETAIN_HISTORY)
     return {**options, **({RETAIN_HISTORY: duration_text(retained_ms)} if isinstance(retained_ms, int) else {})}
 

@@ -1,4 +1,4 @@
-"""Whether a query means the same each time it is read: SUBSCRIBE compares two readings."""
+"""Checks that a query gives the same rows each time it is read: SUBSCRIBE compares its results at two times."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _HINTS = {
     _OUTSIDE: "leave it out",
 }
 REFUSED = {name: reason for reason, names in _REASONS.items() for name in names.split()}
-"""Spark's functions whose results differ between readings of the same data, and why."""
+"""Spark's functions whose results differ between two reads of equal data, and the reasons."""
 
 _WITHOUT_BRACKETS = frozenset(
     {"current_date", "current_time", "current_timestamp", "current_user", "localtimestamp", "session_user", "user"}
 )
 _INITIALIZATION_VECTOR_AT = 5
-"""Place of the argument without which `aes_encrypt` draws one."""
+"""The number of the argument without which `aes_encrypt` uses a random initialization vector."""
 
 _OF_TODAY = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s.*)?", re.IGNORECASE | re.DOTALL)
 _TEMPORAL = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"})
@@ -63,10 +63,10 @@ _TO_TEMPORAL = _TEMPORAL | {
 
 
 def refuse_unrepeatable(query: QueryTree) -> None:
-    """Refuse what gives other rows though the tables have not changed.
+    """Refuse a query that may give other rows although its tables have not changed.
 
     Raises:
-        StatementError: At a function, TABLESAMPLE, or a LIMIT or OFFSET of rows in no order.
+        StatementError: The query has an unrepeatable function, TABLESAMPLE, or LIMIT or OFFSET without ORDER BY.
     """
     cursor = Cursor(query.written)
     is_ordered = [False]
@@ -102,7 +102,10 @@ def _refuse_call(cursor: Cursor) -> None:
 
 
 def _refuse_bare_function(cursor: Cursor) -> None:
-    """Without brackets, where no column has the name: only Spark knows the columns, so it must not be in doubt."""
+    """Refuse an unrepeatable function that is called without brackets.
+
+    Only Spark knows whether a column has this name. A column is accepted if its table is written before it.
+    """
     name = _name(cursor)
     if name in _WITHOUT_BRACKETS and cursor.source_text(cursor.peek(1)) != ".":
         hint = f"{_HINTS[REFUSED[name]]}; if {name} is a column, write its table in front: t.{name}"
@@ -110,13 +113,13 @@ def _refuse_bare_function(cursor: Cursor) -> None:
 
 
 def _name(cursor: Cursor) -> str:
-    """The word or quoted name that comes next, lowercase; empty when there is none."""
+    """Return the next word or quoted name in lowercase; empty if something else comes next."""
     token = cursor.peek()
     return token.text.lower() if cursor.word() or cursor.source_text(token)[0] == "`" else ""
 
 
 def _arguments(cursor: Cursor) -> int:
-    """How many arguments the call has whose name comes next."""
+    """Count the arguments of the call whose name comes next."""
     at = cursor.position
     cursor.advance()
     cursor.advance()
@@ -130,17 +133,17 @@ def _arguments(cursor: Cursor) -> int:
 
 
 def _refuse_selection(cursor: Cursor, *, is_ordered: bool) -> None:
-    """Rows that are chosen by chance, or by the order they happen to come in."""
+    """Refuse clauses that select rows by chance, or by the order in which they happen to come."""
     word = cursor.word()
     if word == "TABLESAMPLE":
         raise _not_the_same(cursor, _RANDOM, "choose rows by their values in WHERE")
     if word in ("LIMIT", "OFFSET") and cursor.word(1) != "ALL" and not is_ordered:
-        message = f"{word} without ORDER BY takes any rows"
-        raise cursor.error_at(cursor.peek(), message, hint="add ORDER BY, by columns that tell all rows apart")
+        message = f"{word} without ORDER BY returns arbitrary rows"
+        raise cursor.error_at(cursor.peek(), message, hint="add ORDER BY, by columns that distinguish all rows")
 
 
 def _refuse_today(cursor: Cursor) -> None:
-    """Spark reads `DATE 'today'` and `CAST('now' AS TIMESTAMP)` as the clock's."""
+    """Refuse `DATE 'today'` and `CAST('now' AS TIMESTAMP)`, for which Spark reads the clock."""
     if not cursor.is_text() or not _OF_TODAY.fullmatch(cursor.peek().text):
         return
     before = [cursor.source_text(cursor.peek(-place)).upper() for place in (1, 2)]
@@ -151,5 +154,5 @@ def _refuse_today(cursor: Cursor) -> None:
 
 def _not_the_same(cursor: Cursor, reason: str, hint: str) -> StatementError:
     text = cursor.source_text(cursor.peek())
-    message = f"{text} {reason}: a query to subscribe to must mean the same whenever it is read"
+    message = f"{text} {reason}: a query to subscribe to must give the same rows each time it is read"
     return cursor.error_at(cursor.peek(), message, hint=hint)

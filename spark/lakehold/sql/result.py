@@ -1,4 +1,4 @@
-"""What a script leaves: the rows of its last statement, and what it had to say on the way."""
+"""The result of a script: the rows of its last statement, and the notices of all statements."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ class Result:
     """Rows with their column names, exactly as Spark shows them; both empty for a statement that returns none.
 
     Attributes:
-        columns: Names in order; a name may come twice.
-        rows: One tuple a row, values as `lakehold.subscribe.row_values` gives them.
-        notices: Sentences for the person at the terminal; never needed to understand the rows.
+        columns: Names in order; a name may occur twice.
+        rows: One tuple for each row, with values as `lakehold.subscribe.row_values` returns them.
+        notices: Sentences for the person at the terminal; the rows can be understood without them.
     """
 
     columns: tuple[str, ...] = ()

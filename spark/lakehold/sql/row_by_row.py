@@ -1,4 +1,4 @@
-"""Whether a query works row by row, so that it means the same over diffs of its table."""
+"""Queries that work row by row: over a diff of their table they give the diff of their result."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _OF_A_TABLE = frozenset({"this", "db", "catalog", "alias"})
 _SYNTAX = "ALL AND BETWEEN CASE DIV ELSE ESCAPE EXCEPT ILIKE IN INTERVAL IS LIKE NOT ON OR REGEXP RLIKE SELECT THEN WHEN WHERE"
 _TYPES = "CHAR CHARACTER DEC DECIMAL NUMERIC VARCHAR"
 _BEFORE_BRACKETS = frozenset([*_SYNTAX.split(), *_TYPES.split()])
-"""Words before a bracket that are no function's name: of syntax, and of types that have parameters."""
+"""Words before a bracket that are no names of functions: words of syntax, and types that have parameters."""
 
 
-def columns_at(query: QueryTree) -> int | None:
-    """Where columns can be put in front of the select list, counted from the query's start: behind SELECT, hints and ALL.
+def select_list_offset(query: QueryTree) -> int | None:
+    """Find the offset in the query, after SELECT, hints and ALL, at which columns can be added to the select list.
 
-    None unless the query filters and computes the rows of one table one by one, with functions that are known to do so.
+    None unless the query filters and computes the rows of one table one by one, with known functions of one row.
     """
     select = query.tree
     if not (isinstance(select, exp.Select) and _is_plain(select) and _calls_only_row_functions(query)):
@@ -34,7 +34,7 @@ def columns_at(query: QueryTree) -> int | None:
 
 
 def _is_plain(select: exp.Select) -> bool:
-    """Whether there is nothing but a select list, one table that is only named, and a WHERE."""
+    """Return whether the query has only a select list, one table without further clauses, and maybe a WHERE."""
     clauses = {name for name, value in select.args.items() if value}
     source = select.args["from_"].this if "from_" in clauses else None
     return (
@@ -48,7 +48,7 @@ def _is_plain(select: exp.Select) -> bool:
 
 
 def _calls_only_row_functions(query: QueryTree) -> bool:
-    """Whether each name before a bracket is that of such a function: an unknown one might aggregate."""
+    """Return whether each name before a bracket is a known function of one row: an unknown one might aggregate."""
     cursor = Cursor(query.written)
     while not cursor.at_end:
         if cursor.source_text(cursor.peek(1)) == "(" and not _may_stand_before_brackets(cursor):

@@ -1,4 +1,4 @@
-"""Spark's functions of one row: they neither aggregate nor multiply rows, and mean the same over diffs."""
+"""Spark's functions of one row: they neither aggregate nor multiply rows, so they can be computed over a diff."""
 
 from __future__ import annotations
 
@@ -37,4 +37,5 @@ validate_utf8 variant_get weekday weekofyear width_bucket xpath xpath_boolean xp
 xpath_int xpath_long xpath_number xpath_short xpath_string xxhash64 year zeroifnull zip_with
 """
 ROW_FUNCTIONS = frozenset(_NAMES.split())
-"""As Spark 4.1 registers them. A function that is not here costs time, not truth: both ends are computed and subtracted."""
+"""The functions of one row that Spark 4.1 registers. A query with another function is still correct but slower: lakehold
+computes it at both ends of the window, and subtracts."""

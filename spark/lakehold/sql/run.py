@@ -1,4 +1,4 @@
-"""Runs a script: parses all of it, then plans and acts statement by statement."""
+"""Running a script: parse all of it, then plan and run one statement after the other."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from lakehold.holds.roles import RoleCommands
 from lakehold.model.definitions import Entry
 from lakehold.publish.subscriptions import COLUMNS as SUBSCRIPTION_COLUMNS
 from lakehold.spark_errors import readable
-from lakehold.sql.contracts import contracted
-from lakehold.sql.definition_change import DefinitionChange, changed, placed
+from lakehold.sql.contracts import with_contract
+from lakehold.sql.definition_change import DefinitionChange, apply_plan, locating_errors
 from lakehold.sql.effects import (
     BeginSubscription,
     ChangeTable,
@@ -42,14 +42,14 @@ from lakehold.sql.effects import (
     Rows,
     RunOnSpark,
 )
-from lakehold.sql.engine import in_full, run_on_spark
-from lakehold.sql.explain_plan import together
+from lakehold.sql.engine import run_on_spark, with_full_name
+from lakehold.sql.explain_plan import combine
 from lakehold.sql.hold_change import HoldChange
 from lakehold.sql.list_holds import list_holds
 from lakehold.sql.parse import parse_script
 from lakehold.sql.result import Result
 from lakehold.sql.run_roles import check_privileges, run_on_roles
-from lakehold.sql.run_upstream import Upstream, converged, explained
+from lakehold.sql.run_upstream import Upstream, converged, explain
 from lakehold.sql.statements import CreateTable, ParsedStatement
 from lakehold.sql.transactions import Transaction, units
 from lakehold.state.holds import Hold
@@ -61,54 +61,59 @@ if TYPE_CHECKING:
 
 
 class FedTables(Protocol):
-    """What dropping a table or a source undoes outside of the definitions."""
+    """The state of fed tables and sources outside of the definitions, which a drop removes."""
 
     def drop_iceberg_table(self, full_name: str) -> None:
-        """Drop the Iceberg table with its data; nothing when it was never made."""
+        """Drop the Iceberg table with its data, if it exists."""
 
     def forget_source(self, name: str) -> None:
-        """Take away how far a source was that is not declared; nothing when it was never read, or is being read."""
+        """Remove the reader state of a source that is not declared, unless an ingest runs the source."""
 
 
 class Reads(Protocol):
-    """What reads tables at a time and over time."""
+    """Queries of tables at a time, and of their changes over time."""
 
     def read_as_of(self, query: Query, as_of_ms: int) -> Result:
-        """The result of a query over its tables as they were."""
+        """Run a query over its tables as they were at `as_of_ms`."""
 
     def read_changes(self, subscribe: Subscribe) -> Result:
-        """What a SUBSCRIBE gives now."""
+        """Read the rows of a SUBSCRIBE up to now."""
 
     def explain_changes(self, subscribe: Subscribe) -> Result:
-        """How it would be read."""
+        """Describe how lakehold would read a SUBSCRIBE."""
 
 
 class SubscriptionCommands(Protocol):
-    """What statements on subscriptions do outside of the definitions."""
+    """The commands on subscriptions outside of the definitions."""
 
     def begun(self, entry: Entry[Subscription], tables: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Hold what a subscription reads that the block declares; raises if it cannot be read or published."""
+        """Hold the tables that a new subscription reads while the block declares it; raise if they cannot be read.
+
+        Args:
+            entry: The new subscription.
+            tables: Object ids of tables that the block declares as well, by full name.
+        """
 
     def end(self, entry: Entry[Subscription], *, with_output: bool) -> None:
-        """Let go of what a dropped subscription holds."""
+        """Drop the hold of a dropped subscription, and its output table if `with_output`."""
 
     def overview(self) -> list[tuple[Any, ...]]:
-        """How far each is: rows of `lakehold.publish.subscriptions.COLUMNS`."""
+        """List the subscriptions and their progress: rows of `lakehold.publish.subscriptions.COLUMNS`."""
 
 
 @dataclass(frozen=True)
 class Runner:
-    """Runs scripts on one lake.
+    """The runner of scripts on one lake.
 
     Attributes:
         store: The definitions.
-        tables: What stands behind them.
-        spark: Gives the session, made when a statement first needs it: starting one takes seconds.
-        reads: Reads the lake at a time and over time.
-        holds: Keeps tables readable.
-        subscriptions: Begins and ends subscriptions.
-        roles: Who may do what to holds and subscriptions.
-        upstream: What is upstream of sources that capture a database.
+        tables: The state of fed tables and sources outside of the definitions.
+        spark: Returns the Spark session, and starts it when a statement first needs it: that takes seconds.
+        reads: Queries tables at a time, and their changes over time.
+        holds: The commands on holds.
+        subscriptions: The commands on subscriptions.
+        roles: The commands on roles, with the privilege check for holds and subscriptions.
+        upstream: The upstream objects of sources that capture a database.
         schemas: Directory of the tables' contracts; None: there are none.
     """
 
@@ -123,10 +128,10 @@ class Runner:
     schemas: Path | None = None
 
     def run(self, sql: str) -> Result:
-        """Run every statement of `sql`; the result of the last one counts, the notices of all.
+        """Run every statement of `sql`; return the result of the last one, with the notices of all.
 
         Raises:
-            StatementError: Some statement is not well formed; then none has run.
+            StatementError: A statement is not well formed; then none has run.
             DefinitionError: A statement contradicts the definitions; those before it have run.
             PermissionDenied: The program's role may not run a statement; those before it have run.
             LakeholdError: Spark failed on a statement; those before it have run.
@@ -141,16 +146,16 @@ class Runner:
                 run = self._explain_together if unit.is_explained else self._run_together
                 result = run([self._completed(parsed) for parsed in unit.statements])
             else:
-                with placed(unit, alone=len(script) == 1):
+                with locating_errors(unit, alone=len(script) == 1):
                     result = self._run_statement(self._completed(unit))
             notices += result.notices
         return replace(result, notices=tuple(notices))
 
     def _completed(self, parsed: ParsedStatement) -> ParsedStatement:
-        """The statement with what the table's file and the session say in its place, read once: plans have no effects."""
+        """Complete the statement by the contract of its table and the session's namespace: plans cannot read either."""
         if not isinstance(parsed.statement, CreateTable):
-            return replace(parsed, statement=in_full(parsed.statement, self.spark))
-        table = contracted(parsed.statement.table, self.schemas)
+            return replace(parsed, statement=with_full_name(parsed.statement, self.spark))
+        table = with_contract(parsed.statement.table, self.schemas)
         return replace(parsed, statement=replace(parsed.statement, table=table))
 
     def _run_statement(self, parsed: ParsedStatement) -> Result:
@@ -166,13 +171,16 @@ class Runner:
         return replace(result, notices=(*notices, *result.notices))
 
     def _run_together(self, statements: Sequence[ParsedStatement]) -> Result:
-        """One commit of definitions. Holds are written before it and there with it, or not at all."""
+        """Run statements as one commit of definitions.
+
+        Their holds are stored before the commit and become visible with it, or are removed if it fails.
+        """
         change = DefinitionChange(statements, self.holds.all)
         after = change.apply(self.store.definitions())
         held: list[tuple[NewHold, Hold]] = []
         with converged(change, self.store, self.upstream) as notices, ExitStack() as made:
             for parsed, decided in zip(statements, change.plans, strict=True):
-                with placed(parsed, alone=len(statements) == 1), readable():
+                with locating_errors(parsed, alone=len(statements) == 1), readable():
                     check_privileges(decided, self.roles.guard)
                     for effect in decided.effects:
                         if isinstance(effect, PutHold):
@@ -186,9 +194,10 @@ class Runner:
         return Result(notices=(*notices, *(text for new, hold in held for text in self.holds.notices(new, hold))))
 
     def _commit(self, change: DefinitionChange) -> None:
-        """Change the definitions. How far a source was goes with it; or when another of its name comes, if a drop was cut short.
+        """Commit the definitions, then remove the reader state of dropped sources.
 
-        Not before: until then another process may have made the other, and read it.
+        If a process dies in between, creating a source of the same name removes that state. It is not removed earlier:
+        another process may have created and read the new source meanwhile.
         """
         effects = [effect for decided in change.plans for effect in decided.definition_effects]
         about = [effect.definition for effect in effects if isinstance(effect, PutDefinition)]
@@ -199,20 +208,23 @@ class Runner:
                 self.tables.forget_source(definition.name)
 
     def _explain_together(self, statements: Sequence[ParsedStatement]) -> Result:
-        """What `_run_together` would do."""
+        """Describe what `_run_together` would do."""
         change = DefinitionChange(statements, self.holds.all)
         before = self.store.definitions()
         after = change.apply(before)
-        return explained(together(change.plans), before, after, self.upstream)
+        return explain(combine(change.plans), before, after, self.upstream)
 
     def _change_holds_together(self, statements: Sequence[ParsedStatement]) -> Result:
-        """One commit of holds."""
+        """Run statements that rename and drop holds as one commit of holds."""
         change = HoldChange(statements, self.store, self.roles.guard)
         self.holds.change(change.apply)
         return Result(notices=tuple(change.notices))
 
     def _act(self, decided: Plan) -> Result:
-        """The effects behind the commit. A table's definition goes first, so that no batch makes the table again."""
+        """Make the effects that follow the commit of the definitions.
+
+        A table is dropped after its definition, so that no batch creates the table again.
+        """
         result = Result()
         notices: list[str] = []
         for effect in decided.effects:
@@ -252,12 +264,12 @@ class Runner:
                 return self.reads.explain_changes(subscribe)
             case ExplainPlan(planned):
                 before = self.store.definitions()
-                return explained(planned, before, changed(before, planned), self.upstream)
+                return explain(planned, before, apply_plan(before, planned), self.upstream)
             case other:
                 assert_never(other)
 
     def _change_holds(self, effect: HoldEffect) -> tuple[str, ...]:
-        """What a person should know of it."""
+        """Change one hold, and return notices for the person."""
         match effect:
             case PutHold(hold):
                 return self.holds.notices(hold, self.holds.create(hold))

@@ -1,4 +1,4 @@
-"""Runs the statements on roles, and asks for the privileges that other statements take before they change anything."""
+"""Running statements on roles, and checking the privileges that other statements need before they change anything."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ GRANT_COLUMNS = ("role", "privilege", "object_type", "object")
 
 
 def run_on_roles(statement: RoleStatement, roles: RoleCommands) -> Result:
-    """What `statement` does to the roles of a lake.
+    """Run a statement on the roles of a lake.
 
     Raises:
-        DefinitionError: A role is missing or its name taken.
-        PermissionDenied: The program's role is no superuser.
+        DefinitionError: A role does not exist, or its name is taken.
+        PermissionDenied: The program's role is not a superuser.
     """
     match statement:
         case CreateRole():
@@ -51,10 +51,10 @@ def run_on_roles(statement: RoleStatement, roles: RoleCommands) -> Result:
 
 
 def check_privileges(plan: Plan, guard: Guard) -> None:
-    """The program's role must be allowed to do to subscriptions, and to holds that are there, what `plan` does.
+    """Check that the program's role may make the effects of `plan` on subscriptions and on existing holds.
 
     Raises:
-        PermissionDenied: It is not.
+        PermissionDenied: The role lacks a privilege.
     """
     for effect in plan.effects:
         match effect:
@@ -73,7 +73,7 @@ def check_privileges(plan: Plan, guard: Guard) -> None:
                 for hold in holds:
                     guard.check_change(f'drop hold "{hold.full_name}"', hold)
             case _:
-                pass  # asks for nothing, or when it happens
+                pass  # Needs no privilege, or checks it when it runs.
 
 
 def _create(statement: CreateRole, roles: RoleCommands) -> Result:
@@ -84,10 +84,10 @@ def _create(statement: CreateRole, roles: RoleCommands) -> Result:
         return Result()
     if is_first:
         text = (
-            f'role "{name}" is the first one, and so a superuser: from now on holds and subscriptions take privileges'
+            f'role "{name}" is the first one, and so a superuser: from now on holds and subscriptions need privileges'
         )
     else:
-        kind = "a superuser" if role.is_superuser else "no superuser"
+        kind = "a superuser" if role.is_superuser else "not a superuser"
         text = f'role "{name}" exists and stays as it is: it is {kind}'
     return Result(notices=(text,))
 
@@ -100,7 +100,7 @@ def _drop(statement: DropRole, roles: RoleCommands) -> Result:
 
 
 def _revoke(statement: RevokePrivileges, roles: RoleCommands) -> Result:
-    """A privilege that a role has in another way stays: that is worth saying."""
+    """Revoke privileges, and report those that a role still has in another way."""
     roles.revoke(statement.grants, statement.roles)
     return Result(
         notices=tuple(

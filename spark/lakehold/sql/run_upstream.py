@@ -1,6 +1,7 @@
-"""What statements do upstream, around their commit: what goes leaves before it, what comes is made behind it.
+"""Effects of statements upstream: lakehold removes upstream objects before the commit, and creates them after it.
 
-So nothing is ever upstream that no definition knows of: what is cut short, the statement or the next ingest finishes.
+So every upstream object belongs to a definition, even if a process dies in between. The statement, run again, or the next
+ingest finishes the rest.
 """
 
 from __future__ import annotations
@@ -14,66 +15,69 @@ from lakehold.errors import CommitConflict, LakeholdError, UpstreamUnavailable
 from lakehold.model.definitions import DefinitionReader, Definitions
 from lakehold.sql.definition_change import DefinitionChange
 from lakehold.sql.effects import Converge, Plan, Release
-from lakehold.sql.explain_plan import shared_by, told
+from lakehold.sql.explain_plan import describe, shared_by
 from lakehold.sql.result import Result
 from lakehold.upstream.steps import Steps
 
 
 class Changing(Protocol):
-    """Sources that nobody else changes upstream meanwhile."""
+    """The sources whose upstream objects only this process may change now."""
 
     def release(self, source: str, before: Definitions, after: Definitions) -> Steps:
-        """Take away what goes."""
+        """Remove the upstream objects that `before` needs and `after` does not."""
 
     def converge(self, source: str, before: Definitions | None = None, *, anew: bool = False) -> Steps:
-        """Bring what is there to what is declared, and was not `before` the statement."""
+        """Bring the upstream objects to what the definitions say, which were `before` until the statement's commit."""
 
     def confirm(self) -> None:
-        """Raises when somebody else may change one of them by now."""
+        """Raise if another process may change one of the sources by now."""
 
 
 class Upstream(Protocol):
-    """What is upstream of sources that capture a database."""
+    """The upstream objects of sources that capture a database."""
 
     def planned(self, source: str, before: Definitions, after: Definitions, *, anew: bool = False) -> Steps:
-        """What a change of the definitions would do; raises if it cannot be done."""
+        """Plan the steps that a change of the definitions needs upstream; raise if they are not possible."""
 
     def changing(self, sources: Collection[str]) -> AbstractContextManager[Changing]:
-        """Holds sources until the context ends."""
+        """Hold the leases of the sources until the context ends."""
 
 
 @contextmanager
 def converged(change: DefinitionChange, store: DefinitionReader, upstream: Upstream) -> Iterator[list[str]]:
-    """Around the commit of `change`, which has been tried. Gives notices, complete when it ends.
+    """Make the upstream effects of `change` before and after the block, which commits it.
 
-    What is upstream of the sources is held meanwhile: an ingest that repaired it by the definitions from before the commit
-    would bring back what goes. So the change is tried again on the definitions as they are then.
+    The sources are leased meanwhile: an ingest that reconciled them with the definitions from before the commit would create
+    removed objects again. Other processes may change definitions until the lease, so `change` is applied again under it.
+
+    Yields:
+        Notices; they are complete when the context ends.
 
     Raises:
-        LakeholdError: It cannot be done upstream: nothing is declared then, or the error says that it is.
+        LakeholdError: An effect failed upstream. The definitions are not committed, unless the error says so.
     """
     notices: list[str] = []
     sources = {effect.source for effect in _effects(change)}
     if not sources:
         yield notices
         return
-    with upstream.changing(sources) as alone:
+    with upstream.changing(sources) as leased:
         before = store.definitions()
         after = change.apply(before)
         effects = _effects(change)
         if not sources.issuperset(effect.source for effect in effects):
-            raise CommitConflict("what the statement concerns was changed meanwhile", hint="Run it again.")
-        comes = [effect for effect in effects if isinstance(effect, Converge)]
-        for coming in comes:
-            _planned(coming, before, after, upstream)
+            raise CommitConflict("the sources of the statement were changed meanwhile", hint="Run it again.")
+        converging = [effect for effect in effects if isinstance(effect, Converge)]
+        for converge in converging:
+            _planned(converge, before, after, upstream)
         for effect in effects:
             if isinstance(effect, Release):
-                with _may_be_gone(effect.source):
-                    notices += alone.release(effect.source, before, after).hints
-        alone.confirm()
+                with _hinting_at_keep_upstream(effect.source):
+                    notices += leased.release(effect.source, before, after).hints
+        leased.confirm()
         yield notices
-        for coming in comes:
-            notices += _made(coming, before, alone).hints
+        for converge in converging:
+            notices += _converge(converge, before, leased).hints
 
 
 def _effects(change: DefinitionChange) -> list[Converge | Release]:
@@ -81,18 +85,18 @@ def _effects(change: DefinitionChange) -> list[Converge | Release]:
     return [*dict.fromkeys(effect for effect in effects if isinstance(effect, Converge | Release))]
 
 
-def _made(coming: Converge, before: Definitions, alone: Changing) -> Steps:
+def _converge(effect: Converge, before: Definitions, leased: Changing) -> Steps:
     try:
-        return alone.converge(coming.source, before, anew=coming.anew)
+        return leased.converge(effect.source, before, anew=effect.anew)
     except LakeholdError as error:
-        standing = f"What was declared stands: ALTER SOURCE {coming.source} REPAIR, or the next ingest, goes on."
-        error.hint = f"{error.hint} {standing}".strip()
+        committed = f"The definitions are committed: ALTER SOURCE {effect.source} REPAIR, or the next ingest, goes on."
+        error.hint = f"{error.hint} {committed}".strip()
         raise
 
 
 @contextmanager
-def _may_be_gone(source: str) -> Iterator[None]:
-    """What does not answer keeps no source from being dropped."""
+def _hinting_at_keep_upstream(source: str) -> Iterator[None]:
+    """Add the way to drop a source without its upstream objects to errors about a system that does not answer."""
     try:
         yield
     except UpstreamUnavailable as error:
@@ -102,8 +106,8 @@ def _may_be_gone(source: str) -> Iterator[None]:
         raise
 
 
-def explained(plan: Plan, before: Definitions, after: Definitions, upstream: Upstream) -> Result:
-    """One row a step of a plan, and the hints as notices."""
+def explain(plan: Plan, before: Definitions, after: Definitions, upstream: Upstream) -> Result:
+    """Describe the steps of a plan, one row each, with the hints as notices."""
     rows: list[tuple[str]] = []
     notices: list[str] = []
     for planned in plan.effects:
@@ -112,7 +116,7 @@ def explained(plan: Plan, before: Definitions, after: Definitions, upstream: Ups
             rows += [(step.told,) for step in steps.steps]
             notices += steps.hints
         else:
-            rows += [(line,) for line in told(planned)]
+            rows += [(line,) for line in describe(planned)]
     rows += [(line,) for line in shared_by(plan, after)]
     return Result(("step",), rows, tuple(notices))
 
@@ -120,5 +124,5 @@ def explained(plan: Plan, before: Definitions, after: Definitions, upstream: Ups
 def _planned(effect: Converge | Release, before: Definitions, after: Definitions, upstream: Upstream) -> Steps:
     if isinstance(effect, Converge):
         return upstream.planned(effect.source, before, after, anew=effect.anew)
-    with _may_be_gone(effect.source):
+    with _hinting_at_keep_upstream(effect.source):
         return upstream.planned(effect.source, before, after)

@@ -1,4 +1,4 @@
-"""The statements of lakehold's SQL. Values only: what a statement means for a lake is `plan`'s business."""
+"""The statements of lakehold's SQL, as values; `plan` decides the effects of a statement on a lake."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ObjectKind(StrEnum):
 
 @dataclass(frozen=True)
 class CreateConnection:
-    """`CREATE CONNECTION [IF NOT EXISTS] name TO …`."""
+    """A statement `CREATE CONNECTION [IF NOT EXISTS] name TO …`."""
 
     connection: Connection
     if_not_exists: bool = False
@@ -31,7 +31,7 @@ class CreateConnection:
 
 @dataclass(frozen=True)
 class CreateSource:
-    """`CREATE SOURCE [IF NOT EXISTS] name FROM …`."""
+    """A statement `CREATE SOURCE [IF NOT EXISTS] name FROM …`."""
 
     source: Source
     if_not_exists: bool = False
@@ -39,7 +39,7 @@ class CreateSource:
 
 @dataclass(frozen=True)
 class CreateTable:
-    """`CREATE TABLE [IF NOT EXISTS] namespace.name … FROM SOURCE …`."""
+    """A statement `CREATE TABLE [IF NOT EXISTS] namespace.name … FROM SOURCE …`."""
 
     table: Table
     if_not_exists: bool = False
@@ -47,7 +47,7 @@ class CreateTable:
 
 @dataclass(frozen=True)
 class CreateSubscription:
-    """`CREATE SUBSCRIPTION [IF NOT EXISTS] name … AS SUBSCRIBE …`."""
+    """A statement `CREATE SUBSCRIPTION [IF NOT EXISTS] name … AS SUBSCRIBE …`."""
 
     subscription: Subscription
     if_not_exists: bool = False
@@ -55,9 +55,10 @@ class CreateSubscription:
 
 @dataclass(frozen=True)
 class Drop:
-    """`DROP CONNECTION|SOURCE|TABLE|SUBSCRIPTION [IF EXISTS] name [CASCADE]`; other tables are Spark's to drop.
+    """A statement `DROP CONNECTION|SOURCE|TABLE|SUBSCRIPTION [IF EXISTS] name [CASCADE] [KEEP UPSTREAM]`.
 
-    `keep_upstream` is `KEEP UPSTREAM` behind a connection or a source: what sources made upstream stays.
+    Spark drops tables that lakehold does not feed. `keep_upstream` is only for a connection or a source: the objects that
+    its sources created upstream stay.
     """
 
     kind: ObjectKind
@@ -69,7 +70,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class AlterSource:
-    """`ALTER SOURCE name REPAIR | RESNAPSHOT`: what is upstream as the definitions say, or all of it snapshotted anew."""
+    """A statement `ALTER SOURCE name REPAIR | RESNAPSHOT`, which reconciles upstream objects, or re-snapshots all tables."""
 
     name: str
     resnapshot: bool
@@ -77,21 +78,21 @@ class AlterSource:
 
 @dataclass(frozen=True)
 class ExplainDefinition:
-    """`EXPLAIN CREATE … | DROP … | ALTER SOURCE …`: what the statement would do; nothing is done."""
+    """A statement `EXPLAIN CREATE … | DROP … | ALTER SOURCE …`, which explains effects without making them."""
 
     statement: CreateConnection | CreateSource | CreateTable | Drop | AlterSource
 
 
 @dataclass(frozen=True)
 class Show:
-    """`SHOW CONNECTIONS|SOURCES|TABLES|SUBSCRIPTIONS`."""
+    """A statement `SHOW CONNECTIONS|SOURCES|TABLES|SUBSCRIPTIONS`."""
 
     kind: ObjectKind
 
 
 @dataclass(frozen=True)
 class ShowCreate:
-    """`SHOW CREATE CONNECTION|SOURCE|TABLE|SUBSCRIPTION name`; a table that lakehold does not feed is Spark's to show."""
+    """A statement `SHOW CREATE CONNECTION|SOURCE|TABLE|SUBSCRIPTION name`; Spark shows tables that lakehold does not feed."""
 
     kind: ObjectKind
     name: str
@@ -99,7 +100,7 @@ class ShowCreate:
 
 @dataclass(frozen=True)
 class CreateHold:
-    """`CREATE HOLD [[IF NOT EXISTS] [namespace.]name] ON table, … [AT t] [WITH (…)]`."""
+    """A statement `CREATE HOLD [[IF NOT EXISTS] [namespace.]name] ON table, … [AT t] [WITH (…)]`."""
 
     hold: NewHold
     if_not_exists: bool = False
@@ -107,7 +108,7 @@ class CreateHold:
 
 @dataclass(frozen=True)
 class AdvanceHold:
-    """`ALTER HOLD name ADVANCE [TO t]`; the name may have its namespace before it."""
+    """A statement `ALTER HOLD name ADVANCE [TO t]`; the name may have its namespace before it."""
 
     name: str
     to_ms: int | None = None
@@ -115,7 +116,7 @@ class AdvanceHold:
 
 @dataclass(frozen=True)
 class RenameHold:
-    """`ALTER HOLD name RENAME TO new`."""
+    """A statement `ALTER HOLD name RENAME TO new`."""
 
     name: str
     new_name: str
@@ -123,7 +124,7 @@ class RenameHold:
 
 @dataclass(frozen=True)
 class DropHold:
-    """`DROP HOLD [IF EXISTS] name`."""
+    """A statement `DROP HOLD [IF EXISTS] name`."""
 
     name: str
     if_exists: bool = False
@@ -131,19 +132,19 @@ class DropHold:
 
 @dataclass(frozen=True)
 class ShowHolds:
-    """`SHOW HOLDS`."""
+    """A statement `SHOW HOLDS`."""
 
 
 @dataclass(frozen=True)
 class ShowCreateHold:
-    """`SHOW CREATE HOLD name`."""
+    """A statement `SHOW CREATE HOLD name`."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class CreateRole:
-    """`CREATE ROLE [IF NOT EXISTS] name [[WITH] SUPERUSER]`."""
+    """A statement `CREATE ROLE [IF NOT EXISTS] name [[WITH] SUPERUSER]`."""
 
     name: str
     is_superuser: bool = False
@@ -152,7 +153,7 @@ class CreateRole:
 
 @dataclass(frozen=True)
 class DropRole:
-    """`DROP ROLE [IF EXISTS] name`."""
+    """A statement `DROP ROLE [IF EXISTS] name`."""
 
     name: str
     if_exists: bool = False
@@ -160,7 +161,7 @@ class DropRole:
 
 @dataclass(frozen=True)
 class GrantPrivileges:
-    """`GRANT privilege ON object, … TO role, …`."""
+    """A statement `GRANT privilege ON object, … TO role, …`."""
 
     grants: tuple[Grant, ...]
     roles: tuple[str, ...]
@@ -168,7 +169,7 @@ class GrantPrivileges:
 
 @dataclass(frozen=True)
 class RevokePrivileges:
-    """`REVOKE privilege ON object, … FROM role, …`."""
+    """A statement `REVOKE privilege ON object, … FROM role, …`."""
 
     grants: tuple[Grant, ...]
     roles: tuple[str, ...]
@@ -176,12 +177,12 @@ class RevokePrivileges:
 
 @dataclass(frozen=True)
 class ShowRoles:
-    """`SHOW ROLES`."""
+    """A statement `SHOW ROLES`."""
 
 
 @dataclass(frozen=True)
 class ShowGrants:
-    """`SHOW GRANTS [FOR role]`; None: those of all roles."""
+    """A statement `SHOW GRANTS [FOR role]`; without a role it shows the grants of all roles."""
 
     role: str | None = None
 
@@ -191,19 +192,19 @@ RoleStatement = CreateRole | DropRole | GrantPrivileges | RevokePrivileges | Sho
 
 @dataclass(frozen=True)
 class Begin:
-    """`[EXPLAIN] BEGIN`: what follows up to COMMIT happens together or not at all, or is only told."""
+    """A statement `[EXPLAIN] BEGIN`: statements up to COMMIT run together or not at all, or are only explained."""
 
     is_explained: bool = False
 
 
 @dataclass(frozen=True)
 class Commit:
-    """`COMMIT`."""
+    """A statement `COMMIT`."""
 
 
 @dataclass(frozen=True)
 class SelectAsOf:
-    """`SELECT … AS OF t`: all its tables as they were at `as_of_ms`."""
+    """A statement `SELECT … AS OF t`, which reads all its tables as they were at `as_of_ms`."""
 
     query: Query
     as_of_ms: int
@@ -211,25 +212,25 @@ class SelectAsOf:
 
 @dataclass(frozen=True)
 class SubscribeTo:
-    """`SUBSCRIBE …`."""
+    """A statement `SUBSCRIBE …`."""
 
     subscribe: Subscribe
 
 
 @dataclass(frozen=True)
 class ExplainSubscribe:
-    """`EXPLAIN SUBSCRIBE …`: how it would be read; nothing is."""
+    """A statement `EXPLAIN SUBSCRIBE …`, which explains how lakehold would read a SUBSCRIBE."""
 
     subscribe: Subscribe
 
 
 @dataclass(frozen=True)
 class ForSpark:
-    """Everything else, passed on as written.
+    """Any other statement, which lakehold passes to Spark as written.
 
     Attributes:
-        verb: What the statement does to `target` by hand (`INSERT`, `DROP`, `RENAME`, …); empty when it does nothing to one.
-        target: Full name of the table it changes.
+        verb: The kind of change that the statement makes (`INSERT`, `DROP`, `RENAME`, …); empty if it changes no table.
+        target: Full name of the table that the statement changes.
     """
 
     verb: str = ""
@@ -238,7 +239,7 @@ class ForSpark:
 
 @dataclass(frozen=True)
 class RetainHistory:
-    """`ALTER TABLE name SET (RETAIN HISTORY = duration)`; `retained_ms` None: RESET, back to the lake's setting."""
+    """A statement `ALTER TABLE name SET (RETAIN HISTORY = duration)`, or RESET to the lake's setting (None)."""
 
     name: str
     retained_ms: int | None
@@ -273,7 +274,7 @@ Statement = (
 
 @dataclass(frozen=True)
 class ParsedStatement:
-    """A statement and where it was written."""
+    """A statement and its text in the script."""
 
     written: StatementText
     statement: Statement

@@ -1,8 +1,8 @@
-"""`BEGIN; …; COMMIT`: what may stand in it, and a script cut into what happens as one.
+"""Transactions, `BEGIN; …; COMMIT`: which statements they may have, and how a script is split into them.
 
-A transaction is one commit of one system table. Most make definitions, and the rule of the hold among them is the seed's ("Read
-holds"): one may follow the CREATE of the one table that it names, so that nothing of the table's history is lost before it is
-held. The others rename and drop holds that are there: a hold's tables cannot be changed, but another hold can take its name.
+A transaction is one commit of one system table. Most transactions create definitions. Among them one hold may follow the CREATE
+of the one table that it names (seed "Read holds"), so that no history of the table is lost before it is held. The others rename
+and drop existing holds: the tables of a hold cannot be changed, but another hold can take its name.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ ChangingHold = RenameHold | DropHold
 
 _OUTSIDE = "before BEGIN or after COMMIT"
 _ALLOWED = (
-    "CREATE CONNECTION, CREATE SOURCE, CREATE TABLE … FROM SOURCE, CREATE SUBSCRIPTION and CREATE HOLD may stand there, "
-    "or ALTER HOLD … RENAME TO and DROP HOLD"
+    "a transaction may have CREATE CONNECTION, CREATE SOURCE, CREATE TABLE … FROM SOURCE, CREATE SUBSCRIPTION and "
+    "CREATE HOLD, or ALTER HOLD … RENAME TO and DROP HOLD"
 )
 
 
 @dataclass(frozen=True)
 class Transaction:
-    """The statements between BEGIN and COMMIT, which happen together or not at all; explained ones are only told."""
+    """The statements between BEGIN and COMMIT, which run together or not at all, or are only explained."""
 
     statements: tuple[ParsedStatement, ...]
     is_explained: bool = False
 
     @property
     def changes_holds(self) -> bool:
-        """Whether it renames and drops holds; else it makes something."""
+        """Return whether the transaction renames and drops holds; else it creates something."""
         return any(isinstance(parsed.statement, ChangingHold) for parsed in self.statements)
 
 
 def units(script: Sequence[ParsedStatement]) -> tuple[ParsedStatement | Transaction, ...]:
-    """What happens one after the other.
+    """Split a script into statements and transactions, which run one after the other.
 
     Raises:
-        StatementError: A transaction is not closed, not opened, or has in it what it may not.
+        StatementError: A transaction is not closed, not opened, or has a statement that it may not have.
     """
     found: list[ParsedStatement | Transaction] = []
     opened: ParsedStatement | None = None
@@ -78,7 +78,9 @@ def units(script: Sequence[ParsedStatement]) -> tuple[ParsedStatement | Transact
                 _check_belongs(parsed, inside, is_explained=is_explained)
                 inside.append(parsed)
     if opened is not None:
-        raise _error(opened, "expected COMMIT after BEGIN, found end of text", hint="a script ends its transactions")
+        raise _error(
+            opened, "expected COMMIT after BEGIN, found end of text", hint="a script must end its transactions"
+        )
     return tuple(found)
 
 
@@ -89,7 +91,7 @@ def _check_belongs(parsed: ParsedStatement, before: Sequence[ParsedStatement], *
         raise _error(
             parsed,
             message,
-            hint="renames and drops of holds need no telling: they do what they say, and nothing upstream",
+            hint="renames and drops of holds need no EXPLAIN: they have no effects upstream",
         )
     if not isinstance(statement, Creating | ChangingHold):
         message = "expected only definitions, or renames and drops of holds, between BEGIN and COMMIT"
@@ -102,14 +104,14 @@ def _check_belongs(parsed: ParsedStatement, before: Sequence[ParsedStatement], *
 
 
 def _check_created(parsed: ParsedStatement, create: CreateHold, before: Sequence[ParsedStatement]) -> None:
-    """A hold in a transaction is the only one, and on what the statement before it creates."""
+    """Check that a hold is the only one of its transaction, and on the table that the statement before it creates."""
     if any(isinstance(earlier.statement, CreateHold) for earlier in before):
         message = "expected at most one CREATE HOLD between BEGIN and COMMIT"
         raise _error(parsed, message, hint="create the other holds after COMMIT, or in a transaction of their own")
     last = before[-1].statement if before else None
     if not isinstance(last, CreateTable):
         message = "expected CREATE HOLD directly after the CREATE TABLE of its table"
-        raise _error(parsed, message, hint=f"run it {_OUTSIDE} if its table is there already")
+        raise _error(parsed, message, hint=f"run it {_OUTSIDE} if its table exists already")
     created = last.table.full_name
     if create.hold.tables != (created,):
         message = f"expected CREATE HOLD … ON {created}, which was just created, and on nothing else"
@@ -117,12 +119,12 @@ def _check_created(parsed: ParsedStatement, create: CreateHold, before: Sequence
 
 
 def _instead_of(statement: Statement) -> str:
-    """What to do with a statement that does not belong into a transaction."""
+    """Choose the hint for a statement that cannot be in a transaction."""
     match statement:
         case Drop(kind):
             return f"run DROP {kind.upper()} {_OUTSIDE}: what it deletes would not come back if the transaction failed"
         case ExplainDefinition():
-            return "write EXPLAIN BEGIN for BEGIN, and no other EXPLAIN: it tells what all the statements do together"
+            return "write EXPLAIN BEGIN for BEGIN, and no other EXPLAIN: it reports what the statements do together"
         case AdvanceHold():
             return f"run ALTER HOLD … ADVANCE {_OUTSIDE}: advances are commits of their own"
         case _:
