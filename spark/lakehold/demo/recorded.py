@@ -1,4 +1,4 @@
-"""The recorded shop arrives in a new lake, batch by batch. No server takes part."""
+"""The recorded shop: its changes arrive in a new lake, batch by batch, without a server."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from lakehold.lake import connect
 from lakehold.session import SHORT_RUN_OPTIONS
 
 _BATCH_RECORDS = 1_000
-"""Small, so that there are some batches to see."""
+"""A small batch size, so that the demo shows several batches."""
 
 
 def run_recorded(screen: Screen, place: Path) -> None:
-    """Unpack the recording into `place` and bring a lake there to its end.
+    """Unpack the recording into `place` and ingest all of it into a lake there.
 
     Raises:
-        LakeholdError: A table stopped, or is not as PostgreSQL had it.
+        LakeholdError: A table stopped, or differs from PostgreSQL.
     """
     messages = unpack(place / "recording")
     screen.line(f"{messages} messages that Debezium wrote about a shop's database are in {place / 'recording'}")

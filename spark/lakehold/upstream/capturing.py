@@ -1,4 +1,4 @@
-"""Upstream of one source: look, plan, perform, until there is nothing left to do."""
+"""Reconcile the upstream of one source: inspect, plan and perform, until no step is left."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ from lakehold.upstream.wanted import Wanted
 log = logging.getLogger(__name__)
 
 _ROUNDS = 5
-"""How often is looked and planned at most: what others change meanwhile is not chased for ever."""
+"""How many times one call inspects and plans at most: it does not chase changes by others for ever."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What one source wants upstream, and where that is."""
+    """The upstream objects that one source wants, and the connections to its systems."""
 
     wanted: Wanted
     places: Places
 
 
 class Capturing:
-    """Brings one connector, and what it needs of its database and of Kafka, to what the definitions say.
+    """A reconciler that brings a connector, and what it needs of its database and of Kafka, to what the definitions say.
 
     Args:
         timeout_s: How long a system may stay silent.
@@ -70,11 +70,11 @@ class Capturing:
         self._lost: dict[str, tuple[frozenset[str], Mapping[str, LostValues]]] = {}
 
     def plan(self, target: Target, *, anew: bool = False, patient: bool = False) -> Steps:
-        """What `converge` would do now.
+        """Compute the steps that `converge` would perform now.
 
         Raises:
             UpstreamUnavailable: The database, Kafka or Kafka Connect does not answer.
-            UpstreamError: What is there cannot be brought to what is wanted.
+            UpstreamError: What exists upstream cannot be brought to what is wanted.
         """
         with self._systems(target) as systems:
             return self._planned(target, systems, anew=anew, patient=patient)
@@ -82,16 +82,16 @@ class Capturing:
     def converge(
         self, target: Target, confirm: Callable[[], None], *, anew: bool = False, patient: bool = False
     ) -> Steps:
-        """Bring what is there to what is wanted; `anew`: with a new snapshot of all tables. Raises as `plan` does.
+        """Bring what exists upstream to what is wanted. Raises as `plan` does.
 
         Args:
             target: What is wanted.
             confirm: Raises when another process may change the source by now; called before each step.
-            anew: See above.
-            patient: What failed is not tried again before its time.
+            resnapshot: Have the connector snapshot all tables again.
+            patient: Keep the pause before a retry of what failed.
 
         Returns:
-            What was done, and the hints on it.
+            The steps that were performed, and hints.
         """
         done: list[Step] = []
         hints: dict[str, None] = {}
@@ -106,7 +106,7 @@ class Capturing:
                     reach("after-step")
                     done.append(step)
                     if isinstance(step, RestartConnector):
-                        return Steps(tuple(done), tuple(hints))  # its status tells of the failure for a moment longer
+                        return Steps(tuple(done), tuple(hints))  # its status shows the failure for a moment longer
                     if isinstance(step, CreateConnector):
                         break  # Connect may remember an earlier one of its name, which decides about snapshots
                 if not planned.steps:
@@ -115,25 +115,28 @@ class Capturing:
         return Steps(tuple(done), tuple(hints))
 
     def status(self, target: Target) -> ConnectorStatus | None:
-        """How the connector is; None: there is none."""
+        """Fetch the status of the connector; None: there is no connector."""
         name = target.wanted.connector
         with self._systems(target) as systems:
-            # The status of a connector that was deleted is there for a moment longer.
+            # Connect reports the status of a deleted connector for a moment longer.
             return systems.connect.status_if_known(name) if systems.connect.config(name) is not None else None
 
     def tell(self, target: Target) -> int | None:
-        """Tell the database that it is looked at now. Returns the time that it keeps of that; None: it keeps none.
+        """Record in the database that lakehold inspects it now.
+
+        Returns:
+            The time that the database keeps, epoch milliseconds; None: it keeps none.
 
         Raises:
-            UpstreamUnavailable: It does not answer.
+            UpstreamUnavailable: The database does not answer.
             UpstreamRefused: It refuses.
         """
-        told_ms = target.wanted.seen_upstream_ms
+        last_ms = target.wanted.seen_upstream_ms
         with self._systems(target) as systems:
-            return systems.database.tell(target.wanted.signal_table, next_timestamp(told_ms))
+            return systems.database.record_seen(target.wanted.signal_table, next_timestamp(last_ms))
 
     def lacking(self, target: Target) -> tuple[Steps, tuple[str, ...]]:
-        """What `plan` gives, and a sentence for each captured table that is not in the database any more or lacks changes."""
+        """Return what `plan` gives, and a sentence for each captured table that is not in the database or lacks changes."""
         with self._systems(target) as systems:
             found = self._look(target, systems, patient=True)
         wanted = target.wanted
@@ -150,7 +153,7 @@ class Capturing:
         return plan(target.wanted, found), told
 
     def snapshots(self, target: Target) -> Snapshots:
-        """See `CapturedSources.snapshots`."""
+        """Return what the connector said about its snapshots; see `CapturedSources.snapshots`."""
         kafka = shared_client(target.places.kafka, self._timeout_s)
         journal = self._journal(target, kafka)
         journal.refresh()
@@ -160,7 +163,7 @@ class Capturing:
             for object_id, repeat in journal.repeats.items()
             if object_id in tables and repeat.is_complete and not is_in_lake(object_id, repeat, target.wanted)
         }
-        # Behind what the connector said: all of the snapshots lies before these ends, and what came in place of a row of theirs.
+        # Fetched after the connector's notifications: all rows of the snapshots, and changes that replaced some, lie before these ends.
         ends = kafka.written_ends(kafka.partitions({tables[object_id] for object_id in repeats}))
         joined = _joined(target.wanted, journal)
         unmarked = {object_id for object_id, fits_from in joined.items() if fits_from is None}
@@ -180,7 +183,7 @@ class Capturing:
         )
 
     def columns_of(self, target: Target, upstream: str) -> UpstreamColumns:
-        """Return the columns that messages of a table will have, by what the database says of it now."""
+        """Return the columns that messages of a table will have, by the database's current description of the table."""
         with self._systems(target) as systems:
             columns = systems.database.columns([upstream]).get(upstream, ())
         found = as_written(columns, target.wanted.config)
@@ -231,7 +234,7 @@ class Capturing:
     def _lost_values(
         self, wanted: Wanted, relations: Mapping[str, FoundRelation], columns: Columns, systems: Systems
     ) -> Mapping[str, LostValues]:
-        """Look through the rows of the tables that a statement declares, once for a statement, which plans several times."""
+        """Search the rows of the tables that a statement declares, once for each statement, which plans several times."""
         if not wanted.declared:
             return {}
         declared_before, lost = self._lost.get(wanted.source_id, (None, {}))
@@ -248,14 +251,14 @@ class Capturing:
         return systems.connect.objections(wanted.connector, wanted.config)
 
     def _has_transactions(self, target: Target, systems: Systems, *, is_new: bool) -> bool:
-        """Whether connectors write in Kafka transactions; asked once, for a connector that is new: the answer takes a while."""
+        """Return whether connectors write in Kafka transactions. Asks Connect once, for a new connector: it answers slowly."""
         url, connector_class = target.places.connect.url, target.wanted.config["connector.class"]
         if is_new and target.wanted.tables and url not in self._writes_transactions:
             self._writes_transactions[url] = systems.connect.writes_transactions(connector_class)
         return self._writes_transactions.get(url, True)
 
     def _journal(self, target: Target, kafka: KafkaClient) -> Journal:
-        """The process's journal of a connector: what was read of it is kept."""
+        """Return the process's journal of a connector, which keeps what it has read."""
         places = target.places
         side = SideTopics(target.wanted.capture.topic_prefix)
         key = (places.kafka.brokers, side.prefix)
@@ -277,7 +280,7 @@ class Capturing:
 
 
 def _joined(wanted: Wanted, journal: Journal) -> dict[str, Place | None]:
-    """By object id where tables that joined fit the others, None: not known yet."""
+    """Return the sync points of tables that joined, by object id; None: not known yet."""
     snapshots = {table.object_id: journal.snapshots.get(table.object_id, NO_SNAPSHOT) for table in wanted.tables}
     return {object_id: snapshot.fits_from for object_id, snapshot in snapshots.items() if snapshot.has_joined}
 
@@ -289,13 +292,13 @@ def _connector(connect: ConnectClient, name: str) -> FoundConnector | None:
     try:
         return FoundConnector(config, connect.status_if_known(name), connect.has_position(name))
     except ConnectorError as error:
-        if error.code == "connector-missing":  # it went in between
+        if error.code == "connector-missing":  # deleted in between
             return None
         raise
 
 
 def _lake_types(wanted: Wanted, systems: Systems) -> dict[str, dict[str, IcebergType]]:
-    """Return the types that the columns of the lake's tables have, by object id and name; nothing of tables without messages."""
+    """Return the types of the lake's columns, by object id and column name; without the tables that no batch has begun."""
     begun = [
         (table.object_id, systems.table_state(table.full_name))
         for table in wanted.tables

@@ -1,6 +1,6 @@
-"""Refuse a table that a statement declares for its columns: their names, the key, or the want of one. Pure.
+"""Refuse a table that a statement declares because of its columns: their names, the key, or a missing key. Pure.
 
-Names are judged as the connector writes them, because the lake's table has them so.
+lakehold checks names as the connector writes them, because the lake's table has them so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lakehold.upstream.wanted import CapturedTable, Wanted
 
 
 def refuse_columns(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wanted) -> None:
-    """Refuse the table if it cannot be captured with these columns; none are known of a table that is not there."""
+    """Refuse a table that cannot be captured with these columns; none are known of a table that does not exist."""
     if columns:
         _refuse_meeting(table, columns, wanted)
         _refuse_names(table, columns, wanted)
@@ -42,11 +42,11 @@ def _refuse_meeting(table: CapturedTable, columns: Sequence[FoundColumn], wanted
 
 
 def _refuse_names(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wanted) -> None:
-    """Refuse names that a table of the lake cannot have; a column list leaves columns out."""
+    """Refuse names that a table of the lake cannot have, unless a column list omits the column."""
     written = {field_name(column.name, wanted.config): column.name for column in columns}
     listed = {folded(name) for name in (*table.columns, *table.key)}
     taken = [name for name in written if not table.columns or folded(name) in listed]
-    # One by one, because the last one is the one at fault.
+    # Column by column, so that the last column taken is at fault.
     for end in range(1, len(taken) + 1):
         fault = name_fault([ColumnType(name, StringType()) for name in taken[:end]], f'table "{table.upstream}"')
         if fault is None:

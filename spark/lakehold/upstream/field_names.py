@@ -1,4 +1,4 @@
-"""Names of columns as a connector writes them: in Avro, Debezium makes `_` of what Avro does not allow in a name. Pure."""
+"""Names of columns as a connector writes them: for Avro, Debezium replaces characters that a name may not have by `_`. Pure."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def field_name(column: str, config: Mapping[str, str]) -> str:
 
 
 def meeting(columns: Sequence[FoundColumn], config: Mapping[str, str]) -> list[tuple[FoundColumn, FoundColumn]]:
-    """Return the columns to which a connector would give the name of another one, each after that one.
+    """Return pairs of columns to which a connector would give one name: the column that keeps it, and the other.
 
-    Debezium fails at such a table, for all of its tables. The columns of the key come first, then the older ones.
+    Debezium fails at such a table, for all of its tables. The columns of the key keep their names first, then the older ones.
     """
     first: dict[str, FoundColumn] = {}
     pairs = []
