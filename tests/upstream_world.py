@@ -13,6 +13,7 @@ from lakehold.model.definitions import Entry
 from lakehold.model.offsets import TopicPartition
 from lakehold.model.places import Place
 from lakehold.upstream.connect import ConnectorStatus
+from lakehold.upstream.connections import ConnectAddress, UpstreamConnections
 from lakehold.upstream.connector_config import Login, SideTopics, json
 from lakehold.upstream.found import (
     NO_SNAPSHOT,
@@ -30,7 +31,6 @@ from lakehold.upstream.found import (
     FoundTable,
 )
 from lakehold.upstream.found_columns import FoundColumn
-from lakehold.upstream.places import ConnectAddress, Places
 from lakehold.upstream.plan import plan
 from lakehold.upstream.steps import (
     AskSnapshot,
@@ -64,7 +64,7 @@ from tests.upstream_meddling import Meddled
 CAPTURE = Capture(ConnectionType.POSTGRES, "pg", "connect", "shop", "p", "s")
 OF_MARIADB = Capture(ConnectionType.MARIADB, "maria", "connect", "shop", server_id=7)
 SOURCE = Entry("s1", Source("shop", Format(FormatType.JSON), "kafka", capture=CAPTURE), "", 0)
-PLACES = Places(
+CONNECTIONS = UpstreamConnections(
     Login("db", 5432, "u", "secret", "shop"), ConnectAddress("http://c"), KafkaOptions("k:1", {}, {}), None, json()
 )
 _ROUNDS = 6
@@ -86,14 +86,14 @@ def target(
     ]
     topics = [capture.topic(name) for name in released]
     about = None if new is None else frozenset(new)
-    return wanted(SOURCE, capture, entries, PLACES, passed=passed, released=topics, declared=about)
+    return wanted(SOURCE, capture, entries, CONNECTIONS, passed=passed, released=topics, declared=about)
 
 
 def converge(world: World, goal: Wanted, cut_after: int | None = None) -> bool:
     """As `lakehold.upstream.capturing` does, cut short after so many steps; whether it came to its end."""
     done = 0
     for _ in range(_ROUNDS):
-        steps = plan(replace(goal, lake=world.lake(goal)), world.look(goal)).steps
+        steps = plan(replace(goal, lake=world.lake(goal)), world.inspect(goal)).steps
         if not steps:
             return True
         for step in steps:
@@ -178,7 +178,7 @@ class World(Meddled):
                 if repeat.signal_id in self.tells_of_gone:
                     self.gone.discard(repeat.upstream)
 
-    def look(self, wanted: Wanted) -> Found:
+    def inspect(self, wanted: Wanted) -> Found:
         """What there is; the connector has sent all that was logged."""
         connector = None
         if self.config is not None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehold.upstream.found import OPERATIONS
-from lakehold.upstream.plan import plan_anew
+from lakehold.upstream.plan import plan_resnapshot
 from lakehold.upstream.wanted import Wanted
 from tests.upstream_meddling import SIGNAL_TABLE
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, converge, target
@@ -93,7 +93,9 @@ def test_upstream_comes_to_what_is_declared_wherever_it_was_cut_short(
             (World.leave_out if is_mariadb else OUT[action])(world, table)
             converge(world, _goal(world, declared), cut_after)
         elif action == "resnapshot" and declared and world.config is not None:
-            for step in plan_anew(_goal(world, declared), world.look(_goal(world, declared))).steps[:cut_after]:
+            for step in plan_resnapshot(_goal(world, declared), world.inspect(_goal(world, declared))).steps[
+                :cut_after
+            ]:
                 world.perform(step)
         elif action == "ingest":
             world.ingest()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lakehold.definitions import ConnectionType
-from lakehold.upstream.captured_columns import columns_of, left_out, lost_hints
+from lakehold.upstream.captured_columns import columns_of, lost_hints, unsent_columns
 from lakehold.upstream.found_columns import FoundColumn, FoundType, TypeKind
 
 _POSTGRES, _MARIADB = ConnectionType.POSTGRES, ConnectionType.MARIADB
@@ -46,7 +46,7 @@ def test_a_column_is_known_before_any_value_came(column: FoundColumn, database: 
 def test_what_never_comes_is_no_column_and_has_a_reason() -> None:
     money, text = _column("money", "money", is_array=True), _column("text", "text")
     assert [c.spark_type for c in columns_of([money, text], _POSTGRES)] == ["string"]
-    assert list(left_out([money, text], _POSTGRES)) == [(money, "Debezium sends no arrays of this type")]
+    assert list(unsent_columns([money, text], _POSTGRES)) == [(money, "Debezium sends no arrays of this type")]
 
 
 def test_what_a_key_always_loses_is_reported() -> None:

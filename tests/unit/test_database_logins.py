@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakehold.upstream.logins import not_mysql, not_postgres
+from lakehold.upstream.logins import mysql_unreachable, postgres_unreachable
 
 _FAILED = 'connection failed: connection to server at "127.0.0.1", port 5432 failed: '
 
@@ -50,7 +50,7 @@ _FAILED = 'connection failed: connection to server at "127.0.0.1", port 5432 fai
     ],
 )
 def test_what_postgresql_says_is_told_apart(told: str, code: str, detail: str) -> None:
-    found = not_postgres("PostgreSQL at db:5432", "u", "d", told)
+    found = postgres_unreachable("PostgreSQL at db:5432", "u", "d", told)
     assert (found.code, found.detail) == (code, detail)
     assert found.hint
 
@@ -65,6 +65,6 @@ def test_what_postgresql_says_is_told_apart(told: str, code: str, detail: str) -
     ],
 )
 def test_what_mysql_says_is_told_apart(number: int, code: str, message: str) -> None:
-    found = not_mysql("the server", "u", number, "something")
+    found = mysql_unreachable("the server", "u", number, "something")
     assert (found.code, found.message, found.detail) == (code, message, "Something.")
     assert found.hint

@@ -56,7 +56,7 @@ def test_columns_that_hold_such_values_are_named_by_what_is_lost() -> None:
 def test_a_table_that_was_not_looked_through_is_reported_with_the_query() -> None:
     lossy = (LossyColumn(_DAY, _DAYS), LossyColumn(_STRICT, _NAN), LossyColumn(_DAY, _NAN))
     assert _hints(LostValues(lossy, "SELECT 1")) == [
-        "table s.t could not be looked through: day (date), Strict (numeric) may hold values that are not sent as they are. "
+        "table s.t could not be searched: day (date), Strict (numeric) may hold values that are not sent as they are. "
         "At one in Strict, which takes no nulls, the connector fails. This query finds them: SELECT 1"
     ]
 
@@ -67,7 +67,7 @@ def _planned(
     world = World(frozenset({"public.Odd"}))
     goal = target({"a": "public.Odd"}, new=new)
     world.columns = {"public.Odd": (_ID, _column("price", "money"))}
-    found = world.look(goal)
+    found = world.inspect(goal)
     assert found.database is not None
     database = replace(found.database, money=money)
     return list(plan(goal, replace(found, database=database, lost={"public.Odd": LostValues(lossy, query)})).hints)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lakehold.upstream.found import FoundSnapshot
-from lakehold.upstream.plan import plan, plan_anew
+from lakehold.upstream.plan import plan, plan_resnapshot
 from lakehold.upstream.steps import (
     AskSnapshot,
     ChangePublication,
@@ -45,7 +45,7 @@ def test_a_table_whose_changes_were_missed_is_snapshotted_before_it_counts_as_ca
     world.unpublish("public.a")
     world.leave_out("public.b")
     goal = target(A | B)
-    planned = plan(goal, world.look(goal))
+    planned = plan(goal, world.inspect(goal))
     assert planned.steps[:5] == (
         StopConnector("shop"),
         again("a1", "public.a"),
@@ -58,7 +58,7 @@ def test_a_table_whose_changes_were_missed_is_snapshotted_before_it_counts_as_ca
     assert not any("RESNAPSHOT" in hint for hint in planned.hints)
     assert converge(world, goal)
     assert world.missed == set()
-    assert plan(goal, world.look(goal)).hints == ()
+    assert plan(goal, world.inspect(goal)).hints == ()
 
 
 @pytest.mark.parametrize("cut_after", range(8))
@@ -78,7 +78,7 @@ def test_a_table_that_was_out_of_the_publication_between_two_looks_is_snapshotte
     assert converge(world, target(A | B))
     world.republish("public.a")
     goal = target(A | B)
-    planned = plan(goal, world.look(goal))
+    planned = plan(goal, world.inspect(goal))
     assert planned.steps == (
         StopConnector("shop"),
         again("a1", "public.a"),
@@ -88,14 +88,14 @@ def test_a_table_that_was_out_of_the_publication_between_two_looks_is_snapshotte
     (hint,) = planned.hints
     assert "changes of public.a were missed" in hint
     assert converge(world, goal)
-    assert plan(goal, world.look(goal)) == Steps()
+    assert plan(goal, world.inspect(goal)) == Steps()
 
 
 def test_a_publication_that_was_made_anew_is_tried_before_its_tables_are_snapshotted_again(world: World) -> None:
     goal = target(A | B)
     assert converge(world, goal)
     world.publish_anew()
-    assert plan(goal, world.look(goal)).steps == (
+    assert plan(goal, world.inspect(goal)).steps == (
         StopConnector("shop"),
         CheckLog("s", "p", "shop"),
         again("a1", "public.a"),
@@ -115,7 +115,7 @@ def test_tables_that_lakehold_adds_and_drops_make_no_other_look_missed(world: Wo
 def test_how_tables_came_into_the_publication_is_noted_of_a_source_that_has_no_such_note(world: World) -> None:
     world.noted.clear()
     goal = target(A)
-    assert plan(goal, world.look(goal)).steps == (NoteMembers("shop", "s1", "p", ("public.a",)),)
+    assert plan(goal, world.inspect(goal)).steps == (NoteMembers("shop", "s1", "p", ("public.a",)),)
     assert converge(world, goal)
 
 
@@ -131,7 +131,7 @@ def test_a_second_snapshot_tells_what_is_gone_where_the_first_was_asked_for_too_
     assert world.gone
     world.ingest()
     assert bool(world.gone) is is_behind
-    further = plan(replace(goal, lake=world.lake(goal)), world.look(goal)).steps
+    further = plan(replace(goal, lake=world.lake(goal)), world.inspect(goal)).steps
     assert further == ((again("a1", "public.a", confirms=True),) if is_behind else ())
     assert converge(world, goal)
     world.ingest()
@@ -169,7 +169,7 @@ def test_a_table_that_joins_over_a_topic_that_lacks_changes_has_none_of_what_is_
 def test_a_connector_that_has_not_sent_all_that_was_logged_is_taken_to_be_behind(world: World) -> None:
     goal = target(A)
     world.unpublish("public.a")
-    found = world.look(goal)
+    found = world.inspect(goal)
     assert found.database is not None
     lagging = replace(found, database=replace(found.database, confirmed=found.database.position - 1))
     (asked,) = (step for step in plan(goal, lagging).steps if isinstance(step, AskSnapshot))
@@ -182,26 +182,26 @@ def test_a_repeated_snapshot_that_failed_is_asked_for_again(world: World) -> Non
     world.unpublish("public.a")
     assert converge(world, goal)
     world.repeats["a1"] = replace(world.repeats["a1"], succeeded=False)
-    assert plan(goal, world.look(goal)).steps == (again("a1", "public.a"),)
+    assert plan(goal, world.inspect(goal)).steps == (again("a1", "public.a"),)
 
 
 def test_what_a_table_without_a_key_missed_is_only_told(world: World) -> None:
     world.keyless = frozenset({"public.a"})
     world.unpublish("public.a")
     goal = target(A)
-    planned = plan(goal, world.look(goal))
+    planned = plan(goal, world.inspect(goal))
     assert planned.steps == (
         NoteMissed("shop", A),
         ChangePublication("p", ("public.a",)),
         NoteMembers("shop", "s1", "p", ("public.a",)),
     )
     (hint,) = planned.hints
-    assert "no primary key, so that nothing brings them but ALTER SOURCE shop RESNAPSHOT" in hint
+    assert "no primary key, so only ALTER SOURCE shop RESNAPSHOT brings them" in hint
     assert converge(world, goal)
-    assert plan(goal, world.look(goal)).hints == (hint,), "it is told until all is snapshotted"
-    for step in plan_anew(goal, world.look(goal)).steps:
+    assert plan(goal, world.inspect(goal)).hints == (hint,), "it is told until all is snapshotted"
+    for step in plan_resnapshot(goal, world.inspect(goal)).steps:
         world.perform(step)
-    assert plan(goal, world.look(goal)) == Steps()
+    assert plan(goal, world.inspect(goal)) == Steps()
 
 
 def test_what_a_table_missed_comes_when_it_gets_a_key(world: World) -> None:
@@ -213,7 +213,7 @@ def test_what_a_table_missed_comes_when_it_gets_a_key(world: World) -> None:
     assert converge(world, goal)
     world.ingest()
     assert (world.missed, world.gone) == (set(), set())
-    assert plan(goal, world.look(goal)).hints == ()
+    assert plan(goal, world.inspect(goal)).hints == ()
 
 
 def test_a_snapshot_that_failed_is_asked_for_again_in_its_time_and_told_meanwhile(world: World) -> None:
@@ -221,7 +221,7 @@ def test_a_snapshot_that_failed_is_asked_for_again_in_its_time_and_told_meanwhil
     assert converge(world, goal)
     denied = FoundSnapshot(asked=1, failures=("SQL_EXCEPTION",), failed_in_row=1, again_ms=30_000)
     world.snapshots["b1"] = denied
-    early, late = (plan(goal, replace(world.look(goal), now_ms=now_ms)) for now_ms in (29_999, 30_000))
+    early, late = (plan(goal, replace(world.inspect(goal), now_ms=now_ms)) for now_ms in (29_999, 30_000))
     assert early.steps == (), "the connector would stand for it"
     (hint,) = early.hints
     assert "the snapshot of public.b failed: SQL_EXCEPTION" in hint
@@ -229,7 +229,7 @@ def test_a_snapshot_that_failed_is_asked_for_again_in_its_time_and_told_meanwhil
     asked = AskSnapshot("shop", "public.b", "b1", None, SIGNAL_TABLE)
     assert late.steps == (StopConnector("shop"), asked, ResumeConnector("shop"))
     assert late.hints == early.hints, "it is told once"
-    assert plan(goal, world.look(goal)).steps == late.steps, "whoever repairs by hand does not wait"
+    assert plan(goal, world.inspect(goal)).steps == late.steps, "whoever repairs by hand does not wait"
 
 
 def test_a_repeated_snapshot_that_failed_waits_as_well(world: World) -> None:
@@ -242,7 +242,7 @@ def test_a_repeated_snapshot_that_failed_waits_as_well(world: World) -> None:
     world.snapshots["a2"] = replace(
         world.snapshots["a2"], failures=("SQL_EXCEPTION",), failed_in_row=2, again_ms=60_000
     )
-    early, late = (plan(goal, replace(world.look(goal), now_ms=now_ms)) for now_ms in (0, 60_000))
+    early, late = (plan(goal, replace(world.inspect(goal), now_ms=now_ms)) for now_ms in (0, 60_000))
     assert early.steps == ()
     assert [type(step) for step in late.steps] == [AskSnapshot]
 
@@ -252,5 +252,5 @@ def test_what_failed_for_want_of_a_key_waits_for_nothing_when_there_is_one(world
     goal = target(A | B)
     assert converge(world, goal)
     world.keyless = frozenset()
-    planned = plan(goal, replace(world.look(goal), now_ms=0))
+    planned = plan(goal, replace(world.inspect(goal), now_ms=0))
     assert any(isinstance(step, AskSnapshot) for step in planned.steps)

@@ -21,9 +21,9 @@ def test_what_a_source_that_made_nothing_finds_of_others_is_not_taken_away_with_
     world.topics = {CAPTURE.topic("public.a"), CAPTURE.transaction_topic}
     declared, dropped = target({"a": "public.a"}), target({}, released=["public.a"])
     with pytest.raises(UpstreamError, match="is not of source") as refusal:
-        plan(declared, world.look(declared))
+        plan(declared, world.inspect(declared))
     assert refusal.value.code == "topic-foreign"
-    planned = plan(dropped, world.look(dropped))
+    planned = plan(dropped, world.inspect(dropped))
     assert planned.steps == ()
     (hint,) = planned.hints
     assert hint == 'replication slot "s" stays, as nothing says that source "shop" made it: drop it if nobody needs it'
@@ -34,13 +34,13 @@ def test_its_own_publication_goes_with_a_source_of_which_nothing_else_is_left() 
     assert converge(world, target({"a": "public.a"}))
     world.config, world.slot, world.topics = None, None, set()
     dropped = target({}, released=["public.a"])
-    assert plan(dropped, world.look(dropped)) == Steps((DropPublication("p"),))
+    assert plan(dropped, world.inspect(dropped)) == Steps((DropPublication("p"),))
 
 
 def test_what_is_to_be_run_by_hand_has_its_names_quoted() -> None:
     goal = replace(target({"a": "public.Orders"}), source="Shop")
     world = World(frozenset({"public.Orders"}))
-    found = world.look(goal)
+    found = world.inspect(goal)
     assert found.database is not None
     poor = replace(found, database=replace(found.database, tables={"public.Orders": FoundTable("d", True)}))
     (hint,) = plan(goal, poor).hints
@@ -48,12 +48,12 @@ def test_what_is_to_be_run_by_hand_has_its_names_quoted() -> None:
     assert publication_lost("p", "Shop").hint.startswith("ALTER SOURCE `Shop` RESNAPSHOT")
     assert with_way_out("log was purged", "Shop").endswith("ALTER SOURCE `Shop` RESNAPSHOT")
     with pytest.raises(UpstreamError) as refusal:
-        plan(replace(goal, passed=world.position + 1), world.look(goal))
+        plan(replace(goal, passed=world.position + 1), world.inspect(goal))
     assert "DROP SOURCE `Shop` CASCADE" in refusal.value.hint
     assert converge(world, goal)
     world.tables = frozenset()
     renamed = replace(goal, tables=tuple(replace(table, full_name="shop.Orders") for table in goal.tables))
-    (gone,) = plan(renamed, world.look(renamed)).hints
+    (gone,) = plan(renamed, world.inspect(renamed)).hints
     assert gone.endswith("DROP TABLE shop.`Orders`")
 
 
@@ -72,10 +72,10 @@ def test_a_connector_that_was_deleted_by_hand_goes_on_where_it_stood() -> None:
     world, goal = World(frozenset({"public.a"})), target({"a": "public.a"})
     assert converge(world, goal)
     world.config = None
-    for step in plan(goal, world.look(goal)).steps[:1]:
+    for step in plan(goal, world.inspect(goal)).steps[:1]:
         world.perform(step)
     assert world.has_position
-    assert not any(isinstance(step, ForgetPosition) for step in plan(goal, world.look(goal)).steps)
+    assert not any(isinstance(step, ForgetPosition) for step in plan(goal, world.inspect(goal)).steps)
     assert converge(world, goal)
     world.config, world.slot = None, None
     with pytest.raises(UpstreamError, match="is lost"):

@@ -23,7 +23,7 @@ from lakehold.upstream.found import (
     FoundTable,
 )
 from lakehold.upstream.found_columns import FoundColumn, FoundType
-from lakehold.upstream.plan import plan, plan_anew
+from lakehold.upstream.plan import plan, plan_resnapshot
 from lakehold.upstream.steps import Steps
 from lakehold.upstream.wanted import Wanted
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, converge, target
@@ -44,7 +44,7 @@ def planned(
     goal = target({"a": "public.a"}, capture=capture, new=["a"] if declared else None)
     goal = replace(goal, tables=tuple(replace(table, key=key) for table in goal.tables))
     relations = {} if found is None else {"public.a": found}
-    return plan(goal, replace(world.look(goal), relations=relations, columns={"public.a": _COLUMNS}))
+    return plan(goal, replace(world.inspect(goal), relations=relations, columns={"public.a": _COLUMNS}))
 
 
 @pytest.mark.parametrize("is_mariadb", [False, True])
@@ -94,7 +94,7 @@ def test_a_new_snapshot_of_all_asks_the_same() -> None:
     world = World(frozenset({"public.a"}))
     goal = target({"a": "public.a"}, new=["a"])
     with pytest.raises(UpstreamError, match="is a view"):
-        plan_anew(goal, replace(world.look(goal), relations={"public.a": FoundRelation("view")}))
+        plan_resnapshot(goal, replace(world.inspect(goal), relations={"public.a": FoundRelation("view")}))
 
 
 @pytest.mark.parametrize("capture", [CAPTURE, OF_MARIADB])
@@ -108,7 +108,7 @@ def test_two_tables_whose_rows_would_come_in_one_topic_are_refused(one: str, oth
     for declared, new in [({"a": one, "b": other}, ["b"]), ({"b": other, "a": one}, ["b"])]:
         goal = target(declared, capture=capture, new=new)
         with pytest.raises(UpstreamError, match=f'"{re.escape(one)}" and "{re.escape(other)}"') as refusal:
-            plan(goal, world.look(goal))
+            plan(goal, world.inspect(goal))
         assert refusal.value.code == "topic-shared"
         assert capture.topic(one) in refusal.value.detail
         assert "TOPIC PREFIX of its own" in refusal.value.hint
@@ -118,22 +118,22 @@ def test_tables_of_one_statement_that_would_share_a_topic_are_refused() -> None:
     world = World(frozenset({"public.a$b", "public.a#b"}))
     goal = target({"a": "public.a$b", "b": "public.a#b"}, new=["a", "b"])
     with pytest.raises(UpstreamError, match="would share one topic"):
-        plan(goal, world.look(goal))
+        plan(goal, world.inspect(goal))
 
 
 def test_two_tables_of_the_lake_may_come_of_one_upstream() -> None:
     world = World(frozenset({"public.a"}))
     goal = target({"a": "public.a", "b": "public.a"}, new=["b"])
-    assert plan(goal, world.look(goal)).steps
+    assert plan(goal, world.inspect(goal)).steps
 
 
 def test_a_topic_that_kafka_could_not_have_is_refused() -> None:
     capture = replace(CAPTURE, topic_prefix="p" * 240)
     world = World(frozenset({"public.a", "public.ab"}))
     fits, goal = (target({"a": name}, capture=capture, new=["a"]) for name in ("public.a", "public.ab"))
-    assert plan(fits, world.look(fits)).steps
+    assert plan(fits, world.inspect(fits)).steps
     with pytest.raises(UpstreamError, match="would have 250 characters") as refusal:
-        plan(goal, world.look(goal))
+        plan(goal, world.inspect(goal))
     assert refusal.value.code == "topic-too-long"
     assert "TOPIC PREFIX" in refusal.value.hint
 
@@ -152,7 +152,7 @@ def test_a_table_that_the_user_may_not_read_is_refused(capture: Capture, granted
     with pytest.raises(
         UpstreamRefused, match=r'user "u" of source "shop" may not read table "Odd\.my table"'
     ) as refusal:
-        plan(goal, replace(world.look(goal), relations=denied))
+        plan(goal, replace(world.inspect(goal), relations=denied))
     assert (refusal.value.code, refusal.value.hint) == ("database-refused", granted)
 
 
@@ -170,7 +170,7 @@ def test_a_table_that_the_user_may_not_read_is_refused(capture: Capture, granted
 def test_a_table_that_cannot_be_captured_as_it_is_is_refused_with_the_way_out(kind: str, told: str, hint: str) -> None:
     world, goal = World(frozenset({"public.A"})), target({"a": "public.A"}, new=["a"])
     with pytest.raises(UpstreamError, match=told) as refusal:
-        plan(goal, replace(world.look(goal), relations={"public.A": FoundRelation(kind)}))
+        plan(goal, replace(world.inspect(goal), relations={"public.A": FoundRelation(kind)}))
     assert refusal.value.code == "upstream-table-unfit"
     assert hint in refusal.value.hint
 
@@ -180,7 +180,7 @@ LEAF, ROOT = {"l": "public.leaf"}, {"r": "public.root"}
 
 def looked(world: World, goal: Wanted) -> Found:
     """What is found where `public.leaf` is a partition of `public.root`."""
-    found = world.look(goal)
+    found = world.inspect(goal)
     assert found.database is not None
     tables = dict(found.database.tables)
     if "public.leaf" in tables:

@@ -47,18 +47,18 @@ class ModelCapturing:
     world: World
     meanwhile: Callable[[], None] = field(default=lambda: None)
 
-    def plan(self, target: Target, *, anew: bool = False, patient: bool = False) -> Steps:  # noqa: ARG002
-        assert not anew
-        return plan(target.wanted, self.world.look(target.wanted))
+    def plan(self, target: Target, *, resnapshot: bool = False, patient: bool = False) -> Steps:  # noqa: ARG002
+        assert not resnapshot
+        return plan(target.wanted, self.world.inspect(target.wanted))
 
-    def tell(self, target: Target) -> int | None:
+    def record_seen(self, target: Target) -> int | None:
         return next_timestamp(target.wanted.seen_upstream_ms)
 
     def lacking(self, target: Target) -> tuple[Steps, tuple[str, ...]]:
         return self.plan(target), ()
 
     def status(self, target: Target) -> ConnectorStatus | None:
-        connector = self.world.look(target.wanted).connector
+        connector = self.world.inspect(target.wanted).connector
         return connector.status if connector is not None else None
 
     def snapshots(self, target: Target) -> Snapshots:
@@ -66,11 +66,11 @@ class ModelCapturing:
         return Snapshots(coming, coming)
 
     def converge(
-        self, target: Target, confirm: Callable[[], None], *, anew: bool = False, patient: bool = False
+        self, target: Target, confirm: Callable[[], None], *, resnapshot: bool = False, patient: bool = False
     ) -> Steps:
         done = []
         for _ in range(_ROUNDS):
-            planned = self.plan(target, anew=anew, patient=patient)
+            planned = self.plan(target, resnapshot=resnapshot, patient=patient)
             for step in planned.steps:
                 self.meanwhile()
                 confirm()
@@ -118,7 +118,7 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
     capturing = ModelCapturing(world)
     made = iter([capturing, ModelCapturing(world)])
     monkeypatch.setattr(sources, "Capturing", lambda *_: next(made))
-    monkeypatch.setattr(sources, "_LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(sources, "_INSPECT_EVERY_S", 0.0)
     monkeypatch.setattr(sources, "_WHILE_BUSY_S", 0.0)
     settings: dict[str, Any] = {"lease_ms": 400, "lease_renew_ms": 100, "upstream_timeout_ms": 1}
     with connect(str(tmp_path), **settings) as lake, connect(str(tmp_path), **settings) as follow:
@@ -212,7 +212,7 @@ def test_a_table_that_is_declared_and_not_captured_is_told(beside: Beside) -> No
     with pytest.raises(UpstreamUnavailable) as failure:
         beside.lake.sql(CREATE_B)
     assert "What was declared stands" in failure.value.hint
-    goes_on = "shop.b is not captured yet: the next ingest, or ALTER SOURCE shop REPAIR, goes on"
+    goes_on = "shop.b is not captured yet: the next ingest, or ALTER SOURCE shop REPAIR, continues"
     assert beside.lake.captured.problems() == [f"source shop: {goes_on}"]
     beside.world.state = "STOPPED"
     assert beside.lake.captured.problems() == ["source shop: shop.b is not captured yet: its connector is stopped"]

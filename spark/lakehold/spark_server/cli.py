@@ -27,9 +27,7 @@ def up(
     directory: Directory,
     port: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=65_535, help=f"Port on 127.0.0.1; by default the last one, or {DEFAULT_PORT}."
-        ),
+        typer.Option(min=1, max=65_535, help=f"Port on 127.0.0.1; by default the last one, or {DEFAULT_PORT}."),
     ] = None,
 ) -> None:
     """Start the server unless it runs, and wait until it answers.

@@ -83,7 +83,7 @@ def _effects(change: DefinitionChange) -> list[Converge | Release]:
 
 def _made(coming: Converge, before: Definitions, alone: Changing) -> Steps:
     try:
-        return alone.converge(coming.source, before, anew=coming.anew)
+        return alone.converge(coming.source, before, resnapshot=coming.anew)
     except LakeholdError as error:
         standing = f"What was declared stands: ALTER SOURCE {coming.source} REPAIR, or the next ingest, goes on."
         error.hint = f"{error.hint} {standing}".strip()
@@ -109,7 +109,7 @@ def explained(plan: Plan, before: Definitions, after: Definitions, upstream: Ups
     for planned in plan.effects:
         if isinstance(planned, Converge | Release):
             steps = _planned(planned, before, after, upstream)
-            rows += [(step.told,) for step in steps.steps]
+            rows += [(step.description,) for step in steps.steps]
             notices += steps.hints
         else:
             rows += [(line,) for line in told(planned)]
@@ -119,6 +119,6 @@ def explained(plan: Plan, before: Definitions, after: Definitions, upstream: Ups
 
 def _planned(effect: Converge | Release, before: Definitions, after: Definitions, upstream: Upstream) -> Steps:
     if isinstance(effect, Converge):
-        return upstream.planned(effect.source, before, after, anew=effect.anew)
+        return upstream.planned(effect.source, before, after, resnapshot=effect.anew)
     with _may_be_gone(effect.source):
         return upstream.planned(effect.source, before, after)

@@ -20,7 +20,8 @@ Directory = Annotated[Path, directory_option("stack", "LAKEHOLD_STACK_DIR", "Whe
 def up(
     directory: Directory,
     port_base: Annotated[
-        int | None, typer.Option(min=1024, max=65_000, help="First of five consecutive ports, instead of the usual ones.")
+        int | None,
+        typer.Option(min=1024, max=65_000, help="First of five consecutive ports, instead of the usual ones."),
     ] = None,
 ) -> None:
     """Start every part that does not run, and write the addresses."""

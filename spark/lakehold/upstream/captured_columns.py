@@ -29,7 +29,7 @@ def columns_of(found: Sequence[FoundColumn], database: ConnectionType) -> tuple[
     )
 
 
-def left_out(found: Sequence[FoundColumn], database: ConnectionType) -> Iterator[tuple[FoundColumn, str]]:
+def unsent_columns(found: Sequence[FoundColumn], database: ConnectionType) -> Iterator[tuple[FoundColumn, str]]:
     """Yield each column that Debezium cannot send, with the reason."""
     for column in found:
         sent = sent_type(column, database)
@@ -40,7 +40,7 @@ def left_out(found: Sequence[FoundColumn], database: ConnectionType) -> Iterator
 def left_out_hints(tables: Iterable[str], found: Columns, database: ConnectionType) -> Iterator[str]:
     """Yield a sentence for each column of some tables that Debezium cannot send."""
     for table in tables:
-        for column, why in left_out(found.get(table, ()), database):
+        for column, why in unsent_columns(found.get(table, ()), database):
             yield f"column {table}.{column.name} ({column.text}) is left out: {why}"
 
 

@@ -32,7 +32,7 @@ _HEARTBEAT_MS = 2_000
 snapshots end.
 """
 
-_CONNECTED_AGAIN_MS = 5_000
+_KEEP_ALIVE_MS = 5_000
 """How often a connector of MySQL or MariaDB checks its connection, and so how soon it continues after a restart of the server.
 Debezium's default is a minute.
 """
@@ -150,7 +150,7 @@ def mysql(login: Login, *, server_id: int, is_mariadb: bool) -> dict[str, str]:
         # Keep the structure of all databases: a table that joins later may be in one that has no captured table now.
         "schema.history.internal.store.only.captured.databases.ddl": "false",
         "include.schema.changes": "false",
-        "connect.keep.alive.interval.ms": str(_CONNECTED_AGAIN_MS),
+        "connect.keep.alive.interval.ms": str(_KEEP_ALIVE_MS),
         **value_options.MYSQL,
     }
 

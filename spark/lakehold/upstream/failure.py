@@ -20,15 +20,15 @@ def cause_of(trace: str) -> str:
     A deeper cause without a message is named after it. Empty: there is no trace.
     """
     found = [_read(text) for text in _causes(trace)]
-    told = [(name, message) for name, message in found if message]
+    with_message = [(name, message) for name, message in found if message]
     if not found:
         return ""
     deepest, _ = found[-1]
-    if not told:
+    if not with_message:
         return f"{deepest}, without a message: the worker's log says more"
-    name, message = told[-1]
-    behind = "" if deepest == name else f" ({deepest})"
-    return f"{name}: {message}{behind}" if name else f"{message}{behind}"
+    name, message = with_message[-1]
+    suffix = "" if deepest == name else f" ({deepest})"
+    return f"{name}: {message}{suffix}" if name else f"{message}{suffix}"
 
 
 def with_way_out(reason: str, source: str) -> str:

@@ -9,13 +9,13 @@ from pyiceberg.types import LongType
 
 from lakehold.definitions import ConnectionType, object_text
 from lakehold.upstream import value_options
-from lakehold.upstream.captured_columns import Columns, left_out, sent_type
-from lakehold.upstream.field_names import field_name, meeting
+from lakehold.upstream.captured_columns import Columns, sent_type, unsent_columns
+from lakehold.upstream.field_names import colliding_columns, field_name
 from lakehold.upstream.found import Found, FoundConnector
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.naming import identifier_text, table_text
 from lakehold.upstream.sent_types import BYTES
-from lakehold.upstream.signal_table import settled
+from lakehold.upstream.signal_table import with_signal_table
 from lakehold.upstream.value_options import INTERVALS, KEPT, UNSIGNED
 from lakehold.upstream.wanted import Wanted
 
@@ -26,7 +26,7 @@ def fitted(wanted: Wanted, found: Found) -> Wanted:
     """Return what is wanted with the options that depend on what exists upstream."""
     if not wanted.tables:
         return wanted
-    wanted = settled(wanted, found.signals)
+    wanted = with_signal_table(wanted, found.signals)
     config = {**wanted.config, **_of_columns(found.columns, wanted)}
     return replace(wanted, config=_keeping_types(replace(wanted, config=config), found))
 
@@ -97,10 +97,10 @@ def defaults_hints(tables: Iterable[str], wanted: Wanted, found: Found) -> Itera
                 )
 
 
-def meeting_hints(tables: Iterable[str], wanted: Wanted, found: Found) -> Iterator[str]:
+def collision_hints(tables: Iterable[str], wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence for each column that is left out because the connector would give it another column's name."""
     for table in tables:
-        for kept, column in _meeting(found.columns.get(table, ()), wanted):
+        for kept, column in _collisions(found.columns.get(table, ()), wanted):
             upstream = table_text(table, wanted.capture.database)
             renamed = (
                 f"ALTER TABLE {upstream} RENAME COLUMN {identifier_text(column.name, wanted.capture.database)} TO …"
@@ -112,9 +112,9 @@ def meeting_hints(tables: Iterable[str], wanted: Wanted, found: Found) -> Iterat
             )
 
 
-def _meeting(columns: Sequence[FoundColumn], wanted: Wanted) -> list[tuple[FoundColumn, FoundColumn]]:
-    out = [column for column, _ in left_out(columns, wanted.capture.database)]
-    pairs = meeting([column for column in columns if column not in out], wanted.config)
+def _collisions(columns: Sequence[FoundColumn], wanted: Wanted) -> list[tuple[FoundColumn, FoundColumn]]:
+    out = [column for column, _ in unsent_columns(columns, wanted.capture.database)]
+    pairs = colliding_columns([column for column in columns if column not in out], wanted.config)
     # A key without one of its columns would confuse rows.
     return [(kept, column) for kept, column in pairs if not column.is_key]
 
@@ -125,9 +125,9 @@ def _of_columns(found: Columns, wanted: Wanted) -> dict[str, str]:
     out = [
         f"{table}.{column.name}"
         for table, columns in found.items()
-        for column, _ in left_out(columns, database)
+        for column, _ in unsent_columns(columns, database)
         if not column.is_key
     ]
-    out += [f"{table}.{column.name}" for table, columns in found.items() for _, column in _meeting(columns, wanted)]
+    out += [f"{table}.{column.name}" for table, columns in found.items() for _, column in _collisions(columns, wanted)]
     domains = {c.domain for columns in found.values() for c in columns if c.domain and sent_type(c, database) == BYTES}
     return value_options.without_columns(out) | (value_options.typed_unless(domains) if domains else {})

@@ -48,7 +48,7 @@ class FoundPublication:
 
     Attributes:
         is_own: This source created it.
-        is_anothers: Another source of lakehold created it.
+        is_foreign: Another source of lakehold created it.
         is_for_all: The publication is FOR ALL TABLES.
         tables: Tables whose changes it publishes, `schema.table`.
         listed: Those of `tables` that the publication lists itself, not by their schema.
@@ -65,7 +65,7 @@ class FoundPublication:
     listed: frozenset[str] = frozenset()
     may_change: bool = True
     members: Mapping[str, str] = field(default_factory=dict)
-    is_anothers: bool = False
+    is_foreign: bool = False
     operations: frozenset[str] = OPERATIONS
     narrowed: Mapping[str, str] = field(default_factory=dict)
 

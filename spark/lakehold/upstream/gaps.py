@@ -16,21 +16,21 @@ from lakehold.upstream.wanted import CapturedTable, Wanted
 _NO_KEY = "NO_PRIMARY_KEY"
 
 
-def gone(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
+def missing_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     """Yield the tables that the database does not have; MySQL and MariaDB are not asked."""
     if found.database is not None:
         yield from (table for table in wanted.tables if table.upstream not in found.database.tables)
 
 
-def there(wanted: Wanted, found: Found) -> tuple[str, ...]:
+def existing_tables(wanted: Wanted, found: Found) -> tuple[str, ...]:
     """Return the wanted tables that exist, as the database names them."""
-    names = {table.upstream for table in gone(wanted, found)}
+    names = {table.upstream for table in missing_tables(wanted, found)}
     return tuple(name for name in wanted.upstream_tables if name not in names)
 
 
 def joining(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     """Yield the tables without a snapshot that exists or is under way."""
-    present = there(wanted, found)
+    present = existing_tables(wanted, found)
     for table in wanted.tables:
         snapshot = found.snapshots.get(table.object_id, NO_SNAPSHOT)
         is_had = snapshot.is_first or snapshot.succeeded
@@ -49,7 +49,7 @@ def missed(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
         return
     new = {*joining(wanted, found)}
     one_of_each = {table.upstream: table for table in wanted.tables if table not in new}
-    for name in there(wanted, found):
+    for name in existing_tables(wanted, found):
         if name in one_of_each and (_is_out(name, found) or _was_out(name, found)):
             yield one_of_each[name]
 
@@ -66,7 +66,7 @@ def failed(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     """Yield the tables with missed changes and no later snapshot, done or under way, though one can be taken."""
     lacking = {table.upstream for table in wanted.tables if _lacks_repeat(table.object_id, found)}
     one_of_each = {table.upstream: table for table in wanted.tables}
-    for name in there(wanted, found):
+    for name in existing_tables(wanted, found):
         if name in lacking and not has_no_key(one_of_each[name], found) and not _waits(name, wanted, found):
             yield one_of_each[name]
 
@@ -74,7 +74,7 @@ def failed(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
 def failing(wanted: Wanted, found: Found) -> Iterator[tuple[CapturedTable, str]]:
     """Yield the tables whose last snapshot failed and will be retried, with the reason: one of those that share a table."""
     one_of_each = {table.upstream: table for table in wanted.tables}
-    for name in there(wanted, found):
+    for name in existing_tables(wanted, found):
         failures = [snapshot.failures[-1] for snapshot in _snapshots(name, wanted, found) if snapshot.again_ms]
         if failures and not has_no_key(one_of_each[name], found):
             yield one_of_each[name], failures[-1]
@@ -91,7 +91,7 @@ def coming(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
 
 def unrepaired(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     """Yield the tables with missed changes that cannot be snapshotted alone."""
-    present = there(wanted, found)
+    present = existing_tables(wanted, found)
     for table in wanted.tables:
         if table.upstream in present and has_no_key(table, found) and _lacks_repeat(table.object_id, found):
             yield table
@@ -100,10 +100,10 @@ def unrepaired(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
 def unnoted(wanted: Wanted, found: Found) -> tuple[str, ...]:
     """Return the tables in the publication, as the database names them, whose membership is not noted."""
     members = _members(found)
-    return tuple(name for name in there(wanted, found) if name in members and name not in found.members)
+    return tuple(name for name in existing_tables(wanted, found) if name in members and name not in found.members)
 
 
-def is_made_again(wanted: Wanted, found: Found) -> bool:
+def is_recreated(wanted: Wanted, found: Found) -> bool:
     """Return whether a connector continues with another publication than the one whose memberships were noted."""
     if found.connector is None or not found.connector.has_position:
         return False
@@ -127,7 +127,7 @@ def has_no_key(table: CapturedTable, found: Found) -> bool:
 
 def _repeated(wanted: Wanted, found: Found) -> Iterator[tuple[CapturedTable, Mapping[str, FoundRepeat]]]:
     """Yield one of the tables that share a table upstream, with the last repeated snapshots of all of them."""
-    for name in there(wanted, found):
+    for name in existing_tables(wanted, found):
         tables = [table for table in wanted.tables if table.upstream == name]
         repeats = {
             table.object_id: found.repeats[table.object_id] for table in tables if table.object_id in found.repeats

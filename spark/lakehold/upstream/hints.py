@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from lakehold.definitions import ConnectionType, full_name_text, object_text
 from lakehold.upstream.captured_columns import left_out_hints, lost_hints
-from lakehold.upstream.fitting import defaults_hints, imprecise_hints, meeting_hints
+from lakehold.upstream.fitting import collision_hints, defaults_hints, imprecise_hints
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundDatabase
-from lakehold.upstream.gaps import coming, failing, gone, has_no_key, joining, missed, unrepaired
+from lakehold.upstream.gaps import coming, failing, has_no_key, joining, missed, missing_tables, unrepaired
 from lakehold.upstream.lost_values import lost_values_hints
 from lakehold.upstream.naming import table_text
-from lakehold.upstream.partitions import silent_told
-from lakehold.upstream.signal_table import is_settled
+from lakehold.upstream.partitions import silent_hints
+from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 _VERSION = re.compile(r"([0-9]+)\.([0-9]+)")
@@ -24,23 +24,23 @@ _KEEPS_CHANGES = (3, 7)
 def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
     """List hints about the connector and the tables that a statement declares; about all tables if none declares or drops any."""
     about = [table for table in wanted.tables if wanted.declared is None or table.object_id in wanted.declared]
-    told = [*_of_connector(wanted, found), *gone_told(wanted, found), *_missed_told(wanted, found)]
-    told += silent_told(wanted, found.database)
-    told += [*unrepaired_told(wanted, found), *failing_told(wanted, found)]
-    told += [hint for table in about for hint in _of_table(table, wanted, found)]
+    found_hints = [*_of_connector(wanted, found), *gone_hints(wanted, found), *_missed_hints(wanted, found)]
+    found_hints += silent_hints(wanted, found.database)
+    found_hints += [*unrepaired_hints(wanted, found), *failing_hints(wanted, found)]
+    found_hints += [hint for table in about for hint in _of_table(table, wanted, found)]
     upstream, database = [table.upstream for table in about], wanted.capture.database
-    told += left_out_hints(upstream, found.columns, database)
-    told += [*meeting_hints(upstream, wanted, found), *imprecise_hints(wanted, found)]
+    found_hints += left_out_hints(upstream, found.columns, database)
+    found_hints += [*collision_hints(upstream, wanted, found), *imprecise_hints(wanted, found)]
     if wanted.declared is not None:
-        told += [*lost_hints(upstream, found.columns, database), *lost_values_hints(upstream, found)]
-        told += defaults_hints(upstream, wanted, found)
-    return tuple(dict.fromkeys(told))
+        found_hints += [*lost_hints(upstream, found.columns, database), *lost_values_hints(upstream, found)]
+        found_hints += defaults_hints(upstream, wanted, found)
+    return tuple(dict.fromkeys(found_hints))
 
 
-def gone_told(wanted: Wanted, found: Found) -> Iterator[str]:
+def gone_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence for each table that the database does not have any more, unless a statement is about other tables."""
     if wanted.declared is None and found.database is not None:
-        for table in gone(wanted, found):
+        for table in missing_tables(wanted, found):
             close = found.database.renamed_from(table.upstream)
             renamed = f" (was it renamed to {close}?)" if close is not None else ""
             yield f"table {table.upstream} is not in the database any more{renamed}: DROP TABLE {full_name_text(table.full_name)}"
@@ -76,22 +76,22 @@ def _will_wait(wanted: Wanted, found: Found) -> bool:
     """Return whether a table joins, beside others, a connector that has no signal table."""
     has_position = found.connector is not None and found.connector.has_position
     new = {table.upstream for table in joining(wanted, found) if not has_no_key(table, found)}
-    return has_position and not is_settled(wanted) and bool(new) and new != {*wanted.upstream_tables}
+    return has_position and not wants_signal_table(wanted) and bool(new) and new != {*wanted.upstream_tables}
 
 
-def _missed_told(wanted: Wanted, found: Found) -> Iterator[str]:
+def _missed_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence, once, for each table whose changes were missed, whatever a statement is about."""
     for table in missed(wanted, found):
-        yield _missed_told_of(table, wanted, found)
+        yield _missed_hint(table, wanted, found)
 
 
-def unrepaired_told(wanted: Wanted, found: Found) -> Iterator[str]:
+def unrepaired_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence for each table that lacks changes until all tables are snapshotted, unless a statement is about others."""
     if wanted.declared is None:
-        yield from dict.fromkeys(_missed_told_of(table, wanted, found) for table in unrepaired(wanted, found))
+        yield from dict.fromkeys(_missed_hint(table, wanted, found) for table in unrepaired(wanted, found))
 
 
-def failing_told(wanted: Wanted, found: Found) -> Iterator[str]:
+def failing_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence for each table whose snapshot fails, unless a statement is about others."""
     if wanted.declared is None:
         for table, reason in failing(wanted, found):
@@ -101,7 +101,7 @@ def failing_told(wanted: Wanted, found: Found) -> Iterator[str]:
             )
 
 
-def coming_told(wanted: Wanted, found: Found) -> Iterator[str]:
+def coming_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence for each table whose changes were missed, until the lake has them."""
     for table in coming(wanted, found):
         yield (
@@ -110,7 +110,7 @@ def coming_told(wanted: Wanted, found: Found) -> Iterator[str]:
         )
 
 
-def _missed_told_of(table: CapturedTable, wanted: Wanted, found: Found) -> str:
+def _missed_hint(table: CapturedTable, wanted: Wanted, found: Found) -> str:
     way_out = (
         f"it has no primary key, so only ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT brings them"
         if has_no_key(table, found)

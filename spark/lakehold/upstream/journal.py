@@ -223,18 +223,18 @@ class Journal:
 
     def _change_repeats(self, last_id: str, change: Callable[[FoundRepeat], FoundRepeat]) -> None:
         """Change the repeated snapshots that were asked for no later than by the given signal, and are not done."""
-        ids = {asked.signal_id for asked in self._asked[: self._place(last_id) + 1]}
+        ids = {asked.signal_id for asked in self._asked[: self._index_of(last_id) + 1]}
         for object_id, repeat in self.repeats.items():
             if repeat.signal_id in ids and not repeat.is_done:
                 self.repeats[object_id] = change(repeat)
 
-    def _place(self, signal_id: str) -> int:
+    def _index_of(self, signal_id: str) -> int:
         """Return the index of a signal among those that ask; -1: it is not one of them."""
         return max((at for at, asked in enumerate(self._asked) if asked.signal_id == signal_id), default=-1)
 
     def _answered_by(self, last_id: str, scanned: str) -> list[_Asked]:
         """Return the unanswered signals that asked for a table and came no later than the given one."""
-        asked_before = (asked for asked in self._asked[: self._place(last_id) + 1] if asked not in self._answered)
+        asked_before = (asked for asked in self._asked[: self._index_of(last_id) + 1] if asked not in self._answered)
         return [asked for asked in asked_before if asked.upstream == scanned]
 
     def _decoded(self, value: bytes) -> Mapping[str, Any]:

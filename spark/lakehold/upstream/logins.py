@@ -19,7 +19,7 @@ LOST_CONNECTION = range(2000, 3000)
 """Error numbers that a client of MySQL raises, not the server."""
 
 
-def not_postgres(where: str, user: str, database: str, message: str) -> UpstreamUnavailable:
+def postgres_unreachable(where: str, user: str, database: str, message: str) -> UpstreamUnavailable:
     """Describe why lakehold could not reach a PostgreSQL, or lost the connection.
 
     Args:
@@ -45,7 +45,7 @@ def not_postgres(where: str, user: str, database: str, message: str) -> Upstream
     return _silent(where, cause, answers=bool(by_server))
 
 
-def not_mysql(where: str, user: str, number: int, message: str) -> UpstreamUnavailable:
+def mysql_unreachable(where: str, user: str, number: int, message: str) -> UpstreamUnavailable:
     """Describe why lakehold could not reach a MySQL or MariaDB, by the error's number and text."""
     if number in _MYSQL_DENIED:
         return _denied(where, user, message)
@@ -58,7 +58,7 @@ def _denied(where: str, user: str, said: str) -> UpstreamUnavailable:
         code="database-denied",
         detail=_sentence(said),
         hint="Check USER of its connection and the value of the SECRET that is its PASSWORD, "
-        "and that the server lets the user in from here.",
+        "and that the server lets the user in from this machine.",
     )
 
 
@@ -67,7 +67,7 @@ def _silent(where: str, said: str, *, answers: bool) -> UpstreamUnavailable:
         f"{where} {'takes no connection' if answers else 'does not answer'}",
         code="database-unavailable",
         detail=_sentence(said),
-        hint="Check that it is up and has room for one more."
+        hint="Check that it is up and accepts one more connection."
         if answers
         else "Check that it runs, and HOST and PORT of its connection.",
     )

@@ -50,7 +50,7 @@ def _unknown_hint(table: str, lost: LostValues) -> str:
     stopping = dict.fromkeys(lossy.column.name for lossy in lost.columns if lossy.stops)
     stops = f". At one in {', '.join(stopping)}, which takes no nulls, the connector fails" if stopping else ""
     return (
-        f"table {table} could not be looked through: {', '.join(names)} may hold values that are not sent as they are"
+        f"table {table} could not be searched: {', '.join(names)} may hold values that are not sent as they are"
         f"{stops}. This query finds them: {lost.query}"
     )
 

@@ -26,9 +26,9 @@ from lakehold.upstream.found import (
 )
 from lakehold.upstream.found_columns import FoundColumn, FoundType
 from lakehold.upstream.found_values import LossyColumn, LostValues
-from lakehold.upstream.logins import LOST_CONNECTION, not_mysql
+from lakehold.upstream.logins import LOST_CONNECTION, mysql_unreachable
 from lakehold.upstream.naming import table_text
-from lakehold.upstream.refusals import signal_rights_told
+from lakehold.upstream.refusals import signal_rights_hint
 
 _COLUMNS = "(id VARCHAR(255) PRIMARY KEY, type VARCHAR(64) NOT NULL, data TEXT)"
 """The columns of a signal table. Debezium writes and reads them by position."""
@@ -75,7 +75,7 @@ class MysqlUpstream:
         self._login = login
         self._timeout_s = timeout_s
 
-    def look(self, signal_table: str) -> FoundSignals:
+    def inspect(self, signal_table: str) -> FoundSignals:
         """Fetch the current state of a connector's signal table."""
         _, table = signal_table.split(".")
         with self._connected() as connection:
@@ -138,13 +138,13 @@ class MysqlUpstream:
             if (name.split(".")[1],) not in _rows(connection, _TABLES, SIGNAL_SCHEMA):
                 _rows(connection, f"CREATE TABLE IF NOT EXISTS {name} {_COLUMNS}")
 
-    def tell(self, table: str, at_ms: int) -> int | None:
+    def record_seen(self, table: str, at_ms: int) -> int | None:
         """Keep a time, epoch milliseconds, in a row of a signal table; the connector logs the row once, as a message.
 
         Returns:
             The time that the table keeps then; None: it keeps none, or does not exist.
         """
-        found = self.look(table).table
+        found = self.inspect(table).table
         if found is None or not found.may_write:
             return found.seen_ms if found is not None else None
         with self._connected() as connection:
@@ -206,14 +206,14 @@ class MysqlUpstream:
                 try:
                     yield connection
                 except pymysql.Error as error:
-                    number, text = _told(error)
+                    number, text = _number_and_text(error)
                     if number in LOST_CONNECTION:
                         raise
                     raise UpstreamRefused(
-                        f"{self._where} refused a change", detail=f"{text}.", hint=signal_rights_told(login.user)
+                        f"{self._where} refused a change", detail=f"{text}.", hint=signal_rights_hint(login.user)
                     ) from error
         except pymysql.Error as error:
-            raise not_mysql(self._where, login.user, *_told(error)) from error
+            raise mysql_unreachable(self._where, login.user, *_number_and_text(error)) from error
 
 
 def rights(grants: Sequence[str], database: str, table: str | None = None) -> frozenset[str]:
@@ -276,7 +276,7 @@ def _may_read(connection: pymysql.Connection[Any], table: str) -> bool:
     try:
         _rows(connection, f"SELECT * FROM {table_text(table, ConnectionType.MYSQL)} LIMIT 0")
     except pymysql.Error as error:
-        if _told(error)[0] in _DENIED:
+        if _number_and_text(error)[0] in _DENIED:
             return False
         raise
     return True
@@ -303,7 +303,7 @@ def _rows(connection: pymysql.Connection[Any], statement: str, *values: object) 
         return list(cursor.fetchall())
 
 
-def _told(error: pymysql.Error) -> tuple[int, str]:
+def _number_and_text(error: pymysql.Error) -> tuple[int, str]:
     """Return the number and the text of an error."""
     match error.args:
         case (int(number), str(text)):

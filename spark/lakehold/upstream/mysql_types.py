@@ -85,7 +85,7 @@ TYPES: Final[Mapping[str, SentType | Callable[[FoundType], SentType]]] = {
         GEOMETRY,
     ),
     "vector": array(ConnectSchema(SchemaType.FLOAT32)),
-    "uuid": SentType(UUID.schema, _SHIFTED, is_told=True),
+    "uuid": SentType(UUID.schema, _SHIFTED, is_reported=True),
     **dict.fromkeys(("inet4", "inet6"), stops(_NOT_READ)),
 }
 """Types by their `DATA_TYPE` in the information schema."""

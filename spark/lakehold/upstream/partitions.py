@@ -24,7 +24,7 @@ def refuse_partitions(wanted: Wanted, database: FoundDatabase) -> None:
             )
 
 
-def silent_told(wanted: Wanted, database: FoundDatabase | None) -> Iterator[str]:
+def silent_hints(wanted: Wanted, database: FoundDatabase | None) -> Iterator[str]:
     """Yield a sentence for each captured partition that gets no changes any more, unless a statement is about other tables."""
     if wanted.declared is None and database is not None:
         for table, whole in _silent(wanted, database):

@@ -13,13 +13,22 @@ from dataclasses import replace
 from lakehold.model.offsets import Offsets
 from lakehold.upstream.fitting import fitted
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector, FoundDatabase
-from lakehold.upstream.gaps import failed, has_no_key, is_made_again, joining, missed, there, unconfirmed, unnoted
+from lakehold.upstream.gaps import (
+    existing_tables,
+    failed,
+    has_no_key,
+    is_recreated,
+    joining,
+    missed,
+    unconfirmed,
+    unnoted,
+)
 from lakehold.upstream.hints import hints
 from lakehold.upstream.partitions import refuse_partitions
-from lakehold.upstream.publishing import changed_unnoted, is_completed, left_out, narrowed
+from lakehold.upstream.publishing import changed_unnoted, is_completed, narrowed, partly_published
 from lakehold.upstream.refusals import (
     is_fresh,
-    left_told,
+    left_hints,
     refuse_denied,
     refuse_foreign,
     refuse_lost,
@@ -29,7 +38,7 @@ from lakehold.upstream.refusals import (
     refuse_unmarked,
 )
 from lakehold.upstream.relations import refuse_uncapturable
-from lakehold.upstream.signal_table import is_settled, lacks_signals
+from lakehold.upstream.signal_table import lacks_signals, wants_signal_table
 from lakehold.upstream.steps import (
     AskSnapshot,
     ChangePublication,
@@ -72,7 +81,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     refuse_foreign(wanted, found)
     refuse_uncapturable(wanted, found)
     if not wanted.tables:
-        return Steps(tuple(_removal(wanted, found)), tuple(left_told(wanted, found)))
+        return Steps(tuple(_removal(wanted, found)), tuple(left_hints(wanted, found)))
     refuse_restored(wanted, found)
     forgotten = tuple(_forgotten(wanted, found))
     if forgotten and found.connector is not None:
@@ -93,7 +102,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     out = tuple(missed(wanted, found))
     # A connector that starts continues a snapshot whose marks did not arrive.
     signals = tuple(_signal_table(wanted, found))
-    is_stopped = bool(signals) or is_made_again(wanted, found) or any(not has_no_key(table, found) for table in out)
+    is_stopped = bool(signals) or is_recreated(wanted, found) or any(not has_no_key(table, found) for table in out)
     is_published = found.database is None or found.database.publication is not None
     steps = (
         *_topics(wanted, found),
@@ -113,7 +122,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     return Steps(steps, hints(wanted, found))
 
 
-def plan_anew(wanted: Wanted, found: Found) -> Steps:
+def plan_resnapshot(wanted: Wanted, found: Found) -> Steps:
     """Compute the steps with which the connector takes its first snapshot again, of all its tables."""
     wanted = fitted(wanted, found)
     refuse_foreign(wanted, found)
@@ -127,7 +136,7 @@ def plan_anew(wanted: Wanted, found: Found) -> Steps:
     refuse_denied(wanted, found)
     slot = wanted.capture.slot
     dropped = (DropSlot(slot),) if slot is not None and found.database is not None and found.database.slot else ()
-    present = there(wanted, found)
+    present = existing_tables(wanted, found)
     tables = {table.object_id: table.upstream for table in wanted.tables if table.upstream in present}
     return Steps(
         (
@@ -170,7 +179,7 @@ def _stopped(wanted: Wanted, found: Found, *, is_stopped: bool) -> Iterator[Step
     connector = found.connector
     if is_stopped and connector is not None and connector.state != "STOPPED":
         yield StopConnector(wanted.connector)
-    if is_made_again(wanted, found):
+    if is_recreated(wanted, found):
         yield CheckLog(wanted.capture.slot or "", wanted.capture.publication or "", wanted.source)
 
 
@@ -201,7 +210,7 @@ def _again(table: CapturedTable, wanted: Wanted, *, read: Offsets | None = None,
 
 
 def _asked(table: CapturedTable, wanted: Wanted, repeat: Repeat | None = None) -> Step:
-    signal_table = wanted.signal_table if is_settled(wanted) else None
+    signal_table = wanted.signal_table if wants_signal_table(wanted) else None
     return AskSnapshot(wanted.capture.topic_prefix, table.upstream, table.object_id, repeat, signal_table)
 
 
@@ -216,10 +225,10 @@ def _publication(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -
 
     lakehold adds missing tables to a publication of somebody else, and changes nothing more of it.
     """
-    name, tables = wanted.capture.publication, there(wanted, found)
+    name, tables = wanted.capture.publication, existing_tables(wanted, found)
     if name is None or found.database is None:
         return
-    existing, added, is_partial = found.database.publication, tables, bool(left_out(wanted, found))
+    existing, added, is_partial = found.database.publication, tables, bool(partly_published(wanted, found))
     if not _is_published(wanted, found, found.database):
         return
     if existing is None:
@@ -250,7 +259,7 @@ def _is_published(wanted: Wanted, found: Found, database: FoundDatabase) -> bool
     """Return whether a publication exists or is about to. Without existing tables there is none."""
     # With a slot and without a connector, only a new connector shows whether changes are lost.
     is_unknown = found.connector is None and database.slot is not None
-    return database.publication is not None or (bool(there(wanted, found)) and not is_unknown)
+    return database.publication is not None or (bool(existing_tables(wanted, found)) and not is_unknown)
 
 
 def _connector(wanted: Wanted, found: Found, *, is_stopped: bool) -> Iterator[Step]:

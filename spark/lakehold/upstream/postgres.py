@@ -29,16 +29,16 @@ from lakehold.upstream.found import (
 )
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.found_values import LossyColumn, LostValues
-from lakehold.upstream.logins import not_postgres
+from lakehold.upstream.logins import postgres_unreachable
 from lakehold.upstream.postgres_columns import KEY_INDEX, columns_of
 from lakehold.upstream.postgres_values import lost_values
-from lakehold.upstream.refusals import rights_told
+from lakehold.upstream.refusals import rights_hint
 from lakehold.upstream.steps import ChangePublication, CompletePublication, CreatePublication
 
 _MARK = "lakehold source "
 _SLOT_RELEASED_WITHIN_S = 30.0
 _POLL_INTERVAL_S = 0.1
-_LOOKED_THROUGH_WITHIN_S = 10.0
+_SEARCHED_WITHIN_S = 10.0
 """Time for searching the rows of all tables of a statement."""
 
 _MEMBERS = """
@@ -146,7 +146,7 @@ class PostgresUpstream:
         self._login = login
         self._timeout_s = timeout_s
 
-    def look(self, names: Names, source_id: str, tables: Sequence[str]) -> tuple[FoundDatabase, FoundSignals]:
+    def inspect(self, names: Names, source_id: str, tables: Sequence[str]) -> tuple[FoundDatabase, FoundSignals]:
         """Fetch the current state of a source's publication, slot, tables and signal table."""
         with self._connected() as connection:
             wal_level, position, may_create, money = _row(connection.execute(_DATABASE))
@@ -171,7 +171,7 @@ class PostgresUpstream:
                 frozenset(listed),
                 may_change,
                 members,
-                is_anothers=comment.startswith(_MARK) and not is_own,
+                is_foreign=comment.startswith(_MARK) and not is_own,
                 operations=frozenset(operations),
                 narrowed=narrowed,
             )
@@ -210,7 +210,7 @@ class PostgresUpstream:
     def lost_values(self, lossy: Mapping[str, Sequence[LossyColumn]]) -> dict[str, LostValues]:
         """Search the rows of some tables, `schema.name`, for values that Debezium does not send unchanged."""
         with self._connected() as connection:
-            return lost_values(connection, lossy, _LOOKED_THROUGH_WITHIN_S)
+            return lost_values(connection, lossy, _SEARCHED_WITHIN_S)
 
     def members(self, publication: str) -> Mapping[str, str]:
         """Fetch the identities of the tables' memberships in a publication."""
@@ -279,7 +279,7 @@ class PostgresUpstream:
                 with suppress(errors.DuplicateObject):
                     connection.execute(add)
 
-    def tell(self, table: str, at_ms: int) -> int | None:
+    def record_seen(self, table: str, at_ms: int) -> int | None:
         """Keep a time, epoch milliseconds, as the comment on a signal table, unless another user owns the table.
 
         Returns:
@@ -364,12 +364,12 @@ class PostgresUpstream:
             ) as connection:
                 yield connection
         except psycopg.OperationalError as error:
-            raise not_postgres(where, login.user, login.database, str(error)) from error
+            raise postgres_unreachable(where, login.user, login.database, str(error)) from error
         except psycopg.Error as error:
             raise UpstreamRefused(
                 f"{where} refused a change",
                 detail=f"{str(error).strip().splitlines()[0]}.",
-                hint=rights_told(login.user),
+                hint=rights_hint(login.user),
             ) from error
 
 

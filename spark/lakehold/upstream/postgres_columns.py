@@ -20,7 +20,7 @@ KEY_INDEX = """
 """
 """The index of a table `c` whose columns Debezium takes for the message key: that of the primary key, else the first unique one.
 
-Debezium takes it even if it has nulls or leaves rows out, and so does not tell all rows apart.
+Debezium takes it even if it has nulls or leaves rows out, and so does not identify all rows.
 """
 
 _COLUMNS = f"""

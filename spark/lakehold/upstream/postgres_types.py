@@ -80,7 +80,9 @@ def _bits(of: FoundType) -> SentType:
 def _varying_bits(of: FoundType) -> SentType:
     sent = _bits(of)
     return (
-        sent if sent is BOOLEAN else SentType(sent.schema, "leading zeros are lost, and so is the length", is_told=True)
+        sent
+        if sent is BOOLEAN
+        else SentType(sent.schema, "leading zeros are lost, and so is the length", is_reported=True)
     )
 
 

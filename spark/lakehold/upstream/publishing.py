@@ -30,7 +30,7 @@ def narrowed(wanted: Wanted, found: Found) -> Mapping[str, str]:
     return {name: of_all[name] for name in wanted.upstream_tables if name in of_all}
 
 
-def left_out(wanted: Wanted, found: Found) -> frozenset[str]:
+def partly_published(wanted: Wanted, found: Found) -> frozenset[str]:
     """Return the wanted tables that lack some of their changes in the publication."""
     return frozenset(wanted.upstream_tables if lacking_operations(wanted, found) else narrowed(wanted, found))
 
@@ -38,7 +38,7 @@ def left_out(wanted: Wanted, found: Found) -> frozenset[str]:
 def is_completed(wanted: Wanted, found: Found) -> bool:
     """Return whether the publication leaves nothing out, or the source may complete it."""
     publication = found.database.publication if found.database is not None else None
-    return not left_out(wanted, found) or (
+    return not partly_published(wanted, found) or (
         publication is not None and publication.is_own and publication.may_change and not publication.is_for_all
     )
 
@@ -50,5 +50,5 @@ def changed_unnoted(wanted: Wanted, found: Found) -> tuple[str, ...]:
         return ()
     now = publication.members
     return tuple(
-        name for name in sorted(left_out(wanted, found)) if name in now and found.members.get(name) != now[name]
+        name for name in sorted(partly_published(wanted, found)) if name in now and found.members.get(name) != now[name]
     )

@@ -12,10 +12,10 @@ from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
 from lakehold.times import iso
 from lakehold.upstream.connector_config import SIGNAL_SCHEMA, SideTopics
 from lakehold.upstream.found import Found, FoundDatabase
-from lakehold.upstream.gaps import there
+from lakehold.upstream.gaps import existing_tables
 from lakehold.upstream.naming import identifier_text
 from lakehold.upstream.publishing import is_completed, lacking_operations, narrowed
-from lakehold.upstream.signal_table import is_settled
+from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.wanted import MARK, Wanted
 
 _NAMED_AT_MOST = 50
@@ -32,7 +32,7 @@ def refuse_foreign(wanted: Wanted, found: Found) -> None:
             hint="Create the source with another TOPIC PREFIX, or delete the connector if nobody needs it.",
         )
     publication = found.database.publication if found.database is not None else None
-    if wanted.tables and publication is not None and publication.is_anothers:
+    if wanted.tables and publication is not None and publication.is_foreign:
         raise UpstreamError(
             f'publication "{wanted.capture.publication}" exists and is not of source "{wanted.source}"',
             code="publication-foreign",
@@ -58,7 +58,7 @@ def refuse_foreign(wanted: Wanted, found: Found) -> None:
         )
 
 
-def left_told(wanted: Wanted, found: Found) -> Iterator[str]:
+def left_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence for each object that a removed source leaves behind, because it may be somebody else's."""
     if is_fresh(wanted, found) and found.database is not None and found.database.slot is not None:
         yield (
@@ -174,7 +174,7 @@ def _refuse_unowned(wanted: Wanted, found: Found, database: FoundDatabase) -> No
     """Refuse to put tables into a publication unless the source's user owns both."""
     existing, name, user = database.publication, wanted.capture.publication, wanted.config["database.user"]
     published = existing.tables if existing is not None else frozenset()
-    added = [table for table in there(wanted, found) if table not in published]
+    added = [table for table in existing_tables(wanted, found) if table not in published]
     if not added or (existing is not None and existing.is_for_all):
         return
     not_owned = [table for table in added if not database.tables[table].is_owned]
@@ -186,21 +186,21 @@ def _refuse_unowned(wanted: Wanted, found: Found, database: FoundDatabase) -> No
         denied = f'add {", ".join(not_owned)} to publication "{name}", as it does not own them'
     else:
         return
-    raise UpstreamRefused(f'user "{user}" of source "{wanted.source}" may not {denied}', hint=rights_told(user))
+    raise UpstreamRefused(f'user "{user}" of source "{wanted.source}" may not {denied}', hint=rights_hint(user))
 
 
 def refuse_unmarked(wanted: Wanted, found: Found) -> None:
     """Refuse the snapshot of a single table of MySQL or MariaDB without a signal table."""
-    if found.database is None and not is_settled(wanted):
+    if found.database is None and not wants_signal_table(wanted):
         user = wanted.config["database.user"]
         raise UpstreamRefused(
             f'user "{user}" of source "{wanted.source}" can have no signal table {wanted.signal_table} in the database',
-            detail="The connector marks there what it reads of a table that joins, so that its rows fit those of the other tables.",
-            hint=signal_rights_told(user),
+            detail="The connector marks in it what it reads of a joining table, so that its rows fit those of the other tables.",
+            hint=signal_rights_hint(user),
         )
 
 
-def signal_rights_told(user: str) -> str:
+def signal_rights_hint(user: str) -> str:
     """Return the rights that a user of MySQL and MariaDB needs beside those to read."""
     return (
         f"GRANT CREATE, INSERT, DELETE, SELECT, DROP ON {SIGNAL_SCHEMA}.* TO {user}; "
@@ -208,7 +208,7 @@ def signal_rights_told(user: str) -> str:
     )
 
 
-def rights_told(user: str) -> str:
+def rights_hint(user: str) -> str:
     """Return the rights that a user of PostgreSQL needs."""
     return (
         f'User "{user}" must own the captured tables and be allowed to make publications in the database; '

@@ -47,7 +47,7 @@ class SentType:
 
     schema: ConnectSchema | None
     lost: str = ""
-    is_told: bool = False
+    is_reported: bool = False
     stops: bool = False
     losses: tuple[Loss, ...] = ()
 

@@ -16,7 +16,7 @@ from lakehold.upstream.found import FoundSignals
 from lakehold.upstream.wanted import Wanted
 
 
-def settled(wanted: Wanted, signals: FoundSignals) -> Wanted:
+def with_signal_table(wanted: Wanted, signals: FoundSignals) -> Wanted:
     """Return what is wanted, with a signal table if the database can have one."""
     if not wanted.tables or not signals.may_be_had:
         return wanted
@@ -24,11 +24,11 @@ def settled(wanted: Wanted, signals: FoundSignals) -> Wanted:
     return replace(wanted, config={**wanted.config, **options})
 
 
-def is_settled(wanted: Wanted) -> bool:
+def wants_signal_table(wanted: Wanted) -> bool:
     """Return whether the connector is to have a signal table."""
     return connector_config.has_signal_table(wanted.config)
 
 
 def lacks_signals(wanted: Wanted, signals: FoundSignals) -> bool:
     """Return whether the wanted signal table is missing, or its changes are not published."""
-    return is_settled(wanted) and not signals.is_ready
+    return wants_signal_table(wanted) and not signals.is_ready

@@ -33,7 +33,7 @@ from lakehold.upstream.targets import Targets
 
 log = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 10.0
+_INSPECT_EVERY_S = 10.0
 _WHILE_BUSY_S = 1.0
 _FIRST_PAUSE_S = 5.0
 _LONGEST_PAUSE_S = 300.0
@@ -42,7 +42,7 @@ _CALM_S = 60.0
 
 
 @dataclass
-class _Attention:
+class _ReconcileSchedule:
     """A schedule of when an ingest next reconciles a source: at once, every few seconds, or more rarely while it fails."""
 
     next_s: float = 0.0
@@ -50,7 +50,7 @@ class _Attention:
     forgotten_s: float = 0.0
     hints: tuple[str, ...] = ()
 
-    def new(self, hints: tuple[str, ...]) -> list[str]:
+    def unreported(self, hints: tuple[str, ...]) -> list[str]:
         """Return the hints that the last call did not have."""
         reported, self.hints = self.hints, hints
         return [hint for hint in hints if hint not in reported]
@@ -59,7 +59,7 @@ class _Attention:
         now_s = time.monotonic()
         if now_s >= self.forgotten_s:
             self.failures = 0
-        self.next_s = now_s + _LOOK_EVERY_S
+        self.next_s = now_s + _INSPECT_EVERY_S
 
     def found_busy(self) -> None:
         self.next_s = time.monotonic() + _WHILE_BUSY_S
@@ -98,9 +98,9 @@ class CapturedSources:
         self._leases = leases
         self._settings = settings
         self._capturing = Capturing(settings.upstream_timeout_ms / 1000, table_state)
-        self._attention: dict[str, _Attention] = {}
+        self._schedules: dict[str, _ReconcileSchedule] = {}
 
-    def planned(self, source: str, before: Definitions, after: Definitions, *, anew: bool = False) -> Steps:
+    def planned(self, source: str, before: Definitions, after: Definitions, *, resnapshot: bool = False) -> Steps:
         """Compute the steps that a change of the definitions needs upstream.
 
         `resnapshot` has the connector snapshot all tables again.
@@ -110,7 +110,7 @@ class CapturedSources:
             UpstreamError: What exists upstream cannot be brought to what is wanted.
         """
         target = self._targets.between(source, before, after)
-        return Steps() if target is None else self._capturing.plan(target, anew=anew)
+        return Steps() if target is None else self._capturing.plan(target, resnapshot=resnapshot)
 
     def changing(self, sources: Collection[str]) -> AbstractContextManager[ChangingSources]:
         """Let only this process change the upstream of `sources` until the context ends; waits for other processes that do.
@@ -135,34 +135,37 @@ class CapturedSources:
             DefinitionError: The source does not exist any more.
             UpstreamError: The database has gone back, or changes are lost: nothing of the source may be read.
         """
-        attention = self._attention.setdefault(source, _Attention())
-        if time.monotonic() < attention.next_s:
+        schedule = self._schedules.setdefault(source, _ReconcileSchedule())
+        if time.monotonic() < schedule.next_s:
             return None
         try:
             done = self._repaired(source)
         except (SourceBusy, LeaseLost) as busy:
-            attention.found_busy()
-            log.info("source %s is left alone: %s. %s", source, busy.message, busy.detail)
+            schedule.found_busy()
+            log.info("source %s is skipped: %s. %s", source, busy.message, busy.detail)
             return None
         except (UpstreamUnavailable, UpstreamRefused, ConnectorError) as error:
-            pause_s, target = attention.failed(), self._targets.now(source)
+            pause_s, target = schedule.failed(), self._targets.now(source)
             log.warning("source %s: %s. Tried again in %.0f s", source, self._stuck(target, _reason(error)), pause_s)
             return None
         restarted = [step for step in done.steps if isinstance(step, RestartConnector)]
         for step in done.steps:
             if not isinstance(step, RestartConnector | NoteMembers):
-                log.warning("source %s is brought to what is declared: %s", source, step.told)
-        for hint in attention.new(done.hints):
+                log.warning("source %s is reconciled: %s", source, step.description)
+        for hint in schedule.unreported(done.hints):
             log.warning("source %s: %s", source, hint)
         if restarted:
-            pause_s = attention.failed()
+            pause_s = schedule.failed()
             reason = with_way_out(restarted[0].reason, source)
             log.warning(
-                "source %s: its connector failed and was restarted: %s. Checked again in %.0f s", source, reason, pause_s
+                "source %s: its connector failed and was restarted: %s. Checked again in %.0f s",
+                source,
+                reason,
+                pause_s,
             )
             return None
-        attention.went_well()
-        return self._told(source)
+        schedule.went_well()
+        return self._record_seen(source)
 
     def confirm_standing(self, source: str) -> None:
         """Raise, unless the source is declared and nobody changes its upstream right now.
@@ -198,13 +201,15 @@ class CapturedSources:
         with self._changing([source], wait_ms=0) as alone:
             return alone.converge(source, patient=True)
 
-    def _told(self, source: str) -> int | None:
+    def _record_seen(self, source: str) -> int | None:
         """Record in the database that it was inspected, and found to be the one that it was."""
         try:
             target = self._targets.now(source)
             return None if target is None else self._capturing.record_seen(target)
         except (UpstreamUnavailable, UpstreamRefused) as error:
-            log.warning("source %s: the time of this inspection is not kept in its database: %s", source, _reason(error))
+            log.warning(
+                "source %s: the time of this inspection is not kept in its database: %s", source, _reason(error)
+            )
             return None
 
     def _planned_now(self, source: str) -> Steps | None:
@@ -233,11 +238,11 @@ class CapturedSources:
         target: Target | None = None
         try:
             target = self._targets.between(name, defined, defined)
-            return () if target is None else self._looked_at(target)
+            return () if target is None else self._problems_upstream(target)
         except LakeholdError as error:
             return (self._stuck(target, _reason(error)),)
 
-    def _looked_at(self, target: Target) -> Sequence[str]:
+    def _problems_upstream(self, target: Target) -> Sequence[str]:
         """Return why something is not captured, if so, and a sentence for each missing table."""
         source, connector = target.wanted.source, target.wanted.connector
         status = self._capturing.status(target)
@@ -250,9 +255,9 @@ class CapturedSources:
             return (self._stuck(target, f"its connector {state}"),)
         left, gone = self._capturing.lacking(target)
         if status is None:
-            return (self._stuck(target, f"there is no connector {connector}; the next ingest makes it"), *gone)
+            return (self._stuck(target, f"there is no connector {connector}; the next ingest creates it"), *gone)
         coming = self._named(target, self._capturing.snapshots(target).unasked)
-        goes_on = f"the next ingest, or ALTER SOURCE {object_text(source)} REPAIR, goes on"
+        goes_on = f"the next ingest, or ALTER SOURCE {object_text(source)} REPAIR, continues"
         reason = goes_on if left.steps else "; ".join(hint for hint in left.hints if hint not in gone)
         return (_uncaptured(coming, reason), *gone) if coming and reason else gone
 

@@ -17,8 +17,8 @@ class CreateTopic:
     topic: Topic
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         count = self.topic.partitions
         return f"create topic {self.topic.name} with {count} partition{'' if count == 1 else 's'}"
 
@@ -30,8 +30,8 @@ class DeleteTopics:
     names: tuple[str, ...]
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"delete topic{'' if len(self.names) == 1 else 's'} {', '.join(self.names)}"
 
 
@@ -44,8 +44,8 @@ class CreatePublication:
     source_id: str
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"create publication {self.name} for {', '.join(self.tables)}"
 
 
@@ -58,8 +58,8 @@ class ChangePublication:
     removed: tuple[str, ...] = ()
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         changes = [f"add {', '.join(self.added)}"] if self.added else []
         changes += [f"remove {', '.join(self.removed)}"] if self.removed else []
         return f"publication {self.name}: {', '.join(changes)}"
@@ -73,8 +73,8 @@ class CompletePublication:
     tables: tuple[str, ...]
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         narrowed = f", all of {', '.join(self.tables)}" if self.tables else ""
         return f"publication {self.name}: publish all operations{narrowed}"
 
@@ -86,8 +86,8 @@ class DropPublication:
     name: str
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"drop publication {self.name}"
 
 
@@ -99,10 +99,10 @@ class CreateSignalTable:
     publication: str | None
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         published = f" in publication {self.publication}" if self.publication is not None else ""
-        return f"create table {self.name}{published}, and schema {self.name.partition('.')[0]} unless it is there"
+        return f"create table {self.name}{published}, and schema {self.name.partition('.')[0]} unless it exists"
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,8 @@ class DropSignalTable:
     name: str
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"drop table {self.name}"
 
 
@@ -124,8 +124,8 @@ class DropSlot:
     name: str
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"drop replication slot {self.name}"
 
 
@@ -137,8 +137,8 @@ class CreateConnector:
     config: Mapping[str, str] = field(repr=False)
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         tables = ",".join(included_tables(self.config))
         slot, publication = self.config.get("slot.name"), self.config.get("publication.name")
         of_postgres = f", with replication slot {slot} and publication {publication}" if slot else ""
@@ -154,8 +154,8 @@ class ConfigureConnector:
     changes: tuple[str, ...]
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"connector {self.name}: {'; '.join(self.changes)}"
 
 
@@ -166,8 +166,8 @@ class StopConnector:
     name: str
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"stop connector {self.name}"
 
 
@@ -178,8 +178,8 @@ class ResumeConnector:
     name: str
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"start connector {self.name}"
 
 
@@ -191,8 +191,8 @@ class RestartConnector:
     reason: str
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"restart connector {self.name}, which failed: {self.reason}"
 
 
@@ -205,8 +205,8 @@ class CheckLog:
     source: str
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"check that slot {self.slot} can be read with publication {self.publication}, which was made again"
 
 
@@ -217,8 +217,8 @@ class ForgetPosition:
     name: str
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"connector {self.name}: forget its position"
 
 
@@ -229,8 +229,8 @@ class DeleteConnector:
     name: str
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"delete connector {self.name}"
 
 
@@ -242,8 +242,8 @@ class NoteFirstSnapshot:
     tables: Mapping[str, str]
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"first snapshot: {', '.join(sorted(set(self.tables.values())))}"
 
 
@@ -283,8 +283,8 @@ class AskSnapshot:
     signal_table: str | None = None
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"snapshot of {self.upstream} alone"
 
 
@@ -296,8 +296,8 @@ class NoteMissed:
     tables: Mapping[str, str]
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"note that changes were missed of {', '.join(sorted(set(self.tables.values())))}"
 
 
@@ -311,8 +311,8 @@ class NoteMembers:
     tables: tuple[str, ...]
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"note that {', '.join(self.tables)} {'is' if len(self.tables) == 1 else 'are'} in publication {self.publication}"
 
 
@@ -331,8 +331,8 @@ class NoteFit:
     signal_table: str
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"mark the log: the snapshot of {', '.join(sorted(set(self.tables.values())))} is complete"
 
 

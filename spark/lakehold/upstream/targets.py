@@ -10,7 +10,7 @@ from lakehold.model.definitions import Definitions
 from lakehold.model.marks import Marks
 from lakehold.model.readers import MAIN_READER, Readers
 from lakehold.upstream.capturing import Target
-from lakehold.upstream.places import places_of
+from lakehold.upstream.connections import connections_of
 from lakehold.upstream.wanted import InLake, wanted
 
 
@@ -48,7 +48,7 @@ class Targets:
         released = [entry.definition.topic for entry in before.tables_of(source)] if source in before.sources else []
         if capture is None or not (tables or released):
             return None
-        places = places_of(definition, capture, defined)
+        connections = connections_of(definition, capture, defined)
         ids = {table.object_id for table in tables}
         ids_before = {table.object_id for table in before.tables_of(source)} if source in before.sources else set()
         declared = frozenset(ids - ids_before) if ids != ids_before else None
@@ -61,14 +61,14 @@ class Targets:
                 entry,
                 capture,
                 tables,
-                places,
+                connections,
                 passed=passed,
                 released=released,
                 declared=declared,
                 seen_upstream_ms=readers[MAIN_READER].seen_upstream_ms if MAIN_READER in readers else None,
                 lake=_in_lake(readers, {table.object_id: table.definition.topic for table in tables}),
             ),
-            places,
+            connections,
         )
 
 

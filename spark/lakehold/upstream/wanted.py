@@ -9,8 +9,8 @@ from lakehold.definitions import Capture, ConnectionType, Source, Table
 from lakehold.model.definitions import Entry
 from lakehold.model.offsets import Offsets
 from lakehold.upstream import connector_config
+from lakehold.upstream.connections import UpstreamConnections
 from lakehold.upstream.connector_config import SideTopics
-from lakehold.upstream.places import Places
 
 MARK = "lakehold.source"
 """The connector option that holds the object id of the connector's source. Connect keeps options that nothing reads."""
@@ -116,7 +116,7 @@ def wanted(  # noqa: PLR0913 - the definitions, what they lead to, and what the 
     source: Entry[Source],
     capture: Capture,
     tables: Sequence[Entry[Table]],
-    places: Places,
+    connections: UpstreamConnections,
     *,
     passed: int | None = None,
     released: Sequence[str] = (),
@@ -143,7 +143,7 @@ def wanted(  # noqa: PLR0913 - the definitions, what they lead to, and what the 
         source_id=source.object_id,
         capture=capture,
         tables=captured,
-        config=_config(source, capture, [entry.definition for entry in tables], places),
+        config=_config(source, capture, [entry.definition for entry in tables], connections),
         topics=_topics(capture, captured),
         passed=passed,
         released=tuple(sorted(set(released) - kept)),
@@ -153,19 +153,23 @@ def wanted(  # noqa: PLR0913 - the definitions, what they lead to, and what the 
     )
 
 
-def _config(source: Entry[Source], capture: Capture, tables: Sequence[Table], places: Places) -> dict[str, str]:
+def _config(
+    source: Entry[Source], capture: Capture, tables: Sequence[Table], connections: UpstreamConnections
+) -> dict[str, str]:
     side = SideTopics(capture.topic_prefix)
     listed = connector_config.debezium(capture.topic_prefix, [table.upstream or "" for table in tables])
-    brokers, client = places.kafka.brokers, places.kafka.java
+    brokers, client = connections.kafka.brokers, connections.kafka.java
     if capture.database is ConnectionType.POSTGRES:
         database = {
-            **connector_config.postgres(places.login, publication=capture.publication or "", slot=capture.slot or ""),
+            **connector_config.postgres(
+                connections.login, publication=capture.publication or "", slot=capture.slot or ""
+            ),
             **connector_config.as_written(listed),
         }
     else:
         database = {
             **connector_config.mysql(
-                places.login,
+                connections.login,
                 server_id=capture.server_id or 0,
                 is_mariadb=capture.database is ConnectionType.MARIADB,
             ),
@@ -177,7 +181,7 @@ def _config(source: Entry[Source], capture: Capture, tables: Sequence[Table], pl
         **listed,
         **database,
         **connector_config.ad_hoc_snapshots(side, brokers, client),
-        **places.converter,
+        **connections.converter,
         **(connector_config.SENDS_TRUNCATES if truncates else {}),
     }
 

@@ -24,7 +24,7 @@ class ConnectAddress:
 
 
 @dataclass(frozen=True, repr=False)
-class Places:
+class UpstreamConnections:
     """The connections of one source to its systems; hidden from messages, because they hold secrets.
 
     Attributes:
@@ -42,7 +42,7 @@ class Places:
     converter: Mapping[str, str]
 
 
-def places_of(source: Source, capture: Capture, defined: Definitions) -> Places:
+def connections_of(source: Source, capture: Capture, defined: Definitions) -> UpstreamConnections:
     """Resolve the connections of a source.
 
     Raises:
@@ -55,7 +55,7 @@ def places_of(source: Source, capture: Capture, defined: Definitions) -> Places:
 
     database, connect = options(capture.connection), options(capture.connect)
     registry = options(source.format.registry) if source.format.registry is not None else None
-    return Places(
+    return UpstreamConnections(
         login=Login(
             database["host"],
             int(database.get("port", _DEFAULT_PORT[capture.database])),

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from lakehold.upstream.sources import _Attention
+from lakehold.upstream.sources import _ReconcileSchedule
 
 
 @pytest.fixture
@@ -19,14 +19,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def pauses(clock: list[float], dies_after_s: float, until_s: float) -> list[float]:
     """What is waited after each restart of a task that dies so long after it."""
-    attention, found, started_s, end_s = _Attention(), list[float](), clock[0] - dies_after_s, clock[0] + until_s
+    schedule, found, started_s, end_s = _ReconcileSchedule(), list[float](), clock[0] - dies_after_s, clock[0] + until_s
     while clock[0] < end_s:
         if clock[0] - started_s >= dies_after_s:
             started_s = clock[0]
-            found.append(attention.failed())
+            found.append(schedule.failed())
         else:
-            attention.went_well()
-        clock[0] = attention.next_s
+            schedule.went_well()
+        clock[0] = schedule.next_s
     return found
 
 
@@ -45,11 +45,11 @@ def test_a_task_that_runs_long_between_failures_is_restarted_soon(clock: list[fl
 
 
 def test_one_that_ran_long_enough_is_as_one_that_never_failed(clock: list[float]) -> None:
-    attention = _Attention()
-    assert [attention.failed() for _ in range(3)] == [5.0, 10.0, 20.0]
+    schedule = _ReconcileSchedule()
+    assert [schedule.failed() for _ in range(3)] == [5.0, 10.0, 20.0]
     clock[0] += 79
-    attention.went_well()
-    assert attention.failures == 3
+    schedule.went_well()
+    assert schedule.failures == 3
     clock[0] += 1
-    attention.went_well()
-    assert attention.failed() == 5.0
+    schedule.went_well()
+    assert schedule.failed() == 5.0
