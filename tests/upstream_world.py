@@ -1,4 +1,4 @@
-"""A small model of a database, Kafka and Kafka Connect with Debezium: what steps do to them, and what a look finds."""
+"""A small model of a database, Kafka and Kafka Connect with Debezium: what steps change, and what an inspection finds."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def target(
     capture: Capture = CAPTURE,
     new: Sequence[str] | None = None,
 ) -> Wanted:
-    """What tables, by object id, want upstream; `new` are those that a statement declares."""
+    """Build what tables, by object id, want upstream; `new` are those that a statement declares."""
     entries = [
         Entry(object_id, Table("shop", object_id, "shop", capture.topic(name), Envelope.DEBEZIUM, upstream=name), "", 0)
         for object_id, name in declared.items()
@@ -90,7 +90,7 @@ def target(
 
 
 def converge(world: World, goal: Wanted, cut_after: int | None = None) -> bool:
-    """As `lakehold.upstream.capturing` does, cut short after so many steps; whether it came to its end."""
+    """Perform steps as `lakehold.upstream.capturing` does, but stop after some; returns whether none was left."""
     done = 0
     for _ in range(_ROUNDS):
         steps = plan(replace(goal, lake=world.lake(goal)), world.inspect(goal)).steps
@@ -108,22 +108,22 @@ def converge(world: World, goal: Wanted, cut_after: int | None = None) -> bool:
 
 @dataclass
 class World(Meddled):
-    """One database with tables, and what captures it.
+    """A database with tables, and the systems that capture it.
 
     Attributes:
-        tables: The database's.
-        snapshotted: Tables of which the connector took a snapshot since its topic was last made.
+        tables: Tables of the database.
+        snapshotted: Tables that the connector snapshotted since their topic was last created.
         keyless: Tables without a primary key.
-        may_publish: The source's user may make and change publications.
+        may_publish: The source's user may create and change publications.
         missed: Tables that changed while the connector did not capture them, and had no snapshot since.
         gone: Tables of which the lake has rows that were deleted while the connector did not capture them.
-        unread: Tables of whose changes from before the lake has not read all.
-        noted: How the tables came into the publication, as it was noted.
+        unread: Tables of whose earlier changes the lake has not read all.
+        noted: The noted memberships of the tables in the publication.
         repeated: The last repeated snapshot of each table that the lake has, by object id.
-        signal_table: That of the connector.
-        may_make_signal_table: The source's user may make it.
-        is_mariadb: It is one of MariaDB, which has no publications and slots.
-        columns: Of its tables.
+        signal_table: The signal table of the connector.
+        may_make_signal_table: The source's user may create the signal table.
+        is_mariadb: The database is a MariaDB, which has no publications and slots.
+        columns: Columns of the tables.
     """
 
     tables: frozenset[str]
@@ -156,11 +156,11 @@ class World(Meddled):
 
     @property
     def is_capturing(self) -> bool:
-        """Whether there is what somebody may take a table from."""
+        """Return whether the connector or the publication exists, from which somebody may remove a table."""
         return self.config is not None and (self.is_mariadb or self.publication is not None)
 
     def lake(self, wanted: Wanted) -> dict[str, InLake]:
-        """How far the lake is with the tables."""
+        """Return how far the lake is with the tables."""
         return {
             table.object_id: InLake(
                 {TopicPartition(table.topic, 0): 0 if table.upstream in self.unread else _WRITTEN},
@@ -170,7 +170,7 @@ class World(Meddled):
         }
 
     def ingest(self) -> None:
-        """The lake reads all there is; what a repeated snapshot did not bring goes, if it was there when that was asked for."""
+        """Let the lake read everything; rows older than a repeated snapshot and not in it are deleted."""
         self.unread.clear()
         for object_id, repeat in self.repeats.items():
             if repeat.is_complete and self.repeated.get(object_id) != repeat.signal_id:
@@ -179,7 +179,7 @@ class World(Meddled):
                     self.gone.discard(repeat.upstream)
 
     def inspect(self, wanted: Wanted) -> Found:
-        """What there is; the connector has sent all that was logged."""
+        """Return what exists; the connector has sent all that was logged."""
         connector = None
         if self.config is not None:
             tasks = () if self.state == "STOPPED" else ("FAILED",) if self.trace else ("RUNNING",)
@@ -317,7 +317,7 @@ class World(Meddled):
                 assert_never(other)
 
     def stream(self) -> None:
-        """The connector starts: it takes its first snapshot if it has no place, and those that it was asked for."""
+        """Start the connector: it takes its first snapshot if it has no position, and those that it was asked for."""
         captured = self.captured()
         assert self.config is not None
         if not self.is_mariadb:

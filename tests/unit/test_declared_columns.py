@@ -1,4 +1,4 @@
-"""Tables of a database whose columns no table of the lake can have, or that have no key, are refused when they are declared."""
+"""Declared tables are refused when no table of the lake can have their columns, or when they have no key."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_name_of_avro_is_explained() -> None:
         (("a-b",), AVRO),
     ],
 )
-def test_names_that_are_told_apart_are_taken(names: tuple[str, ...], config: dict[str, str]) -> None:
+def test_distinct_names_are_accepted(names: tuple[str, ...], config: dict[str, str]) -> None:
     assert _refused(_columns(*names, key=names[0]), config) is None
 
 

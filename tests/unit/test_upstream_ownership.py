@@ -1,4 +1,4 @@
-"""What is upstream and may be another's, or be left of an earlier source; and what of it a person is told to run by hand."""
+"""Objects upstream that may be another's, or left by an earlier source; and commands that a person is told to run by hand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakehold.upstream.steps import DropPublication, ForgetPosition, Steps
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, converge, target
 
 
-def test_what_a_source_that_made_nothing_finds_of_others_is_not_taken_away_with_it() -> None:
+def test_dropping_a_source_that_created_nothing_removes_nothing_of_others() -> None:
     world = World(frozenset({"public.a"}), slot="s", signal_table=FoundSignalTable())
     world.topics = {CAPTURE.topic("public.a"), CAPTURE.transaction_topic}
     declared, dropped = target({"a": "public.a"}), target({}, released=["public.a"])
@@ -29,7 +29,7 @@ def test_what_a_source_that_made_nothing_finds_of_others_is_not_taken_away_with_
     assert hint == 'replication slot "s" stays, as nothing says that source "shop" made it: drop it if nobody needs it'
 
 
-def test_its_own_publication_goes_with_a_source_of_which_nothing_else_is_left() -> None:
+def test_a_publication_is_dropped_with_its_source_even_if_nothing_else_is_left() -> None:
     world = World(frozenset({"public.a"}))
     assert converge(world, target({"a": "public.a"}))
     world.config, world.slot, world.topics = None, None, set()
@@ -37,7 +37,7 @@ def test_its_own_publication_goes_with_a_source_of_which_nothing_else_is_left() 
     assert plan(dropped, world.inspect(dropped)) == Steps((DropPublication("p"),))
 
 
-def test_what_is_to_be_run_by_hand_has_its_names_quoted() -> None:
+def test_statements_to_run_by_hand_quote_names() -> None:
     goal = replace(target({"a": "public.Orders"}), source="Shop")
     world = World(frozenset({"public.Orders"}))
     found = world.inspect(goal)
@@ -58,7 +58,7 @@ def test_what_is_to_be_run_by_hand_has_its_names_quoted() -> None:
 
 
 @pytest.mark.parametrize("capture", [CAPTURE, OF_MARIADB])
-def test_what_connect_remembers_of_an_earlier_connector_of_the_name_is_forgotten(capture: Capture) -> None:
+def test_the_position_of_an_earlier_connector_of_the_name_is_deleted(capture: Capture) -> None:
     world = World(frozenset({"public.a"}), has_position=True, is_mariadb=capture is OF_MARIADB)
     goal = target({"a": "public.a"}, capture=capture)
     assert converge(world, goal)
@@ -68,7 +68,7 @@ def test_what_connect_remembers_of_an_earlier_connector_of_the_name_is_forgotten
     assert world.snapshotted == {"public.a"}
 
 
-def test_a_connector_that_was_deleted_by_hand_goes_on_where_it_stood() -> None:
+def test_a_connector_that_was_deleted_by_hand_continues_at_its_position() -> None:
     world, goal = World(frozenset({"public.a"})), target({"a": "public.a"})
     assert converge(world, goal)
     world.config = None

@@ -1,4 +1,4 @@
-"""What is refused, awaited and hinted at before anything upstream changes."""
+"""What lakehold refuses, waits for and hints at before anything upstream changes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ A, B = {"a1": "public.a"}, {"b1": "public.b"}
 
 @pytest.fixture
 def world() -> World:
-    """A database whose table `public.a` is captured."""
+    """Return a database whose table `public.a` is captured."""
     world = World(frozenset({"public.a", "public.b"}))
     assert converge(world, target(A))
     return world
@@ -93,7 +93,7 @@ def drop_slot(world: World) -> None:
         (drop_publication, "publication-lost", "ALTER SOURCE shop RESNAPSHOT"),
     ],
 )
-def test_what_cannot_be_right_is_refused_with_the_way_out(
+def test_an_unusable_upstream_is_refused_with_a_way_out(
     world: World, happened: Callable[[World], None], code: str, way_out: str
 ) -> None:
     happened(world)
@@ -165,7 +165,7 @@ def test_a_snapshot_that_was_asked_of_a_task_that_did_not_know_the_table_is_aske
         assert (AskSnapshot("shop", "public.a", "a1", signal_table=SIGNAL_TABLE) in steps) is asked_again, snapshot
 
 
-def test_the_log_is_marked_behind_the_snapshot_of_a_table_that_joined(world: World) -> None:
+def test_the_log_is_marked_after_the_snapshot_of_a_table_that_joined(world: World) -> None:
     both = target(A | B)
     for step in plan(both, world.inspect(both)).steps:
         world.perform(step)
@@ -185,7 +185,7 @@ def test_a_table_that_gets_a_key_is_snapshotted_alone(world: World) -> None:
     assert "public.b" in world.snapshotted
 
 
-def test_a_table_without_a_key_that_joins_is_told_the_way_to_its_rows(world: World) -> None:
+def test_a_joining_table_without_a_key_gets_a_hint_how_to_load_its_rows(world: World) -> None:
     world.keyless = frozenset({"public.b"})
     both = B | {"b2": "public.b"}
     goal = target(A | both, new=list(both))
@@ -200,7 +200,7 @@ def test_a_table_without_a_key_that_joins_is_told_the_way_to_its_rows(world: Wor
     assert plan(of_all, world.inspect(of_all)).hints == ()
 
 
-def test_a_lost_publication_is_made_before_all_is_snapshotted_anew(world: World) -> None:
+def test_a_lost_publication_is_created_before_all_tables_are_snapshotted_again(world: World) -> None:
     drop_publication(world)
     goal = target(A)
     steps = plan_resnapshot(goal, world.inspect(goal)).steps
@@ -211,7 +211,7 @@ def test_a_lost_publication_is_made_before_all_is_snapshotted_anew(world: World)
         converge(world, goal)
 
 
-def test_a_table_that_is_gone_stops_none_of_the_others(world: World) -> None:
+def test_a_missing_table_stops_none_of_the_others(world: World) -> None:
     assert converge(world, target(A | B))
     world.tables = frozenset({"public.b", "public.a2"})
     goal = target(A | B)
@@ -310,7 +310,7 @@ def test_a_publication_of_others_that_leaves_something_out_says_what_and_is_not_
     assert refusal.value.detail == "It does not publish truncate."
 
 
-def test_a_publication_of_others_that_was_narrowed_and_mended_has_its_table_snapshotted_again(world: World) -> None:
+def test_tables_of_a_foreign_publication_that_was_narrowed_and_repaired_are_snapshotted_again(world: World) -> None:
     goal = target(A)
     world.publication = replace(world.made_publication, is_own=False)
     world.narrow("public.a")
@@ -333,12 +333,12 @@ def test_what_the_database_lacks_is_hinted_at(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "is_told"), [("3.6.3.Final", True), ("2.7.4.Final", True), ("3.7.0.Final", False), ("", False)]
+    ("version", "is_reported"), [("3.6.3.Final", True), ("2.7.4.Final", True), ("3.7.0.Final", False), ("", False)]
 )
-def test_a_debezium_that_may_lose_changes_is_told(world: World, version: str, is_told: bool) -> None:
+def test_a_debezium_that_may_lose_changes_is_reported(world: World, version: str, is_reported: bool) -> None:
     goal = target(A)
     hints = plan(goal, replace(world.inspect(goal), connector_version=version)).hints
-    assert [f"have Debezium {version} for PostgreSQL" in hint for hint in hints] == [True] * is_told
+    assert [f"have Debezium {version} for PostgreSQL" in hint for hint in hints] == [True] * is_reported
 
 
 def test_passwords_are_not_shown() -> None:

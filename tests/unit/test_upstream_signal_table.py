@@ -1,4 +1,4 @@
-"""The table where the connector marks what it reads of one that joins: it is made where it can be had, and gone without else."""
+"""The table in which the connector marks snapshots of joining tables: lakehold creates it where it may."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ EVERY = {"SELECT", "INSERT", "DELETE", "CREATE", "DROP"}
 
 @pytest.fixture
 def world() -> World:
-    """A database without a publication."""
+    """Return a database without a publication."""
     return World(frozenset({"public.a", "public.b"}))
 
 
 @pytest.fixture
 def mariadb() -> World:
-    """A database of MariaDB."""
+    """Return a database of MariaDB."""
     return World(frozenset({"public.a", "public.b"}), is_mariadb=True)
 
 
@@ -46,7 +46,7 @@ def _marks(world: World) -> str | None:
     return (world.config or {}).get("signal.data.collection")
 
 
-def test_it_is_made_with_the_first_table_and_goes_with_the_source(world: World) -> None:
+def test_the_table_is_created_with_the_first_table_and_dropped_with_the_source(world: World) -> None:
     goal = target(A)
     assert CREATE in plan(goal, world.inspect(goal)).steps
     assert converge(world, goal)
@@ -55,7 +55,7 @@ def test_it_is_made_with_the_first_table_and_goes_with_the_source(world: World) 
     assert DropSignalTable(SIGNAL_TABLE) in plan(gone, world.inspect(gone)).steps
 
 
-def test_one_that_the_user_does_not_own_is_used_and_stays(world: World) -> None:
+def test_a_table_that_the_user_does_not_own_is_used_and_stays(world: World) -> None:
     world.signal_table = FoundSignalTable(is_owned=False)
     world.publication = FoundPublication(is_own=False, is_for_all=False, tables=frozenset({"public.a", SIGNAL_TABLE}))
     world.may_publish = world.may_make_signal_table = False
@@ -68,7 +68,7 @@ def test_one_that_the_user_does_not_own_is_used_and_stays(world: World) -> None:
 
 
 @pytest.mark.parametrize("lost", ["table", "membership"])
-def test_one_that_is_lost_is_made_again_while_the_connector_stands(world: World, lost: str) -> None:
+def test_a_lost_table_is_created_again_while_the_connector_is_stopped(world: World, lost: str) -> None:
     goal = target(A)
     assert converge(world, goal)
     if lost == "table":
@@ -81,7 +81,7 @@ def test_one_that_is_lost_is_made_again_while_the_connector_stands(world: World,
 
 
 @pytest.mark.parametrize("denied", ["make", "publish", "write"])
-def test_where_it_cannot_be_had_tables_join_without_and_that_is_told(world: World, denied: str) -> None:
+def test_tables_join_without_a_signal_table_with_a_hint_where_none_can_be_had(world: World, denied: str) -> None:
     if denied == "make":
         world.may_make_signal_table = False
     elif denied == "publish":
@@ -116,7 +116,7 @@ def test_a_publication_for_all_tables_has_it(world: World) -> None:
     assert CreateSignalTable(SIGNAL_TABLE, None) in plan(goal, world.inspect(goal)).steps
 
 
-def test_it_is_not_taken_for_a_table_that_was_released(world: World) -> None:
+def test_the_signal_table_does_not_count_as_a_released_table(world: World) -> None:
     both = target(A | B)
     assert converge(world, both)
     assert world.publication is not None
@@ -157,7 +157,7 @@ def test_in_mariadb_it_is_made_before_the_connector_and_marks_the_log(mariadb: W
     assert DropSignalTable("lakehold_signals.of_7") in plan(gone, mariadb.inspect(gone)).steps
 
 
-def test_where_it_cannot_be_had_tables_of_mariadb_are_in_the_first_snapshot_and_none_joins(mariadb: World) -> None:
+def test_without_a_signal_table_tables_of_mariadb_are_in_the_first_snapshot_and_none_joins(mariadb: World) -> None:
     mariadb.may_make_signal_table = False
     assert converge(mariadb, _of_mariadb(A))
     assert _marks(mariadb) is None
@@ -212,7 +212,7 @@ def test_a_table_of_mariadb_that_joined_waits_until_the_log_can_be_marked(mariad
         (["GRANT PROXY ON ''@'%' TO 'u'@'%'", "GRANT `r`@`%` TO `u`@`%`"], set(), set()),
     ],
 )
-def test_what_a_user_of_mysql_may_is_read_from_its_grants(
+def test_rights_of_a_mysql_user_are_read_from_its_grants(
     grants: list[str], of_database: set[str], of_table: set[str]
 ) -> None:
     assert rights(grants, "lakehold_signals") & EVERY == of_database
@@ -242,5 +242,5 @@ def test_slots_that_begin_alike_have_tables_of_their_own() -> None:
     ("text", "kept"),
     [("lakehold looked at 17", 17), ("lakehold looked at noon", None), ("lakehold looked at ", None), ("mine", None)],
 )
-def test_a_time_that_somebody_wrote_over_is_none(text: str, kept: int | None) -> None:
+def test_an_overwritten_time_counts_as_none(text: str, kept: int | None) -> None:
     assert seen_ms(text) == kept

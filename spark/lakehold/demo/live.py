@@ -17,7 +17,7 @@ from lakehold import stack
 from lakehold.demo.database import ShopDatabase, open_shop, run
 from lakehold.demo.rows import SHOP_TABLES
 from lakehold.demo.screen import Screen
-from lakehold.demo.steps import compare, define, finish, look, rows_of, subscribe
+from lakehold.demo.steps import compare, define, finish, query_tables, rows_of, subscribe
 from lakehold.demo.workload import Transaction, Workload
 from lakehold.lake import Lake, connect
 from lakehold.servers.directory import default_directory
@@ -58,7 +58,7 @@ def run_live(screen: Screen, place: Path, seconds: int) -> None:
             with stopped_by_signals() as stop:
                 _follow(screen, lake, shop, workload.transactions(), seconds, stop)
             _drain(screen, lake, shop)
-            look(screen, lake)
+            query_tables(screen, lake)
             compare(screen, lake, {table: shop.rows(table) for table in SHOP_TABLES})
             subscribe(screen, lake)
             finish(screen, lake)

@@ -7,7 +7,7 @@ from pathlib import Path
 from lakehold.demo.recording import expected_rows, unpack
 from lakehold.demo.rows import SHOP_TABLES
 from lakehold.demo.screen import Screen
-from lakehold.demo.steps import compare, define, finish, look, subscribe
+from lakehold.demo.steps import compare, define, finish, query_tables, subscribe
 from lakehold.lake import connect
 from lakehold.session import SHORT_RUN_OPTIONS
 
@@ -36,7 +36,7 @@ def run_recorded(screen: Screen, place: Path) -> None:
         for report in lake.ingest("shop", on_batch=screen.batch):
             for error in report.stopped.values():
                 raise error
-        look(screen, lake)
+        query_tables(screen, lake)
         compare(screen, lake, {table: expected_rows(table) for table in SHOP_TABLES})
         subscribe(screen, lake)
         finish(screen, lake)

@@ -61,7 +61,7 @@ def rows_of(lake: Lake, table: ShopTable) -> list[Row]:
     return lake.sql(table.in_lake()).rows
 
 
-def look(screen: Screen, lake: Lake) -> None:
+def query_tables(screen: Screen, lake: Lake) -> None:
     """Query the tables as an analyst would."""
     screen.heading("lakehold sql")
     screen.sql(_LOOK)

@@ -50,7 +50,7 @@ def lost_hints(tables: Iterable[str], found: Columns, database: ConnectionType) 
         columns: dict[str, list[str]] = {}
         for column in found.get(table, ()):
             sent = sent_type(column, database)
-            # A key that loses values makes lakehold confuse rows.
+            # By a key that loses values lakehold would confuse rows.
             is_reported = sent.is_reported or (column.is_key and bool(sent.lost))
             if sent.schema is not None and is_reported:
                 columns.setdefault(sent.lost, []).append(f"{table}.{column.name} ({column.text})")

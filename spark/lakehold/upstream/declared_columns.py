@@ -46,7 +46,7 @@ def _refuse_names(table: CapturedTable, columns: Sequence[FoundColumn], wanted: 
     written = {field_name(column.name, wanted.config): column.name for column in columns}
     listed = {folded(name) for name in (*table.columns, *table.key)}
     taken = [name for name in written if not table.columns or folded(name) in listed]
-    # Column by column, so that the last column taken is at fault.
+    # Checked column by column, so that the last one of a prefix is at fault.
     for end in range(1, len(taken) + 1):
         fault = name_fault([ColumnType(name, StringType()) for name in taken[:end]], f'table "{table.upstream}"')
         if fault is None:

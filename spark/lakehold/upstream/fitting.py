@@ -115,7 +115,7 @@ def collision_hints(tables: Iterable[str], wanted: Wanted, found: Found) -> Iter
 def _collisions(columns: Sequence[FoundColumn], wanted: Wanted) -> list[tuple[FoundColumn, FoundColumn]]:
     out = [column for column, _ in unsent_columns(columns, wanted.capture.database)]
     pairs = colliding_columns([column for column in columns if column not in out], wanted.config)
-    # A key without one of its columns would confuse rows.
+    # A key without one of its columns does not identify rows.
     return [(kept, column) for kept, column in pairs if not column.is_key]
 
 

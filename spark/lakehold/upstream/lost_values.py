@@ -64,7 +64,7 @@ def refuse_values(table: CapturedTable, found: Found, wanted: Wanted) -> None:
         return
     column, database = lossy.column, wanted.capture.database
     upstream, name = table_text(table.upstream, database), identifier_text(column.name, database)
-    # No statement says for all cases how a domain, or a key, comes to take nulls.
+    # There is no single statement that makes a domain, or a key, take nulls.
     nulls = f" Or let it take nulls: ALTER TABLE {upstream} ALTER COLUMN {name} DROP NOT NULL."
     raise UpstreamError(
         f'column "{column.name}" of table "{table.upstream}" holds values that the connector cannot send',

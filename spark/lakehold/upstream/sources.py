@@ -118,7 +118,7 @@ class CapturedSources:
         Raises:
             SourceBusy: Another process changes one of them for too long.
         """
-        # The lease of a process that died runs out only after its time.
+        # Long enough for the lease of a process that died to run out.
         return self._changing(sources, self._settings.lease_ms + self._settings.upstream_timeout_ms)
 
     def tend(self, source: str) -> int | None:

@@ -207,7 +207,7 @@ class CheckLog:
     @property
     def description(self) -> str:
         """Describe the step for EXPLAIN."""
-        return f"check that slot {self.slot} can be read with publication {self.publication}, which was made again"
+        return f"check that slot {self.slot} can be read with publication {self.publication}, which was created again"
 
 
 @dataclass(frozen=True)
