@@ -28,7 +28,7 @@ def existing_tables(wanted: Wanted, found: Found) -> tuple[str, ...]:
     return tuple(name for name in wanted.upstream_tables if name not in names)
 
 
-def joining(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
+def joining_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     """Yield the tables without a snapshot that exists or is under way."""
     present = existing_tables(wanted, found)
     for table in wanted.tables:
@@ -39,7 +39,7 @@ def joining(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
             yield table
 
 
-def missed(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
+def tables_missing_changes(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     """Yield the tables whose changes the connector misses, or missed for a while: one of those that share a table upstream.
 
     Somebody took the tables from the connector's list or from the publication, or made that leave something out. A connector
@@ -47,14 +47,14 @@ def missed(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     """
     if found.connector is not None and not found.connector.has_position:
         return
-    new = {*joining(wanted, found)}
+    new = {*joining_tables(wanted, found)}
     one_of_each = {table.upstream: table for table in wanted.tables if table not in new}
     for name in existing_tables(wanted, found):
         if name in one_of_each and (_is_out(name, found) or _was_out(name, found)):
             yield one_of_each[name]
 
 
-def unconfirmed(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
+def unconfirmed_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     """Yield the tables of which the lake has a repeated snapshot that may not show all deleted rows."""
     for table, repeats in _repeated(wanted, found):
         is_had = all(is_in_lake(object_id, repeat, wanted) for object_id, repeat in repeats.items())
@@ -62,7 +62,7 @@ def unconfirmed(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
             yield table
 
 
-def failed(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
+def tables_to_retry(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     """Yield the tables with missed changes and no later snapshot, done or under way, though one can be taken."""
     lacking = {table.upstream for table in wanted.tables if _lacks_repeat(table.object_id, found)}
     one_of_each = {table.upstream: table for table in wanted.tables}
@@ -71,7 +71,7 @@ def failed(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
             yield one_of_each[name]
 
 
-def failing(wanted: Wanted, found: Found) -> Iterator[tuple[CapturedTable, str]]:
+def failing_tables(wanted: Wanted, found: Found) -> Iterator[tuple[CapturedTable, str]]:
     """Yield the tables whose last snapshot failed and will be retried, with the reason: one of those that share a table."""
     one_of_each = {table.upstream: table for table in wanted.tables}
     for name in existing_tables(wanted, found):
@@ -80,16 +80,16 @@ def failing(wanted: Wanted, found: Found) -> Iterator[tuple[CapturedTable, str]]
             yield one_of_each[name], failures[-1]
 
 
-def coming(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
+def tables_awaiting_repair(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     """Yield the tables with missed changes that the lake does not have yet: one of those that share a table upstream."""
-    unsure = {table.upstream for table in unconfirmed(wanted, found)}
+    unsure = {table.upstream for table in unconfirmed_tables(wanted, found)}
     for table, repeats in _repeated(wanted, found):
         is_had = all(is_in_lake(object_id, repeat, wanted) for object_id, repeat in repeats.items())
         if not is_had or table.upstream in unsure:
             yield table
 
 
-def unrepaired(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
+def unrepairable_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     """Yield the tables with missed changes that cannot be snapshotted alone."""
     present = existing_tables(wanted, found)
     for table in wanted.tables:
@@ -97,7 +97,7 @@ def unrepaired(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
             yield table
 
 
-def unnoted(wanted: Wanted, found: Found) -> tuple[str, ...]:
+def unnoted_members(wanted: Wanted, found: Found) -> tuple[str, ...]:
     """Return the tables in the publication, as the database names them, whose membership is not noted."""
     members = _members(found)
     return tuple(name for name in existing_tables(wanted, found) if name in members and name not in found.members)

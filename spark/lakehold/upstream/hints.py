@@ -9,7 +9,15 @@ from lakehold.definitions import ConnectionType, full_name_text, object_text
 from lakehold.upstream.captured_columns import left_out_hints, lost_hints
 from lakehold.upstream.fitting import collision_hints, defaults_hints, imprecise_hints
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundDatabase
-from lakehold.upstream.gaps import coming, failing, has_no_key, joining, missed, missing_tables, unrepaired
+from lakehold.upstream.gaps import (
+    failing_tables,
+    has_no_key,
+    joining_tables,
+    missing_tables,
+    tables_awaiting_repair,
+    tables_missing_changes,
+    unrepairable_tables,
+)
 from lakehold.upstream.lost_values import lost_values_hints
 from lakehold.upstream.naming import table_text
 from lakehold.upstream.partitions import silent_hints
@@ -75,26 +83,26 @@ def _loses_changes(version: str) -> bool:
 def _will_wait(wanted: Wanted, found: Found) -> bool:
     """Return whether a table joins, beside others, a connector that has no signal table."""
     has_position = found.connector is not None and found.connector.has_position
-    new = {table.upstream for table in joining(wanted, found) if not has_no_key(table, found)}
+    new = {table.upstream for table in joining_tables(wanted, found) if not has_no_key(table, found)}
     return has_position and not wants_signal_table(wanted) and bool(new) and new != {*wanted.upstream_tables}
 
 
 def _missed_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence, once, for each table whose changes were missed, whatever a statement is about."""
-    for table in missed(wanted, found):
+    for table in tables_missing_changes(wanted, found):
         yield _missed_hint(table, wanted, found)
 
 
 def unrepaired_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence for each table that lacks changes until all tables are snapshotted, unless a statement is about others."""
     if wanted.declared is None:
-        yield from dict.fromkeys(_missed_hint(table, wanted, found) for table in unrepaired(wanted, found))
+        yield from dict.fromkeys(_missed_hint(table, wanted, found) for table in unrepairable_tables(wanted, found))
 
 
 def failing_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence for each table whose snapshot fails, unless a statement is about others."""
     if wanted.declared is None:
-        for table, reason in failing(wanted, found):
+        for table, reason in failing_tables(wanted, found):
             yield (
                 f"the snapshot of {table.upstream} failed: {reason}. The log of Kafka Connect's worker says more. It is "
                 f"asked for again after growing pauses, and at once by ALTER SOURCE {object_text(wanted.source)} REPAIR"
@@ -103,7 +111,7 @@ def failing_hints(wanted: Wanted, found: Found) -> Iterator[str]:
 
 def coming_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence for each table whose changes were missed, until the lake has them."""
-    for table in coming(wanted, found):
+    for table in tables_awaiting_repair(wanted, found):
         yield (
             f"changes of {table.upstream} were missed while the connector did not capture it: until the next ingests have a "
             "snapshot of it, rows may be outdated, or deleted upstream"
@@ -134,7 +142,7 @@ def _lacks_snapshot(table: CapturedTable, wanted: Wanted, found: Found) -> bool:
     """Return whether a table without a key joins, or joined, a connector that is past its first snapshot."""
     snapshot = found.snapshots.get(table.object_id, NO_SNAPSHOT)
     is_late = snapshot.asked > 0 or (
-        found.connector is not None and found.connector.has_position and table in joining(wanted, found)
+        found.connector is not None and found.connector.has_position and table in joining_tables(wanted, found)
     )
     return is_late and has_no_key(table, found) and not snapshot.is_first and not snapshot.succeeded
 

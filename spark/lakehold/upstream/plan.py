@@ -15,13 +15,13 @@ from lakehold.upstream.fitting import fitted
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector, FoundDatabase
 from lakehold.upstream.gaps import (
     existing_tables,
-    failed,
     has_no_key,
     is_recreated,
-    joining,
-    missed,
-    unconfirmed,
-    unnoted,
+    joining_tables,
+    tables_missing_changes,
+    tables_to_retry,
+    unconfirmed_tables,
+    unnoted_members,
 )
 from lakehold.upstream.hints import hints
 from lakehold.upstream.partitions import refuse_partitions
@@ -99,7 +99,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         refuse_unmarked(wanted, found)
         hint = f"the tables that are new to connector {wanted.connector} join it when its first snapshot is complete"
         return Steps(hints=(hint, *hints(wanted, found)))
-    out = tuple(missed(wanted, found))
+    out = tuple(tables_missing_changes(wanted, found))
     # A connector that starts continues a snapshot whose marks did not arrive.
     signals = tuple(_signal_table(wanted, found))
     is_stopped = bool(signals) or is_recreated(wanted, found) or any(not has_no_key(table, found) for table in out)
@@ -167,7 +167,7 @@ def _must_wait(wanted: Wanted, found: Found) -> bool:
     """Return whether tables join during the first snapshot: the connector would begin it again, as it does for removed tables."""
     connector = found.connector
     runs = connector is not None and connector.state == "RUNNING" and not connector.is_failed
-    return runs and not found.first_snapshot_complete and not wanted.released and any(joining(wanted, found))
+    return runs and not found.first_snapshot_complete and not wanted.released and any(joining_tables(wanted, found))
 
 
 def _topics(wanted: Wanted, found: Found) -> Iterator[Step]:
@@ -193,12 +193,12 @@ def _missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Ite
     keyless = {table.object_id: table.upstream for table in wanted.tables if table.upstream in names}
     if keyless:
         yield NoteMissed(wanted.capture.topic_prefix, keyless)
-    again = {table.upstream: table for table in (*failed(wanted, found), *out) if table.upstream not in names}
+    again = {table.upstream: table for table in (*tables_to_retry(wanted, found), *out) if table.upstream not in names}
     for table in again.values():
         yield _again(
             table, wanted, read=_read(table, wanted) if found.database is None or found.database.is_sent else None
         )
-    for table in unconfirmed(wanted, found):
+    for table in unconfirmed_tables(wanted, found):
         if table.upstream not in again.keys() | names:
             yield _again(table, wanted, confirms=True)
 
@@ -241,7 +241,7 @@ def _publication(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -
         if added:
             yield ChangePublication(name, added)
     # After the signals that ask for snapshots: interrupted in between, the next run asks again.
-    new = {*added, *unnoted(wanted, found), *(table.upstream for table in out)}
+    new = {*added, *unnoted_members(wanted, found), *(table.upstream for table in out)}
     noted = tuple(sorted(set(tables) if is_partial else new & set(tables)))
     if noted:
         yield NoteMembers(wanted.capture.topic_prefix, wanted.source_id, name, noted)
@@ -265,7 +265,7 @@ def _is_published(wanted: Wanted, found: Found, database: FoundDatabase) -> bool
 def _connector(wanted: Wanted, found: Found, *, is_stopped: bool) -> Iterator[Step]:
     """Create, change or start the connector; `is_stopped`: an earlier step stops it."""
     connector = found.connector
-    new = tuple(joining(wanted, found))
+    new = tuple(joining_tables(wanted, found))
     if connector is None:
         yield CreateConnector(wanted.connector, wanted.config)
         yield from _snapshots(wanted, found, new, first=True)
