@@ -1,4 +1,4 @@
-"""How to reach a source's database, Kafka, registry and Kafka Connect: its connections, with secrets resolved."""
+"""The connections to a source's database, Kafka, registry and Kafka Connect, with secrets resolved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What exists upstream at one moment. Data classes only: `Capturing` fills them."""
+"""The state of a source's upstream at one moment. Data classes only: `Capturing` fills them."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class FoundType:
     Attributes:
         name: The bare name in the catalogue of the database: `numeric`, `int4`, `bigint`.
         text: The type as the database writes it: `numeric(12,2)`, `integer`, `bigint(20) unsigned`.
-        kind: Its kind.
+        kind: The kind of the type.
     """
 
     name: str

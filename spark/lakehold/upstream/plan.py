@@ -1,4 +1,4 @@
-"""Wanted and found -> steps. Pure. It refuses what it cannot do before anything changes.
+"""The plan: wanted and found -> steps. Pure. It refuses what it cannot do before anything changes.
 
 The first step creates the topic of signals and the last one deletes it, so that this topic shows whether the rest is the source's
 own. A dropped table leaves the connector first, and lakehold deletes afterwards what the connector wrote until then.

@@ -1,4 +1,4 @@
-"""What a publication of PostgreSQL leaves out of the changes that the lake wants. Pure.
+"""Changes that the lake wants and that a PostgreSQL publication leaves out. Pure.
 
 lakehold completes a publication that the source created, and snapshots again the tables that lacked changes meanwhile. It refuses
 an incomplete publication of somebody else, and notes the memberships that the tables have in it. When somebody completes it, the

@@ -1,4 +1,4 @@
-"""What lakehold refuses before anything upstream changes: an object is somebody else's, is missing, or has lost changes.
+"""Refusals before anything upstream changes: an object is somebody else's, is missing, or has lost changes.
 
 Every refusal raises an `UpstreamError` that says what to do.
 """
