@@ -83,7 +83,7 @@ def _effects(change: DefinitionChange) -> list[Converge | Release]:
 
 def _made(coming: Converge, before: Definitions, alone: Changing) -> Steps:
     try:
-        return alone.converge(coming.source, before, resnapshot=coming.anew)
+        return alone.converge(coming.source, before, anew=coming.anew)
     except LakeholdError as error:
         standing = f"What was declared stands: ALTER SOURCE {coming.source} REPAIR, or the next ingest, goes on."
         error.hint = f"{error.hint} {standing}".strip()
@@ -119,6 +119,6 @@ def explained(plan: Plan, before: Definitions, after: Definitions, upstream: Ups
 
 def _planned(effect: Converge | Release, before: Definitions, after: Definitions, upstream: Upstream) -> Steps:
     if isinstance(effect, Converge):
-        return upstream.planned(effect.source, before, after, resnapshot=effect.anew)
+        return upstream.planned(effect.source, before, after, anew=effect.anew)
     with _may_be_gone(effect.source):
         return upstream.planned(effect.source, before, after)

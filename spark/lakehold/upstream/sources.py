@@ -100,17 +100,17 @@ class CapturedSources:
         self._capturing = Capturing(settings.upstream_timeout_ms / 1000, table_state)
         self._schedules: dict[str, _ReconcileSchedule] = {}
 
-    def planned(self, source: str, before: Definitions, after: Definitions, *, resnapshot: bool = False) -> Steps:
+    def planned(self, source: str, before: Definitions, after: Definitions, *, anew: bool = False) -> Steps:
         """Compute the steps that a change of the definitions needs upstream.
 
-        `resnapshot` has the connector snapshot all tables again.
+        `anew` has the connector snapshot all tables again.
 
         Raises:
             UpstreamUnavailable: A system does not answer.
             UpstreamError: What exists upstream cannot be brought to what is wanted.
         """
         target = self._targets.between(source, before, after)
-        return Steps() if target is None else self._capturing.plan(target, resnapshot=resnapshot)
+        return Steps() if target is None else self._capturing.plan(target, resnapshot=anew)
 
     def changing(self, sources: Collection[str]) -> AbstractContextManager[ChangingSources]:
         """Let only this process change the upstream of `sources` until the context ends; waits for other processes that do.
