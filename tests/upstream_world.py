@@ -1,4 +1,4 @@
-"""A small model of a database, Kafka and Kafka Connect with Debezium: what steps do to them, and what a look finds."""
+"""A small model of a database, Kafka and Kafka Connect with Debezium: what steps change, and what an inspection finds."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from lakehold.model.definitions import Entry
 from lakehold.model.offsets import TopicPartition
 from lakehold.model.places import Place
 from lakehold.upstream.connect import ConnectorStatus
+from lakehold.upstream.connections import ConnectAddress, UpstreamConnections
 from lakehold.upstream.connector_config import Login, SideTopics, json
 from lakehold.upstream.found import (
     NO_SNAPSHOT,
@@ -30,7 +31,6 @@ from lakehold.upstream.found import (
     FoundTable,
 )
 from lakehold.upstream.found_columns import FoundColumn
-from lakehold.upstream.places import ConnectAddress, Places
 from lakehold.upstream.plan import plan
 from lakehold.upstream.steps import (
     AskSnapshot,
@@ -64,7 +64,7 @@ from tests.upstream_meddling import Meddled
 CAPTURE = Capture(ConnectionType.POSTGRES, "pg", "connect", "shop", "p", "s")
 OF_MARIADB = Capture(ConnectionType.MARIADB, "maria", "connect", "shop", server_id=7)
 SOURCE = Entry("s1", Source("shop", Format(FormatType.JSON), "kafka", capture=CAPTURE), "", 0)
-PLACES = Places(
+CONNECTIONS = UpstreamConnections(
     Login("db", 5432, "u", "secret", "shop"), ConnectAddress("http://c"), KafkaOptions("k:1", {}, {}), None, json()
 )
 _ROUNDS = 6
@@ -79,21 +79,21 @@ def target(
     capture: Capture = CAPTURE,
     new: Sequence[str] | None = None,
 ) -> Wanted:
-    """What tables, by object id, want upstream; `new` are those that a statement declares."""
+    """Build what tables, by object id, want upstream; `new` are those that a statement declares."""
     entries = [
         Entry(object_id, Table("shop", object_id, "shop", capture.topic(name), Envelope.DEBEZIUM, upstream=name), "", 0)
         for object_id, name in declared.items()
     ]
     topics = [capture.topic(name) for name in released]
     about = None if new is None else frozenset(new)
-    return wanted(SOURCE, capture, entries, PLACES, passed=passed, released=topics, declared=about)
+    return wanted(SOURCE, capture, entries, CONNECTIONS, passed=passed, released=topics, declared=about)
 
 
 def converge(world: World, goal: Wanted, cut_after: int | None = None) -> bool:
-    """As `lakehold.upstream.capturing` does, cut short after so many steps; whether it came to its end."""
+    """Perform steps as `lakehold.upstream.capturing` does, but stop after some; returns whether none was left."""
     done = 0
     for _ in range(_ROUNDS):
-        steps = plan(replace(goal, lake=world.lake(goal)), world.look(goal)).steps
+        steps = plan(replace(goal, lake=world.lake(goal)), world.inspect(goal)).steps
         if not steps:
             return True
         for step in steps:
@@ -108,22 +108,22 @@ def converge(world: World, goal: Wanted, cut_after: int | None = None) -> bool:
 
 @dataclass
 class World(Meddled):
-    """One database with tables, and what captures it.
+    """A database with tables, and the systems that capture it.
 
     Attributes:
-        tables: The database's.
-        snapshotted: Tables of which the connector took a snapshot since its topic was last made.
+        tables: Tables of the database.
+        snapshotted: Tables that the connector snapshotted since their topic was last created.
         keyless: Tables without a primary key.
-        may_publish: The source's user may make and change publications.
+        may_publish: The source's user may create and change publications.
         missed: Tables that changed while the connector did not capture them, and had no snapshot since.
         gone: Tables of which the lake has rows that were deleted while the connector did not capture them.
-        unread: Tables of whose changes from before the lake has not read all.
-        noted: How the tables came into the publication, as it was noted.
+        unread: Tables of whose earlier changes the lake has not read all.
+        noted: The noted memberships of the tables in the publication.
         repeated: The last repeated snapshot of each table that the lake has, by object id.
-        signal_table: That of the connector.
-        may_make_signal_table: The source's user may make it.
-        is_mariadb: It is one of MariaDB, which has no publications and slots.
-        columns: Of its tables.
+        signal_table: The signal table of the connector.
+        may_make_signal_table: The source's user may create the signal table.
+        is_mariadb: The database is a MariaDB, which has no publications and slots.
+        columns: Columns of the tables.
     """
 
     tables: frozenset[str]
@@ -156,11 +156,11 @@ class World(Meddled):
 
     @property
     def is_capturing(self) -> bool:
-        """Whether there is what somebody may take a table from."""
+        """Return whether the connector or the publication exists, from which somebody may remove a table."""
         return self.config is not None and (self.is_mariadb or self.publication is not None)
 
     def lake(self, wanted: Wanted) -> dict[str, InLake]:
-        """How far the lake is with the tables."""
+        """Return how far the lake is with the tables."""
         return {
             table.object_id: InLake(
                 {TopicPartition(table.topic, 0): 0 if table.upstream in self.unread else _WRITTEN},
@@ -170,7 +170,7 @@ class World(Meddled):
         }
 
     def ingest(self) -> None:
-        """The lake reads all there is; what a repeated snapshot did not bring goes, if it was there when that was asked for."""
+        """Let the lake read everything; rows older than a repeated snapshot and not in it are deleted."""
         self.unread.clear()
         for object_id, repeat in self.repeats.items():
             if repeat.is_complete and self.repeated.get(object_id) != repeat.signal_id:
@@ -178,8 +178,8 @@ class World(Meddled):
                 if repeat.signal_id in self.tells_of_gone:
                     self.gone.discard(repeat.upstream)
 
-    def look(self, wanted: Wanted) -> Found:
-        """What there is; the connector has sent all that was logged."""
+    def inspect(self, wanted: Wanted) -> Found:
+        """Return what exists; the connector has sent all that was logged."""
         connector = None
         if self.config is not None:
             tasks = () if self.state == "STOPPED" else ("FAILED",) if self.trace else ("RUNNING",)
@@ -317,7 +317,7 @@ class World(Meddled):
                 assert_never(other)
 
     def stream(self) -> None:
-        """The connector starts: it takes its first snapshot if it has no place, and those that it was asked for."""
+        """Start the connector: it takes its first snapshot if it has no position, and those that it was asked for."""
         captured = self.captured()
         assert self.config is not None
         if not self.is_mariadb:

@@ -41,7 +41,7 @@ def test_tables_share_a_connector_and_one_that_joins_is_snapshotted_alone(shop: 
         "create topic shop.public.orders with 1 partition",
         "create publication lake for public.orders",
         "note that public.orders is in publication lake",
-        "create table lakehold_signals.of_shop in publication lake, and schema lakehold_signals unless it is there",
+        "create table lakehold_signals.of_shop in publication lake, and schema lakehold_signals unless it exists",
         "create connector shop over public.orders, with replication slot shop and publication lake",
         "first snapshot: public.orders",
         "start connector shop",

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 @pytest.fixture(autouse=True)
 def _looks_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ingests look at the connector each time."""
-    monkeypatch.setattr(sources, "_LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(sources, "_INSPECT_EVERY_S", 0.0)
     monkeypatch.setattr(sources, "_WHILE_BUSY_S", 0.0)
 
 

@@ -60,7 +60,7 @@ def test_changes_of_tables_that_were_out_of_the_publication_come(shop: Shop, cap
         told = status_of(shop.lake).notices
         shop.follow_until_equal("orders", "items")
     assert "changes of public.orders were missed" in caplog.text
-    assert any("rows may be old, or gone upstream" in notice for notice in told)
+    assert any("rows may be outdated, or deleted upstream" in notice for notice in told)
     assert shop.since("orders") == since
 
     # A repair by a statement, beside whoever ingests, of what the lake has not read when it comes.
@@ -161,7 +161,7 @@ def test_a_dropped_publication_stops_the_source_until_all_is_snapshotted_anew(sh
         "drop replication slot shop",
         "create publication lake for public.items, public.orders",
         "note that public.items, public.orders are in publication lake",
-        "create table lakehold_signals.of_shop in publication lake, and schema lakehold_signals unless it is there",
+        "create table lakehold_signals.of_shop in publication lake, and schema lakehold_signals unless it exists",
         "first snapshot: public.items, public.orders",
         "start connector shop",
     ]

@@ -62,7 +62,7 @@ def test_one_of_others_is_refused_while_it_leaves_something_out_and_what_was_mis
         shop.database, ["CREATE PUBLICATION lake FOR TABLE orders (id, n) WHERE (id < 100) WITH (publish = 'insert')"]
     )
     told = _refused(shop, shop.creating("orders"))
-    assert told == "It does not publish delete, update. Of public.orders it leaves out rows and columns."
+    assert told == "It does not publish delete, update. For public.orders it leaves out rows and columns."
     assert (shop.topics(), shop.slots()) == (set(), 0)
 
     all_of_it = "ALTER PUBLICATION lake SET TABLE orders"
@@ -92,7 +92,7 @@ def test_changes_of_partitions_come_under_the_name_of_their_table_or_are_refused
         ],
     )
     told = _refused(shop, shop.creating("parted"))
-    assert told == "Of public.parted it leaves out changes, which go by the names of its partitions."
+    assert told == "For public.parted it leaves out changes, which go by the names of its partitions."
     execute(
         shop.database,
         ["ALTER PUBLICATION lake SET (publish_via_partition_root = true)", "INSERT INTO parted VALUES (1, 1)"],

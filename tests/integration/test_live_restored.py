@@ -98,7 +98,7 @@ def test_a_log_that_has_overtaken_the_lake_is_told_from_the_one_that_was_read(sh
         with pytest.raises(UpstreamError) as refusal:
             list(shop.lake.ingest("shop"))
         assert refusal.value.code == "database-restored"
-        assert "says that it was last looked at" in refusal.value.detail
+        assert "says that lakehold last inspected it at" in refusal.value.detail
     assert shop.rows("orders") == before
     assert "has gone back" in " ".join(status_of(shop.lake).notices)
 

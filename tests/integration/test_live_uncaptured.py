@@ -49,7 +49,7 @@ def test_a_table_whose_statement_was_cut_short_is_told_until_it_is_captured(
     shop.lake.sql(shop.creating("orders"))
     shop.follow_until_equal("orders")
     assert _run(shop, "sql", shop.creating("items"), kill_at="after-step:1").returncode == -signal.SIGKILL
-    goes_on = "source shop: shop.items is not captured yet: the next ingest, or ALTER SOURCE shop REPAIR, goes on"
+    goes_on = "source shop: shop.items is not captured yet: the next ingest, or ALTER SOURCE shop REPAIR, continues"
     assert status_of(shop.lake).notices == (goes_on,)
 
     execute(database, ["UPDATE orders SET n = 1 WHERE id = 1"])

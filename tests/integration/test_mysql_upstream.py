@@ -41,14 +41,14 @@ def _upstream(
 
 def test_a_signal_table_is_made_once_and_goes_with_its_database(mariadb: MariaDb) -> None:
     upstream = _upstream(mariadb)
-    assert upstream.look(TABLE) == FoundSignals(None, may_make=True)
+    assert upstream.inspect(TABLE) == FoundSignals(None, may_make=True)
     for name in (TABLE, TABLE, OTHER):
         upstream.create_signal_table(name, None)
-    assert upstream.look(TABLE) == FoundSignals(FoundSignalTable(), may_make=True)
+    assert upstream.inspect(TABLE) == FoundSignals(FoundSignalTable(), may_make=True)
     for _ in range(2):
         upstream.drop_signal_table(TABLE)
-        assert upstream.look(TABLE).table is None
-        assert upstream.look(OTHER).table is not None
+        assert upstream.inspect(TABLE).table is None
+        assert upstream.inspect(OTHER).table is not None
     upstream.drop_signal_table(OTHER)
     assert mariadb.rows("SHOW DATABASES LIKE 'lakehold_signals'") == []
     upstream.drop_signal_table(OTHER)
@@ -56,14 +56,14 @@ def test_a_signal_table_is_made_once_and_goes_with_its_database(mariadb: MariaDb
 
 def test_a_signal_table_keeps_when_it_was_last_looked_at(mariadb: MariaDb) -> None:
     upstream = _upstream(mariadb)
-    assert upstream.tell(TABLE, 5) is None
+    assert upstream.record_seen(TABLE, 5) is None
     upstream.create_signal_table(TABLE, None)
-    assert upstream.look(TABLE).table == FoundSignalTable(seen_ms=None)
+    assert upstream.inspect(TABLE).table == FoundSignalTable(seen_ms=None)
     for at_ms in (5, 7):
-        assert upstream.tell(TABLE, at_ms) == at_ms
-        assert upstream.look(TABLE).table == FoundSignalTable(seen_ms=at_ms)
+        assert upstream.record_seen(TABLE, at_ms) == at_ms
+        assert upstream.inspect(TABLE).table == FoundSignalTable(seen_ms=at_ms)
     mariadb.execute("REVOKE INSERT ON lakehold_signals.* FROM lakehold@'%'")
-    assert upstream.tell(TABLE, 9) == 7, "it may not write, and can say what is there"
+    assert upstream.record_seen(TABLE, 9) == 7, "it may not write, and can say what is there"
 
 
 def test_signals_and_marks_are_in_the_log_and_not_in_the_table(mariadb: MariaDb) -> None:
@@ -92,7 +92,7 @@ def test_signals_and_marks_are_in_the_log_and_not_in_the_table(mariadb: MariaDb)
 )
 def test_whether_the_user_may_make_it_is_known_before(mariadb: MariaDb, grants: list[str], may_make: bool) -> None:
     upstream = _granted(mariadb, grants)
-    assert upstream.look(TABLE) == FoundSignals(None, may_make=may_make)
+    assert upstream.inspect(TABLE) == FoundSignals(None, may_make=may_make)
     if may_make:
         upstream.create_signal_table(TABLE, None)
         upstream.mark_log(TABLE)
@@ -120,20 +120,20 @@ def test_what_the_user_may_do_with_one_that_is_there(
 ) -> None:
     _upstream(mariadb).create_signal_table(TABLE, None)
     upstream = _granted(mariadb, grants)
-    assert upstream.look(TABLE).table == found
+    assert upstream.inspect(TABLE).table == found
     if found is not None and found.may_write:
         upstream.mark_log(TABLE)
     if found is not None and found.is_owned:
         upstream.drop_signal_table(TABLE)
-        assert upstream.look(TABLE).table is None
+        assert upstream.inspect(TABLE).table is None
 
 
 def test_a_server_that_is_read_only_is_not_written_to(mariadb: MariaDb) -> None:
     upstream = _granted(mariadb, ["ALL ON *.*"])
     mariadb.execute("SET GLOBAL read_only = ON")
-    assert not upstream.look(TABLE).may_be_had
+    assert not upstream.inspect(TABLE).may_be_had
     mariadb.execute("SET GLOBAL read_only = OFF")
-    assert upstream.look(TABLE).may_be_had
+    assert upstream.inspect(TABLE).may_be_had
 
 
 def _granted(server: MariaDb, grants: Sequence[str]) -> MysqlUpstream:
@@ -151,7 +151,7 @@ def test_a_server_that_does_not_answer_or_lets_nobody_in_is_told(mariadb: MariaD
         (_upstream(mariadb, port=1), "database-unavailable", "Can't connect"),
     ]:
         with pytest.raises(UpstreamUnavailable) as refusal:
-            upstream.look(TABLE)
+            upstream.inspect(TABLE)
         assert refusal.value.code == code
         assert told in refusal.value.detail
 

@@ -140,7 +140,7 @@ def test_the_key_of_a_table_is_the_primary_key_or_the_unique_index_that_debezium
     assert {name: "".join(c.name for c in found[name] if c.is_key) for name in names} == {
         f"k.{name}": columns for name, (_, columns) in keys.items()
     }
-    database, _ = upstream.look(Names("p", "s", "lakehold_signals.t"), "id", names)
+    database, _ = upstream.inspect(Names("p", "s", "lakehold_signals.t"), "id", names)
     assert {name: database.tables[name].has_key for name in names} == {
         f"k.{name}": bool(columns) for name, (_, columns) in keys.items()
     }
@@ -177,7 +177,7 @@ def test_what_a_table_is_and_what_it_is_a_part_of_is_found(postgres_server: Post
         "kinds.odd.t": OF_DOTTED_SCHEMA,
         "kinds.leaf": PLAIN,
     }
-    database, _ = upstream.look(Names("p", "s", "lakehold_signals.of_s"), "s1", ["kinds.root", "kinds.leaf"])
+    database, _ = upstream.inspect(Names("p", "s", "lakehold_signals.of_s"), "s1", ["kinds.root", "kinds.leaf"])
     assert {name: set(table.ancestors) for name, table in database.tables.items()} == {
         "kinds.root": set(),
         "kinds.leaf": {"kinds.root", "kinds.middle"},
@@ -305,7 +305,7 @@ def test_a_column_whose_domain_takes_no_nulls_takes_none(postgres_server: Postgr
 def test_rows_that_take_too_long_leave_a_query_and_time_for_other_tables(
     postgres_server: Postgres, login: Login, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres, "_LOOKED_THROUGH_WITHIN_S", 1.0)
+    monkeypatch.setattr(postgres, "_SEARCHED_WITHIN_S", 1.0)
     upstream = PostgresUpstream(login, _TIMEOUT_S)
     with psycopg.connect(postgres_server.addresses.postgres()) as connection:
         for table in ("large", "small"):
@@ -326,5 +326,5 @@ def test_rows_that_take_too_long_leave_a_query_and_time_for_other_tables(
 
 
 def test_the_database_says_how_it_writes_money(login: Login) -> None:
-    database, _ = PostgresUpstream(login, _TIMEOUT_S).look(Names("p", "s", "lakehold_signals.t"), "id", [])
+    database, _ = PostgresUpstream(login, _TIMEOUT_S).inspect(Names("p", "s", "lakehold_signals.t"), "id", [])
     assert database.money == "$1,234.50"

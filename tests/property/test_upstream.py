@@ -1,5 +1,7 @@
-"""Whatever is declared and dropped, and wherever the work is cut short: in the end what is upstream is what is declared,
-and every table has had a snapshot of its own or was in the first one."""
+"""Whatever is declared and dropped, and wherever the work is interrupted: in the end the upstream is as declared.
+
+Every table has had a snapshot of its own or was in the first one.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehold.upstream.found import OPERATIONS
-from lakehold.upstream.plan import plan_anew
+from lakehold.upstream.plan import plan_resnapshot
 from lakehold.upstream.wanted import Wanted
 from tests.upstream_meddling import SIGNAL_TABLE
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, converge, target
@@ -67,7 +69,7 @@ def _goal(world: World, declared: dict[str, str], released: Sequence[str] = ()) 
 
 @pytest.mark.parametrize("is_mariadb", [False, True])
 @given(actions)
-def test_upstream_comes_to_what_is_declared_wherever_it_was_cut_short(
+def test_the_upstream_becomes_as_declared_wherever_the_work_was_interrupted(
     is_mariadb: bool, history: list[tuple[str, str, int | None]]
 ) -> None:
     world = World(frozenset(TABLES), is_mariadb=is_mariadb)
@@ -93,7 +95,9 @@ def test_upstream_comes_to_what_is_declared_wherever_it_was_cut_short(
             (World.leave_out if is_mariadb else OUT[action])(world, table)
             converge(world, _goal(world, declared), cut_after)
         elif action == "resnapshot" and declared and world.config is not None:
-            for step in plan_anew(_goal(world, declared), world.look(_goal(world, declared))).steps[:cut_after]:
+            for step in plan_resnapshot(_goal(world, declared), world.inspect(_goal(world, declared))).steps[
+                :cut_after
+            ]:
                 world.perform(step)
         elif action == "ingest":
             world.ingest()

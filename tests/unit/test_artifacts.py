@@ -82,7 +82,7 @@ def test_a_set_is_fetched_once_and_then_found_without_maven(bench: Workbench) ->
     assert "engine: engine-1.0.jar (16 B at 1 kB/s)" in progress
 
 
-def test_a_set_that_is_there_needs_no_programs(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cached_set_needs_no_programs(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     fetched = artifacts.directory("engine", sets_directory=bench.sets)
     monkeypatch.setenv("PATH", "")
 
@@ -162,7 +162,7 @@ def test_a_missing_program_is_named_with_the_way_to_get_it(
     assert "JAVA_HOME" in refusal.value.hint
 
 
-def test_what_maven_says_when_it_fails_reaches_the_person(bench: Workbench) -> None:
+def test_an_error_shows_what_maven_said(bench: Workbench) -> None:
     (bench.programs / "mvn").write_text("#!/bin/sh\necho '[ERROR] no such artifact: engine:1.0'\nexit 1\n")
 
     with pytest.raises(EnvironmentMissing) as refusal:

@@ -1,4 +1,4 @@
-"""Columns of a captured table are known from what its database says of them, before any message came."""
+"""Columns of a captured table are known from its database before any message arrives."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lakehold.definitions import ConnectionType
-from lakehold.upstream.captured_columns import columns_of, left_out, lost_hints
+from lakehold.upstream.captured_columns import columns_of, lost_hints, unsent_columns
 from lakehold.upstream.found_columns import FoundColumn, FoundType, TypeKind
 
 _POSTGRES, _MARIADB = ConnectionType.POSTGRES, ConnectionType.MARIADB
@@ -38,18 +38,20 @@ def _column(name: str, text: str, kind: TypeKind = TypeKind.PLAIN, *, is_array: 
         (_column("decimal", "decimal(65,30)"), _MARIADB, "string"),
     ],
 )
-def test_a_column_is_known_before_any_value_came(column: FoundColumn, database: ConnectionType, expected: str) -> None:
+def test_a_column_is_known_before_any_value_arrives(
+    column: FoundColumn, database: ConnectionType, expected: str
+) -> None:
     (found,) = columns_of([column], database)
     assert (found.name, found.spark_type, found.required) == ("c", expected, False)
 
 
-def test_what_never_comes_is_no_column_and_has_a_reason() -> None:
+def test_a_column_that_is_never_sent_is_left_out_with_a_reason() -> None:
     money, text = _column("money", "money", is_array=True), _column("text", "text")
     assert [c.spark_type for c in columns_of([money, text], _POSTGRES)] == ["string"]
-    assert list(left_out([money, text], _POSTGRES)) == [(money, "Debezium sends no arrays of this type")]
+    assert list(unsent_columns([money, text], _POSTGRES)) == [(money, "Debezium sends no arrays of this type")]
 
 
-def test_what_a_key_always_loses_is_reported() -> None:
+def test_values_that_a_key_always_loses_are_reported() -> None:
     (hint,) = lost_hints(["s.t"], {"s.t": (_column("varbit", "bit varying"),)}, _POSTGRES)
     assert hint == "column s.t.c (bit varying): leading zeros are lost, and so is the length"
     clock = _column("timetz", "time with time zone")
@@ -58,6 +60,6 @@ def test_what_a_key_always_loses_is_reported() -> None:
     assert hint == "column s.t.c (time with time zone): the time is shifted to UTC"
 
 
-def test_what_a_query_finds_is_not_reported_of_a_type_alone() -> None:
+def test_values_that_a_query_finds_are_not_reported_by_type_alone() -> None:
     day, bare = replace(_column("date", "date"), is_key=True), _column("numeric", "numeric")
     assert list(lost_hints(["s.t"], {"s.t": (day, bare)}, _POSTGRES)) == []

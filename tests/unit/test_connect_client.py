@@ -1,4 +1,4 @@
-"""What answers at the URL of a Connect connection and is no Kafka Connect is told so; a worker without the connector is not."""
+"""What answers at the URL of a Connect connection and is no Kafka Connect; a worker without the connector is one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _config(answers: Answers) -> dict[str, str] | None:
         {_CONFIG: (302, {})},
     ],
 )
-def test_what_is_no_worker_is_told(answers: Answers) -> None:
+def test_an_answer_that_is_no_worker_is_reported(answers: Answers) -> None:
     with pytest.raises(UpstreamUnavailable, match="is not Kafka Connect") as refusal:
         _config(answers)
     assert refusal.value.code == "connect-missing"
@@ -44,7 +44,7 @@ def test_what_is_no_worker_is_told(answers: Answers) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_who_is_refused_may_be_let_in_later(status: int) -> None:
+def test_a_refused_login_may_be_accepted_later(status: int) -> None:
     with pytest.raises(UpstreamUnavailable, match="refuses access") as refusal:
         _config({"/": _WORKER, _CONFIG: (status, None)})
     assert refusal.value.code == "connect-denied"
@@ -56,7 +56,7 @@ def test_a_worker_may_not_have_the_connector() -> None:
     assert _config({_CONFIG: (200, {"name": "shop", "a": "b"})}) == {"a": "b"}
 
 
-def test_what_stands_before_a_worker_and_fails_is_not_taken_for_another() -> None:
+def test_a_failing_proxy_before_a_worker_is_not_mistaken_for_another_server() -> None:
     with pytest.raises(ConnectorError) as refusal:
         _config({_CONFIG: (503, None)})
     assert refusal.value.code == "connector"

@@ -1,4 +1,4 @@
-"""Stack traces of failed connectors, and what is said of them."""
+"""Stack traces of failed connectors, and the reasons that lakehold reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FRAMES = "\tat io.debezium.pipeline.ErrorHandler.setProducerThrowable(ErrorHand
 
 
 @pytest.mark.parametrize(
-    ("trace", "told"),
+    ("trace", "cause"),
     [
         ("", ""),
         (f"{_CONNECT}: Tables differ.\n{_FRAMES}", "ConnectException: Tables differ"),
@@ -37,8 +37,8 @@ _FRAMES = "\tat io.debezium.pipeline.ErrorHandler.setProducerThrowable(ErrorHand
         ("Worker stopped", "Worker stopped"),
     ],
 )
-def test_the_deepest_message_is_told_in_one_line(trace: str, told: str) -> None:
-    assert cause_of(trace) == told
+def test_the_cause_is_the_deepest_message_in_one_line(trace: str, cause: str) -> None:
+    assert cause_of(trace) == cause
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,12 @@ def test_the_deepest_message_is_told_in_one_line(trace: str, told: str) -> None:
         "available on the server. Reconfigure the connector to use a snapshot mode when needed",
     ],
 )
-def test_of_a_log_that_is_gone_the_way_out_is_told(reason: str) -> None:
-    told = with_way_out(reason, "shop")
-    assert told.startswith(f"{reason}. ")
-    assert told.endswith(": ALTER SOURCE shop RESNAPSHOT")
+def test_a_purged_log_is_reported_with_the_way_out(reason: str) -> None:
+    text = with_way_out(reason, "shop")
+    assert text.startswith(f"{reason}. ")
+    assert text.endswith(": ALTER SOURCE shop RESNAPSHOT")
 
 
-def test_of_another_failure_only_its_cause_is_told() -> None:
+def test_another_failure_is_reported_with_its_cause_only() -> None:
     crashed = "SQLException: Table './shop/old' is marked as crashed and should be repaired"
     assert with_way_out(crashed, "shop") == crashed

@@ -1,16 +1,16 @@
-"""Why a database is not reached, by what its driver says."""
+"""Why lakehold cannot reach a database, by what its driver says."""
 
 from __future__ import annotations
 
 import pytest
 
-from lakehold.upstream.logins import not_mysql, not_postgres
+from lakehold.upstream.logins import mysql_unreachable, postgres_unreachable
 
 _FAILED = 'connection failed: connection to server at "127.0.0.1", port 5432 failed: '
 
 
 @pytest.mark.parametrize(
-    ("told", "code", "detail"),
+    ("message", "code", "detail"),
     [
         (
             f"{_FAILED}Connection refused\n\tIs the server running on that host and accepting TCP/IP connections?",
@@ -49,8 +49,8 @@ _FAILED = 'connection failed: connection to server at "127.0.0.1", port 5432 fai
         ("", "database-unavailable", "No reason given."),
     ],
 )
-def test_what_postgresql_says_is_told_apart(told: str, code: str, detail: str) -> None:
-    found = not_postgres("PostgreSQL at db:5432", "u", "d", told)
+def test_messages_of_postgresql_are_distinguished(message: str, code: str, detail: str) -> None:
+    found = postgres_unreachable("PostgreSQL at db:5432", "u", "d", message)
     assert (found.code, found.detail) == (code, detail)
     assert found.hint
 
@@ -64,7 +64,7 @@ def test_what_postgresql_says_is_told_apart(told: str, code: str, detail: str) -
         (2003, "database-unavailable", "the server does not answer"),
     ],
 )
-def test_what_mysql_says_is_told_apart(number: int, code: str, message: str) -> None:
-    found = not_mysql("the server", "u", number, "something")
+def test_errors_of_mysql_are_distinguished(number: int, code: str, message: str) -> None:
+    found = mysql_unreachable("the server", "u", number, "something")
     assert (found.code, found.message, found.detail) == (code, message, "Something.")
     assert found.hint

@@ -1,4 +1,4 @@
-"""Tables of a database whose columns no table of the lake can have, or that have no key, are refused when they are declared."""
+"""Declared tables are refused when no table of the lake can have their columns, or when they have no key."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_name_of_avro_is_explained() -> None:
         (("a-b",), AVRO),
     ],
 )
-def test_names_that_are_told_apart_are_taken(names: tuple[str, ...], config: dict[str, str]) -> None:
+def test_distinct_names_are_accepted(names: tuple[str, ...], config: dict[str, str]) -> None:
     assert _refused(_columns(*names, key=names[0]), config) is None
 
 
@@ -152,13 +152,13 @@ def test_a_table_without_a_key_is_refused_with_the_ways_out(capture: Capture, al
     world.columns = {"public.Odd": _columns("tid", "delta"), "public.b": _columns("id")}
     goal = target({"a": "public.Odd", "b": "public.b"}, capture=capture, new=["a", "b"])
     with pytest.raises(UpstreamError, match=r'table "public\.Odd" has no primary key') as refusal:
-        plan(goal, world.look(goal))
+        plan(goal, world.inspect(goal))
     assert refusal.value.code == "key-missing"
     assert "Its columns: tid, delta." in refusal.value.detail
     assert "KEY (column, …)" in refusal.value.hint
     assert f"{altered} ADD PRIMARY KEY" in refusal.value.hint
     keyed = replace(goal, tables=tuple(replace(t, key=("tid",)) if t.object_id == "a" else t for t in goal.tables))
-    assert plan(keyed, world.look(keyed)).steps
+    assert plan(keyed, world.inspect(keyed)).steps
     # It is judged when it is declared: one that loses its key later stops alone.
     standing = target({"a": "public.Odd", "b": "public.b"}, capture=capture)
-    assert plan(standing, world.look(standing)).steps
+    assert plan(standing, world.inspect(standing)).steps

@@ -1,4 +1,4 @@
-"""Values of rows that Debezium does not send as they are: reported where they exist, refused where the connector would fail."""
+"""Values that Debezium does not send unchanged: reported where they exist, refused where the connector would fail."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _hints(lost: LostValues) -> list[str]:
     return list(lost_values_hints(["s.t", "s.other"], Found(lost={"s.t": lost})))
 
 
-def test_only_columns_whose_types_lose_something_are_looked_through() -> None:
+def test_only_columns_whose_types_lose_something_are_searched() -> None:
     numbers = FoundColumn("ids", "integer[]", FoundType("int4", "integer"), is_array=True, dimensions=1)
     columns = {"s.plain": (_ID,), "s.t": (_ID, _DAY, _FREE, numbers), "s.gone": ()}
     found = lossy_columns(["s.plain", "s.t", "s.none"], columns, ConnectionType.POSTGRES)
@@ -53,10 +53,10 @@ def test_columns_that_hold_such_values_are_named_by_what_is_lost() -> None:
     assert _hints(LostValues(())) == []
 
 
-def test_a_table_that_was_not_looked_through_is_reported_with_the_query() -> None:
+def test_a_table_that_was_not_searched_is_reported_with_the_query() -> None:
     lossy = (LossyColumn(_DAY, _DAYS), LossyColumn(_STRICT, _NAN), LossyColumn(_DAY, _NAN))
     assert _hints(LostValues(lossy, "SELECT 1")) == [
-        "table s.t could not be looked through: day (date), Strict (numeric) may hold values that are not sent as they are. "
+        "table s.t could not be searched: day (date), Strict (numeric) may hold values that are not sent as they are. "
         "At one in Strict, which takes no nulls, the connector fails. This query finds them: SELECT 1"
     ]
 
@@ -67,7 +67,7 @@ def _planned(
     world = World(frozenset({"public.Odd"}))
     goal = target({"a": "public.Odd"}, new=new)
     world.columns = {"public.Odd": (_ID, _column("price", "money"))}
-    found = world.look(goal)
+    found = world.inspect(goal)
     assert found.database is not None
     database = replace(found.database, money=money)
     return list(plan(goal, replace(found, database=database, lost={"public.Odd": LostValues(lossy, query)})).hints)
@@ -87,7 +87,7 @@ def test_a_null_where_none_may_be_is_refused() -> None:
     assert "DROP NOT NULL" not in refusal.value.hint
 
 
-def test_what_stops_no_connector_is_not_refused() -> None:
+def test_values_that_stop_no_connector_are_not_refused() -> None:
     assert any("public.Odd.free" in hint for hint in _planned(LossyColumn(_FREE, _NAN)))
     assert any("connector fails" in hint for hint in _planned(LossyColumn(_STRICT, _NAN), query="SELECT 1"))
     assert _planned() == []

@@ -1,4 +1,4 @@
-"""Servers outlive who starts them; together: none waits for what it does not need, and all are given up with one that fails."""
+"""Servers outlive their starter. Started together, none waits for what it does not need, and one that fails ends all waiting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUN = "print('ready', flush=True); time.sleep(600)"
 
 
 class Small(Server):
-    """Is healthy as soon as its program has said `ready`, in a folder that all of them share."""
+    """A server that is healthy as soon as its program has said `ready`, in a folder that all of them share."""
 
     program: ClassVar[str]
     up_command = "small up"
@@ -39,7 +39,7 @@ class Small(Server):
 
 
 class Database(Small):
-    """Ready when the cache has begun, which nobody has to wait for."""
+    """A server that is ready when the cache has begun, which nobody has to wait for."""
 
     name = "database"
     program = f"import pathlib, time\nwhile not pathlib.Path('begun').exists(): time.sleep(0.01)\n{RUN}"
@@ -65,7 +65,7 @@ class Waiting(Small):
     program = "import time; time.sleep(600)"
 
 
-class Behind(Cache):
+class AfterWaiting(Cache):
     name = "behind"
     needs = ("waiting",)
 
@@ -73,12 +73,12 @@ class Behind(Cache):
 @pytest.fixture
 def stopped(tmp_path: Path) -> Iterator[None]:
     yield
-    for kind in (Database, Cache, Application, Broken, Waiting, Behind):
+    for kind in (Database, Cache, Application, Broken, Waiting, AfterWaiting):
         lifecycle.stop(kind(tmp_path), lambda _: None)
 
 
 @pytest.mark.usefixtures("stopped")
-def test_each_starts_as_soon_as_what_it_needs_is_healthy(tmp_path: Path) -> None:
+def test_each_server_starts_as_soon_as_those_it_needs_are_healthy(tmp_path: Path) -> None:
     events: list[ServerEvent] = []
     servers = [kind(tmp_path) for kind in (Database, Application, Cache)]
     lifecycle.start_together(servers, Event(), events.append)
@@ -88,8 +88,8 @@ def test_each_starts_as_soon_as_what_it_needs_is_healthy(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("stopped")
-def test_one_that_fails_is_named_and_the_others_are_not_waited_for(tmp_path: Path) -> None:
-    servers = [kind(tmp_path) for kind in (Waiting, Behind, Broken)]
+def test_a_server_that_fails_is_named_and_the_others_are_not_waited_for(tmp_path: Path) -> None:
+    servers = [kind(tmp_path) for kind in (Waiting, AfterWaiting, Broken)]
     with pytest.raises(ServerError, match="broken ended before it was healthy") as failure:
         lifecycle.start_together(servers, Event(), lambda _: None)
     assert "no disk" in failure.value.detail
@@ -97,15 +97,15 @@ def test_one_that_fails_is_named_and_the_others_are_not_waited_for(tmp_path: Pat
 
 
 @pytest.mark.usefixtures("stopped")
-def test_whoever_gives_up_ends_the_waiting(tmp_path: Path) -> None:
+def test_cancelling_ends_the_waiting(tmp_path: Path) -> None:
     given_up = Event()
     with pytest.raises(lifecycle.Cancelled):
-        lifecycle.start_together([Waiting(tmp_path), Behind(tmp_path)], given_up, lambda _: given_up.set())
+        lifecycle.start_together([Waiting(tmp_path), AfterWaiting(tmp_path)], given_up, lambda _: given_up.set())
 
 
 @pytest.mark.usefixtures("stopped")
 def test_a_server_keeps_nothing_open_that_its_starter_was_given(tmp_path: Path) -> None:
-    """A lock or a pipe of the shell would be held for as long as the server runs."""
+    """Otherwise the server would hold a lock or a pipe of the shell for as long as it runs."""
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
     try:

@@ -1,4 +1,4 @@
-"""The promises of `lakehold spark` that need no server: what it is configured with, and who may read that."""
+"""The promises of `lakehold spark` that need no server: its configuration, and who may read that."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.spark_connect import free_port
 
 @pytest.fixture
 def listener() -> Iterator[int]:
-    """A port of loopback that somebody listens on, who does not speak Spark Connect."""
+    """Listen on a port of loopback, without speaking Spark Connect."""
     with socket.create_server((HOST, 0)) as server:
         yield server.getsockname()[1]
 
@@ -67,7 +67,7 @@ def test_the_configuration_is_for_its_owner_only_and_not_on_the_command_line(tmp
     assert "hidden" not in command.environment.values()
 
 
-def test_who_does_not_speak_spark_connect_is_not_healthy(
+def test_a_server_that_does_not_speak_spark_connect_is_not_healthy(
     tmp_path: Path, listener: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lakehold.spark_server.plan._ANSWERS_WITHIN_S", 0.3)

@@ -1,4 +1,4 @@
-"""The stack's promises that need no server: whose processes it stops, which ports it takes, what connectors ask for."""
+"""The stack's promises that need no server: whose processes it stops, which ports it uses, what connectors ask for."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);" + SLE
 
 @pytest.fixture
 def bystander() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that the stack did not start."""
+    """Start a process that is not the stack's."""
     with subprocess.Popen([sys.executable, "-c", SLEEPER], stdout=subprocess.DEVNULL) as process:
         yield process
         process.kill()
@@ -39,7 +39,7 @@ def bystander() -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture
 def listener() -> Iterator[int]:
-    """A port of loopback that somebody listens on."""
+    """Listen on a port of loopback."""
     with socket.create_server((HOST, 0)) as server:
         yield server.getsockname()[1]
 
@@ -56,9 +56,7 @@ def _start(directory: Path, program: str) -> psutil.Process:
 
 
 @pytest.mark.parametrize(("program", "by_itself"), [(SLEEPER, True), (STUBBORN, False)])
-def test_a_server_is_found_by_its_record_and_stopped_by_force_if_need_be(
-    tmp_path: Path, program: str, by_itself: bool
-) -> None:
+def test_a_server_is_found_by_its_record_and_killed_if_need_be(tmp_path: Path, program: str, by_itself: bool) -> None:
     process = _start(tmp_path, program)
 
     assert processes.stop(process, signal.SIGTERM, grace_s=0.5 if not by_itself else 10) is by_itself
@@ -66,7 +64,7 @@ def test_a_server_is_found_by_its_record_and_stopped_by_force_if_need_be(
     assert (tmp_path / "log").read_text() == "ready\n"
 
 
-def test_a_dead_server_is_not_taken_for_running(tmp_path: Path) -> None:
+def test_a_dead_server_does_not_count_as_running(tmp_path: Path) -> None:
     process = _start(tmp_path, SLEEPER)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
@@ -102,13 +100,13 @@ def test_a_taken_port_is_reported_with_its_owner_before_anything_starts(tmp_path
     assert {part.state for part in stack.status(tmp_path)} == {"stopped"}
 
 
-def test_down_of_a_stack_that_never_was_does_nothing(tmp_path: Path) -> None:
+def test_down_of_a_stack_that_never_ran_does_nothing(tmp_path: Path) -> None:
     stack.down(tmp_path / "never", delete_data=True)
 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_deleting_data_spares_what_the_stack_did_not_make(tmp_path: Path) -> None:
+def test_deleting_data_spares_files_that_the_stack_did_not_create(tmp_path: Path) -> None:
     StackPlan(tmp_path, StackPorts()).record()
     (tmp_path / "thesis.txt").write_text("years of work")
 
@@ -125,7 +123,7 @@ def test_the_ports_of_the_last_time_are_remembered(tmp_path: Path) -> None:
     assert StackPlan.recorded(tmp_path) == moved
 
 
-def test_every_part_stands_behind_those_it_needs(tmp_path: Path) -> None:
+def test_every_part_comes_after_those_it_needs(tmp_path: Path) -> None:
     seen: set[str] = set()
     for part in StackPlan(tmp_path, StackPorts()).parts():
         assert set(part.needs) <= seen, part.name

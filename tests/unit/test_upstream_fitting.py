@@ -29,7 +29,7 @@ def test_a_column_of_which_nothing_comes_is_left_out_when_it_is_added_upstream()
     assert world.config is not None
     assert "column.exclude.list" not in world.config
     world.columns = {"public.a": (_OUT, _DOMAIN)}
-    planned = plan(goal, world.look(goal))
+    planned = plan(goal, world.inspect(goal))
     assert any(isinstance(step, ConfigureConnector) for step in planned.steps)
     assert "column public.a.to.day (interval[]) is left out: Debezium sends no arrays of this type" in planned.hints
     assert converge(world, goal)
@@ -44,7 +44,7 @@ def test_a_column_that_is_added_by_the_name_of_another_in_avro_is_left_out() -> 
     goal = replace(goal, config={**goal.config, **avro})
     assert converge(world, goal)
     world.columns = {"public.a": (a_b, added)}
-    (told,) = [hint for hint in plan(goal, world.look(goal)).hints if "a_b" in hint]
+    (told,) = [hint for hint in plan(goal, world.inspect(goal)).hints if "a_b" in hint]
     assert told.startswith("column public.a.a_b (integer) is left out: in Avro Debezium calls it a_b, as it does a-b")
     assert "ALTER TABLE public.a RENAME COLUMN a_b TO …" in told
     assert converge(world, goal)
@@ -66,7 +66,7 @@ def test_columns_carry_the_name_of_a_type_that_debezium_does_not_know(type_name:
     for columns in ((), (_DOMAIN,)):
         world = World(frozenset({"public.a"}), columns={"public.a": columns})
         goal = target({"a": "public.a"})
-        (made,) = [step for step in plan(goal, world.look(goal)).steps if isinstance(step, CreateConnector)]
+        (made,) = [step for step in plan(goal, world.inspect(goal)).steps if isinstance(step, CreateConnector)]
         typed = re.compile(made.config["datatype.propagate.source.type"], re.IGNORECASE)
         assert (typed.fullmatch(f"public.a.{type_name}") is not None) == is_typed
         assert (typed.fullmatch('public.a."public"."raw"') is None) == bool(columns)
@@ -78,10 +78,10 @@ def test_unsigned_numbers_are_exact_but_for_a_connector_that_was_made_before() -
     assert converge(world, goal)
     assert world.config is not None
     assert world.config[_UNSIGNED] == "precise"
-    assert not any("negative" in hint for hint in plan(goal, world.look(goal)).hints)
+    assert not any("negative" in hint for hint in plan(goal, world.inspect(goal)).hints)
 
     del world.config[_UNSIGNED]
-    planned = plan(goal, replace(world.look(goal)))
+    planned = plan(goal, replace(world.inspect(goal)))
     assert planned.steps == ()
     (told,) = [hint for hint in planned.hints if "negative" in hint]
     assert told.startswith("column shop.a.n (bigint(20) unsigned): numbers from 9223372036854775808 on")
@@ -93,10 +93,10 @@ def test_intervals_are_exact_but_for_a_connector_that_was_made_before() -> None:
     assert converge(world, goal)
     assert world.config is not None
     assert world.config[_INTERVALS] == "string"
-    assert not any("30.4375" in hint for hint in plan(goal, world.look(goal)).hints)
+    assert not any("30.4375" in hint for hint in plan(goal, world.inspect(goal)).hints)
 
     del world.config[_INTERVALS]
-    planned = plan(goal, world.look(goal))
+    planned = plan(goal, world.inspect(goal))
     assert planned.steps == ()
     (told,) = [hint for hint in planned.hints if "30.4375" in hint]
     assert told.startswith("column public.a.took (interval): a month comes as 30.4375 days")
@@ -127,6 +127,6 @@ def test_a_connector_that_was_lost_is_made_again_with_the_types_that_the_lake_ha
     goal = target({"a": name}, capture=capture)
     goal = replace(goal, tables=tuple(replace(table, columns=listed) for table in goal.tables))
     types = {column.name: in_lake} if in_lake is not None else {}
-    planned = plan(goal, replace(world.look(goal), lake_types={"a": types}))
+    planned = plan(goal, replace(world.inspect(goal), lake_types={"a": types}))
     (made,) = [step for step in planned.steps if isinstance(step, CreateConnector)]
     assert (option in made.config) == is_set

@@ -1,4 +1,4 @@
-"""Changes of captured tables were missed: what is snapshotted again, how often, and what is told of the rest."""
+"""Missed changes of captured tables: what lakehold snapshots again, how often, and what it reports of the rest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lakehold.upstream.found import FoundSnapshot
-from lakehold.upstream.plan import plan, plan_anew
+from lakehold.upstream.plan import plan, plan_resnapshot
 from lakehold.upstream.steps import (
     AskSnapshot,
     ChangePublication,
@@ -27,14 +27,14 @@ A, B, C = {"a1": "public.a"}, {"b1": "public.b"}, {"c1": "public.c"}
 
 @pytest.fixture
 def world() -> World:
-    """A database whose table `public.a` is captured."""
+    """Return a database whose table `public.a` is captured."""
     world = World(frozenset({"public.a", "public.b", "public.c"}))
     assert converge(world, target(A))
     return world
 
 
 def again(object_id: str, upstream: str, *, confirms: bool = False) -> AskSnapshot:
-    """What asks for a snapshot of a table that the lake has not begun with, or has one of if that `confirms`."""
+    """Build the step that asks for a snapshot of a table that the lake has not begun, or, if it `confirms`, has a snapshot of."""
     tables = {object_id: f"shop.{object_id}"}
     repeat = Repeat(CAPTURE.topic(upstream), tables, None if confirms else {}, confirms)
     return AskSnapshot("shop", upstream, object_id, repeat, SIGNAL_TABLE)
@@ -45,7 +45,7 @@ def test_a_table_whose_changes_were_missed_is_snapshotted_before_it_counts_as_ca
     world.unpublish("public.a")
     world.leave_out("public.b")
     goal = target(A | B)
-    planned = plan(goal, world.look(goal))
+    planned = plan(goal, world.inspect(goal))
     assert planned.steps[:5] == (
         StopConnector("shop"),
         again("a1", "public.a"),
@@ -58,11 +58,11 @@ def test_a_table_whose_changes_were_missed_is_snapshotted_before_it_counts_as_ca
     assert not any("RESNAPSHOT" in hint for hint in planned.hints)
     assert converge(world, goal)
     assert world.missed == set()
-    assert plan(goal, world.look(goal)).hints == ()
+    assert plan(goal, world.inspect(goal)).hints == ()
 
 
 @pytest.mark.parametrize("cut_after", range(8))
-def test_what_was_missed_comes_wherever_the_repair_was_cut_short(world: World, cut_after: int) -> None:
+def test_missed_changes_arrive_wherever_the_repair_was_interrupted(world: World, cut_after: int) -> None:
     goal = target(A | B | C)
     assert converge(world, goal)
     world.unpublish("public.a")
@@ -74,11 +74,11 @@ def test_what_was_missed_comes_wherever_the_repair_was_cut_short(world: World, c
     assert (world.missed, world.gone) == (set(), set())
 
 
-def test_a_table_that_was_out_of_the_publication_between_two_looks_is_snapshotted_again_it_alone(world: World) -> None:
+def test_only_a_table_that_left_the_publication_between_two_inspections_is_snapshotted_again(world: World) -> None:
     assert converge(world, target(A | B))
     world.republish("public.a")
     goal = target(A | B)
-    planned = plan(goal, world.look(goal))
+    planned = plan(goal, world.inspect(goal))
     assert planned.steps == (
         StopConnector("shop"),
         again("a1", "public.a"),
@@ -88,14 +88,14 @@ def test_a_table_that_was_out_of_the_publication_between_two_looks_is_snapshotte
     (hint,) = planned.hints
     assert "changes of public.a were missed" in hint
     assert converge(world, goal)
-    assert plan(goal, world.look(goal)) == Steps()
+    assert plan(goal, world.inspect(goal)) == Steps()
 
 
-def test_a_publication_that_was_made_anew_is_tried_before_its_tables_are_snapshotted_again(world: World) -> None:
+def test_a_recreated_publication_is_checked_before_its_tables_are_snapshotted_again(world: World) -> None:
     goal = target(A | B)
     assert converge(world, goal)
     world.publish_anew()
-    assert plan(goal, world.look(goal)).steps == (
+    assert plan(goal, world.inspect(goal)).steps == (
         StopConnector("shop"),
         CheckLog("s", "p", "shop"),
         again("a1", "public.a"),
@@ -112,15 +112,15 @@ def test_tables_that_lakehold_adds_and_drops_make_no_other_look_missed(world: Wo
     assert world.repeats == {}
 
 
-def test_how_tables_came_into_the_publication_is_noted_of_a_source_that_has_no_such_note(world: World) -> None:
+def test_memberships_are_noted_for_a_source_without_such_a_note(world: World) -> None:
     world.noted.clear()
     goal = target(A)
-    assert plan(goal, world.look(goal)).steps == (NoteMembers("shop", "s1", "p", ("public.a",)),)
+    assert plan(goal, world.inspect(goal)).steps == (NoteMembers("shop", "s1", "p", ("public.a",)),)
     assert converge(world, goal)
 
 
 @pytest.mark.parametrize("is_behind", [False, True])
-def test_a_second_snapshot_tells_what_is_gone_where_the_first_was_asked_for_too_early(
+def test_a_second_snapshot_finds_deleted_rows_where_the_first_was_asked_for_too_early(
     world: World, is_behind: bool
 ) -> None:
     goal = target(A)
@@ -131,7 +131,7 @@ def test_a_second_snapshot_tells_what_is_gone_where_the_first_was_asked_for_too_
     assert world.gone
     world.ingest()
     assert bool(world.gone) is is_behind
-    further = plan(replace(goal, lake=world.lake(goal)), world.look(goal)).steps
+    further = plan(replace(goal, lake=world.lake(goal)), world.inspect(goal)).steps
     assert further == ((again("a1", "public.a", confirms=True),) if is_behind else ())
     assert converge(world, goal)
     world.ingest()
@@ -154,7 +154,7 @@ def test_it_is_asked_for_again_once_the_lake_has_the_first_of_all_tables_that_sh
     assert world.repeats["a1"].signal_id != last
 
 
-def test_a_table_that_joins_over_a_topic_that_lacks_changes_has_none_of_what_is_gone(world: World) -> None:
+def test_a_table_that_joins_over_a_topic_that_lacks_changes_has_no_deleted_rows(world: World) -> None:
     world.unpublish("public.a")
     assert converge(world, target(A))
     world.ingest()
@@ -166,10 +166,10 @@ def test_a_table_that_joins_over_a_topic_that_lacks_changes_has_none_of_what_is_
     assert world.repeats["a2"].is_certain, "the second one tells, which was asked for when it had the topic"
 
 
-def test_a_connector_that_has_not_sent_all_that_was_logged_is_taken_to_be_behind(world: World) -> None:
+def test_a_connector_that_has_not_sent_the_whole_log_counts_as_lagging(world: World) -> None:
     goal = target(A)
     world.unpublish("public.a")
-    found = world.look(goal)
+    found = world.inspect(goal)
     assert found.database is not None
     lagging = replace(found, database=replace(found.database, confirmed=found.database.position - 1))
     (asked,) = (step for step in plan(goal, lagging).steps if isinstance(step, AskSnapshot))
@@ -182,29 +182,29 @@ def test_a_repeated_snapshot_that_failed_is_asked_for_again(world: World) -> Non
     world.unpublish("public.a")
     assert converge(world, goal)
     world.repeats["a1"] = replace(world.repeats["a1"], succeeded=False)
-    assert plan(goal, world.look(goal)).steps == (again("a1", "public.a"),)
+    assert plan(goal, world.inspect(goal)).steps == (again("a1", "public.a"),)
 
 
-def test_what_a_table_without_a_key_missed_is_only_told(world: World) -> None:
+def test_missed_changes_of_a_table_without_a_key_are_only_reported(world: World) -> None:
     world.keyless = frozenset({"public.a"})
     world.unpublish("public.a")
     goal = target(A)
-    planned = plan(goal, world.look(goal))
+    planned = plan(goal, world.inspect(goal))
     assert planned.steps == (
         NoteMissed("shop", A),
         ChangePublication("p", ("public.a",)),
         NoteMembers("shop", "s1", "p", ("public.a",)),
     )
     (hint,) = planned.hints
-    assert "no primary key, so that nothing brings them but ALTER SOURCE shop RESNAPSHOT" in hint
+    assert "no primary key, so only ALTER SOURCE shop RESNAPSHOT brings them" in hint
     assert converge(world, goal)
-    assert plan(goal, world.look(goal)).hints == (hint,), "it is told until all is snapshotted"
-    for step in plan_anew(goal, world.look(goal)).steps:
+    assert plan(goal, world.inspect(goal)).hints == (hint,), "it is told until all is snapshotted"
+    for step in plan_resnapshot(goal, world.inspect(goal)).steps:
         world.perform(step)
-    assert plan(goal, world.look(goal)) == Steps()
+    assert plan(goal, world.inspect(goal)) == Steps()
 
 
-def test_what_a_table_missed_comes_when_it_gets_a_key(world: World) -> None:
+def test_missed_changes_arrive_when_the_table_gets_a_key(world: World) -> None:
     world.keyless = frozenset({"public.a"})
     world.unpublish("public.a")
     goal = target(A)
@@ -213,15 +213,15 @@ def test_what_a_table_missed_comes_when_it_gets_a_key(world: World) -> None:
     assert converge(world, goal)
     world.ingest()
     assert (world.missed, world.gone) == (set(), set())
-    assert plan(goal, world.look(goal)).hints == ()
+    assert plan(goal, world.inspect(goal)).hints == ()
 
 
-def test_a_snapshot_that_failed_is_asked_for_again_in_its_time_and_told_meanwhile(world: World) -> None:
+def test_a_failed_snapshot_is_asked_for_again_after_a_pause_and_reported_meanwhile(world: World) -> None:
     goal = target(A | B)
     assert converge(world, goal)
     denied = FoundSnapshot(asked=1, failures=("SQL_EXCEPTION",), failed_in_row=1, again_ms=30_000)
     world.snapshots["b1"] = denied
-    early, late = (plan(goal, replace(world.look(goal), now_ms=now_ms)) for now_ms in (29_999, 30_000))
+    early, late = (plan(goal, replace(world.inspect(goal), now_ms=now_ms)) for now_ms in (29_999, 30_000))
     assert early.steps == (), "the connector would stand for it"
     (hint,) = early.hints
     assert "the snapshot of public.b failed: SQL_EXCEPTION" in hint
@@ -229,7 +229,7 @@ def test_a_snapshot_that_failed_is_asked_for_again_in_its_time_and_told_meanwhil
     asked = AskSnapshot("shop", "public.b", "b1", None, SIGNAL_TABLE)
     assert late.steps == (StopConnector("shop"), asked, ResumeConnector("shop"))
     assert late.hints == early.hints, "it is told once"
-    assert plan(goal, world.look(goal)).steps == late.steps, "whoever repairs by hand does not wait"
+    assert plan(goal, world.inspect(goal)).steps == late.steps, "whoever repairs by hand does not wait"
 
 
 def test_a_repeated_snapshot_that_failed_waits_as_well(world: World) -> None:
@@ -242,15 +242,15 @@ def test_a_repeated_snapshot_that_failed_waits_as_well(world: World) -> None:
     world.snapshots["a2"] = replace(
         world.snapshots["a2"], failures=("SQL_EXCEPTION",), failed_in_row=2, again_ms=60_000
     )
-    early, late = (plan(goal, replace(world.look(goal), now_ms=now_ms)) for now_ms in (0, 60_000))
+    early, late = (plan(goal, replace(world.inspect(goal), now_ms=now_ms)) for now_ms in (0, 60_000))
     assert early.steps == ()
     assert [type(step) for step in late.steps] == [AskSnapshot]
 
 
-def test_what_failed_for_want_of_a_key_waits_for_nothing_when_there_is_one(world: World) -> None:
+def test_a_snapshot_that_failed_without_a_key_is_asked_for_at_once_when_there_is_one(world: World) -> None:
     world.keyless = frozenset({"public.b"})
     goal = target(A | B)
     assert converge(world, goal)
     world.keyless = frozenset()
-    planned = plan(goal, replace(world.look(goal), now_ms=0))
+    planned = plan(goal, replace(world.inspect(goal), now_ms=0))
     assert any(isinstance(step, AskSnapshot) for step in planned.steps)

@@ -1,4 +1,4 @@
-"""When a snapshot that failed is to be asked for again, by what the connector said and when."""
+"""When a failed snapshot is asked for again, by what the connector reported and when."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOPICS = SideTopics("shop")
 
 @dataclass
 class Conversation:
-    """Signals and notifications, each with the second in which it was written."""
+    """The signals and notifications of a connector, each with the second in which it was written."""
 
     said: dict[str, list[tuple[int, bytes]]] = field(
         default_factory=lambda: {_TOPICS.signals: [], _TOPICS.notifications: []}
@@ -31,14 +31,14 @@ class Conversation:
         return str(json.loads(text)["id"])
 
     def scanned(self, status: str, second: int) -> None:
-        """The connector answers a new signal."""
+        """Answer a new signal as the connector does."""
         last = self.signal(asked_snapshot("a1", "public.a"))
         data = {"scanned_collection": "public.a", "status": status}
         said = {"id": last, "aggregate_type": "Incremental", "type": "TABLE_SCAN_COMPLETED", "additional_data": data}
         self.said[_TOPICS.notifications].append((second, json.dumps(said).encode()))
 
     def again_s(self) -> float:
-        """When the table is to be asked for again."""
+        """Return when the table is to be asked for again."""
         journal = Journal(cast("KafkaClient", self), _TOPICS, None)
         journal.refresh()
         return journal.snapshots["a1"].again_ms / 1000
@@ -63,7 +63,7 @@ def conversation() -> Conversation:
     return Conversation()
 
 
-def test_it_is_asked_for_ever_more_rarely_and_once_an_hour_at_least(conversation: Conversation) -> None:
+def test_a_failing_snapshot_is_asked_for_after_growing_pauses_up_to_an_hour(conversation: Conversation) -> None:
     pauses = []
     for second in range(0, 100_000, 10_000):
         conversation.scanned("SQL_EXCEPTION", second)
@@ -71,7 +71,7 @@ def test_it_is_asked_for_ever_more_rarely_and_once_an_hour_at_least(conversation
     assert pauses == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]
 
 
-def test_one_that_succeeded_counts_as_if_none_had_failed(conversation: Conversation) -> None:
+def test_a_success_resets_the_pause(conversation: Conversation) -> None:
     for second, status in enumerate(["SQL_EXCEPTION", "SQL_EXCEPTION", "SUCCEEDED"]):
         conversation.scanned(status, second)
     assert conversation.again_s() == 0

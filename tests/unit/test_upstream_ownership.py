@@ -1,4 +1,4 @@
-"""What is upstream and may be another's, or be left of an earlier source; and what of it a person is told to run by hand."""
+"""Objects upstream that may be another's, or left by an earlier source; and commands that a person is told to run by hand."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from lakehold.upstream.steps import DropPublication, ForgetPosition, Steps
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, converge, target
 
 
-def test_what_a_source_that_made_nothing_finds_of_others_is_not_taken_away_with_it() -> None:
+def test_dropping_a_source_that_created_nothing_removes_nothing_of_others() -> None:
     world = World(frozenset({"public.a"}), slot="s", signal_table=FoundSignalTable())
     world.topics = {CAPTURE.topic("public.a"), CAPTURE.transaction_topic}
     declared, dropped = target({"a": "public.a"}), target({}, released=["public.a"])
     with pytest.raises(UpstreamError, match="is not of source") as refusal:
-        plan(declared, world.look(declared))
+        plan(declared, world.inspect(declared))
     assert refusal.value.code == "topic-foreign"
-    planned = plan(dropped, world.look(dropped))
+    planned = plan(dropped, world.inspect(dropped))
     assert planned.steps == ()
     (hint,) = planned.hints
     assert hint == 'replication slot "s" stays, as nothing says that source "shop" made it: drop it if nobody needs it'
 
 
-def test_its_own_publication_goes_with_a_source_of_which_nothing_else_is_left() -> None:
+def test_a_publication_is_dropped_with_its_source_even_if_nothing_else_is_left() -> None:
     world = World(frozenset({"public.a"}))
     assert converge(world, target({"a": "public.a"}))
     world.config, world.slot, world.topics = None, None, set()
     dropped = target({}, released=["public.a"])
-    assert plan(dropped, world.look(dropped)) == Steps((DropPublication("p"),))
+    assert plan(dropped, world.inspect(dropped)) == Steps((DropPublication("p"),))
 
 
-def test_what_is_to_be_run_by_hand_has_its_names_quoted() -> None:
+def test_statements_to_run_by_hand_quote_names() -> None:
     goal = replace(target({"a": "public.Orders"}), source="Shop")
     world = World(frozenset({"public.Orders"}))
-    found = world.look(goal)
+    found = world.inspect(goal)
     assert found.database is not None
     poor = replace(found, database=replace(found.database, tables={"public.Orders": FoundTable("d", True)}))
     (hint,) = plan(goal, poor).hints
@@ -48,17 +48,17 @@ def test_what_is_to_be_run_by_hand_has_its_names_quoted() -> None:
     assert publication_lost("p", "Shop").hint.startswith("ALTER SOURCE `Shop` RESNAPSHOT")
     assert with_way_out("log was purged", "Shop").endswith("ALTER SOURCE `Shop` RESNAPSHOT")
     with pytest.raises(UpstreamError) as refusal:
-        plan(replace(goal, passed=world.position + 1), world.look(goal))
+        plan(replace(goal, passed=world.position + 1), world.inspect(goal))
     assert "DROP SOURCE `Shop` CASCADE" in refusal.value.hint
     assert converge(world, goal)
     world.tables = frozenset()
     renamed = replace(goal, tables=tuple(replace(table, full_name="shop.Orders") for table in goal.tables))
-    (gone,) = plan(renamed, world.look(renamed)).hints
+    (gone,) = plan(renamed, world.inspect(renamed)).hints
     assert gone.endswith("DROP TABLE shop.`Orders`")
 
 
 @pytest.mark.parametrize("capture", [CAPTURE, OF_MARIADB])
-def test_what_connect_remembers_of_an_earlier_connector_of_the_name_is_forgotten(capture: Capture) -> None:
+def test_the_position_of_an_earlier_connector_of_the_name_is_deleted(capture: Capture) -> None:
     world = World(frozenset({"public.a"}), has_position=True, is_mariadb=capture is OF_MARIADB)
     goal = target({"a": "public.a"}, capture=capture)
     assert converge(world, goal)
@@ -68,14 +68,14 @@ def test_what_connect_remembers_of_an_earlier_connector_of_the_name_is_forgotten
     assert world.snapshotted == {"public.a"}
 
 
-def test_a_connector_that_was_deleted_by_hand_goes_on_where_it_stood() -> None:
+def test_a_connector_that_was_deleted_by_hand_continues_at_its_position() -> None:
     world, goal = World(frozenset({"public.a"})), target({"a": "public.a"})
     assert converge(world, goal)
     world.config = None
-    for step in plan(goal, world.look(goal)).steps[:1]:
+    for step in plan(goal, world.inspect(goal)).steps[:1]:
         world.perform(step)
     assert world.has_position
-    assert not any(isinstance(step, ForgetPosition) for step in plan(goal, world.look(goal)).steps)
+    assert not any(isinstance(step, ForgetPosition) for step in plan(goal, world.inspect(goal)).steps)
     assert converge(world, goal)
     world.config, world.slot = None, None
     with pytest.raises(UpstreamError, match="is lost"):

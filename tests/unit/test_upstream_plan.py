@@ -1,4 +1,4 @@
-"""What is refused, awaited and hinted at before anything upstream changes."""
+"""What lakehold refuses, waits for and hints at before anything upstream changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakehold.upstream.connect import ConnectorStatus
 from lakehold.upstream.connector_config import SENDS_TRUNCATES
 from lakehold.upstream.found import OPERATIONS, FoundPublication, FoundSignalTable, FoundSnapshot, FoundTable
 from lakehold.upstream.journal import asked_snapshot
-from lakehold.upstream.plan import differences, plan, plan_anew
+from lakehold.upstream.plan import differences, plan, plan_resnapshot
 from lakehold.upstream.steps import (
     AskSnapshot,
     ChangePublication,
@@ -37,7 +37,7 @@ A, B = {"a1": "public.a"}, {"b1": "public.b"}
 
 @pytest.fixture
 def world() -> World:
-    """A database whose table `public.a` is captured."""
+    """Return a database whose table `public.a` is captured."""
     world = World(frozenset({"public.a", "public.b"}))
     assert converge(world, target(A))
     return world
@@ -72,7 +72,7 @@ def narrow_that_of_others(world: World) -> None:
 
 
 def be_another_sources(world: World) -> None:
-    world.publication = replace(world.made_publication, is_own=False, is_anothers=True)
+    world.publication = replace(world.made_publication, is_own=False, is_foreign=True)
 
 
 def drop_slot(world: World) -> None:
@@ -93,13 +93,13 @@ def drop_slot(world: World) -> None:
         (drop_publication, "publication-lost", "ALTER SOURCE shop RESNAPSHOT"),
     ],
 )
-def test_what_cannot_be_right_is_refused_with_the_way_out(
+def test_an_unusable_upstream_is_refused_with_a_way_out(
     world: World, happened: Callable[[World], None], code: str, way_out: str
 ) -> None:
     happened(world)
     goal = replace(target(A, passed=500), seen_upstream_ms=500)
     with pytest.raises(UpstreamError) as refusal:
-        plan(goal, world.look(goal))
+        plan(goal, world.inspect(goal))
     assert refusal.value.code == code
     assert refusal.value.detail
     assert way_out in refusal.value.hint
@@ -109,10 +109,10 @@ def test_a_restored_database_says_how_far_it_went_back_and_may_be_dropped(world:
     world.position = 0x1_0000_00FF
     goal = target(A, passed=0x2_0000_0000)
     with pytest.raises(UpstreamError) as refusal:
-        plan(goal, world.look(goal))
-    assert "stands at 1/FF, and the lake has changes up to 2/0" in refusal.value.detail
+        plan(goal, world.inspect(goal))
+    assert "ends at 1/FF, and the lake has changes up to 2/0" in refusal.value.detail
     with pytest.raises(UpstreamError, match="gone back"):
-        plan_anew(goal, world.look(goal))
+        plan_resnapshot(goal, world.inspect(goal))
     gone = target({}, released=["public.a"])
     assert converge(world, gone)
     assert world.config is None
@@ -120,7 +120,7 @@ def test_a_restored_database_says_how_far_it_went_back_and_may_be_dropped(world:
 
 def test_tables_wait_for_the_first_snapshot_unless_it_fails(world: World) -> None:
     goal = target(A | B)
-    found = replace(world.look(goal), first_snapshot_complete=False)
+    found = replace(world.inspect(goal), first_snapshot_complete=False)
     waiting = plan(goal, found)
     assert waiting.steps == ()
     assert waiting.hints == ("the tables that are new to connector shop join it when its first snapshot is complete",)
@@ -138,7 +138,7 @@ def test_two_tables_of_one_upstream_share_the_first_snapshot() -> None:
     world = World(frozenset({"public.a"}))
     both = target({"a1": "public.a", "a2": "public.a"})
     assert converge(world, both)
-    assert plan(both, world.look(both)).steps == ()
+    assert plan(both, world.inspect(both)).steps == ()
     assert world.asked == []
     assert all(snapshot.is_first for snapshot in world.snapshots.values())
 
@@ -148,7 +148,7 @@ def test_a_failed_task_is_restarted_with_its_reason(world: World) -> None:
         "org.apache.kafka.connect.errors.ConnectException: outer\n\tat a\nCaused by: java.io.IOException: inner\n\tat b"
     )
     goal = target(A)
-    assert plan(goal, world.look(goal)).steps == (RestartConnector("shop", "IOException: inner"),)
+    assert plan(goal, world.inspect(goal)).steps == (RestartConnector("shop", "IOException: inner"),)
 
 
 def test_a_snapshot_that_was_asked_of_a_task_that_did_not_know_the_table_is_asked_for_again(world: World) -> None:
@@ -161,19 +161,19 @@ def test_a_snapshot_that_was_asked_of_a_task_that_did_not_know_the_table_is_aske
         (FoundSnapshot(asked=2, failures=("UNKNOWN_SCHEMA",), succeeded=True), False),
     ]:
         world.snapshots["a1"] = snapshot
-        steps = plan(goal, world.look(goal)).steps
+        steps = plan(goal, world.inspect(goal)).steps
         assert (AskSnapshot("shop", "public.a", "a1", signal_table=SIGNAL_TABLE) in steps) is asked_again, snapshot
 
 
-def test_the_log_is_marked_behind_the_snapshot_of_a_table_that_joined(world: World) -> None:
+def test_the_log_is_marked_after_the_snapshot_of_a_table_that_joined(world: World) -> None:
     both = target(A | B)
-    for step in plan(both, world.look(both)).steps:
+    for step in plan(both, world.inspect(both)).steps:
         world.perform(step)
-    assert plan(both, world.look(both)).steps == (NoteFit(CAPTURE.topic_prefix, {"b1": "public.b"}, SIGNAL_TABLE),), (
-        "a first snapshot is of one moment"
-    )
+    assert plan(both, world.inspect(both)).steps == (
+        NoteFit(CAPTURE.topic_prefix, {"b1": "public.b"}, SIGNAL_TABLE),
+    ), "a first snapshot is of one moment"
     assert converge(world, both)
-    assert plan(both, world.look(both)).steps == ()
+    assert plan(both, world.inspect(both)).steps == ()
 
 
 def test_a_table_that_gets_a_key_is_snapshotted_alone(world: World) -> None:
@@ -185,37 +185,37 @@ def test_a_table_that_gets_a_key_is_snapshotted_alone(world: World) -> None:
     assert "public.b" in world.snapshotted
 
 
-def test_a_table_without_a_key_that_joins_is_told_the_way_to_its_rows(world: World) -> None:
+def test_a_joining_table_without_a_key_gets_a_hint_how_to_load_its_rows(world: World) -> None:
     world.keyless = frozenset({"public.b"})
     both = B | {"b2": "public.b"}
     goal = target(A | both, new=list(both))
-    (hint,) = plan(goal, world.look(goal)).hints
+    (hint,) = plan(goal, world.inspect(goal)).hints
     assert "ALTER SOURCE shop RESNAPSHOT" in hint
     assert converge(world, goal)
     of_all, of_another = target(A | both), target(both, ["public.a"], new=[])
-    assert plan(of_all, world.look(of_all)).hints == (hint,), "once, though two tables of the lake are fed from it"
-    assert plan(of_another, world.look(of_another)).hints == ()
-    for step in plan_anew(of_all, world.look(of_all)).steps:
+    assert plan(of_all, world.inspect(of_all)).hints == (hint,), "once, though two tables of the lake are fed from it"
+    assert plan(of_another, world.inspect(of_another)).hints == ()
+    for step in plan_resnapshot(of_all, world.inspect(of_all)).steps:
         world.perform(step)
-    assert plan(of_all, world.look(of_all)).hints == ()
+    assert plan(of_all, world.inspect(of_all)).hints == ()
 
 
-def test_a_lost_publication_is_made_before_all_is_snapshotted_anew(world: World) -> None:
+def test_a_lost_publication_is_created_before_all_tables_are_snapshotted_again(world: World) -> None:
     drop_publication(world)
     goal = target(A)
-    steps = plan_anew(goal, world.look(goal)).steps
+    steps = plan_resnapshot(goal, world.inspect(goal)).steps
     assert steps.index(CreatePublication("p", ("public.a",), "s1")) < steps.index(ResumeConnector("shop"))
     world.config = None
-    assert not any(isinstance(step, CreatePublication) for step in plan(goal, world.look(goal)).steps)
+    assert not any(isinstance(step, CreatePublication) for step in plan(goal, world.inspect(goal)).steps)
     with pytest.raises(UpstreamError, match='publication "p" is lost'):
         converge(world, goal)
 
 
-def test_a_table_that_is_gone_stops_none_of_the_others(world: World) -> None:
+def test_a_missing_table_stops_none_of_the_others(world: World) -> None:
     assert converge(world, target(A | B))
     world.tables = frozenset({"public.b", "public.a2"})
     goal = target(A | B)
-    planned = plan(goal, world.look(goal))
+    planned = plan(goal, world.inspect(goal))
     assert planned.steps == ()
     assert planned.hints == (
         "table public.a is not in the database any more (was it renamed to public.a2?): DROP TABLE shop.a1",
@@ -224,7 +224,7 @@ def test_a_table_that_is_gone_stops_none_of_the_others(world: World) -> None:
 
     declaring = target(A | B, new=["a1"])
     with pytest.raises(UpstreamError) as refusal:
-        plan(declaring, world.look(declaring))
+        plan(declaring, world.inspect(declaring))
     assert refusal.value.code == "upstream-table-missing"
     assert refusal.value.hint == "Did you mean public.a2?"
     assert refusal.value.detail == "Its tables: public.a2, public.b."
@@ -235,7 +235,7 @@ def test_a_table_that_is_captured_already_may_be_what_was_meant() -> None:
     assert converge(world, target(accounts))
     declaring = target({**accounts, "x1": "public.acounts"}, new=["x1"])
     with pytest.raises(UpstreamError) as refusal:
-        plan(declaring, world.look(declaring))
+        plan(declaring, world.inspect(declaring))
     assert refusal.value.hint == "Did you mean public.accounts?"
 
 
@@ -243,7 +243,7 @@ def test_the_table_that_was_meant_is_found_among_all_of_a_large_database_and_som
     world = World(frozenset(f"public.t{number:03}" for number in range(200)) | {"public.users"})
     declaring = target({"x1": "public.user"}, new=["x1"])
     with pytest.raises(UpstreamError) as refusal:
-        plan(declaring, world.look(declaring))
+        plan(declaring, world.inspect(declaring))
     assert refusal.value.hint == "Did you mean public.users?"
     assert refusal.value.detail.endswith("public.t048, public.t049 and 151 more.")
 
@@ -251,13 +251,13 @@ def test_the_table_that_was_meant_is_found_among_all_of_a_large_database_and_som
 def test_what_the_user_may_not_do_is_refused_before_anything_is_done(world: World) -> None:
     world.may_publish = False
     goal = target(A)
-    assert plan(goal, world.look(goal)).steps == (), "nothing is to be changed"
+    assert plan(goal, world.inspect(goal)).steps == (), "nothing is to be changed"
     goal = target(A | B)
     with pytest.raises(UpstreamRefused, match=r'may not add public\.b to publication "p", which is another'):
-        plan(goal, world.look(goal))
+        plan(goal, world.inspect(goal))
 
     world.may_publish = True
-    found = world.look(goal)
+    found = world.inspect(goal)
     assert found.database is not None
     tables = {"public.a": FoundTable("f", True), "public.b": FoundTable("f", True, is_owned=False)}
     with pytest.raises(UpstreamRefused, match=r'may not add public\.b to publication "p", as it does not own them'):
@@ -266,15 +266,15 @@ def test_what_the_user_may_not_do_is_refused_before_anything_is_done(world: Worl
     new = World(frozenset({"public.a"}), may_publish=False)
     goal = target(A)
     with pytest.raises(UpstreamRefused, match='user "u" of source "shop" may not make publication "p"'):
-        plan(goal, new.look(goal))
+        plan(goal, new.inspect(goal))
     new.publication = FoundPublication(is_own=False, is_for_all=True, tables=frozenset({"public.a"}))
     assert converge(new, goal)
 
 
 def test_a_configuration_that_connect_would_refuse_is_refused_before_anything_is_done(world: World) -> None:
     goal = target(A | B)
-    found = replace(world.look(goal), objections=("Unable to connect: no.", "It lacks a right."))
-    for planned in (plan, plan_anew):
+    found = replace(world.inspect(goal), objections=("Unable to connect: no.", "It lacks a right."))
+    for planned in (plan, plan_resnapshot):
         with pytest.raises(ConnectorError) as refusal:
             planned(goal, found)
         assert refusal.value.detail == "Unable to connect: no. It lacks a right."
@@ -283,9 +283,9 @@ def test_a_configuration_that_connect_would_refuse_is_refused_before_anything_is
 def test_a_publication_of_others_is_only_added_to(world: World) -> None:
     world.publication = FoundPublication(is_own=False, is_for_all=False, tables=frozenset({"public.z"}))
     goal = target(A)
-    assert ChangePublication("p", ("public.a",)) in plan(goal, world.look(goal)).steps
+    assert ChangePublication("p", ("public.a",)) in plan(goal, world.inspect(goal)).steps
     world.publication = FoundPublication(is_own=False, is_for_all=True, tables=frozenset())
-    assert plan(goal, world.look(goal)).steps == ()
+    assert plan(goal, world.inspect(goal)).steps == ()
 
 
 def test_a_publication_of_others_that_leaves_something_out_says_what_and_is_not_joined() -> None:
@@ -298,34 +298,34 @@ def test_a_publication_of_others_that_leaves_something_out_says_what_and_is_not_
         narrowed={"public.a": "rows and columns"},
     )
     with pytest.raises(UpstreamError) as refusal:
-        plan(target(A), world.look(target(A)))
-    assert refusal.value.detail == "It does not publish delete, update. Of public.a it leaves out rows and columns."
+        plan(target(A), world.inspect(target(A)))
+    assert refusal.value.detail == "It does not publish delete, update. For public.a it leaves out rows and columns."
     world.publication = replace(world.publication, operations=OPERATIONS - {"truncate"})
-    assert CreateConnector in map(type, plan(target(B), world.look(target(B))).steps), (
+    assert CreateConnector in map(type, plan(target(B), world.inspect(target(B))).steps), (
         "the connector leaves out TRUNCATE itself"
     )
     config = {**target(B).config, **SENDS_TRUNCATES}
     with pytest.raises(UpstreamError, match="leaves out changes") as refusal:
-        plan(replace(target(B), config=config), world.look(target(B)))
+        plan(replace(target(B), config=config), world.inspect(target(B)))
     assert refusal.value.detail == "It does not publish truncate."
 
 
-def test_a_publication_of_others_that_was_narrowed_and_mended_has_its_table_snapshotted_again(world: World) -> None:
+def test_tables_of_a_foreign_publication_that_was_narrowed_and_repaired_are_snapshotted_again(world: World) -> None:
     goal = target(A)
     world.publication = replace(world.made_publication, is_own=False)
     world.narrow("public.a")
     noted = NoteMembers("shop", "s1", "p", ("public.a",))
-    assert plan(goal, world.look(goal)).steps == (noted,), "it is seen that it was so when it is mended"
+    assert plan(goal, world.inspect(goal)).steps == (noted,), "it is seen that it was so when it is mended"
     world.perform(noted)
     with pytest.raises(UpstreamError, match="leaves out changes"):
-        plan(goal, world.look(goal))
+        plan(goal, world.inspect(goal))
     world.widen()
-    assert AskSnapshot in map(type, plan(goal, world.look(goal)).steps)
+    assert AskSnapshot in map(type, plan(goal, world.inspect(goal)).steps)
 
 
 def test_what_the_database_lacks_is_hinted_at(world: World) -> None:
     goal = target(A)
-    found = world.look(goal)
+    found = world.inspect(goal)
     assert found.database is not None
     poor = replace(found.database, tables={"public.a": FoundTable("d", True)})
     (hint,) = plan(goal, replace(found, database=poor)).hints
@@ -333,12 +333,12 @@ def test_what_the_database_lacks_is_hinted_at(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "is_told"), [("3.6.3.Final", True), ("2.7.4.Final", True), ("3.7.0.Final", False), ("", False)]
+    ("version", "is_reported"), [("3.6.3.Final", True), ("2.7.4.Final", True), ("3.7.0.Final", False), ("", False)]
 )
-def test_a_debezium_that_may_lose_changes_is_told(world: World, version: str, is_told: bool) -> None:
+def test_a_debezium_that_may_lose_changes_is_reported(world: World, version: str, is_reported: bool) -> None:
     goal = target(A)
-    hints = plan(goal, replace(world.look(goal), connector_version=version)).hints
-    assert [f"have Debezium {version} for PostgreSQL" in hint for hint in hints] == [True] * is_told
+    hints = plan(goal, replace(world.inspect(goal), connector_version=version)).hints
+    assert [f"have Debezium {version} for PostgreSQL" in hint for hint in hints] == [True] * is_reported
 
 
 def test_passwords_are_not_shown() -> None:
@@ -374,7 +374,9 @@ def test_a_signal_names_tables_as_debezium_reads_them() -> None:
 def test_a_connector_of_postgresql_captures_tables_in_the_case_that_they_are_written_in() -> None:
     listed = target({"a": "public.Orders", "b": "my schema.a,b"}).config["table.include.list"]
     assert listed == r"(?-i:my\ schema\.a\,b),(?-i:public\.Orders)"
-    assert CreateConnector("shop", {"table.include.list": listed}).told.endswith("over my schema.a,b,public.Orders")
+    assert CreateConnector("shop", {"table.include.list": listed}).description.endswith(
+        "over my schema.a,b,public.Orders"
+    )
     of_mariadb = target({"a": "shop.orders"}, capture=OF_MARIADB).config["table.include.list"]
     assert of_mariadb == r"shop\.orders", "what case means there is the server's to say"
 
@@ -384,8 +386,8 @@ def test_a_connector_whose_list_was_written_without_case_is_brought_over_without
     assert converge(world, goal)
     assert world.config is not None
     world.config["table.include.list"] = r"public\.a,public\.b"
-    planned = plan(goal, world.look(goal))
+    planned = plan(goal, world.inspect(goal))
     assert [type(step) for step in planned.steps] == [StopConnector, ConfigureConnector, ResumeConnector]
     assert planned.hints == ()
     assert converge(world, goal)
-    assert plan(goal, world.look(goal)) == Steps()
+    assert plan(goal, world.inspect(goal)) == Steps()

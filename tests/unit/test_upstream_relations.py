@@ -1,4 +1,4 @@
-"""What a statement declares and cannot be captured is refused before anything is declared."""
+"""Tables that a statement declares and that cannot be captured are refused before anything is declared."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lakehold.upstream.found import (
     FoundTable,
 )
 from lakehold.upstream.found_columns import FoundColumn, FoundType
-from lakehold.upstream.plan import plan, plan_anew
+from lakehold.upstream.plan import plan, plan_resnapshot
 from lakehold.upstream.steps import Steps
 from lakehold.upstream.wanted import Wanted
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, converge, target
@@ -36,7 +36,7 @@ _COLUMNS = tuple(
 def planned(
     key: tuple[str, ...], found: FoundRelation | None, *, declared: bool = True, is_mariadb: bool = False
 ) -> Steps:
-    """What a statement that declares `public.a` with KEY does where there is `found` under the table's name."""
+    """Plan a statement that declares `public.a` with KEY, where the database has `found` under the table's name."""
     world = World(
         frozenset({"public.a"}) if found is None or found.kind == PLAIN else frozenset(), is_mariadb=is_mariadb
     )
@@ -44,7 +44,7 @@ def planned(
     goal = target({"a": "public.a"}, capture=capture, new=["a"] if declared else None)
     goal = replace(goal, tables=tuple(replace(table, key=key) for table in goal.tables))
     relations = {} if found is None else {"public.a": found}
-    return plan(goal, replace(world.look(goal), relations=relations, columns={"public.a": _COLUMNS}))
+    return plan(goal, replace(world.inspect(goal), relations=relations, columns={"public.a": _COLUMNS}))
 
 
 @pytest.mark.parametrize("is_mariadb", [False, True])
@@ -56,7 +56,7 @@ def planned(
         (("place_at",), "place_at", "Did you mean placed_at?"),
     ],
 )
-def test_a_key_of_columns_that_are_not_there_is_refused(
+def test_a_key_of_columns_that_do_not_exist_is_refused(
     key: tuple[str, ...], missing: str, hint: str, is_mariadb: bool
 ) -> None:
     with pytest.raises(UpstreamError, match=f'has no column "{missing}"') as refusal:
@@ -67,11 +67,11 @@ def test_a_key_of_columns_that_are_not_there_is_refused(
 
 
 @pytest.mark.parametrize("key", [(), ("id",), ("id", "Region")])
-def test_a_key_of_columns_that_are_there_is_taken(key: tuple[str, ...]) -> None:
+def test_a_key_of_existing_columns_is_accepted(key: tuple[str, ...]) -> None:
     assert planned(key, FoundRelation(PLAIN)).steps
 
 
-def test_a_column_that_went_since_keeps_nothing_from_running() -> None:
+def test_a_column_dropped_later_stops_nothing() -> None:
     assert planned(("nope",), FoundRelation(PLAIN), declared=False).steps
 
 
@@ -83,18 +83,18 @@ def test_a_table_that_mysql_does_not_have_or_show_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", ["view", "materialized view", "foreign table"])
-def test_what_is_no_table_is_told_so(kind: str) -> None:
+def test_a_view_or_another_kind_of_relation_is_refused(kind: str) -> None:
     for is_mariadb in (False, True):
         with pytest.raises(UpstreamError, match=f'"public.a" in the database of source "shop" is a {kind}') as refusal:
             planned((), FoundRelation(kind), is_mariadb=is_mariadb)
         assert refusal.value.code == "upstream-view"
 
 
-def test_a_new_snapshot_of_all_asks_the_same() -> None:
+def test_a_resnapshot_refuses_the_same_tables() -> None:
     world = World(frozenset({"public.a"}))
     goal = target({"a": "public.a"}, new=["a"])
     with pytest.raises(UpstreamError, match="is a view"):
-        plan_anew(goal, replace(world.look(goal), relations={"public.a": FoundRelation("view")}))
+        plan_resnapshot(goal, replace(world.inspect(goal), relations={"public.a": FoundRelation("view")}))
 
 
 @pytest.mark.parametrize("capture", [CAPTURE, OF_MARIADB])
@@ -108,7 +108,7 @@ def test_two_tables_whose_rows_would_come_in_one_topic_are_refused(one: str, oth
     for declared, new in [({"a": one, "b": other}, ["b"]), ({"b": other, "a": one}, ["b"])]:
         goal = target(declared, capture=capture, new=new)
         with pytest.raises(UpstreamError, match=f'"{re.escape(one)}" and "{re.escape(other)}"') as refusal:
-            plan(goal, world.look(goal))
+            plan(goal, world.inspect(goal))
         assert refusal.value.code == "topic-shared"
         assert capture.topic(one) in refusal.value.detail
         assert "TOPIC PREFIX of its own" in refusal.value.hint
@@ -118,22 +118,22 @@ def test_tables_of_one_statement_that_would_share_a_topic_are_refused() -> None:
     world = World(frozenset({"public.a$b", "public.a#b"}))
     goal = target({"a": "public.a$b", "b": "public.a#b"}, new=["a", "b"])
     with pytest.raises(UpstreamError, match="would share one topic"):
-        plan(goal, world.look(goal))
+        plan(goal, world.inspect(goal))
 
 
 def test_two_tables_of_the_lake_may_come_of_one_upstream() -> None:
     world = World(frozenset({"public.a"}))
     goal = target({"a": "public.a", "b": "public.a"}, new=["b"])
-    assert plan(goal, world.look(goal)).steps
+    assert plan(goal, world.inspect(goal)).steps
 
 
 def test_a_topic_that_kafka_could_not_have_is_refused() -> None:
     capture = replace(CAPTURE, topic_prefix="p" * 240)
     world = World(frozenset({"public.a", "public.ab"}))
     fits, goal = (target({"a": name}, capture=capture, new=["a"]) for name in ("public.a", "public.ab"))
-    assert plan(fits, world.look(fits)).steps
+    assert plan(fits, world.inspect(fits)).steps
     with pytest.raises(UpstreamError, match="would have 250 characters") as refusal:
-        plan(goal, world.look(goal))
+        plan(goal, world.inspect(goal))
     assert refusal.value.code == "topic-too-long"
     assert "TOPIC PREFIX" in refusal.value.hint
 
@@ -152,7 +152,7 @@ def test_a_table_that_the_user_may_not_read_is_refused(capture: Capture, granted
     with pytest.raises(
         UpstreamRefused, match=r'user "u" of source "shop" may not read table "Odd\.my table"'
     ) as refusal:
-        plan(goal, replace(world.look(goal), relations=denied))
+        plan(goal, replace(world.inspect(goal), relations=denied))
     assert (refusal.value.code, refusal.value.hint) == ("database-refused", granted)
 
 
@@ -170,7 +170,7 @@ def test_a_table_that_the_user_may_not_read_is_refused(capture: Capture, granted
 def test_a_table_that_cannot_be_captured_as_it_is_is_refused_with_the_way_out(kind: str, told: str, hint: str) -> None:
     world, goal = World(frozenset({"public.A"})), target({"a": "public.A"}, new=["a"])
     with pytest.raises(UpstreamError, match=told) as refusal:
-        plan(goal, replace(world.look(goal), relations={"public.A": FoundRelation(kind)}))
+        plan(goal, replace(world.inspect(goal), relations={"public.A": FoundRelation(kind)}))
     assert refusal.value.code == "upstream-table-unfit"
     assert hint in refusal.value.hint
 
@@ -178,9 +178,9 @@ def test_a_table_that_cannot_be_captured_as_it_is_is_refused_with_the_way_out(ki
 LEAF, ROOT = {"l": "public.leaf"}, {"r": "public.root"}
 
 
-def looked(world: World, goal: Wanted) -> Found:
-    """What is found where `public.leaf` is a partition of `public.root`."""
-    found = world.look(goal)
+def inspected(world: World, goal: Wanted) -> Found:
+    """Return what an inspection finds where `public.leaf` is a partition of `public.root`."""
+    found = world.inspect(goal)
     assert found.database is not None
     tables = dict(found.database.tables)
     if "public.leaf" in tables:
@@ -192,10 +192,10 @@ def looked(world: World, goal: Wanted) -> Found:
 def test_a_partition_beside_its_table_is_refused(first: dict[str, str], second: dict[str, str], new: str) -> None:
     world = World(frozenset({"public.leaf", "public.root"}))
     alone, goal = target(first), target(first | second, new=[new])
-    assert plan(alone, looked(world, alone)).steps
+    assert plan(alone, inspected(world, alone)).steps
     assert converge(world, alone)
     with pytest.raises(UpstreamError, match=r'"public\.leaf" come as those of "public\.root"') as refusal:
-        plan(goal, looked(world, goal))
+        plan(goal, inspected(world, goal))
     assert refusal.value.code == "upstream-table-unfit"
     assert "Capture public.root alone" in refusal.value.hint
 
@@ -208,14 +208,14 @@ def test_a_partition_that_a_publication_of_others_has_by_its_table_is_refused(
     world, goal = World(tables), target(LEAF, new=["l"])
     world.publication = FoundPublication(False, False, tables, tables, members=members)
     if not is_refused:
-        assert plan(goal, looked(world, goal)).steps
+        assert plan(goal, inspected(world, goal)).steps
         return
     with pytest.raises(UpstreamError, match="come as those of"):
-        plan(goal, looked(world, goal))
+        plan(goal, inspected(world, goal))
 
 
-def test_a_captured_table_that_became_a_partition_of_another_is_told() -> None:
+def test_a_captured_table_that_became_a_partition_of_another_is_reported() -> None:
     world, goal = World(frozenset({"public.leaf", "public.root"})), target(LEAF | ROOT)
     assert converge(world, goal)
-    (hint,) = plan(goal, looked(world, goal)).hints
+    (hint,) = plan(goal, inspected(world, goal)).hints
     assert hint.endswith("come as those of public.root, and none as its own: DROP TABLE shop.l")

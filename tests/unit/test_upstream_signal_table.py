@@ -1,4 +1,4 @@
-"""The table where the connector marks what it reads of one that joins: it is made where it can be had, and gone without else."""
+"""The table in which the connector marks snapshots of joining tables: lakehold creates it where it may."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ EVERY = {"SELECT", "INSERT", "DELETE", "CREATE", "DROP"}
 
 @pytest.fixture
 def world() -> World:
-    """A database without a publication."""
+    """Return a database without a publication."""
     return World(frozenset({"public.a", "public.b"}))
 
 
 @pytest.fixture
 def mariadb() -> World:
-    """A database of MariaDB."""
+    """Return a database of MariaDB."""
     return World(frozenset({"public.a", "public.b"}), is_mariadb=True)
 
 
@@ -46,29 +46,29 @@ def _marks(world: World) -> str | None:
     return (world.config or {}).get("signal.data.collection")
 
 
-def test_it_is_made_with_the_first_table_and_goes_with_the_source(world: World) -> None:
+def test_the_table_is_created_with_the_first_table_and_dropped_with_the_source(world: World) -> None:
     goal = target(A)
-    assert CREATE in plan(goal, world.look(goal)).steps
+    assert CREATE in plan(goal, world.inspect(goal)).steps
     assert converge(world, goal)
     assert _marks(world) == SIGNAL_TABLE
     gone = target({}, released=["public.a"])
-    assert DropSignalTable(SIGNAL_TABLE) in plan(gone, world.look(gone)).steps
+    assert DropSignalTable(SIGNAL_TABLE) in plan(gone, world.inspect(gone)).steps
 
 
-def test_one_that_the_user_does_not_own_is_used_and_stays(world: World) -> None:
+def test_a_table_that_the_user_does_not_own_is_used_and_stays(world: World) -> None:
     world.signal_table = FoundSignalTable(is_owned=False)
     world.publication = FoundPublication(is_own=False, is_for_all=False, tables=frozenset({"public.a", SIGNAL_TABLE}))
     world.may_publish = world.may_make_signal_table = False
     goal = target(A)
-    assert CREATE not in plan(goal, world.look(goal)).steps
+    assert CREATE not in plan(goal, world.inspect(goal)).steps
     assert converge(world, goal)
     assert _marks(world) == SIGNAL_TABLE
     gone = target({}, released=["public.a"])
-    assert DropSignalTable(SIGNAL_TABLE) not in plan(gone, world.look(gone)).steps
+    assert DropSignalTable(SIGNAL_TABLE) not in plan(gone, world.inspect(gone)).steps
 
 
 @pytest.mark.parametrize("lost", ["table", "membership"])
-def test_one_that_is_lost_is_made_again_while_the_connector_stands(world: World, lost: str) -> None:
+def test_a_lost_table_is_created_again_while_the_connector_is_stopped(world: World, lost: str) -> None:
     goal = target(A)
     assert converge(world, goal)
     if lost == "table":
@@ -76,12 +76,12 @@ def test_one_that_is_lost_is_made_again_while_the_connector_stands(world: World,
     else:
         assert world.publication is not None
         world.publish(world.publication.tables - {SIGNAL_TABLE})
-    assert plan(goal, world.look(goal)).steps == (StopConnector("shop"), CREATE, ResumeConnector("shop"))
+    assert plan(goal, world.inspect(goal)).steps == (StopConnector("shop"), CREATE, ResumeConnector("shop"))
     assert converge(world, goal)
 
 
 @pytest.mark.parametrize("denied", ["make", "publish", "write"])
-def test_where_it_cannot_be_had_tables_join_without_and_that_is_told(world: World, denied: str) -> None:
+def test_tables_join_without_a_signal_table_with_a_hint_where_none_can_be_had(world: World, denied: str) -> None:
     if denied == "make":
         world.may_make_signal_table = False
     elif denied == "publish":
@@ -92,10 +92,10 @@ def test_where_it_cannot_be_had_tables_join_without_and_that_is_told(world: Worl
     assert converge(world, target(A))
     assert _marks(world) is None
     goal = target(A | B, new=["b1"])
-    (hint,) = plan(goal, world.look(goal)).hints
+    (hint,) = plan(goal, world.inspect(goal)).hints
     assert hint.startswith(f"user u can have no signal table {SIGNAL_TABLE} in the database")
     assert converge(world, goal)
-    assert plan(goal, world.look(goal)).hints == (), "it has joined"
+    assert plan(goal, world.inspect(goal)).hints == (), "it has joined"
 
 
 def test_rights_that_are_granted_later_are_used(world: World) -> None:
@@ -103,26 +103,26 @@ def test_rights_that_are_granted_later_are_used(world: World) -> None:
     goal = target(A)
     assert converge(world, goal)
     world.may_make_signal_table = True
-    assert CREATE in plan(goal, world.look(goal)).steps
+    assert CREATE in plan(goal, world.inspect(goal)).steps
     assert converge(world, goal)
     assert _marks(world) == SIGNAL_TABLE
     world.may_make_signal_table = False
-    assert plan(goal, world.look(goal)).steps == (), "it is there"
+    assert plan(goal, world.inspect(goal)).steps == (), "it is there"
 
 
 def test_a_publication_for_all_tables_has_it(world: World) -> None:
     world.publication = FoundPublication(is_own=False, is_for_all=True, tables=frozenset({"public.a"}))
     goal = target(A)
-    assert CreateSignalTable(SIGNAL_TABLE, None) in plan(goal, world.look(goal)).steps
+    assert CreateSignalTable(SIGNAL_TABLE, None) in plan(goal, world.inspect(goal)).steps
 
 
-def test_it_is_not_taken_for_a_table_that_was_released(world: World) -> None:
+def test_the_signal_table_does_not_count_as_a_released_table(world: World) -> None:
     both = target(A | B)
     assert converge(world, both)
     assert world.publication is not None
     world.publication = replace(world.publication, is_own=True)
     left = target(A, released=["public.b"])
-    steps = plan(left, world.look(left)).steps
+    steps = plan(left, world.inspect(left)).steps
     assert ChangePublication("p", (), ("public.b",)) in steps
 
 
@@ -134,18 +134,18 @@ def test_its_name_is_one_that_postgresql_takes_without_quotes() -> None:
 
 def test_in_mariadb_it_is_made_before_the_connector_and_marks_the_log(mariadb: World) -> None:
     goal = _of_mariadb(A)
-    told = [step.told for step in plan(goal, mariadb.look(goal)).steps]
-    table = "create table lakehold_signals.of_7, and schema lakehold_signals unless it is there"
+    told = [step.description for step in plan(goal, mariadb.inspect(goal)).steps]
+    table = "create table lakehold_signals.of_7, and schema lakehold_signals unless it exists"
     assert told.index(table) < told.index("create connector shop over public.a")
     assert converge(mariadb, goal)
     both = _of_mariadb(A | B)
     asked = AskSnapshot("shop", "public.b", "b1", signal_table="lakehold_signals.of_7")
-    for step in (steps := plan(both, mariadb.look(both)).steps):
+    for step in (steps := plan(both, mariadb.inspect(both)).steps):
         mariadb.perform(step)
     assert asked in steps
-    assert plan(both, mariadb.look(both)).steps == (NoteFit("shop", {"b1": "public.b"}, "lakehold_signals.of_7"),)
+    assert plan(both, mariadb.inspect(both)).steps == (NoteFit("shop", {"b1": "public.b"}, "lakehold_signals.of_7"),)
     mariadb.signal_table = None
-    steps = plan(both, mariadb.look(both)).steps
+    steps = plan(both, mariadb.inspect(both)).steps
     assert steps == (
         StopConnector("shop"),
         CreateSignalTable("lakehold_signals.of_7", None),
@@ -154,15 +154,15 @@ def test_in_mariadb_it_is_made_before_the_connector_and_marks_the_log(mariadb: W
     )
     assert converge(mariadb, both)
     gone = _of_mariadb({}, ["public.a", "public.b"])
-    assert DropSignalTable("lakehold_signals.of_7") in plan(gone, mariadb.look(gone)).steps
+    assert DropSignalTable("lakehold_signals.of_7") in plan(gone, mariadb.inspect(gone)).steps
 
 
-def test_where_it_cannot_be_had_tables_of_mariadb_are_in_the_first_snapshot_and_none_joins(mariadb: World) -> None:
+def test_without_a_signal_table_tables_of_mariadb_are_in_the_first_snapshot_and_none_joins(mariadb: World) -> None:
     mariadb.may_make_signal_table = False
     assert converge(mariadb, _of_mariadb(A))
     assert _marks(mariadb) is None
     both = _of_mariadb(A | B, new=["b1"])
-    beyond = mariadb.look(both)
+    beyond = mariadb.inspect(both)
     for found in (beyond, replace(beyond, first_snapshot_complete=False)):
         with pytest.raises(UpstreamRefused) as refusal:
             plan(both, found)
@@ -171,7 +171,7 @@ def test_where_it_cannot_be_had_tables_of_mariadb_are_in_the_first_snapshot_and_
             == 'user "u" of source "shop" can have no signal table lakehold_signals.of_7 in the database'
         )
         assert "GRANT CREATE, INSERT, DELETE, SELECT, DROP ON lakehold_signals.* TO u" in refusal.value.hint
-    assert plan(_of_mariadb(A), mariadb.look(_of_mariadb(A))).steps == ()
+    assert plan(_of_mariadb(A), mariadb.inspect(_of_mariadb(A))).steps == ()
     mariadb.may_make_signal_table = True
     assert converge(mariadb, both)
 
@@ -179,11 +179,11 @@ def test_where_it_cannot_be_had_tables_of_mariadb_are_in_the_first_snapshot_and_
 def test_a_table_of_mariadb_that_joined_waits_until_the_log_can_be_marked(mariadb: World) -> None:
     both = _of_mariadb(A | B)
     assert converge(mariadb, _of_mariadb(A))
-    for step in plan(both, mariadb.look(both)).steps:
+    for step in plan(both, mariadb.inspect(both)).steps:
         mariadb.perform(step)
     mariadb.signal_table, mariadb.may_make_signal_table = None, False
     with pytest.raises(UpstreamRefused):
-        plan(both, mariadb.look(both))
+        plan(both, mariadb.inspect(both))
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_table_of_mariadb_that_joined_waits_until_the_log_can_be_marked(mariad
         (["GRANT PROXY ON ''@'%' TO 'u'@'%'", "GRANT `r`@`%` TO `u`@`%`"], set(), set()),
     ],
 )
-def test_what_a_user_of_mysql_may_is_read_from_its_grants(
+def test_rights_of_a_mysql_user_are_read_from_its_grants(
     grants: list[str], of_database: set[str], of_table: set[str]
 ) -> None:
     assert rights(grants, "lakehold_signals") & EVERY == of_database
@@ -242,5 +242,5 @@ def test_slots_that_begin_alike_have_tables_of_their_own() -> None:
     ("text", "kept"),
     [("lakehold looked at 17", 17), ("lakehold looked at noon", None), ("lakehold looked at ", None), ("mine", None)],
 )
-def test_a_time_that_somebody_wrote_over_is_none(text: str, kept: int | None) -> None:
+def test_an_overwritten_time_counts_as_none(text: str, kept: int | None) -> None:
     assert seen_ms(text) == kept

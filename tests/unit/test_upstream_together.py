@@ -1,4 +1,4 @@
-"""What is upstream of a source is changed by one process at a time: a statement beside an ingest, which looks after it."""
+"""One process at a time changes the upstream of a source: a statement beside an ingest, which reconciles the source."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ CREATE_B = CREATE_A.replace("shop.a", "shop.b").replace("public.a", "public.b")
 
 @dataclass
 class ModelCapturing:
-    """As `lakehold.upstream.capturing` does, on a model; `meanwhile` runs before each step and behind the last one."""
+    """A `lakehold.upstream.capturing` over a model; `meanwhile` runs before each step and after the last one."""
 
     world: World
     meanwhile: Callable[[], None] = field(default=lambda: None)
 
-    def plan(self, target: Target, *, anew: bool = False, patient: bool = False) -> Steps:  # noqa: ARG002
-        assert not anew
-        return plan(target.wanted, self.world.look(target.wanted))
+    def plan(self, target: Target, *, resnapshot: bool = False, patient: bool = False) -> Steps:  # noqa: ARG002
+        assert not resnapshot
+        return plan(target.wanted, self.world.inspect(target.wanted))
 
-    def tell(self, target: Target) -> int | None:
+    def record_seen(self, target: Target) -> int | None:
         return next_timestamp(target.wanted.seen_upstream_ms)
 
     def lacking(self, target: Target) -> tuple[Steps, tuple[str, ...]]:
         return self.plan(target), ()
 
     def status(self, target: Target) -> ConnectorStatus | None:
-        connector = self.world.look(target.wanted).connector
+        connector = self.world.inspect(target.wanted).connector
         return connector.status if connector is not None else None
 
     def snapshots(self, target: Target) -> Snapshots:
@@ -66,11 +66,11 @@ class ModelCapturing:
         return Snapshots(coming, coming)
 
     def converge(
-        self, target: Target, confirm: Callable[[], None], *, anew: bool = False, patient: bool = False
+        self, target: Target, confirm: Callable[[], None], *, resnapshot: bool = False, patient: bool = False
     ) -> Steps:
         done = []
         for _ in range(_ROUNDS):
-            planned = self.plan(target, anew=anew, patient=patient)
+            planned = self.plan(target, resnapshot=resnapshot, patient=patient)
             for step in planned.steps:
                 self.meanwhile()
                 confirm()
@@ -86,15 +86,15 @@ class ModelCapturing:
 
 @dataclass
 class Beside:
-    """Two processes on one lake: `lake` runs statements, `follow` looks after the source."""
+    """Two processes on one lake: `lake` runs statements, `follow` reconciles the source."""
 
     world: World
     lake: Lake
     follow: Lake
     capturing: ModelCapturing
 
-    def tend_at(self, number: int) -> None:
-        """Have `follow` look after the source once, before the step of that number of the next statement."""
+    def reconcile_at(self, number: int) -> None:
+        """Make `follow` reconcile the source once, before the step of that number of the next statement."""
         steps = count()
 
         def tend() -> None:
@@ -103,7 +103,7 @@ class Beside:
 
         self.capturing.meanwhile = tend
 
-    def tend_never(self) -> None:
+    def reconcile_never(self) -> None:
         self.capturing.meanwhile = lambda: None
 
     @property
@@ -113,12 +113,12 @@ class Beside:
 
 @pytest.fixture
 def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
-    """A source with table `a`, captured; the ingest looks whenever it is asked to."""
+    """Return a source with table `a`, captured; the ingest inspects it whenever it is asked to."""
     world = World(frozenset({"public.a", "public.b"}))
     capturing = ModelCapturing(world)
     made = iter([capturing, ModelCapturing(world)])
     monkeypatch.setattr(sources, "Capturing", lambda *_: next(made))
-    monkeypatch.setattr(sources, "_LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(sources, "_INSPECT_EVERY_S", 0.0)
     monkeypatch.setattr(sources, "_WHILE_BUSY_S", 0.0)
     settings: dict[str, Any] = {"lease_ms": 400, "lease_renew_ms": 100, "upstream_timeout_ms": 1}
     with connect(str(tmp_path), **settings) as lake, connect(str(tmp_path), **settings) as follow:
@@ -131,19 +131,19 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
 def test_nothing_is_left_of_a_source_that_is_dropped_beside_an_ingest(beside: Beside) -> None:
     world = beside.world
     for number in range(_STEPS_MOST):
-        beside.tend_at(number)
+        beside.reconcile_at(number)
         beside.lake.sql("DROP SOURCE shop CASCADE")
         assert (world.config, world.slot, world.publication, world.topics) == (None, None, None, set())
         with pytest.raises(DefinitionError) as refusal:
             beside.follow.captured.tend("shop")
         assert refusal.value.code == "source-missing"
-        beside.tend_never()
+        beside.reconcile_never()
         beside.lake.sql(f"{CREATE_SOURCE}; {CREATE_A}")
         assert world.captured() == {"public.a"}
 
 
-def test_what_is_missing_while_a_source_is_dropped_is_no_fault(beside: Beside) -> None:
-    """Its topics go before its definition does: an ingest that misses them asks whether the source stands."""
+def test_topics_missing_while_a_source_is_dropped_are_no_error(beside: Beside) -> None:
+    """Topics go before the definition does, so an ingest that misses them checks that the source still exists."""
     follow, said = beside.follow.captured, []
 
     def ask() -> None:
@@ -160,15 +160,15 @@ def test_what_is_missing_while_a_source_is_dropped_is_no_fault(beside: Beside) -
     assert refusal.value.code == "source-missing"
 
 
-def test_one_snapshot_is_asked_for_a_table_that_is_made_beside_an_ingest(beside: Beside) -> None:
+def test_one_snapshot_is_asked_for_a_table_that_is_created_beside_an_ingest(beside: Beside) -> None:
     world = beside.world
     for number in range(_STEPS_MOST):
-        beside.tend_at(number)
+        beside.reconcile_at(number)
         beside.lake.sql(CREATE_B)
         snapshot = world.snapshots[beside.lake.definitions.definitions().table("shop.b").object_id]
         assert (snapshot.asked, snapshot.succeeded) == (1, True)
         assert world.captured() == {"public.a", "public.b"}
-        beside.tend_never()
+        beside.reconcile_never()
         beside.lake.sql("DROP TABLE shop.b")
 
 
@@ -185,7 +185,7 @@ def test_a_statement_waits_for_a_process_that_died_and_not_for_ever_for_one_that
     assert beside.world.captured() == {"public.a", "public.b"}
 
 
-def test_what_the_database_refuses_is_told_and_stops_no_ingest(
+def test_a_refusal_of_the_database_is_reported_and_stops_no_ingest(
     beside: Beside, caplog: pytest.LogCaptureFixture
 ) -> None:
     beside.world.may_publish = False
@@ -204,7 +204,7 @@ def test_what_the_database_refuses_is_told_and_stops_no_ingest(
     assert beside.lake.captured.problems() == []
 
 
-def test_a_table_that_is_declared_and_not_captured_is_told(beside: Beside) -> None:
+def test_a_declared_table_that_is_not_captured_is_reported(beside: Beside) -> None:
     def goes_away() -> None:
         raise UpstreamUnavailable("Kafka Connect does not answer", detail="It is stopped.")
 
@@ -212,7 +212,7 @@ def test_a_table_that_is_declared_and_not_captured_is_told(beside: Beside) -> No
     with pytest.raises(UpstreamUnavailable) as failure:
         beside.lake.sql(CREATE_B)
     assert "The definitions are committed" in failure.value.hint
-    goes_on = "shop.b is not captured yet: the next ingest, or ALTER SOURCE shop REPAIR, goes on"
+    goes_on = "shop.b is not captured yet: the next ingest, or ALTER SOURCE shop REPAIR, continues"
     assert beside.lake.captured.problems() == [f"source shop: {goes_on}"]
     beside.world.state = "STOPPED"
     assert beside.lake.captured.problems() == ["source shop: shop.b is not captured yet: its connector is stopped"]
@@ -224,7 +224,9 @@ def test_a_table_that_is_declared_and_not_captured_is_told(beside: Beside) -> No
     "statement",
     ["DROP SOURCE shop CASCADE", "DROP CONNECTION connect CASCADE", "DROP TABLE shop.a", "EXPLAIN DROP TABLE shop.a"],
 )
-def test_what_is_gone_for_good_keeps_no_source(beside: Beside, monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
+def test_a_source_whose_systems_are_gone_can_be_dropped(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
     def is_gone(_: Target, **__: bool) -> Steps:
         raise UpstreamUnavailable("Kafka Connect does not answer", hint="Check that the worker runs.")
 
@@ -268,11 +270,11 @@ def is_lost(held: ChangingSources) -> bool:
     return False
 
 
-def test_a_statement_ends_before_its_next_step_when_it_was_taken_for_dead(beside: Beside) -> None:
+def test_a_statement_that_lost_its_lease_ends_before_its_next_step(beside: Beside) -> None:
     later = UpstreamLeases(IcebergState(beside.lake.catalog), clock=lambda: now_ms() + 60_000)
 
     def taken_over() -> None:
-        beside.tend_never()
+        beside.reconcile_never()
         later.acquire("shop", "another", now_ms() + 120_000)
         wait_for(lambda: is_lost(held), within_s=10)  # its renewal finds out
 

@@ -1,4 +1,4 @@
-"""`python -m lakehold.artifacts`: fetch sets ahead of their use; renew a set's sums after its versions changed."""
+"""`python -m lakehold.artifacts`: fetch sets before their use; renew a set's sums after its versions changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakehold.artifacts import cache
 from lakehold.artifacts.sets import STACK
 from lakehold.errors import LakeholdError
 
-SetNames = Annotated[list[str], typer.Argument(help="Names of sets; 'stack' stands for all of the stack's.")]
+SetNames = Annotated[list[str], typer.Argument(help="Names of sets; 'stack' means all sets of the stack.")]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 

@@ -1,4 +1,4 @@
-"""The cache directory: a set is there complete and verified, or not at all."""
+"""The cache directory. It has a set complete and verified, or not at all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ARCHIVE_SUFFIX = ".tar.gz"
 
 
 def cache_root() -> Path:
-    """Where sets are kept: `LAKEHOLD_CACHE_DIR`, by default `~/.cache/lakehold`."""
+    """Return the directory of all sets: `LAKEHOLD_CACHE_DIR`, by default `~/.cache/lakehold`."""
     configured = os.environ.get("LAKEHOLD_CACHE_DIR")
     return Path(configured) if configured else Path.home() / ".cache" / "lakehold"
 
@@ -31,9 +31,9 @@ def cache_root() -> Path:
 def directory(
     set_name: str, *, sets_directory: Path = SETS_DIRECTORY, on_event: Callable[[str], None] = _log.info
 ) -> Path:
-    """The directory that holds the set's files, fetched if it is not there yet.
+    """Return the directory that holds the set's files; fetch them if they are not cached yet.
 
-    Archives of the set are unpacked in it. A set that is there is found without Maven.
+    Archives of the set are unpacked in it. A cached set needs no Maven.
 
     Args:
         set_name: Name of a set.
@@ -42,7 +42,7 @@ def directory(
 
     Raises:
         DefinitionError: No set has that name.
-        EnvironmentMissing: Maven or Java is missing, a file cannot be had, or is not the expected one.
+        EnvironmentMissing: Maven or Java is missing, a file cannot be fetched, or is not the expected one.
     """
     artifact_set = find_set(set_name, sets_directory)
     target = cache_root() / artifact_set.key
@@ -58,12 +58,12 @@ def directory(
 def jars(
     set_name: str, *, sets_directory: Path = SETS_DIRECTORY, on_event: Callable[[str], None] = _log.info
 ) -> list[Path]:
-    """All jars of the set, sorted by path; fetched if need be, with the errors of `directory`."""
+    """List all jars of the set, sorted by path; fetches them if need be, with the errors of `directory`."""
     return sorted(directory(set_name, sets_directory=sets_directory, on_event=on_event).rglob("*.jar"))
 
 
 def lock(set_name: str, *, sets_directory: Path = SETS_DIRECTORY, on_event: Callable[[str], None] = _log.info) -> Path:
-    """Fetch what the set's pom names now and write its SHA256SUMS anew.
+    """Fetch the files that the set's pom names now and write new sums to SHA256SUMS.
 
     Returns:
         The file written.
@@ -79,7 +79,7 @@ def lock(set_name: str, *, sets_directory: Path = SETS_DIRECTORY, on_event: Call
 
 def _fetch(artifact_set: ArtifactSet, target: Path, on_event: Callable[[str], None]) -> None:
     on_event(f"{artifact_set.name}: fetching {len(artifact_set.checksums())} files")
-    # Beside the target, so that the rename stays within one file system and is atomic.
+    # A directory beside the target, so that the rename stays within one file system and is atomic.
     partial = Path(tempfile.mkdtemp(prefix=f"{target.name}.partial-", dir=target.parent))
     try:
         copy_artifacts(artifact_set, partial, on_event)
@@ -128,7 +128,7 @@ def _sha256(path: Path) -> str:
 
 @contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock: Maven's local repository does not bear two writers."""
+    """Hold the folder's lock, because Maven's local repository must have only one writer."""
     with (folder / "fetch.lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

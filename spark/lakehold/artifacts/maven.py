@@ -1,4 +1,4 @@
-"""Running Maven on a set's pom. Maven's own configuration says where artifacts come from; nothing here does."""
+"""Maven, run on a set's pom. Maven's own configuration says where artifacts come from; nothing here does."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _INSTALL_HINT = (
 
 
 def java_executable() -> Path:
-    """The `java` of JAVA_HOME if that is set, else the one on the PATH.
+    """Return the `java` of JAVA_HOME if that is set, else the one on the PATH.
 
     Raises:
-        EnvironmentMissing: There is none.
+        EnvironmentMissing: There is no Java.
     """
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -41,7 +41,7 @@ def java_executable() -> Path:
 
 
 def copy_artifacts(artifact_set: ArtifactSet, target: Path, on_event: Callable[[str], None]) -> None:
-    """Have Maven put the set's files into `target`.
+    """Run Maven to put the set's files into `target`.
 
     Args:
         artifact_set: The set to fetch.

@@ -1,4 +1,4 @@
-"""What a set of artifacts is: a pom that names them, and the SHA-256 of every file that the pom must bring."""
+"""Sets of artifacts: a pom that names the files, and the SHA-256 of every file that the pom must bring."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STACK = ("kafka", "debezium-postgres", "debezium-mariadb", "apicurio-registry", 
 
 @dataclass(frozen=True)
 class ArtifactSet:
-    """One set of artifacts.
+    """A set of artifacts.
 
     Attributes:
         name: Name of the set, also of its folder.
@@ -30,23 +30,23 @@ class ArtifactSet:
 
     @property
     def key(self) -> str:
-        """Name of the set's cache folder; it changes with the versions and with the sums."""
+        """Return the name of the set's cache folder; it changes with the versions and with the sums."""
         content = self.pom.read_bytes() + self.sums.read_bytes()
         return f"{self.name}-{hashlib.sha256(content).hexdigest()[:12]}"
 
     def checksums(self) -> dict[str, str]:
-        """Expected SHA-256 in hex by file name."""
+        """Return the expected SHA-256 in hex by file name."""
         rows = (line.split(maxsplit=1) for line in self.sums.read_text().splitlines())
         return {name: digest for digest, name in rows}
 
 
 def set_names(sets_directory: Path = SETS_DIRECTORY) -> tuple[str, ...]:
-    """Names of all sets, sorted."""
+    """List the names of all sets, sorted."""
     return tuple(sorted(pom.parent.name for pom in sets_directory.glob("*/pom.xml")))
 
 
 def find_set(name: str, sets_directory: Path = SETS_DIRECTORY) -> ArtifactSet:
-    """The set of that name.
+    """Return the set of that name.
 
     Raises:
         DefinitionError: No set has that name.

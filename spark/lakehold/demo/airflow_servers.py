@@ -1,4 +1,4 @@
-"""An Airflow of one machine with the project's DAGs: LocalExecutor, SQLite, no login, and so on loopback only.
+"""An Airflow of one machine with the project's DAGs: LocalExecutor, SQLite, no login, and therefore on loopback only.
 
 Not `airflow standalone`: its scheduler and triggerer serve logs on all addresses of the machine.
 """
@@ -30,11 +30,11 @@ _PROGRAMS = Path(sys.executable).parent
 
 @dataclass(frozen=True)
 class Installation:
-    """What the servers of one Airflow have in common.
+    """The common settings of the servers of one Airflow.
 
     Args:
-        home: Keeps its database and the logs of tasks.
-        port: Of the UI.
+        home: Keeps Airflow's database and the logs of tasks.
+        port: Port of the UI.
         dags: Directory of DAG files.
         spark_remote: Spark Connect endpoint of the tasks.
         lake: Settings of the lake, as variables of the environment.
@@ -48,17 +48,17 @@ class Installation:
 
     @property
     def url(self) -> str:
-        """Of the UI."""
+        """Return the URL of the UI."""
         return f"http://{HOST}:{self.port}"
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of all processes."""
+        """Return the environment variables of all Airflow processes."""
         spark = urlsplit(self.spark_remote)
         return {
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW__API__BASE_URL": self.url,
-            # Until there is something for them to do: `run_dags`.
+            # `run_dags` unpauses them once there is something to do.
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",
             "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags),
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
@@ -66,20 +66,20 @@ class Installation:
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__PARALLELISM": "4",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
-            # A task whose worker was killed is tried again after this, not after five minutes.
+            # Retry a task whose worker was killed after this time, not after five minutes.
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
             "AIRFLOW_CONN_LAKEHOLD_SPARK": f"spark-connect://{spark.hostname}:{spark.port}",
-            # Its processes find each other, and java.
+            # Airflow's processes find each other, and java.
             "PATH": f"{_PROGRAMS}{os.pathsep}{os.environ['PATH']}",
             **self.lake,
         }
 
     def migrate(self) -> None:
-        """Make its database, or bring it up to date.
+        """Create Airflow's database, or bring it up to date.
 
         Raises:
-            ServerError: That failed.
+            ServerError: The migration failed.
         """
         self.home.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(
@@ -93,20 +93,20 @@ class Installation:
             raise ServerError("Airflow's database cannot be made", detail=done.stderr[-2_000:])
 
     def health(self) -> Mapping[str, str | None]:
-        """Status of its servers, as far as it answers."""
+        """Fetch the status of Airflow's servers; empty if Airflow does not answer."""
         with suppress(httpx.HTTPError, ValueError):
             answer = http.get(f"{self.url}/api/v2/monitor/health", _HEALTH_TIMEOUT_S).json()
             return {name: part["status"] for name, part in answer.items()}
         return {}
 
     def client(self) -> httpx.Client:
-        """A client of its REST API, `/api/v2`."""
+        """Return a client of Airflow's REST API, `/api/v2`."""
         token = http.get(f"{self.url}/auth/token", _CLIENT_TIMEOUT_S).raise_for_status().json()
         headers = {"Authorization": f"Bearer {token['access_token']}"}
         return httpx.Client(base_url=f"{self.url}/api/v2", headers=headers, timeout=_CLIENT_TIMEOUT_S)
 
     def make_pool(self, name: str, slots: int) -> None:
-        """Have a pool."""
+        """Create a pool unless it exists."""
         with self.client() as client:
             body = {"name": name, "slots": slots, "description": "Tasks that write tables of sources"}
             answer = client.post("/pools", json=body)
@@ -114,10 +114,10 @@ class Installation:
                 answer.raise_for_status()
 
     def run_dags(self) -> None:
-        """Have the DAGs run, as soon as all of their files have been read.
+        """Unpause the DAGs, once Airflow has read all of their files.
 
         Raises:
-            ServerError: Some have not been, in all this time.
+            ServerError: Airflow has not read some of them in time.
         """
         files = len([*self.dags.glob("*.py")])
         deadline_s = time.monotonic() + _DAGS_READ_WITHIN_S
@@ -128,24 +128,24 @@ class Installation:
                 time.sleep(_POLL_INTERVAL_S)
 
     def _unpaused(self, client: httpx.Client) -> int:
-        """How many DAGs there are, all of which run from now on."""
+        """Unpause all DAGs that Airflow has read, and return their number."""
         answer = client.patch("/dags", params={"dag_id_pattern": "%"}, json={"is_paused": False}).raise_for_status()
         count: int = answer.json()["total_entries"]
         return count
 
 
 class AirflowServer(Server):
-    """One server of an Airflow.
+    """A server of an Airflow.
 
     Args:
-        directory: Keeps its log and process record.
-        installation: What it has in common with the others.
+        directory: Keeps the server's log and process record.
+        installation: The settings that it shares with the other servers.
     """
 
     up_command = "make airflow"
     other_port_option = "PORT=8081"
     answers_as: ClassVar[str]
-    """Its name where Airflow says how its servers are."""
+    """The server's name in Airflow's report on the health of its servers."""
 
     def __init__(self, directory: Path, installation: Installation) -> None:
         super().__init__(directory)
@@ -153,69 +153,69 @@ class AirflowServer(Server):
 
     @property
     def port(self) -> int:
-        """The port of the UI."""
+        """Return the port of the UI."""
         return self._installation.port
 
     @abstractmethod
     def arguments(self) -> tuple[str, ...]:
-        """Of the command `airflow`."""
+        """Return the arguments of the command `airflow`."""
 
     def prepare(self) -> None:
-        """Make its folder, and those of its log and record."""
+        """Create the server's folder, and those of its log and record."""
         for folder in (self.folder, self.log.parent, self.pid_file.parent):
             folder.mkdir(parents=True, exist_ok=True)
 
     def command(self) -> ServerCommand:
-        """The server in the foreground, with the processes that it starts."""
+        """Return the command that runs the server in the foreground, with the processes that it starts."""
         argv = [str(_PROGRAMS / "airflow"), *self.arguments()]
         return ServerCommand(argv, self.folder, self.log, self._installation.environment)
 
     def is_healthy(self) -> bool:
-        """Whether Airflow says so."""
+        """Return whether Airflow reports the server as healthy."""
         return self._installation.health().get(self.answers_as) == "healthy"
 
 
 class ApiServer(AirflowServer):
-    """UI and API, also that of the tasks."""
+    """The server of the UI and of the API, which tasks use as well."""
 
     name = "airflow"
     answers_as = "metadatabase"
 
     def arguments(self) -> tuple[str, ...]:
-        """Of the command `airflow`."""
+        """Return the arguments of the command `airflow`."""
         return ("api-server", "--host", HOST, "--port", str(self.port), "--workers", "1")
 
 
 class Scheduler(AirflowServer):
-    """Starts tasks, and runs them."""
+    """The scheduler, which also runs the tasks."""
 
     name = "scheduler"
     answers_as = "scheduler"
 
     def arguments(self) -> tuple[str, ...]:
-        """Of the command `airflow`."""
+        """Return the arguments of the command `airflow`."""
         return ("scheduler", "--skip-serve-logs")
 
     def all_ports(self) -> tuple[int, ...]:
-        """None: it listens to nobody."""
+        """Return no port: the scheduler listens on none."""
         return ()
 
 
 class DagProcessor(AirflowServer):
-    """Reads DAG files."""
+    """The processor, which reads DAG files."""
 
     name = "dag-processor"
     answers_as = "dag_processor"
 
     def arguments(self) -> tuple[str, ...]:
-        """Of the command `airflow`."""
+        """Return the arguments of the command `airflow`."""
         return ("dag-processor",)
 
     def all_ports(self) -> tuple[int, ...]:
-        """None: it listens to nobody."""
+        """Return no port: the processor listens on none."""
         return ()
 
 
 def servers(directory: Path, installation: Installation) -> tuple[AirflowServer, ...]:
-    """The servers of an Airflow, in the order in which they start."""
+    """Return the servers of an Airflow, in the order in which they start."""
     return tuple(kind(directory, installation) for kind in (ApiServer, DagProcessor, Scheduler))

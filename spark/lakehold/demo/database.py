@@ -38,8 +38,8 @@ class ShopDatabase:
 
     Attributes:
         addresses: The stack.
-        name: Of the database, its connector, its replication slot and its publication.
-        topic_prefix: First part of its topics' names.
+        name: Name of the database, its connector, its replication slot and its publication.
+        topic_prefix: First part of the topics' names.
     """
 
     addresses: StackAddresses
@@ -48,15 +48,15 @@ class ShopDatabase:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """A topic for each table, then the one of the transactions."""
+        """Return a topic for each table, then the one of the transactions."""
         return (*(f"{self.topic_prefix}.{table}" for table in TABLES), f"{self.topic_prefix}.transaction")
 
     def connect(self) -> psycopg.Connection:
-        """A connection; each `transaction()` on it is one."""
+        """Open a connection on which each `transaction()` is one transaction of the database."""
         return psycopg.connect(self.addresses.postgres(self.name), autocommit=True)
 
     def rows(self, table: ShopTable) -> list[Row]:
-        """All rows of a table as it is now."""
+        """Fetch all rows of a table as it is now."""
         with self.connect() as connection:
             return connection.execute(table.in_postgres()).fetchall()
 
@@ -83,8 +83,8 @@ class ShopDatabase:
         while not wanted <= broker.list_topics(timeout=_TOPICS_WRITTEN_WITHIN_S).topics.keys():
             if time.monotonic() > deadline_s:
                 raise ConnectorError(
-                    f'connector "{self.name}" runs, and does not write',
-                    hint="See its log: lakehold stack status says where it is.",
+                    f'connector "{self.name}" runs, but does not write',
+                    hint="See its log: lakehold stack status shows the file.",
                 )
             time.sleep(_POLL_INTERVAL_S)
 
@@ -100,7 +100,7 @@ class ShopDatabase:
         with ConnectClient(self.addresses.connect) as connect, suppress(ConnectorError):
             connect.delete(self.name)
         self._drop_slot()
-        # A client that nobody refers to goes, and its answers with it.
+        # Keep a reference: Python frees an unreferenced client, and its answers with it.
         client = AdminClient({"bootstrap.servers": self.addresses.kafka})
         for deleted in client.delete_topics([*self.topics]).values():
             with suppress(KafkaException):  # one without messages was never made
@@ -108,7 +108,7 @@ class ShopDatabase:
         self._maintain(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(self.name)))
 
     def _drop_slot(self) -> None:
-        # The connector's task lets go of it a moment after the connector is gone.
+        # The connector's task releases the slot a moment after the connector is deleted.
         deadline_s = time.monotonic() + _SLOT_RELEASED_WITHIN_S
         with psycopg.connect(self.addresses.postgres(), autocommit=True) as connection:
             while True:
@@ -130,7 +130,7 @@ class ShopDatabase:
 
 @contextmanager
 def open_shop(addresses: StackAddresses, name: str, topic_prefix: str, opening: Transaction) -> Iterator[ShopDatabase]:
-    """A new shop with its first rows, not captured yet; in the end it is dropped, and what captured it as well."""
+    """Open a new shop with its first rows, not captured yet; at the end drop it, with everything that captured it."""
     shop = ShopDatabase(addresses, name, topic_prefix)
     try:
         shop._create(opening)

@@ -1,4 +1,4 @@
-"""A real shop: PostgreSQL changes while Debezium, Kafka and lakehold bring every change into the lake's tables."""
+"""A live shop: PostgreSQL changes while Debezium, Kafka and lakehold bring every change into the lake's tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakehold import stack
 from lakehold.demo.database import ShopDatabase, open_shop, run
 from lakehold.demo.rows import SHOP_TABLES
 from lakehold.demo.screen import Screen
-from lakehold.demo.steps import compare, define, finish, look, rows_of, subscribe
+from lakehold.demo.steps import compare, define, finish, query_tables, rows_of, subscribe
 from lakehold.demo.workload import Transaction, Workload
 from lakehold.lake import Lake, connect
 from lakehold.servers.directory import default_directory
@@ -33,14 +33,14 @@ _NEWEST_CHANGE = "SELECT unix_millis(max(changed_at)) FROM shop.orders"
 
 
 def run_live(screen: Screen, place: Path, seconds: int) -> None:
-    """Open a shop for some seconds or until Ctrl-C, follow it, and compare in the end.
+    """Open a shop for some seconds or until Ctrl-C, follow it, and compare the lake with it at the end.
 
-    A stack that ran before is left running; one that was started for the demo is stopped, whatever happens.
+    A stack that ran before keeps running; a stack that the demo started is stopped, whatever happens.
 
     Raises:
-        LakeholdError: A part of the stack or a table stopped, or a table is not as PostgreSQL has it.
+        LakeholdError: A part of the stack or a table stopped, or a table differs from PostgreSQL.
     """
-    # Whoever ends the demo, by Ctrl-C or as a service, wants the servers stopped that it started.
+    # SIGTERM, as from a service manager, ends the demo as Ctrl-C does: the servers that it started are stopped.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     name = f"shop_{uuid.uuid4().hex[:8]}"
     workload = Workload(
@@ -58,7 +58,7 @@ def run_live(screen: Screen, place: Path, seconds: int) -> None:
             with stopped_by_signals() as stop:
                 _follow(screen, lake, shop, workload.transactions(), seconds, stop)
             _drain(screen, lake, shop)
-            look(screen, lake)
+            query_tables(screen, lake)
             compare(screen, lake, {table: shop.rows(table) for table in SHOP_TABLES})
             subscribe(screen, lake)
             finish(screen, lake)
@@ -66,7 +66,7 @@ def run_live(screen: Screen, place: Path, seconds: int) -> None:
 
 @contextmanager
 def running_stack(screen: Screen) -> Iterator[StackAddresses]:
-    """The stack; one that was started here is stopped in the end."""
+    """Start the stack unless it runs; at the end stop what was started here."""
     directory = default_directory("stack", "LAKEHOLD_STACK_DIR")
     was_running = any(part.state == "running" for part in stack.status(directory))
     screen.heading("lakehold stack up")
@@ -80,7 +80,7 @@ def running_stack(screen: Screen) -> Iterator[StackAddresses]:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[Event]:
-    """An event that Ctrl-C or SIGTERM sets. Spark has put its own handler there when its session started."""
+    """Yield an event that Ctrl-C or SIGTERM sets. Replaces the handlers that Spark installed with its session."""
     stop = Event()
 
     def stopping(_signal: int, _frame: FrameType | None) -> None:
@@ -123,7 +123,7 @@ def trade(shop: ShopDatabase, transactions: Iterator[Transaction], closed: Event
 
 
 def ingest(screen: Screen, lake: Lake) -> bool:
-    """One ingest; says what it changed and how far behind the shop the lake is.
+    """Ingest once, and show what changed and how far the lake is behind the shop.
 
     Returns:
         Whether anything had arrived.
@@ -141,7 +141,7 @@ def ingest(screen: Screen, lake: Lake) -> bool:
 
 
 def _drain(screen: Screen, lake: Lake, shop: ShopDatabase) -> None:
-    """Ingest until everything has arrived, or long enough that it does not."""
+    """Ingest until everything has arrived, or until it takes too long."""
     screen.heading("the shop is closed; the rest arrives")
     deadline_s = time.monotonic() + _ARRIVES_WITHIN_S
     while time.monotonic() < deadline_s:

@@ -37,24 +37,24 @@ CREATE HOLD opening_day ON shop.orders, shop.order_items WITH (CHECK = 'record')
 
 
 def run_orchestrated(screen: Screen, place: Path, dags: Path, *, airflow_port: int, spark_port: int) -> None:
-    """Open a shop, a Spark and an Airflow until Ctrl-C; then all of it is stopped.
+    """Open a shop, a Spark and an Airflow until Ctrl-C, then stop them all.
 
     Args:
-        screen: Says what happens.
-        place: Where the lake and Airflow's home are made. They stay.
+        screen: Shows what happens.
+        place: Where the lake and Airflow's home are created. They stay.
         dags: Directory of the DAG files.
-        airflow_port: Of the UI.
-        spark_port: Of the Spark Connect server.
+        airflow_port: Port of the UI.
+        spark_port: Port of the Spark Connect server.
 
     Raises:
-        EnvironmentMissing: The DAG files are not there.
+        EnvironmentMissing: The DAG files do not exist.
         LakeholdError: A server does not start, or its port is taken.
     """
     if not (dags / "ingest.py").is_file():
         raise EnvironmentMissing(
             "the DAG files were not found", detail=f"Expected them in {dags}.", hint="Run it in a checkout of lakehold."
         )
-    # Whoever ends it, by Ctrl-C or as a service, wants the servers stopped that it started.
+    # SIGTERM, as from a service manager, ends it as Ctrl-C does: the servers that it started are stopped.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     name = f"shop_{uuid.uuid4().hex[:8]}"
     settings = load_settings(warehouse=str(place / "lake"), schemas="", expectations="")
@@ -85,7 +85,7 @@ def run_orchestrated(screen: Screen, place: Path, dags: Path, *, airflow_port: i
 
 
 def _first_rows(screen: Screen, lake: Lake) -> None:
-    """Have tables to subscribe to."""
+    """Ingest until there are tables to subscribe to."""
     screen.heading("lakehold ingest shop")
     tables = [f"shop.{table.name}" for table in SHOP_TABLES]
     while len(lake.timelines.readable(tables)) < len(tables):
@@ -132,7 +132,7 @@ def _starting_airflow(
 
 @contextmanager
 def _running_dags(screen: Screen, airflow: Installation, scheduler: AirflowServer) -> Iterator[None]:
-    """Its tasks end before what they need does."""
+    """Let the DAGs run, and stop the scheduler first at the end: tasks end before the systems that they need."""
     airflow.make_pool(WRITERS, slots=1)
     airflow.run_dags()
     try:

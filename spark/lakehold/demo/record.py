@@ -2,10 +2,10 @@
 
     python -m lakehold.demo.record --output spark/lakehold/demo/recording
 
-It starts a stack of its own in a temporary directory and on free ports, opens the shop, captures it as JSON with
-schemas, runs the workload, waits until everything has arrived, and writes the topics and the rows that PostgreSQL has
-then. Ids, prices and times of the shop are the same for the same seed; log positions, transaction numbers and
-Debezium's own times are not.
+It starts its own stack in a temporary directory and on free ports, opens the shop, captures it as JSON with schemas, and
+runs the workload. It waits until everything has arrived, and writes the topics and PostgreSQL's rows at that time. The
+same seed gives the same ids, prices and times of the shop, but not the same log positions, transaction numbers and times of
+Debezium.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def record(output: Path, *, seed: int, customers: int, transactions: int) -> int
 
 
 class _Arrivals:
-    """What has arrived in a shop's topics, as lines of a FILES source.
+    """The messages that have arrived in a shop's topics, as lines of a FILES source.
 
     Attributes:
         lines: By topic, in order.
@@ -82,15 +82,15 @@ class _Arrivals:
         self._consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in shop.topics])
 
     def read_until_snapshot_has(self, rows: int) -> None:
-        """Read on until that many rows of the first snapshot are there."""
+        """Read until that many rows of the first snapshot have arrived."""
         self._read_until(lambda: self._snapshot_rows >= rows)
 
     def read_until_transaction(self, number: int) -> None:
-        """Read on until a transaction has ended, with every change that it and those before announced."""
+        """Read until a transaction has ended, with all changes that it and earlier transactions announced."""
         self._read_until(lambda: number in self._ended and self._events == self._announced)
 
     def close(self) -> None:
-        """Let go of the topics."""
+        """Close the consumer."""
         self._consumer.close()
 
     def _read_until(self, is_reached: Callable[[], bool]) -> None:
@@ -102,7 +102,7 @@ class _Arrivals:
             elif time.monotonic() > deadline_s:
                 raise UpstreamUnavailable(
                     f"the changes did not arrive within {_ARRIVES_WITHIN_S:.0f} s",
-                    detail=f"Announced were {dict(self._announced)}, arrived are {dict(self._events)}.",
+                    detail=f"Announced: {dict(self._announced)}. Arrived: {dict(self._events)}.",
                 )
 
     def _take(self, message: Message) -> None:
@@ -139,7 +139,7 @@ def _line(message: Message) -> str:
 
 
 def _headers(message: Message) -> list[tuple[str, bytes | None]]:
-    # A mapping is what the client's annotation allows as well, for messages that are to be sent.
+    # The client's annotation also allows a mapping, for messages to send.
     return cast("list[tuple[str, bytes | None]]", message.headers() or [])
 
 
@@ -151,7 +151,7 @@ def _base64(value: bytes | None) -> str | None:
 def _own_stack() -> Iterator[StackAddresses]:
     with tempfile.TemporaryDirectory(prefix="lakehold-record-") as name:
         directory = Path(name)
-        # PostgreSQL runs as a user of its own when this one is root.
+        # If this user is root, PostgreSQL runs as another user, who must enter the directory.
         directory.chmod(0o755)
         try:
             yield stack.up(directory, _free_ports(), lambda event: log.info("%s: %s", event.server, event.state))

@@ -1,4 +1,4 @@
-"""The recorded shop arrives in a new lake, batch by batch. No server takes part."""
+"""The recorded shop: its changes arrive in a new lake, batch by batch, without a server."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from pathlib import Path
 from lakehold.demo.recording import expected_rows, unpack
 from lakehold.demo.rows import SHOP_TABLES
 from lakehold.demo.screen import Screen
-from lakehold.demo.steps import compare, define, finish, look, subscribe
+from lakehold.demo.steps import compare, define, finish, query_tables, subscribe
 from lakehold.lake import connect
 from lakehold.session import SHORT_RUN_OPTIONS
 
 _BATCH_RECORDS = 1_000
-"""Small, so that there are some batches to see."""
+"""A small batch size, so that the demo shows several batches."""
 
 
 def run_recorded(screen: Screen, place: Path) -> None:
-    """Unpack the recording into `place` and bring a lake there to its end.
+    """Unpack the recording into `place` and ingest all of it into a lake there.
 
     Raises:
-        LakeholdError: A table stopped, or is not as PostgreSQL had it.
+        LakeholdError: A table stopped, or differs from PostgreSQL.
     """
     messages = unpack(place / "recording")
     screen.line(f"{messages} messages that Debezium wrote about a shop's database are in {place / 'recording'}")
@@ -36,7 +36,7 @@ def run_recorded(screen: Screen, place: Path) -> None:
         for report in lake.ingest("shop", on_batch=screen.batch):
             for error in report.stopped.values():
                 raise error
-        look(screen, lake)
+        query_tables(screen, lake)
         compare(screen, lake, {table: expected_rows(table) for table in SHOP_TABLES})
         subscribe(screen, lake)
         finish(screen, lake)

@@ -1,7 +1,7 @@
-"""The recorded change log that comes with lakehold, and the rows PostgreSQL had in the end.
+"""The recorded change log that comes with lakehold, and PostgreSQL's rows at its end.
 
-Debezium's JSON carries its schema in every message and is fifty times smaller when it is packed: so it is kept packed,
-and unpacked where it is read.
+Debezium's JSON carries its schema in every message, and compression makes it fifty times smaller. So the recording is kept
+compressed, and unpacked where it is read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def unpack(directory: Path) -> int:
     """Write the recorded messages as `*.jsonl` files into `directory`, as a FILES source reads them.
 
     Returns:
-        How many messages there are.
+        The number of messages.
     """
     directory.mkdir(parents=True, exist_ok=True)
     messages = 0
@@ -38,7 +38,7 @@ def unpack(directory: Path) -> int:
 
 
 def expected_rows(table: ShopTable) -> list[Row]:
-    """A table's rows as PostgreSQL had them after the last recorded change, see `lakehold.demo.rows`."""
+    """Read a table's rows as PostgreSQL had them after the last recorded change, see `lakehold.demo.rows`."""
     packed = files("lakehold.demo").joinpath("recording", _EXPECTED, f"{table.name}.jsonl{_PACKED}")
     rows = lzma.decompress(packed.read_bytes()).decode().splitlines()
     return [tuple(json.loads(row).values()) for row in rows]
@@ -48,9 +48,9 @@ def write(directory: Path, messages: Mapping[str, Iterable[str]], rows: Mapping[
     """Write a recording.
 
     Args:
-        directory: Takes a file for each topic, and `expected/` with one for each table.
+        directory: Gets a file for each topic, and `expected/` with one for each table.
         messages: Lines of a FILES source by topic.
-        rows: What the tables had in the end.
+        rows: The rows of the tables at the end.
     """
     (directory / _EXPECTED).mkdir(parents=True, exist_ok=True)
     for topic, lines in messages.items():

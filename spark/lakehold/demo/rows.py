@@ -1,6 +1,6 @@
-"""The shop's rows as exact text, from PostgreSQL and from a lake, and where the two differ.
+"""The shop's rows as exact text, from PostgreSQL and from a lake, and their differences.
 
-Each column has one text in both: what PostgreSQL casts it to, times in UTC, arrays as JSON.
+Each column has one text in both: PostgreSQL's cast to text, times in UTC, arrays as JSON.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class ShopTable:
     """A table of the shop.
 
     Attributes:
-        name: Its name in PostgreSQL and, within the namespace `shop`, in the lake.
-        key: Columns of its primary key.
-        columns: All its columns as they are in the end; the key's come first.
+        name: Name in PostgreSQL and, within the namespace `shop`, in the lake.
+        key: Columns of the primary key.
+        columns: All columns that the table has at the end; those of the key come first.
         arrays: Columns that are arrays.
         zoned: Columns that are timestamps with a time zone.
     """
@@ -31,7 +31,7 @@ class ShopTable:
     zoned: tuple[LiteralString, ...] = ()
 
     def in_postgres(self) -> LiteralString:
-        """The query for all rows in PostgreSQL, in the order of the key."""
+        """Build the query for all rows in PostgreSQL, in the order of the key."""
         columns = [
             f"array_to_json({column})::text"
             if column in self.arrays
@@ -43,7 +43,7 @@ class ShopTable:
         return f"SELECT {', '.join(columns)} FROM {self.name} ORDER BY {', '.join(self.key)}"
 
     def in_lake(self) -> LiteralString:
-        """The query for all rows in a lake, in the order of the key."""
+        """Build the query for all rows in a lake, in the order of the key."""
         columns = [
             f"to_json({column})" if column in self.arrays else f"CAST({column} AS STRING)" for column in self.columns
         ]
@@ -72,7 +72,7 @@ SHOP_TABLES = (CUSTOMERS, ORDERS, ORDER_ITEMS)
 
 
 def differences(table: ShopTable, expected: list[Row], found: list[Row]) -> list[str]:
-    """One line for each row that is in one of the two only, or not the same in both."""
+    """List a line for each row that only one of the two has, or that differs."""
     wanted, present = _by_key(table, expected), _by_key(table, found)
     lines = []
     for key in sorted(wanted.keys() | present.keys(), key=str):

@@ -1,4 +1,4 @@
-"""What the demo shows and how: coloured on a terminal, plain lines elsewhere."""
+"""The demo's output: coloured on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from lakehold.sql.result import Result
 from lakehold.stack import ServerEvent
 
 _PLAIN_WIDTH = 200
-"""Columns where there is no terminal: wide enough that no row is folded."""
+"""Columns of the output where there is no terminal: wide enough that no row is folded."""
 
 
 class Screen:
-    """Writes to one stream.
+    """A writer of the demo's output to one stream.
 
     Args:
-        stdout: Where everything goes.
+        stdout: The stream for everything.
     """
 
     def __init__(self, stdout: TextIO) -> None:
         self._console = Console(file=stdout, highlight=False, width=None if stdout.isatty() else _PLAIN_WIDTH)
 
     def heading(self, text: str) -> None:
-        """Begin a part."""
+        """Begin a section of the output."""
         self._console.print()
         self._console.print(Text(text, style="bold"))
 
     def line(self, text: str, style: str = "") -> None:
-        """One line of text, never folded."""
+        """Print a line of text, never folded."""
         self._console.print(Text(text, style=style), soft_wrap=True)
 
     def sql(self, text: str) -> None:
-        """Statements."""
+        """Print statements."""
         if self._console.is_terminal:
             self._console.print(
                 Syntax(text.strip(), "sql", theme="ansi_dark", background_color="default", word_wrap=True)
@@ -48,7 +48,7 @@ class Screen:
             self.line(text.strip())
 
     def table(self, result: Result) -> None:
-        """Rows under their column names."""
+        """Print rows under their column names."""
         table = Table(box=None, pad_edge=False, header_style="underline")
         for position, column in enumerate(result.columns):
             numeric = all(isinstance(row[position], int) for row in result.rows)
@@ -58,7 +58,7 @@ class Screen:
         self._console.print(table)
 
     def batch(self, report: BatchReport) -> None:
-        """A line for each table that a batch changed, and for each that could not go on."""
+        """Print a line for each table that a batch changed, and for each that stopped."""
         for table in report.tables:
             self.line(
                 f"batch {report.timestamp_ms}  {table.table:<17}"
@@ -68,12 +68,12 @@ class Screen:
             self.line(f"batch {report.timestamp_ms}  {name:<17} stopped: {error.message}", style="red")
 
     def stack_event(self, event: ServerEvent) -> None:
-        """Something that happened to a part of the stack."""
+        """Print an event of a part of the stack."""
         self.line(f"{event.server:<9} {event.state:<15} {event.detail}".rstrip(), style="dim")
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Say what takes a while: with a spinner on a terminal."""
+        """Show what takes a while: with a spinner on a terminal."""
         if not self._console.is_terminal:
             self.line(what)
             yield

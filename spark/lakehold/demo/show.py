@@ -1,4 +1,4 @@
-"""`lakehold demo`."""
+"""The command `lakehold demo`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakehold.demo.screen import Screen
 
 AIRFLOW_PORT = 8080
 SPARK_PORT = 15_012
-"""Not that of `lakehold spark up`, whose server is somebody's."""
+"""A port other than that of `lakehold spark up`, whose server may be in use."""
 
 
 def run_demo(  # noqa: PLR0913 - the options of the command
@@ -26,15 +26,15 @@ def run_demo(  # noqa: PLR0913 - the options of the command
     """Show a small shop's changes arriving in Iceberg tables.
 
     Args:
-        stdout: Where it is shown.
-        live: From a real PostgreSQL through Debezium and Kafka, instead of from the recording.
-        directory: Where the lake is made; None makes a temporary directory. It stays.
+        stdout: The stream to write to.
+        live: Take changes from a real PostgreSQL through Debezium and Kafka, instead of from the recording.
+        directory: Where the lake is created; None creates a temporary directory. It stays.
         seconds: How long a live shop is open.
-        airflow: A live shop that Airflow looks after, until Ctrl-C.
-        port: Of Airflow's UI.
+        airflow: Open a live shop that Airflow ingests, until Ctrl-C.
+        port: Port of Airflow's UI.
 
     Raises:
-        LakeholdError: A table stopped, or is not as PostgreSQL has it.
+        LakeholdError: A table stopped, or differs from PostgreSQL.
     """
     screen = Screen(stdout)
     place = directory.resolve() if directory else Path(tempfile.mkdtemp(prefix="lakehold-demo-"))

@@ -1,4 +1,4 @@
-"""The steps that the recorded and the live demo have in common."""
+"""The steps that the recorded and the live demo share."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def define(screen: Screen, lake: Lake, file: Path, template: str, **values: str)
     """Write the statements that define the shop's source and tables to `file`, show them and run them.
 
     Args:
-        screen: Shows them.
-        lake: Where they run.
+        screen: Shows the statements.
+        lake: The lake in which they run.
         file: The script, for `lakehold sql -f`.
         template: The script in this package, with `$name` for each of `values`.
-        **values: What the script says about this machine.
+        **values: Values that depend on this machine.
     """
     script = Template(files("lakehold.demo").joinpath(template).read_text()).substitute(values)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -57,12 +57,12 @@ def define(screen: Screen, lake: Lake, file: Path, template: str, **values: str)
 
 
 def rows_of(lake: Lake, table: ShopTable) -> list[Row]:
-    """All rows of a table as the lake has them now."""
+    """Fetch all rows of a table as the lake has them now."""
     return lake.sql(table.in_lake()).rows
 
 
-def look(screen: Screen, lake: Lake) -> None:
-    """Look at the tables as an analyst would."""
+def query_tables(screen: Screen, lake: Lake) -> None:
+    """Query the tables as an analyst would."""
     screen.heading("lakehold sql")
     screen.sql(_LOOK)
     screen.table(lake.sql(_LOOK))
@@ -70,10 +70,10 @@ def look(screen: Screen, lake: Lake) -> None:
 
 
 def compare(screen: Screen, lake: Lake, expected: Mapping[ShopTable, list[Row]]) -> None:
-    """Compare every table row by row with what PostgreSQL has.
+    """Compare every table row by row with PostgreSQL.
 
     Raises:
-        LakeholdError: They differ; names the first rows that do.
+        LakeholdError: They differ; the error lists the first rows that do.
     """
     different = [line for table in SHOP_TABLES for line in differences(table, expected[table], rows_of(lake, table))]
     if different:
@@ -88,7 +88,7 @@ def compare(screen: Screen, lake: Lake, expected: Mapping[ShopTable, list[Row]])
 
 
 def subscribe(screen: Screen, lake: Lake) -> None:
-    """Show how the orders changed that changed most, and hold the table as it was when it opened."""
+    """Show the changes of the orders that changed most, and hold the table as it was at the start."""
     since_ms = lake.timelines.readable(["shop.orders"])["shop.orders"].since_ms
     screen.heading("what changed: lakehold sql")
     everything = lake.sql(_CHANGES.format(busiest="", since_ms=since_ms))
@@ -97,7 +97,7 @@ def subscribe(screen: Screen, lake: Lake) -> None:
     statement = _CHANGES.format(busiest=f" WHERE id IN ({', '.join(map(str, sorted(ids)))})", since_ms=since_ms)
     screen.sql(statement)
     screen.table(lake.sql(statement))
-    screen.heading("kept for whoever comes later: lakehold sql")
+    screen.heading("kept for later readers: lakehold sql")
     hold = _HOLD.format(since_ms=since_ms)
     screen.sql(f"{hold}\n{_THEN_AND_NOW}")
     lake.sql(hold)
@@ -105,11 +105,11 @@ def subscribe(screen: Screen, lake: Lake) -> None:
 
 
 def finish(screen: Screen, lake: Lake) -> None:
-    """Show the status, and what can be done with the lake."""
+    """Show the status, and commands to try on the lake."""
     warehouse = lake.settings.warehouse_path
     screen.heading("lakehold status")
     screen.table(status_of(lake))
-    screen.heading("go on with")
+    screen.heading("continue with")
     screen.line(f'lakehold sql --warehouse {warehouse} "{_ANALYSIS}"')
     screen.line(f"lakehold subscribe shop.orders --warehouse {warehouse}")
     screen.line(f"lakehold ingest shop --warehouse {warehouse}")

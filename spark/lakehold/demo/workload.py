@@ -1,6 +1,6 @@
-"""What happens in the shop: an endless series of transactions, the same for the same seed. Pure: it is not a database.
+"""The shop's workload: an endless series of transactions, the same for the same seed. Pure: it is not a database.
 
-The series keeps its own picture of the shop, so that every statement finds its rows, as long as all before it ran.
+The series keeps its own picture of the shop, so that every statement finds its rows, if all earlier statements ran.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import LiteralString
 Value = str | int | bool | Decimal | date | datetime | uuid.UUID | list[str] | None
 
 Clock = Callable[[], datetime]
-"""Gives the time of each transaction, with its zone."""
+"""A function that returns the time of each transaction, with its zone."""
 
 _NAMES = (
     "Ada",
@@ -68,15 +68,15 @@ _WORDS = (
 _STATUSES = ("placed", "paid", "shipped", "delivered")
 
 _LETTER_WORDS = 1_500
-"""A letter of so many words is larger than what PostgreSQL keeps in the row."""
+"""Words of a letter, which makes it larger than PostgreSQL keeps in the row."""
 
 _FEW = 5
-"""The shop never has fewer customers or orders."""
+"""The least number of customers, and of orders, that the shop has."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement, with its values apart from its text."""
+    """A statement, with its values apart from its text."""
 
     sql: LiteralString
     values: tuple[Value, ...] = ()
@@ -84,14 +84,14 @@ class Statement:
 
 @dataclass(frozen=True)
 class Transaction:
-    """Statements that are committed together; `kind` says what happened in the shop."""
+    """A group of statements that are committed together; `kind` says what happened in the shop."""
 
     kind: str
     statements: tuple[Statement, ...]
 
 
 def ticking_clock(start: datetime, random: Random) -> Clock:
-    """A clock that goes on by up to a minute, to the microsecond, each time it is read."""
+    """Return a clock that advances by up to a minute, to the microsecond, each time it is read."""
     now = start
 
     def read() -> datetime:
@@ -103,7 +103,7 @@ def ticking_clock(start: datetime, random: Random) -> Clock:
 
 
 RECORDED_FROM = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
-"""When the recorded shop opened."""
+"""The time when the recorded shop opened."""
 
 
 @dataclass
@@ -117,12 +117,12 @@ class _Order:
 
 
 class Workload:
-    """The shop's life, one transaction after the other.
+    """The shop's transactions, one after the other.
 
     Args:
         seed: The same seed and clock give the same transactions.
         clock: By default one that ticks by the seed, from `RECORDED_FROM` on.
-        alter_after: The tables are altered once, after so many transactions.
+        alter_after: The number of transactions after which the tables are altered, once.
     """
 
     def __init__(self, seed: int, *, clock: Clock | None = None, alter_after: int = 200) -> None:
@@ -135,13 +135,13 @@ class Workload:
         self._next_id = 1
 
     def opening(self, customers: int) -> Transaction:
-        """The rows that are there before anyone watches: `customers`, and an order of each."""
+        """Return the first transaction, which inserts `customers` and an order for each of them."""
         statements = [s for _ in range(customers) for s in self._register()]
         statements += [s for _ in range(customers) for s in self._order()]
         return Transaction("opening", tuple(statements))
 
     def transactions(self) -> Iterator[Transaction]:
-        """The series; it needs the opening first, and has no end."""
+        """Yield transactions without end; `opening` must run first."""
         happenings: tuple[tuple[str, int, Callable[[], list[Statement]]], ...] = (
             ("order", 26, self._order),
             ("change of status", 22, self._change_status),

@@ -1,4 +1,4 @@
-"""Servers that commands start on this machine: planned, started detached, recorded, looked at and stopped by their record."""
+"""Servers that commands start on this machine: prepared, started detached, and found again by the record of their process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The directory that servers keep their data, logs and process records in."""
+"""The directory in which servers keep their data, logs and process records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OF_ROOT = Path("/var/lib/lakehold")
 
 
 def default_directory(name: str, variable: str) -> Path:
-    """Where the servers called `name` keep their data: what `variable` says, by default `~/.local/state/lakehold/<name>`.
+    """Return the directory of the servers called `name`: the value of `variable`, by default `~/.local/state/lakehold/<name>`.
 
     For root it is `/var/lib/lakehold/<name>`: PostgreSQL then runs as another user, who cannot enter root's home.
     """
@@ -24,14 +24,14 @@ def default_directory(name: str, variable: str) -> Path:
 
 
 def make_directory(directory: Path) -> None:
-    """Make it, with the folders of logs and process records."""
+    """Create the directory, with the folders of logs and process records."""
     for folder in (directory, directory / "logs", directory / "run"):
         folder.mkdir(parents=True, exist_ok=True)
 
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Keep other commands from starting or stopping its servers meanwhile; they wait."""
+    """Keep other commands from starting or stopping the directory's servers meanwhile; they wait."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "lock").open("w") as handle:
         flock(handle, LOCK_EX)

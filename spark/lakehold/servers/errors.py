@@ -1,4 +1,4 @@
-"""What can go wrong with servers on this machine; missing programs are `lakehold.errors.EnvironmentMissing`."""
+"""Errors of servers on this machine; missing programs are `lakehold.errors.EnvironmentMissing`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from lakehold.errors import LakeholdError
 
 
 class ServerError(LakeholdError):
-    """A server does not start, does not stay up, or its port is taken."""
+    """An error of a server: it does not start, does not stay up, or its port is taken."""
 
     default_code = "server"

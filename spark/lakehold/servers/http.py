@@ -1,4 +1,4 @@
-"""Asking servers of this machine over HTTP."""
+"""HTTP requests to servers of this machine."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import httpx
 
 
 def get(url: str, timeout_s: float) -> httpx.Response:
-    """The answer to a question that may be asked ten times a second, as whoever waits for a server does.
+    """Send a GET request that is cheap enough to repeat ten times a second while waiting for a server.
 
     Raises:
-        httpx.HTTPError: There is none.
+        httpx.HTTPError: There is no answer.
     """
-    # The certificates, which nobody needs on loopback, take fifty times as long to read as the answer.
+    # Loading certificates, which loopback does not need, takes fifty times as long as the answer.
     return httpx.get(url, timeout=timeout_s, verify=False)

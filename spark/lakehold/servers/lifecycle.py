@@ -1,4 +1,4 @@
-"""Starting servers until they answer, stopping one, and looking at it."""
+"""Start servers until they answer, stop one, and inspect it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _LOG_LINES = 12
 
 
 class Cancelled(Exception):
-    """Another server failed, or the person gave up; what was started stays recorded."""
+    """The signal that a start was given up: another server failed, or the person did; started servers stay recorded."""
 
 
 def fetch_programs(servers: Iterable[Server], on_event: OnEvent) -> None:
-    """Have everything on this machine that the servers are made of.
+    """Fetch all programs that the servers need and that are not on this machine yet.
 
     Raises:
-        EnvironmentMissing: Java is missing, or an artifact cannot be had.
+        EnvironmentMissing: Java is missing, or an artifact cannot be fetched.
     """
     artifacts.java_executable()
     for server in servers:
@@ -42,7 +42,7 @@ def start(server: Server, cancelled: Event, on_event: OnEvent) -> None:
     """Start a server unless it runs, and wait until it is healthy.
 
     Raises:
-        ServerError: It does not become healthy; what was started stays recorded.
+        ServerError: The server does not become healthy; what was started stays recorded.
         Cancelled: `cancelled` was set meanwhile.
     """
     process = processes.recorded(server.pid_file)
@@ -66,12 +66,12 @@ def start_together(servers: Sequence[Server], cancelled: Event, on_event: OnEven
     """Start servers side by side, each as soon as those that it needs are healthy.
 
     Args:
-        servers: Each behind those that it needs.
+        servers: The servers, each after those that it needs.
         cancelled: Ends the waiting; set in the end.
         on_event: Called for each thing that happens, one at a time, from other threads.
 
     Raises:
-        ServerError: One does not become healthy; what was started stays recorded.
+        ServerError: A server does not become healthy; what was started stays recorded.
         Cancelled: `cancelled` was set meanwhile.
     """
     one_at_a_time = Lock()
@@ -80,7 +80,7 @@ def start_together(servers: Sequence[Server], cancelled: Event, on_event: OnEven
         with one_at_a_time:
             on_event(event)
 
-    def start_behind(needed: Iterable[Future[None]], server: Server) -> None:
+    def start_after(needed: Iterable[Future[None]], server: Server) -> None:
         for future in needed:
             future.result()
         start(server, cancelled, report)
@@ -88,7 +88,7 @@ def start_together(servers: Sequence[Server], cancelled: Event, on_event: OnEven
     with ThreadPoolExecutor(max_workers=len(servers)) as threads:
         started: dict[str, Future[None]] = {}
         for server in servers:
-            started[server.name] = threads.submit(start_behind, [started[name] for name in server.needs], server)
+            started[server.name] = threads.submit(start_after, [started[name] for name in server.needs], server)
         try:
             wait(started.values(), return_when=FIRST_EXCEPTION)
         finally:
@@ -109,7 +109,7 @@ def stop(server: Server, on_event: OnEvent) -> None:
 
 
 def status(server: Server) -> ServerStatus:
-    """How a server is now."""
+    """Return the current status of a server."""
     process = processes.recorded(server.pid_file)
     return ServerStatus(
         name=server.name,

@@ -1,4 +1,4 @@
-"""Whether the ports of servers are free, asked before anything is started."""
+"""A check that the ports of servers are free, before anything is started."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from lakehold.servers.server import HOST, Server
 
 
 def refuse_taken(servers: Iterable[Server]) -> None:
-    """Check that every port of the servers is free.
+    """Refuse to start while a port of the servers is taken.
 
     Raises:
-        ServerError: One is not; says who has it, as far as that can be seen.
+        ServerError: A port is taken; the error names the program that listens on it, if that is known.
     """
     taken = [(server, port) for server in servers for port in server.all_ports() if not _is_free(port)]
     if not taken:
@@ -31,7 +31,7 @@ def refuse_taken(servers: Iterable[Server]) -> None:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As servers do it: connections of a server that just stopped do not count.
+        # Servers set this option too: connections of a server that just stopped do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

@@ -1,6 +1,6 @@
-"""Server processes that outlive the command that started them, and are never mistaken for somebody else's.
+"""Server processes that outlive the command that started them, and are never mistaken for others.
 
-A process is recorded by its id *and* its start time: an id alone is given to another process sooner or later.
+A process is recorded by its id *and* its start time, because the system gives an id to another process sooner or later.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import psutil
 from lakehold.servers.server import ServerCommand
 
 _START_TIME_TOLERANCE_S = 2.0
-"""The kernel's boot time, on which start times rest, moves when the clock is corrected."""
+"""Tolerance for start times: they rest on the kernel's boot time, which moves when the clock is corrected."""
 
 _POLL_INTERVAL_S = 0.02
 _STANDARD_ERROR = 2
@@ -26,13 +26,13 @@ _STANDARD_ERROR = 2
 
 @dataclass(frozen=True)
 class ProcessRecord:
-    """One process: its id and the epoch second of its start."""
+    """A record of one process: its id and the epoch second of its start."""
 
     pid: int
     started_at_s: float
 
     def process(self) -> psutil.Process | None:
-        """The recorded process if it still runs, else None."""
+        """Return the recorded process if it still runs, else None."""
         try:
             process = psutil.Process(self.pid)
             is_the_same = abs(process.create_time() - self.started_at_s) <= _START_TIME_TOLERANCE_S
@@ -42,13 +42,13 @@ class ProcessRecord:
 
 
 def has_ended(process: psutil.Process) -> bool:
-    """Whether a process has ended, collected by its parent or not."""
+    """Return whether a process has ended, collected by its parent or not."""
     try:
         if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
             return False
     except psutil.NoSuchProcess:
         return True
-    # If it is our own child: until it is collected its id looks alive, to PostgreSQL's lock file as well.
+    # Collect our own child: until then its id looks alive, to PostgreSQL's lock file as well.
     with contextlib.suppress(ChildProcessError):
         os.waitpid(process.pid, os.WNOHANG)
     return True
@@ -56,7 +56,7 @@ def has_ended(process: psutil.Process) -> bool:
 
 def start(command: ServerCommand, pid_file: Path) -> None:
     """Start a server in a session of its own and record it in `pid_file`."""
-    # Not subprocess: its objects expect to see the end of what they started.
+    # Not subprocess: its objects expect to see the end of the processes that they started.
     program = "/usr/bin/env"
     pid = os.posix_spawn(
         program,
@@ -77,17 +77,17 @@ def start(command: ServerCommand, pid_file: Path) -> None:
 
 
 def _inherited() -> list[int]:
-    """Descriptors that this process was given and would give on: a lock or a pipe of the shell must not outlive the command."""
+    """Return inherited descriptors that a child would inherit too: a lock or a pipe of the shell must not outlive the command."""
     found = []
     for name in os.listdir("/dev/fd"):
-        with contextlib.suppress(OSError):  # that of the listing is closed by now
+        with contextlib.suppress(OSError):  # the descriptor of the listing is closed by now
             if int(name) > _STANDARD_ERROR and os.get_inheritable(int(name)):
                 found.append(int(name))
     return found
 
 
 def recorded(pid_file: Path) -> psutil.Process | None:
-    """The process that `pid_file` tells of, if it still runs."""
+    """Return the process that `pid_file` records, if it still runs."""
     try:
         record = ProcessRecord(**json.loads(pid_file.read_text()))
     except FileNotFoundError:
@@ -96,7 +96,7 @@ def recorded(pid_file: Path) -> psutil.Process | None:
 
 
 def stop(process: psutil.Process, stop_signal: signal.Signals, grace_s: float) -> bool:
-    """Ask a process to stop, and kill it and its children if it does not within `grace_s`.
+    """Stop a process by a signal, and kill it and its children if it does not stop within `grace_s`.
 
     Returns:
         Whether it stopped by itself.
@@ -113,7 +113,7 @@ def stop(process: psutil.Process, stop_signal: signal.Signals, grace_s: float) -
 
 
 def memory_bytes(process: psutil.Process) -> int:
-    """Memory of a process and its children; pages that they share are counted once (proportional set size)."""
+    """Measure the memory of a process and its children; pages that they share count once (proportional set size)."""
     total = 0
     for member in (process, *_children(process)):
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
@@ -122,8 +122,8 @@ def memory_bytes(process: psutil.Process) -> int:
 
 
 def _wait(family: list[psutil.Process], timeout_s: float) -> list[psutil.Process]:
-    """Those that have not ended within the time."""
-    # Not psutil.wait_procs: it takes the dead for alive until their parent collects them, which may take seconds.
+    """Wait until processes have ended, and return those that have not within the time."""
+    # Not psutil.wait_procs: it counts dead processes as alive until their parent collects them, which may take seconds.
     deadline_s = time.monotonic() + timeout_s
     while (alive := [member for member in family if not has_ended(member)]) and time.monotonic() < deadline_s:
         time.sleep(_POLL_INTERVAL_S)

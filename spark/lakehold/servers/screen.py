@@ -1,4 +1,4 @@
-"""What the commands over servers share: an option, progress on standard error, the state of each as a table or JSON."""
+"""Shared parts of the commands over servers: an option, progress on standard error, and states as a table or JSON."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _MIB = 1024 * 1024
 
 
 class OutputFormat(StrEnum):
-    """How the state of servers is written."""
+    """The format in which the state of servers is written."""
 
     TABLE = "table"
     JSON = "json"
 
 
 def directory_option(name: str, variable: str, text: str) -> Any:
-    """`--directory` of the servers called `name`, else the environment's `variable`, a path; `text` is its help."""
+    """Build `--directory` for the servers called `name`; else `variable` of the environment is used. `text` is its help."""
     return typer.Option(
         default_factory=partial(default_directory, name, variable),
         envvar=variable,
@@ -37,7 +37,7 @@ def directory_option(name: str, variable: str, text: str) -> Any:
 
 
 def progress() -> OnEvent:
-    """Shows each event as a line."""
+    """Return a function that shows each event as a line."""
     console = Console(stderr=True, highlight=False)
 
     def show(event: ServerEvent) -> None:
@@ -47,7 +47,7 @@ def progress() -> OnEvent:
 
 
 def show_status(servers: Sequence[ServerStatus], output_format: OutputFormat) -> None:
-    """Write how servers are."""
+    """Write the states of servers."""
     if output_format is OutputFormat.JSON:
         typer.echo(json.dumps([asdict(server) for server in servers], default=str))
     else:

@@ -1,4 +1,4 @@
-"""What every server must say about itself, and what is told about it."""
+"""The interface of a server, and the data that commands show about it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 HOST = "127.0.0.1"
-"""Everything listens on loopback only: no server asks its clients who they are."""
+"""The address of every server: loopback only, because no server asks its clients who they are."""
 
 
 @dataclass(frozen=True)
 class ServerCommand:
-    """How a server is started.
+    """The command that starts a server.
 
     Attributes:
         argv: Absolute path of the program, and its arguments.
@@ -32,11 +32,11 @@ class ServerCommand:
 
 @dataclass(frozen=True)
 class ServerEvent:
-    """Something that happened to one server.
+    """An event of one server.
 
     Attributes:
-        server: Its name.
-        state: What it does now.
+        server: Name of the server.
+        state: What the server does now.
         detail: More for a person, possibly empty.
     """
 
@@ -50,16 +50,16 @@ OnEvent = Callable[[ServerEvent], None]
 
 @dataclass(frozen=True)
 class ServerStatus:
-    """How one server is.
+    """The status of one server.
 
     Attributes:
-        name: Its name.
-        state: Whether its process runs.
-        healthy: Whether it answers its own protocol.
-        port: The port of its clients.
-        pid: Id of its process, if it runs.
+        name: Name of the server.
+        state: Whether the server's process runs.
+        healthy: Whether the server answers its own protocol.
+        port: The port for clients.
+        pid: Id of the process, if it runs.
         memory_bytes: Memory of the process and its children (proportional set size), if it runs.
-        log: Its log file.
+        log: The log file.
     """
 
     name: str
@@ -72,22 +72,22 @@ class ServerStatus:
 
 
 class Server(ABC):
-    """How to prepare, start, check and stop one server. It holds no process.
+    """A description of how to prepare, start, check and stop one server. It holds no process.
 
     Args:
-        directory: It keeps everything in a folder of its own name in it, and its log and process record beside that.
+        directory: Holds a folder named after the server for all its files, and beside that its log and process record.
     """
 
     name: ClassVar[str]
     artifact_sets: ClassVar[tuple[str, ...]] = ()
-    """Sets of `lakehold.artifacts` that it is made of."""
+    """Sets of `lakehold.artifacts` that the server needs."""
     needs: ClassVar[tuple[str, ...]] = ()
     """Names of the servers that must be healthy before this one is prepared and started."""
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
     up_command: ClassVar[str]
-    """What a person starts it with."""
+    """The command with which a person starts the server."""
     other_port_option: ClassVar[str]
-    """What a person adds to that when its port is taken."""
+    """The option that a person adds to `up_command` when the port is taken."""
 
     def __init__(self, directory: Path) -> None:
         self.folder = directory / self.name
@@ -97,20 +97,20 @@ class Server(ABC):
     @property
     @abstractmethod
     def port(self) -> int:
-        """The port that its clients connect to."""
+        """Return the port that clients connect to."""
 
     def all_ports(self) -> tuple[int, ...]:
-        """Every port it listens on."""
+        """Return every port that the server listens on."""
         return (self.port,)
 
     @abstractmethod
     def prepare(self) -> None:
-        """Make its folder, settings and empty storage; what is there already is kept. Called when it does not run."""
+        """Create the server's folder, settings and empty storage; existing storage is kept. Called while it does not run."""
 
     @abstractmethod
     def command(self) -> ServerCommand:
-        """How it is started once it is prepared."""
+        """Return the command that starts the server once it is prepared."""
 
     @abstractmethod
     def is_healthy(self) -> bool:
-        """Whether it answers a client of its own protocol now."""
+        """Return whether the server answers a client of its own protocol now."""

@@ -1,6 +1,6 @@
 """`lakehold spark`: one Spark for all commands and tasks of this machine.
 
-The command `lakehold` always reads this: what the server needs is imported by the commands over it.
+The command `lakehold` always imports this module, so that the commands below import what only the server needs.
 """
 # ruff: noqa: PLC0415
 
@@ -15,11 +15,11 @@ from lakehold.servers.screen import OutputFormat, directory_option, progress, sh
 from lakehold.spark_server import DEFAULT_PORT
 
 app = typer.Typer(
-    help="One Spark for all commands of this machine. They have a session of its Spark Connect server at once, instead of "
-    "starting Spark each."
+    help="One Spark for all commands of this machine. Each gets a session of its Spark Connect server at once, instead of "
+    "starting its own Spark."
 )
 
-Directory = Annotated[Path, directory_option("spark", "LAKEHOLD_SPARK_DIR", "Where it keeps its log.")]
+Directory = Annotated[Path, directory_option("spark", "LAKEHOLD_SPARK_DIR", "Where the server keeps its log.")]
 
 
 @app.command()
@@ -27,20 +27,18 @@ def up(
     directory: Directory,
     port: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=65_535, help=f"Port on 127.0.0.1; by default that of the last time, or {DEFAULT_PORT}."
-        ),
+        typer.Option(min=1, max=65_535, help=f"Port on 127.0.0.1; by default the last one, or {DEFAULT_PORT}."),
     ] = None,
 ) -> None:
     """Start the server unless it runs, and wait until it answers.
 
-    What it writes makes a shell use it:
+    Evaluate its output to make a shell use the server:
 
     eval "$(lakehold spark up)"
 
-    The server knows no lake: each client brings its own. Its heap is LAKEHOLD_SPARK_DRIVER_MEMORY, its cores are
-    LAKEHOLD_SPARK_MASTER, and LAKEHOLD_SPARK_CONF sets the rest of Spark. Whoever reaches its port, which only programs on
-    this machine can, may do there what its user may.
+    The server knows no lake: each client brings its own. LAKEHOLD_SPARK_DRIVER_MEMORY sets its heap, LAKEHOLD_SPARK_MASTER its
+    cores, and LAKEHOLD_SPARK_CONF the rest of Spark. Only programs on this machine can reach its port, and they may do there what
+    the server's user may.
     """
     from lakehold.settings import load_settings
     from lakehold.spark_server import lifecycle
@@ -51,7 +49,7 @@ def up(
 
 @app.command()
 def down(directory: Directory) -> None:
-    """Stop the server. Statements that run on it fail; whoever ingests goes on with its batch on the next one."""
+    """Stop the server. Statements that run on it fail; an interrupted ingest continues its batch on the next server."""
     from lakehold.spark_server import lifecycle
 
     lifecycle.down(directory, progress())
@@ -60,9 +58,9 @@ def down(directory: Directory) -> None:
 @app.command()
 def status(
     directory: Directory,
-    output_format: Annotated[OutputFormat, typer.Option("--format", help="Of the output.")] = OutputFormat.TABLE,
+    output_format: Annotated[OutputFormat, typer.Option("--format", help="Format of the output.")] = OutputFormat.TABLE,
 ) -> None:
-    """Show how the server is. The exit code is 0 if it is healthy, else 1."""
+    """Show the state of the server. The exit code is 0 if it is healthy, else 1."""
     from lakehold.spark_server import lifecycle
 
     server = lifecycle.status(directory)

@@ -1,4 +1,4 @@
-"""Starting, stopping and looking at the server of a directory."""
+"""Start, stop and inspect the server of a directory."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def up(directory: Path, settings: Settings, port: int | None = None, on_event: O
     """Start the server of `directory` unless it runs, and wait until it answers.
 
     Args:
-        directory: The server's directory, made if need be.
-        settings: Its memory, its cores (`spark_master`) and further configuration; the lake in them does not matter.
-        port: That it listens on; by default that of the last time, or 15002.
+        directory: The server's directory, created if need be.
+        settings: Memory, cores (`spark_master`) and further configuration of the server; the lake in them does not matter.
+        port: The port to listen on; by default that of the last time, or 15002.
         on_event: Called for each thing that happens.
 
     Returns:
-        What clients connect to, `sc://…`.
+        The address for clients, `sc://…`.
 
     Raises:
-        EnvironmentMissing: Java is missing, or Spark's jars cannot be had.
-        ServerError: It runs on another port, its port is taken, or it does not become healthy.
+        EnvironmentMissing: Java is missing, or Spark's jars cannot be fetched.
+        ServerError: The server runs on another port, its port is taken, or it does not become healthy.
     """
     with locked(directory):
         last = _recorded(directory)
@@ -46,7 +46,7 @@ def up(directory: Path, settings: Settings, port: int | None = None, on_event: O
         elif server.port != last.port:
             raise ServerError(
                 "the server runs on another port",
-                detail=f"That of {directory} listens on {last.port}.",
+                detail=f"The server of {directory} listens on {last.port}.",
                 hint="Stop it first (lakehold spark down), or choose another --directory for a second one.",
             )
         lifecycle.start(server, Event(), on_event)
@@ -62,12 +62,12 @@ def down(directory: Path, on_event: OnEvent = _ignore) -> None:
 
 
 def status(directory: Path) -> ServerStatus:
-    """How the server of `directory` is."""
+    """Return the status of the server of `directory`."""
     return lifecycle.status(_recorded(directory))
 
 
 def _recorded(directory: Path) -> SparkConnectServer:
-    """The server as it was last started; on the default port if it never was."""
+    """Return the server as it was last started; on the default port if it never was."""
     try:
         port = int(json.loads(_port_file(directory).read_text())["port"])
     except FileNotFoundError:

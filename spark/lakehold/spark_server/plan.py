@@ -1,4 +1,4 @@
-"""What the server consists of: a directory, a port, and Spark's configuration. Nothing here starts or stops anything."""
+"""The composition of the server: a directory, a port, and Spark's configuration. Nothing here starts or stops anything."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakehold.session import session_conf
 from lakehold.settings import Settings
 
 SESSION_TIMEOUT = "1h"
-"""How long the server keeps the session of a client that it does not hear of; those of lakehold are heard of each minute."""
+"""How long the server keeps the session of a silent client; lakehold's clients report every minute."""
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _ANY_METHOD = "/spark.connect.SparkConnectService/ReleaseSession"
@@ -24,9 +24,9 @@ _SILENT = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.
 
 
 def server_conf(settings: Settings, port: int) -> dict[str, str]:
-    """The configuration of a server that knows no lake: the session of each client brings its own catalog.
+    """Build the configuration of a server that knows no lake: the session of each client brings its own catalog.
 
-    What `LAKEHOLD_SPARK_CONF` says of a catalog stays: it holds for every lake of that catalog's name.
+    Options for a catalog in `LAKEHOLD_SPARK_CONF` stay: they hold for every lake of that catalog's name.
     """
     of_this_lake = spark_catalog_conf(settings).keys() - settings.spark_conf.keys()
     return {
@@ -40,12 +40,12 @@ def server_conf(settings: Settings, port: int) -> dict[str, str]:
 
 
 class SparkConnectServer(Server):
-    """The server.
+    """The Spark Connect server of this machine.
 
     Args:
-        directory: Its own.
-        port: That it listens on.
-        conf: Spark's configuration; needed to start it only.
+        directory: The server's directory.
+        port: The port to listen on.
+        conf: Spark's configuration; needed only to start the server.
     """
 
     name = "spark"
@@ -59,30 +59,30 @@ class SparkConnectServer(Server):
 
     @property
     def port(self) -> int:
-        """The port of Spark Connect."""
+        """Return the port of Spark Connect."""
         return self._port
 
     @property
     def remote(self) -> str:
-        """What clients connect to: the setting `spark_remote`."""
+        """Return the address for clients: the value of the setting `spark_remote`."""
         return f"sc://{HOST}:{self._port}"
 
     def prepare(self) -> None:
-        """Write its configuration, which may hold passwords: for its owner only, and not on the command line."""
+        """Write the server's configuration to a file that only its owner reads, because it may hold passwords."""
         self.folder.mkdir(exist_ok=True)
         path = self._conf_file
         path.touch(mode=0o600)
         path.write_text("".join(f"{name} {_escaped(value)}\n" for name, value in sorted(self._conf.items())))
 
     def command(self) -> ServerCommand:
-        """The server in the foreground; `spark-submit` becomes the Java process itself."""
+        """Return the command that runs the server in the foreground; `spark-submit` becomes the Java process itself."""
         submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
         arguments = ("--properties-file", str(self._conf_file), "--class", _CLASS, "spark-internal")
         environment = {"PYSPARK_PYTHON": sys.executable}
         return ServerCommand([str(submit), *arguments], self.folder, self.log, environment)
 
     def is_healthy(self) -> bool:
-        """Whether the service answers a call: an empty one, which it refuses and which leaves nothing behind."""
+        """Return whether the service answers an empty call, which it refuses and which leaves no trace."""
         with grpc.insecure_channel(f"{HOST}:{self._port}") as channel:
             try:
                 channel.unary_unary(_ANY_METHOD)(b"", timeout=_ANSWERS_WITHIN_S)
@@ -96,5 +96,5 @@ class SparkConnectServer(Server):
 
 
 def _escaped(value: str) -> str:
-    """As Java's properties files have it."""
+    """Escape a value for Java's properties files."""
     return value.replace("\\", "\\\\").replace("\n", "\\n")

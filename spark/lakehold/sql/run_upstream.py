@@ -113,7 +113,7 @@ def explain(plan: Plan, before: Definitions, after: Definitions, upstream: Upstr
     for planned in plan.effects:
         if isinstance(planned, Converge | Release):
             steps = _planned(planned, before, after, upstream)
-            rows += [(step.told,) for step in steps.steps]
+            rows += [(step.description,) for step in steps.steps]
             notices += steps.hints
         else:
             rows += [(line,) for line in describe(planned)]

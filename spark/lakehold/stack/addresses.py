@@ -1,4 +1,4 @@
-"""Where the stack listens, and what its users connect with."""
+"""Addresses and logins of a local stack."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ POSTGRES_PASSWORD = "lakehold"
 
 @dataclass(frozen=True)
 class StackPorts:
-    """One TCP port per listener, all on loopback."""
+    """The TCP ports of a stack, one for each listener, all on loopback."""
 
     postgres: int = 15432
     kafka: int = 19092
@@ -22,13 +22,13 @@ class StackPorts:
 
     @classmethod
     def from_base(cls, base: int) -> StackPorts:
-        """Five consecutive ports beginning at `base`, for a stack beside another."""
+        """Build five consecutive ports from `base` on, for a stack beside another."""
         return cls(*range(base, base + 5))
 
 
 @dataclass(frozen=True)
 class StackAddresses:
-    """What clients of a running stack need.
+    """The addresses and logins that clients of a running stack need.
 
     Attributes:
         kafka: Bootstrap server as `host:port`.
@@ -52,7 +52,7 @@ class StackAddresses:
 
     @classmethod
     def of(cls, ports: StackPorts) -> StackAddresses:
-        """The addresses of a stack on those ports."""
+        """Build the addresses of a stack on those ports."""
         registry = f"http://{HOST}:{ports.registry}/apis"
         return cls(
             kafka=f"{HOST}:{ports.kafka}",
@@ -63,6 +63,6 @@ class StackAddresses:
         )
 
     def postgres(self, database: str = "postgres") -> str:
-        """Connection URI of one database."""
+        """Return the connection URI of one database."""
         login = f"{self.postgres_user}:{self.postgres_password}"
         return f"postgresql://{login}@{self.postgres_host}:{self.postgres_port}/{database}"

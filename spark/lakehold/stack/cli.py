@@ -20,7 +20,8 @@ Directory = Annotated[Path, directory_option("stack", "LAKEHOLD_STACK_DIR", "Whe
 def up(
     directory: Directory,
     port_base: Annotated[
-        int | None, typer.Option(min=1024, max=65_000, help="First of five consecutive ports, instead of the usual.")
+        int | None,
+        typer.Option(min=1024, max=65_000, help="First of five consecutive ports, instead of the usual ones."),
     ] = None,
 ) -> None:
     """Start every part that does not run, and write the addresses."""
@@ -45,9 +46,9 @@ def down(
 @app.command()
 def status(
     directory: Directory,
-    output_format: Annotated[OutputFormat, typer.Option("--format", help="Of the output.")] = OutputFormat.TABLE,
+    output_format: Annotated[OutputFormat, typer.Option("--format", help="Format of the output.")] = OutputFormat.TABLE,
 ) -> None:
-    """Show how every part is. The exit code is 0 if all of them are healthy, else 1."""
+    """Show the state of every part. The exit code is 0 if all of them are healthy, else 1."""
     parts = lifecycle.status(directory)
     show_status(parts, output_format)
     if not all(part.healthy for part in parts):

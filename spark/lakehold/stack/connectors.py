@@ -13,7 +13,7 @@ ValueFormat = Literal["avro", "json"]
 
 
 def publication_sql(publication: str, tables: Sequence[str]) -> list[str]:
-    """Statements that make `tables` capturable with complete before images.
+    """Build the statements that make `tables` capturable with complete before images.
 
     Args:
         publication: Name of the publication to create.
@@ -36,10 +36,10 @@ def debezium_postgres(  # noqa: PLR0913 - each names one thing outside of Connec
     value_format: ValueFormat = "avro",
     partitions: int = 1,
 ) -> dict[str, str]:
-    """Configuration of a Debezium connector over tables of the stack's PostgreSQL.
+    """Build the configuration of a Debezium connector over tables of the stack's PostgreSQL.
 
     Every change of a table goes to `<topic_prefix>.<schema>.<table>`, transaction boundaries to
-    `<topic_prefix>.transaction`. The publication must exist; the replication slot is made.
+    `<topic_prefix>.transaction`. The publication must exist; the connector creates the replication slot.
 
     Args:
         addresses: The stack.

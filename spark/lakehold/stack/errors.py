@@ -1,4 +1,4 @@
-"""What can go wrong with the stack as a whole; missing programs are `lakehold.errors.EnvironmentMissing`."""
+"""Errors of the stack as a whole; missing programs are `lakehold.errors.EnvironmentMissing`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from lakehold.servers import ServerError
 
 
 class StackError(ServerError):
-    """A part of the stack cannot be set up, or another stack stands in the way."""
+    """An error of a stack: a part cannot be set up, or another stack is in the way."""
 
     default_code = "stack"

@@ -1,4 +1,4 @@
-"""Starting, stopping and looking at a stack."""
+"""Start, stop and inspect a stack."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def _ignore(_: ServerEvent) -> None:
 
 
 def up(directory: Path, ports: StackPorts | None = None, on_event: OnEvent = _ignore) -> StackAddresses:
-    """Bring every part up that is not; parts that run are left alone, dead ones come back with their data.
+    """Start every part that does not run. Running parts are left alone; dead ones come back with their data.
 
     Args:
-        directory: The stack's directory, made if need be.
+        directory: The stack's directory, created if need be.
         ports: Ports to listen on; by default those of the last time, or the default ones.
         on_event: Called for each thing that happens, one at a time, from other threads.
 
     Raises:
-        EnvironmentMissing: A program is missing, or an artifact cannot be had.
+        EnvironmentMissing: A program is missing, or an artifact cannot be fetched.
         StackError: The stack runs on other ports.
         ServerError: A port is taken, or a part does not become healthy.
     """
@@ -52,7 +52,7 @@ def up(directory: Path, ports: StackPorts | None = None, on_event: OnEvent = _ig
 
 
 def down(directory: Path, *, delete_data: bool = False, on_event: OnEvent = _ignore) -> None:
-    """Stop every part that runs, the last one first, and kill those that do not stop in time.
+    """Stop every running part, the last one first, and kill those that do not stop in time.
 
     Args:
         directory: The stack's directory.
@@ -70,7 +70,7 @@ def down(directory: Path, *, delete_data: bool = False, on_event: OnEvent = _ign
 
 
 def status(directory: Path) -> tuple[ServerStatus, ...]:
-    """How every part of the stack is, in the order in which they are started."""
+    """Return the status of every part of the stack, in the order in which they are started."""
     return tuple(lifecycle.status(part) for part in StackPlan.recorded(directory).parts())
 
 

@@ -1,4 +1,4 @@
-"""What a stack consists of: a directory, its ports and its parts. Nothing here starts or stops anything."""
+"""The composition of a stack: a directory, its ports and its parts. Nothing here starts or stops anything."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from lakehold.stack.parts.postgres import Postgres
 from lakehold.stack.parts.registry import Registry
 
 _PARTS: tuple[type[Part], ...] = (Postgres, Kafka, Registry, Connect)
-"""Each part stands behind those that it needs."""
+"""The parts, each after those that it needs."""
 
 
 @dataclass(frozen=True)
 class StackPlan:
-    """One stack.
+    """A stack on this machine.
 
     Attributes:
         directory: Holds a folder per part, `logs`, `run` (process records) and `stack.json` (the ports in use).
-        ports: The ports that its parts listen on.
+        ports: The ports that the parts listen on.
     """
 
     directory: Path
@@ -33,7 +33,7 @@ class StackPlan:
 
     @classmethod
     def recorded(cls, directory: Path) -> StackPlan:
-        """The stack of that directory as it was last started; on the default ports if it never was."""
+        """Return the stack of that directory as it was last started; on the default ports if it never was."""
         try:
             ports = StackPorts(**json.loads((directory / "stack.json").read_text()))
         except FileNotFoundError:
@@ -42,15 +42,15 @@ class StackPlan:
 
     @property
     def addresses(self) -> StackAddresses:
-        """What its clients connect with."""
+        """Return the addresses that clients of the stack connect to."""
         return StackAddresses.of(self.ports)
 
     def parts(self) -> tuple[Part, ...]:
-        """Its servers, each behind those that it needs."""
+        """Return the stack's servers, each after those that it needs."""
         return tuple(part(self.directory, self.ports) for part in _PARTS)
 
     def record(self) -> None:
-        """Make the directory and remember the ports in it."""
+        """Create the directory and record the ports in it."""
         make_directory(self.directory)
         (self.directory / "stack.json").write_text(json.dumps(asdict(self.ports)))
 

@@ -1,5 +1,6 @@
-"""What a source wants of a database and of Kafka Connect: definitions -> wanted -> found -> steps -> performed.
+"""Reconcile what a source needs upstream: a connector in Kafka Connect, and a slot, a publication and topics.
 
-One connector, one slot and one stream a database. What is upstream is compared with what the definitions say, and steps lead from
-one to the other, each of which does no harm when it is done again: whatever was cut short, the next run finds and goes on with.
+The stages are: definitions -> wanted -> found -> steps -> performed. Each database has one connector, one replication slot and
+one change stream. lakehold compares what exists upstream with what the definitions say. The steps that lead from one to the
+other are safe to repeat: after an interruption the next run finds what is done and continues.
 """

@@ -11,16 +11,16 @@ from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.sent_types import SentType
 
 Columns = Mapping[str, Sequence[FoundColumn]]
-"""By the name of the table upstream."""
+"""Columns by the name of their table upstream."""
 
 
 def sent_type(column: FoundColumn, database: ConnectionType) -> SentType:
-    """Return how a column of PostgreSQL, MySQL or MariaDB is sent."""
+    """Return the type in which Debezium sends a column of PostgreSQL, MySQL or MariaDB."""
     return postgres_types.sent(column) if database is ConnectionType.POSTGRES else mysql_types.sent(column)
 
 
 def columns_of(found: Sequence[FoundColumn], database: ConnectionType) -> tuple[ColumnType, ...]:
-    """Return the columns that messages give a table of these columns, in order."""
+    """Return the lake's columns for a table that has these columns upstream, in order."""
     sent = [(column, sent_type(column, database).schema) for column in found]
     return tuple(
         ColumnType(column.name, iceberg_type(schema), not column.is_nullable)
@@ -29,8 +29,8 @@ def columns_of(found: Sequence[FoundColumn], database: ConnectionType) -> tuple[
     )
 
 
-def left_out(found: Sequence[FoundColumn], database: ConnectionType) -> Iterator[tuple[FoundColumn, str]]:
-    """Yield the columns of which no value comes, and why."""
+def unsent_columns(found: Sequence[FoundColumn], database: ConnectionType) -> Iterator[tuple[FoundColumn, str]]:
+    """Yield each column that Debezium cannot send, with the reason."""
     for column in found:
         sent = sent_type(column, database)
         if sent.schema is None:
@@ -38,21 +38,21 @@ def left_out(found: Sequence[FoundColumn], database: ConnectionType) -> Iterator
 
 
 def left_out_hints(tables: Iterable[str], found: Columns, database: ConnectionType) -> Iterator[str]:
-    """Yield a sentence for each column of some tables of which no value comes."""
+    """Yield a sentence for each column of some tables that Debezium cannot send."""
     for table in tables:
-        for column, why in left_out(found.get(table, ()), database):
+        for column, why in unsent_columns(found.get(table, ()), database):
             yield f"column {table}.{column.name} ({column.text}) is left out: {why}"
 
 
 def lost_hints(tables: Iterable[str], found: Columns, database: ConnectionType) -> Iterator[str]:
-    """Yield a sentence for each kind of values of a table that do not come as they are."""
+    """Yield a sentence for each kind of values that some columns of a table lose on the way."""
     for table in tables:
         columns: dict[str, list[str]] = {}
         for column in found.get(table, ()):
             sent = sent_type(column, database)
-            # By a key that does not come as it is, rows are taken for others.
-            is_told = sent.is_told or (column.is_key and bool(sent.lost))
-            if sent.schema is not None and is_told:
+            # By a key that loses values lakehold would confuse rows.
+            is_reported = sent.is_reported or (column.is_key and bool(sent.lost))
+            if sent.schema is not None and is_reported:
                 columns.setdefault(sent.lost, []).append(f"{table}.{column.name} ({column.text})")
         for lost, names in columns.items():
             yield f"column{'' if len(names) == 1 else 's'} {', '.join(names)}: {lost}"

@@ -1,4 +1,4 @@
-"""Upstream of one source: look, plan, perform, until there is nothing left to do."""
+"""Reconcile the upstream of one source: inspect, plan and perform, until no step is left."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from lakehold.model.places import Place
 from lakehold.times import next_timestamp, now_ms
 from lakehold.upstream.captured_columns import Columns, columns_of, left_out_hints
 from lakehold.upstream.connect import ConnectClient, ConnectorStatus
+from lakehold.upstream.connections import UpstreamConnections
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.field_names import as_written
-from lakehold.upstream.fitting import fitted, imprecise_hints, meeting_hints
+from lakehold.upstream.fitting import collision_hints, fitted, imprecise_hints
 from lakehold.upstream.found import NO_SNAPSHOT, PLAIN, Found, FoundConnector, FoundRelation
 from lakehold.upstream.found_values import LostValues
 from lakehold.upstream.gaps import is_in_lake
-from lakehold.upstream.hints import coming_told, failing_told, gone_told, unrepaired_told
+from lakehold.upstream.hints import coming_hints, failing_hints, gone_hints, unrepaired_hints
 from lakehold.upstream.journal import Journal
 from lakehold.upstream.lost_values import lossy_columns
 from lakehold.upstream.mysql import MysqlUpstream
-from lakehold.upstream.partitions import silent_told
+from lakehold.upstream.partitions import silent_hints
 from lakehold.upstream.perform import Systems, perform
-from lakehold.upstream.places import Places
-from lakehold.upstream.plan import plan, plan_anew
+from lakehold.upstream.plan import plan, plan_resnapshot
 from lakehold.upstream.postgres import Names, PostgresUpstream
 from lakehold.upstream.relations import declared
 from lakehold.upstream.steps import CreateConnector, RestartConnector, Step, Steps
@@ -43,19 +43,19 @@ from lakehold.upstream.wanted import Wanted
 log = logging.getLogger(__name__)
 
 _ROUNDS = 5
-"""How often is looked and planned at most: what others change meanwhile is not chased for ever."""
+"""How many times one call inspects and plans at most: it does not chase changes by others for ever."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What one source wants upstream, and where that is."""
+    """The upstream objects that one source wants, and the connections to its systems."""
 
     wanted: Wanted
-    places: Places
+    connections: UpstreamConnections
 
 
 class Capturing:
-    """Brings one connector, and what it needs of its database and of Kafka, to what the definitions say.
+    """A reconciler that brings a connector, and what it needs of its database and of Kafka, to what the definitions say.
 
     Args:
         timeout_s: How long a system may stay silent.
@@ -69,89 +69,92 @@ class Capturing:
         self._writes_transactions: dict[str, bool] = {}
         self._lost: dict[str, tuple[frozenset[str], Mapping[str, LostValues]]] = {}
 
-    def plan(self, target: Target, *, anew: bool = False, patient: bool = False) -> Steps:
-        """What `converge` would do now.
+    def plan(self, target: Target, *, resnapshot: bool = False, patient: bool = False) -> Steps:
+        """Compute the steps that `converge` would perform now.
 
         Raises:
             UpstreamUnavailable: The database, Kafka or Kafka Connect does not answer.
-            UpstreamError: What is there cannot be brought to what is wanted.
+            UpstreamError: What exists upstream cannot be brought to what is wanted.
         """
         with self._systems(target) as systems:
-            return self._planned(target, systems, anew=anew, patient=patient)
+            return self._planned(target, systems, resnapshot=resnapshot, patient=patient)
 
     def converge(
-        self, target: Target, confirm: Callable[[], None], *, anew: bool = False, patient: bool = False
+        self, target: Target, confirm: Callable[[], None], *, resnapshot: bool = False, patient: bool = False
     ) -> Steps:
-        """Bring what is there to what is wanted; `anew`: with a new snapshot of all tables. Raises as `plan` does.
+        """Bring what exists upstream to what is wanted. Raises as `plan` does.
 
         Args:
             target: What is wanted.
             confirm: Raises when another process may change the source by now; called before each step.
-            anew: See above.
-            patient: What failed is not tried again before its time.
+            resnapshot: Have the connector snapshot all tables again.
+            patient: Keep the pause before a retry of what failed.
 
         Returns:
-            What was done, and the hints on it.
+            The steps that were performed, and hints.
         """
         done: list[Step] = []
         hints: dict[str, None] = {}
         with self._systems(target) as systems:
-            planned = self._planned(target, systems, anew=anew, patient=patient)
+            planned = self._planned(target, systems, resnapshot=resnapshot, patient=patient)
             for _ in range(_ROUNDS):
                 hints |= dict.fromkeys(planned.hints)
                 for step in planned.steps:
                     confirm()
-                    log.info("source %s: %s", target.wanted.source, step.told)
+                    log.info("source %s: %s", target.wanted.source, step.description)
                     perform(step, systems)
                     reach("after-step")
                     done.append(step)
                     if isinstance(step, RestartConnector):
-                        return Steps(tuple(done), tuple(hints))  # its status tells of the failure for a moment longer
+                        return Steps(tuple(done), tuple(hints))  # its status shows the failure for a moment longer
                     if isinstance(step, CreateConnector):
                         break  # Connect may remember an earlier one of its name, which decides about snapshots
                 if not planned.steps:
                     break
-                planned = self._planned(target, systems, anew=False, patient=True)
+                planned = self._planned(target, systems, resnapshot=False, patient=True)
         return Steps(tuple(done), tuple(hints))
 
     def status(self, target: Target) -> ConnectorStatus | None:
-        """How the connector is; None: there is none."""
+        """Fetch the status of the connector; None: there is no connector."""
         name = target.wanted.connector
         with self._systems(target) as systems:
-            # The status of a connector that was deleted is there for a moment longer.
+            # Connect reports the status of a deleted connector for a moment longer.
             return systems.connect.status_if_known(name) if systems.connect.config(name) is not None else None
 
-    def tell(self, target: Target) -> int | None:
-        """Tell the database that it is looked at now. Returns the time that it keeps of that; None: it keeps none.
+    def record_seen(self, target: Target) -> int | None:
+        """Record in the database that lakehold inspects it now.
+
+        Returns:
+            The time that the database keeps, epoch milliseconds; None: it keeps none.
 
         Raises:
-            UpstreamUnavailable: It does not answer.
+            UpstreamUnavailable: The database does not answer.
             UpstreamRefused: It refuses.
         """
-        told_ms = target.wanted.seen_upstream_ms
+        last_ms = target.wanted.seen_upstream_ms
         with self._systems(target) as systems:
-            return systems.database.tell(target.wanted.signal_table, next_timestamp(told_ms))
+            return systems.database.record_seen(target.wanted.signal_table, next_timestamp(last_ms))
 
     def lacking(self, target: Target) -> tuple[Steps, tuple[str, ...]]:
-        """What `plan` gives, and a sentence for each captured table that is not in the database any more or lacks changes."""
+        """Return what `plan` gives, and a sentence for each captured table that is not in the database or lacks changes."""
         with self._systems(target) as systems:
-            found = self._look(target, systems, patient=True)
+            found = self._inspect(target, systems, patient=True)
         wanted = target.wanted
-        told = (
-            *gone_told(wanted, found),
-            *silent_told(wanted, found.database),
-            *unrepaired_told(wanted, found),
-            *failing_told(wanted, found),
-            *coming_told(wanted, found),
+        lacking = (
+            *gone_hints(wanted, found),
+            *silent_hints(wanted, found.database),
+            *unrepaired_hints(wanted, found),
+            *failing_hints(wanted, found),
+            *coming_hints(wanted, found),
             *left_out_hints(wanted.upstream_tables, found.columns, wanted.capture.database),
-            *meeting_hints(wanted.upstream_tables, wanted, found),
+            *collision_hints(wanted.upstream_tables, wanted, found),
             *imprecise_hints(wanted, found),
         )
-        return plan(target.wanted, found), told
+        return plan(target.wanted, found), lacking
 
     def snapshots(self, target: Target) -> Snapshots:
-        """See `CapturedSources.snapshots`."""
-        kafka = shared_client(target.places.kafka, self._timeout_s)
+        """Return what the connector said about its snapshots; see `CapturedSources.snapshots`."""
+        kafka = shared_client(target.connections.kafka, self._timeout_s)
         journal = self._journal(target, kafka)
         journal.refresh()
         tables = {table.object_id: table.topic for table in target.wanted.tables}
@@ -160,7 +163,7 @@ class Capturing:
             for object_id, repeat in journal.repeats.items()
             if object_id in tables and repeat.is_complete and not is_in_lake(object_id, repeat, target.wanted)
         }
-        # Behind what the connector said: all of the snapshots lies before these ends, and what came in place of a row of theirs.
+        # The notifications came earlier: all rows of the snapshots, and changes that replaced some, lie before these ends.
         ends = kafka.written_ends(kafka.partitions({tables[object_id] for object_id in repeats}))
         joined = _joined(target.wanted, journal)
         unmarked = {object_id for object_id, fits_from in joined.items() if fits_from is None}
@@ -180,18 +183,18 @@ class Capturing:
         )
 
     def columns_of(self, target: Target, upstream: str) -> UpstreamColumns:
-        """Return the columns that messages of a table will have, by what the database says of it now."""
+        """Return the columns that messages of a table will have, by the database's current description of the table."""
         with self._systems(target) as systems:
             columns = systems.database.columns([upstream]).get(upstream, ())
         found = as_written(columns, target.wanted.config)
         sent = columns_of(found, target.wanted.capture.database)
         return UpstreamColumns(sent, tuple(column.name for column in found if column.is_key))
 
-    def _planned(self, target: Target, systems: Systems, *, anew: bool, patient: bool) -> Steps:
-        found = self._look(target, systems, patient=patient)
-        return plan_anew(target.wanted, found) if anew else plan(target.wanted, found)
+    def _planned(self, target: Target, systems: Systems, *, resnapshot: bool, patient: bool) -> Steps:
+        found = self._inspect(target, systems, patient=patient)
+        return plan_resnapshot(target.wanted, found) if resnapshot else plan(target.wanted, found)
 
-    def _look(self, target: Target, systems: Systems, *, patient: bool) -> Found:
+    def _inspect(self, target: Target, systems: Systems, *, patient: bool) -> Found:
         wanted = target.wanted
         journal = self._journal(target, systems.kafka)
         journal.refresh()
@@ -199,13 +202,13 @@ class Capturing:
         capture = wanted.capture
         database = None
         if isinstance(systems.database, PostgresUpstream):
-            database, signals = systems.database.look(
+            database, signals = systems.database.inspect(
                 Names(capture.publication or "", capture.slot or "", wanted.signal_table),
                 wanted.source_id,
                 wanted.upstream_tables,
             )
         else:
-            signals = systems.database.look(wanted.signal_table)
+            signals = systems.database.inspect(wanted.signal_table)
         connector = _connector(systems.connect, wanted.connector)
         relations = systems.database.relations(sorted({table.upstream for table in declared(wanted)}))
         columns = systems.database.columns(wanted.upstream_tables)
@@ -231,7 +234,7 @@ class Capturing:
     def _lost_values(
         self, wanted: Wanted, relations: Mapping[str, FoundRelation], columns: Columns, systems: Systems
     ) -> Mapping[str, LostValues]:
-        """Look through the rows of the tables that a statement declares, once for a statement, which plans several times."""
+        """Search the rows of the tables that a statement declares, once for each statement, which plans several times."""
         if not wanted.declared:
             return {}
         declared_before, lost = self._lost.get(wanted.source_id, (None, {}))
@@ -248,36 +251,40 @@ class Capturing:
         return systems.connect.objections(wanted.connector, wanted.config)
 
     def _has_transactions(self, target: Target, systems: Systems, *, is_new: bool) -> bool:
-        """Whether connectors write in Kafka transactions; asked once, for a connector that is new: the answer takes a while."""
-        url, connector_class = target.places.connect.url, target.wanted.config["connector.class"]
+        """Return whether connectors write in Kafka transactions. Asks Connect once, for a new connector: it answers slowly."""
+        url, connector_class = target.connections.connect.url, target.wanted.config["connector.class"]
         if is_new and target.wanted.tables and url not in self._writes_transactions:
             self._writes_transactions[url] = systems.connect.writes_transactions(connector_class)
         return self._writes_transactions.get(url, True)
 
     def _journal(self, target: Target, kafka: KafkaClient) -> Journal:
-        """The process's journal of a connector: what was read of it is kept."""
-        places = target.places
+        """Return the process's journal of a connector, which keeps what it has read."""
+        connections = target.connections
         side = SideTopics(target.wanted.capture.topic_prefix)
-        key = (places.kafka.brokers, side.prefix)
+        key = (connections.kafka.brokers, side.prefix)
         if key not in self._journals:
-            registry = registry_of(places.registry, timeout_s=self._timeout_s) if places.registry is not None else None
+            registry = (
+                registry_of(connections.registry, timeout_s=self._timeout_s)
+                if connections.registry is not None
+                else None
+            )
             self._journals[key] = Journal(kafka, side, registry.schema_text if registry is not None else None)
         return self._journals[key]
 
     @contextmanager
     def _systems(self, target: Target) -> Iterator[Systems]:
-        places, is_postgres = target.places, target.wanted.capture.database is ConnectionType.POSTGRES
-        address = places.connect
+        connections, is_postgres = target.connections, target.wanted.capture.database is ConnectionType.POSTGRES
+        address = connections.connect
         with ConnectClient(
             address.url, username=address.username, password=address.password, timeout_s=self._timeout_s
         ) as connect:
-            database = (PostgresUpstream if is_postgres else MysqlUpstream)(places.login, self._timeout_s)
-            kafka = shared_client(places.kafka, self._timeout_s)
+            database = (PostgresUpstream if is_postgres else MysqlUpstream)(connections.login, self._timeout_s)
+            kafka = shared_client(connections.kafka, self._timeout_s)
             yield Systems(connect, kafka, database, self._table_state)
 
 
 def _joined(wanted: Wanted, journal: Journal) -> dict[str, Place | None]:
-    """By object id where tables that joined fit the others, None: not known yet."""
+    """Return the sync points of tables that joined, by object id; None: not known yet."""
     snapshots = {table.object_id: journal.snapshots.get(table.object_id, NO_SNAPSHOT) for table in wanted.tables}
     return {object_id: snapshot.fits_from for object_id, snapshot in snapshots.items() if snapshot.has_joined}
 
@@ -289,13 +296,13 @@ def _connector(connect: ConnectClient, name: str) -> FoundConnector | None:
     try:
         return FoundConnector(config, connect.status_if_known(name), connect.has_position(name))
     except ConnectorError as error:
-        if error.code == "connector-missing":  # it went in between
+        if error.code == "connector-missing":  # deleted in between
             return None
         raise
 
 
 def _lake_types(wanted: Wanted, systems: Systems) -> dict[str, dict[str, IcebergType]]:
-    """Return the types that the columns of the lake's tables have, by object id and name; nothing of tables without messages."""
+    """Return the types of the lake's columns, by object id and column name; without the tables that no batch has begun."""
     begun = [
         (table.object_id, systems.table_state(table.full_name))
         for table in wanted.tables

@@ -1,4 +1,4 @@
-"""Changing what is upstream of sources: one process at a time, by definitions that it reads while no other can change it."""
+"""Exclusive changes upstream: one process per source, under a lease, by definitions that nobody can change meanwhile."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from lakehold.upstream.targets import Targets
 
 @dataclass(frozen=True)
 class ChangingSources:
-    """Sources that this process alone changes upstream.
+    """Sources whose upstream objects only this process may change.
 
     Args:
-        leases: Of each, by its name.
-        targets: What they want.
-        capturing: Brings it about.
+        leases: The lease on each source, by the source's name.
+        targets: Computes what the sources want upstream.
+        capturing: Carries out the changes.
     """
 
     leases: Mapping[str, HeldLease]
@@ -29,12 +29,12 @@ class ChangingSources:
     capturing: Capturing
 
     def release(self, source: str, before: Definitions, after: Definitions) -> Steps:
-        """Take away upstream what `before` has and `after` has not.
+        """Remove from upstream what the definitions `before` have and those `after` do not.
 
         Raises:
             LeaseLost: Another process may change the source by now.
             UpstreamUnavailable: A system does not answer.
-            UpstreamError: What is there cannot be brought to what is wanted.
+            UpstreamError: What exists upstream cannot be brought to what is wanted.
         """
         target = self.targets.between(source, before, after)
         return Steps() if target is None else self.capturing.converge(target, self.leases[source].confirm)
@@ -42,14 +42,15 @@ class ChangingSources:
     def converge(
         self, source: str, before: Definitions | None = None, *, anew: bool = False, patient: bool = False
     ) -> Steps:
-        """Bring what is upstream of a source to what is declared now, `before` which a statement declared something.
+        """Bring what exists upstream of a source to the current definitions; `before` are those from before a statement.
 
-        Raises as `release` does; `anew`: with a new snapshot of all tables; `patient`: what failed is not tried again too soon.
+        Raises as `release` does. `anew` has the connector snapshot all tables again. `patient` keeps the pause before
+        a retry of what failed.
         """
         defined = self.targets.definitions()
         target = self.targets.between(source, before or defined, defined)
         confirm = self.leases[source].confirm
-        return Steps() if target is None else self.capturing.converge(target, confirm, anew=anew, patient=patient)
+        return Steps() if target is None else self.capturing.converge(target, confirm, resnapshot=anew, patient=patient)
 
     def confirm(self) -> None:
         """Raise `LeaseLost` when another process may change one of the sources by now."""
@@ -58,11 +59,11 @@ class ChangingSources:
 
 
 @contextmanager
-def changing(  # noqa: PLR0913 - what is held, where, and with what
+def changing(  # noqa: PLR0913 - what is leased, where, and with what
     sources: Collection[str], targets: Targets, capturing: Capturing, store: Leases, settings: Settings, wait_ms: int
 ) -> Iterator[ChangingSources]:
-    """Hold what is upstream of `sources`; raises `SourceBusy` when another process does for longer than `wait_ms`."""
+    """Hold the leases on `sources`; raises `SourceBusy` when another process holds one for longer than `wait_ms`."""
     with ExitStack() as stack:
-        # In one order everywhere, so that two that want the same never wait for each other.
+        # Every process takes leases in one order, so that two never wait for each other.
         leases = {name: stack.enter_context(held(store, name, settings, wait_ms)) for name in sorted(sources)}
         yield ChangingSources(leases, targets, capturing)

@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class ConnectorStatus:
-    """How a connector is.
+    """The status of a connector and its tasks.
 
     Attributes:
         connector: State of the connector itself, as Connect names it (`RUNNING`, `FAILED`, ...).
@@ -40,29 +40,29 @@ class ConnectorStatus:
 
     @property
     def is_running(self) -> bool:
-        """Whether the connector and at least one task run, and no task does anything else."""
+        """Return whether the connector and at least one task run, and no task is in another state."""
         return self.connector == "RUNNING" and set(self.tasks) == {"RUNNING"}
 
     @property
     def is_failed(self) -> bool:
-        """Whether the connector or one of its tasks failed."""
+        """Return whether the connector or one of its tasks failed."""
         return "FAILED" in (self.connector, *self.tasks)
 
     @property
     def reason(self) -> str:
-        """What the failure says of its cause, else empty; see `cause_of`."""
+        """Return the cause of the failure in one line, else an empty text; see `cause_of`."""
         return cause_of(self.trace)
 
 
 class ConnectClient:
-    """Talks to one Connect worker. Use it as a context manager, or close it.
+    """A client of one Kafka Connect worker. Use it as a context manager, or close it.
 
     Every method raises `UpstreamUnavailable` when the worker does not answer and `ConnectorError` when it refuses.
 
     Args:
         url: Base URL of the worker's REST interface.
-        username: Of HTTP's basic authentication, if the worker asks for it.
-        password: Its password.
+        username: User for HTTP's basic authentication, if the worker asks for one.
+        password: The user's password.
         timeout_s: How long the worker may stay silent.
     """
 
@@ -80,40 +80,40 @@ class ConnectClient:
         self._http = httpx.Client(base_url=url, timeout=timeout_s, auth=credentials)
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """Return the client itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close its connections."""
+        """Close the client's connections."""
         self.close()
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close the client's connections."""
         self._http.close()
 
     def names(self) -> list[str]:
-        """Names of all connectors."""
+        """List the names of all connectors."""
         return list(self._request("GET", "/connectors").json())
 
     def writes_transactions(self, connector_class: str) -> bool:
-        """Whether connectors of a class write in Kafka transactions: a worker refuses to require it that does not support it."""
+        """Return whether connectors of a class write in Kafka transactions: a worker without support refuses to require it."""
         setting = "exactly.once.support"
         asked = {"connector.class": connector_class, "tasks.max": "1", setting: "required"}
         return setting not in self._validated("asked", asked)
 
     def plugin_version(self, connector_class: str) -> str:
-        """The version of a class of connectors, as its makers write it; empty: the worker does not have it."""
+        """Return the version of a class of connectors, as its makers write it; empty: the worker does not have the class."""
         plugins = self._request("GET", "/connector-plugins").json()
         return next((str(each.get("version") or "") for each in plugins if each["class"] == connector_class), "")
 
     def objections(self, name: str, config: Mapping[str, str]) -> tuple[str, ...]:
-        """Why a worker would refuse the configuration of a connector, in sentences; none: it would take it."""
+        """Return why a worker would refuse the configuration of a connector, in sentences; empty: it would accept it."""
         return tuple(dict.fromkeys(error for errors in self._validated(name, config).values() for error in errors))
 
     def config(self, name: str) -> dict[str, str] | None:
-        """The configuration of a connector, without its name; None if there is no such connector."""
+        """Return the configuration of a connector, without its name; None if there is no such connector."""
         found = self._if_known(lambda: self._request("GET", f"/connectors/{name}/config").json())
         return None if found is None else {key: value for key, value in found.items() if key != "name"}
 
@@ -122,7 +122,7 @@ class ConnectClient:
         self._request("PUT", f"/connectors/{name}/config", json=dict(config))
 
     def create_stopped(self, name: str, config: Mapping[str, str]) -> None:
-        """Create a connector that does nothing until it is resumed, and wait until Connect has it so."""
+        """Create a connector that does nothing until it is resumed, and wait until Connect reports it as stopped."""
         self._request("POST", "/connectors", json={"name": name, "config": dict(config), "initial_state": "STOPPED"})
         self._wait_until_stopped(name)
 
@@ -131,28 +131,28 @@ class ConnectClient:
         self._request("DELETE", f"/connectors/{name}")
 
     def stop(self, name: str) -> None:
-        """Stop a connector, and wait until no task of it is left: its place is kept, its configuration may change."""
+        """Stop a connector and wait until no task is left. It keeps its position, and its configuration may change."""
         self._request("PUT", f"/connectors/{name}/stop")
         self._wait_until_stopped(name)
 
     def resume(self, name: str) -> None:
-        """Let a stopped connector go on."""
+        """Resume a stopped connector."""
         self._request("PUT", f"/connectors/{name}/resume")
 
     def has_position(self, name: str) -> bool:
-        """Whether a connector remembers where it was: one that does not begins with a snapshot."""
+        """Return whether Connect remembers a connector's position; a connector without one begins with a snapshot."""
         return bool(self._request("GET", f"/connectors/{name}/offsets").json()["offsets"])
 
     def forget_position(self, name: str) -> None:
-        """Have a stopped connector begin anew."""
+        """Delete the position of a stopped connector, so that it begins with a snapshot."""
         self._request("DELETE", f"/connectors/{name}/offsets")
 
     def restart(self, name: str) -> None:
-        """Restart what failed of a connector and its tasks; they go on where they stopped."""
+        """Restart what failed of a connector and its tasks; they continue where they stopped."""
         self._request("POST", f"/connectors/{name}/restart", params={"includeTasks": "true", "onlyFailed": "true"})
 
     def status(self, name: str) -> ConnectorStatus:
-        """How a connector is now."""
+        """Fetch the current status of a connector."""
         answer = self._request("GET", f"/connectors/{name}/status").json()
         states = [answer["connector"], *answer["tasks"]]
         traces = [state["trace"] for state in states if state.get("trace")]
@@ -163,7 +163,7 @@ class ConnectClient:
         )
 
     def status_if_known(self, name: str) -> ConnectorStatus | None:
-        """How a connector is now; None for a moment after it is created, and when it is gone."""
+        """Fetch the current status of a connector; None for a moment after it is created, and when it is deleted."""
         return self._if_known(lambda: self.status(name))
 
     def wait_until_running(self, name: str, timeout_s: float = 60.0) -> None:
@@ -178,14 +178,14 @@ class ConnectClient:
                 raise ConnectorError(
                     f'connector "{name}" failed',
                     detail=f"{status.reason or 'It gives no reason'}.",
-                    hint="Remove the cause, then restart the connector: it goes on where it stopped.",
+                    hint="Remove the cause, then restart the connector: it continues where it stopped.",
                 )
             return status.is_running
 
         self._wait(name, runs, "does not run", timeout_s)
 
     def _validated(self, name: str, config: Mapping[str, str]) -> dict[str, list[str]]:
-        """What is wrong with a configuration, by the names of its options."""
+        """Return what is wrong with a configuration, by the names of its options."""
         path = f"/connector-plugins/{config['connector.class']}/config/validate"
         answer = self._request("PUT", path, json={"name": name, **config}).json()
         values = (found["value"] for found in answer["configs"])
@@ -238,7 +238,7 @@ class ConnectClient:
                 hint="Check the user and password of its connection.",
             )
         if _may_be_of_another(response) and self._is_another():
-            # Or not yet: a worker that starts knows no path at first.
+            # A worker that is starting knows no path at first, so this may pass.
             raise UpstreamUnavailable(
                 f"what answers at {self._url} is not Kafka Connect",
                 code="connect-missing",
@@ -256,7 +256,7 @@ class ConnectClient:
         return response
 
     def _is_another(self) -> bool:
-        """Whether something else than a worker answers, which says of itself what it is and which cluster it serves."""
+        """Return whether something else than a worker answers. A worker reports at `/` the Kafka cluster that it serves."""
         try:
             answer = self._http.get("/").json()
         except httpx.TransportError:
@@ -267,7 +267,7 @@ class ConnectClient:
 
 
 def _may_be_of_another(response: httpx.Response) -> bool:
-    """Whether no worker answers so: with what is no JSON, or that it does not know a path that all have."""
+    """Return whether no worker gives this response: it is not JSON, or denies a path that all workers have."""
     if response.is_server_error:
         return False
     try:
@@ -280,7 +280,7 @@ def _may_be_of_another(response: httpx.Response) -> bool:
 
 
 def _is_rebalancing(response: httpx.Response) -> bool:
-    """Whether the same request will do later: a name that is taken is a conflict, too, and stays one."""
+    """Return whether a retry of the request will succeed. A name that is taken is a conflict, too, and stays one."""
     return response.status_code == _REBALANCING and "already exists" not in response.text
 
 

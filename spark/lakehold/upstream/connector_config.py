@@ -14,26 +14,28 @@ _MYSQL = "io.debezium.connector.mysql.MySqlConnector"
 _MARIADB = "io.debezium.connector.mariadb.MariaDbConnector"
 
 LOG_PREFIX = "lakehold"
-"""Of logical messages that lakehold writes to PostgreSQL's log."""
+"""Prefix of the logical messages that lakehold writes to PostgreSQL's log."""
 SIGNAL_SCHEMA = "lakehold_signals"
-"""The schema, in MySQL and MariaDB the database, of the tables in which connectors mark what they read of a table that joins."""
+"""The schema (in MySQL and MariaDB the database) of the tables in which connectors mark snapshots of joining tables."""
 SEEN = "lakehold looked at "
-"""Before the time, in epoch milliseconds, that a signal table keeps: a database restored from a backup has an earlier one."""
+"""Prefix of the time, in epoch milliseconds, that a signal table keeps: a database restored from a backup has an earlier one."""
 _INCLUDED = "table.include.list"
 _AS_WRITTEN = re.compile(r"\(\?-i:(.*)\)")
 _SIGNAL_TABLE = "signal.data.collection"
 SENDS_TRUNCATES = {"skipped.operations": "none"}
-"""Of a connector that sends TRUNCATE, too: Debezium leaves it out by itself."""
+"""The option of a connector that sends TRUNCATE, too: Debezium skips it by default."""
 _LONGEST_NAME = 63
-"""In characters, of a table of PostgreSQL; MySQL's may have one more."""
+"""Longest name of a table of PostgreSQL, in characters; MySQL's may have one more."""
 
 _HEARTBEAT_MS = 2_000
-"""How often a connector says that it is alive: in a quiet database only so do its place and its slot move on, and ad-hoc
-snapshots come to their end."""
+"""How often a connector writes a heartbeat. In a quiet database only heartbeats move its position and its slot on, and let ad-hoc
+snapshots end.
+"""
 
-_CONNECTED_AGAIN_MS = 5_000
-"""How often a connector of MySQL or MariaDB looks whether it is connected: so soon it goes on behind a restart of the server.
-Debezium's default is a minute."""
+_KEEP_ALIVE_MS = 5_000
+"""How often a connector of MySQL or MariaDB checks its connection, and so how soon it continues after a restart of the server.
+Debezium's default is a minute.
+"""
 
 _SIGNAL_POLL_MS = 1_000
 _SIGNAL_ANSWER_MS = 200
@@ -42,7 +44,7 @@ _SIGNAL_ANSWER_MS = 200
 
 @dataclass(frozen=True)
 class Login:
-    """A database and who reads it."""
+    """A database, and the user that reads it."""
 
     host: str
     port: int
@@ -56,34 +58,34 @@ class SideTopics:
     """Topics of one connector beside those of its tables.
 
     Attributes:
-        prefix: First part of the topics' names, and key of its signals.
+        prefix: First part of the topics' names, and key of the connector's signals.
     """
 
     prefix: str
 
     @property
     def signals(self) -> str:
-        """What the connector is asked."""
+        """Return the topic of signals: what the connector is asked."""
         return f"{self.prefix}.signal"
 
     @property
     def notifications(self) -> str:
-        """What it says about its snapshots."""
+        """Return the topic in which the connector reports on its snapshots."""
         return f"{self.prefix}.notification"
 
     @property
     def heartbeats(self) -> str:
-        """Where it says that it is alive."""
+        """Return the topic of the connector's heartbeats."""
         return f"__debezium-heartbeat.{self.prefix}"
 
     @property
     def schema_history(self) -> str:
-        """MySQL and MariaDB: the tables' structure over time."""
+        """Return the topic in which connectors of MySQL and MariaDB keep the tables' structure over time."""
         return f"{self.prefix}.schema-history"
 
 
 def debezium(topic_prefix: str, tables: Iterable[str]) -> dict[str, str]:
-    """What all databases have in common; `tables` are their names with what they stand in, `schema.table`."""
+    """Build the options that connectors of all databases share; `tables` are names `schema.table` or `database.table`."""
     return {
         "tasks.max": "1",
         "topic.prefix": topic_prefix,
@@ -95,13 +97,13 @@ def debezium(topic_prefix: str, tables: Iterable[str]) -> dict[str, str]:
 
 
 def includes(config: Mapping[str, str], table: str) -> bool:
-    """Whether a connector lists `table`, as `debezium` does or `postgres`, among those that it captures."""
+    """Return whether a connector lists `table`, as `debezium` or `as_written` does, among those that it captures."""
     listed = _listed(config)
     return _included(table) in listed or _as_written(_included(table)) in listed
 
 
 def included_tables(config: Mapping[str, str]) -> tuple[str, ...]:
-    """The tables that a connector lists."""
+    """Return the tables that a connector lists."""
     return tuple(re.sub(r"\\(.)", r"\1", _AS_WRITTEN.sub(r"\1", each)) for each in _listed(config))
 
 
@@ -110,7 +112,7 @@ def _listed(config: Mapping[str, str]) -> list[str]:
 
 
 def as_written(config: Mapping[str, str]) -> dict[str, str]:
-    """The list of tables for a database that tells upper from lower case: Debezium by itself does not."""
+    """Build the list of tables for a database that distinguishes upper from lower case, which Debezium by default does not."""
     return {_INCLUDED: ",".join(map(_as_written, _listed(config)))}
 
 
@@ -119,12 +121,12 @@ def _as_written(expression: str) -> str:
 
 
 def _included(table: str) -> str:
-    """The regular expression of one table."""
+    """Return the regular expression that matches one table."""
     return re.sub(r"[^\w]", lambda c: f"\\{c[0]}", table)
 
 
 def postgres(login: Login, *, publication: str, slot: str) -> dict[str, str]:
-    """PostgreSQL. The publication must exist; the replication slot is made."""
+    """Build the options for PostgreSQL. The publication must exist; the connector creates the replication slot."""
     return {
         "connector.class": _POSTGRES,
         **_login(login),
@@ -134,27 +136,27 @@ def postgres(login: Login, *, publication: str, slot: str) -> dict[str, str]:
         "publication.name": publication,
         "publication.autocreate.mode": "disabled",
         **value_options.POSTGRES,
-        # Its transaction is told, which is what they are for; no topic is made for them.
+        # Debezium reports the message's transaction, which is all that it is for, and creates no topic.
         "message.prefix.exclude.list": LOG_PREFIX,
     }
 
 
 def mysql(login: Login, *, server_id: int, is_mariadb: bool) -> dict[str, str]:
-    """MySQL or MariaDB; `server_id` tells the connector from other replicas."""
+    """Build the options for MySQL or MariaDB; `server_id` distinguishes the connector from other replicas."""
     return {
         "connector.class": _MARIADB if is_mariadb else _MYSQL,
         **_login(login),
         "database.server.id": str(server_id),
-        # Of all databases: a table that joins later may be in one that the connector would not know otherwise.
+        # Keep the structure of all databases: a table that joins later may be in one that has no captured table now.
         "schema.history.internal.store.only.captured.databases.ddl": "false",
         "include.schema.changes": "false",
-        "connect.keep.alive.interval.ms": str(_CONNECTED_AGAIN_MS),
+        "connect.keep.alive.interval.ms": str(_KEEP_ALIVE_MS),
         **value_options.MYSQL,
     }
 
 
 def schema_history(topics: SideTopics, brokers: str, client: Mapping[str, str]) -> dict[str, str]:
-    """Where the connector of MySQL or MariaDB keeps the tables' structure; `client` are options of Java's Kafka client."""
+    """Build the options for the schema history of MySQL or MariaDB; `client` are options of Java's Kafka client."""
     prefix = "schema.history.internal"
     return {
         f"{prefix}.kafka.bootstrap.servers": brokers,
@@ -164,7 +166,10 @@ def schema_history(topics: SideTopics, brokers: str, client: Mapping[str, str]) 
 
 
 def ad_hoc_snapshots(topics: SideTopics, brokers: str, client: Mapping[str, str]) -> dict[str, str]:
-    """Snapshots of single tables while others stream, asked for through Kafka: alone they write nothing to the database."""
+    """Build the options for snapshots of single tables while others stream.
+
+    They are asked for through Kafka and write nothing to the database.
+    """
     return {
         "read.only": "true",
         "signal.enabled.channels": "kafka",
@@ -181,31 +186,34 @@ def ad_hoc_snapshots(topics: SideTopics, brokers: str, client: Mapping[str, str]
 
 
 def signal_table_of(reader: str) -> str:
-    """The signal table of the connector that a database knows by its slot, or as the replica of a number.
+    """Return the signal table of a connector, which the database knows by its slot, or by its number as a replica.
 
-    It has a name that needs no quotes, which Debezium writes none of.
+    The name needs no quotes, because Debezium writes none.
     """
     name = f"of_{reader}"
     if len(name) > _LONGEST_NAME:
-        # Those that begin alike have tables of their own.
+        # The checksum keeps apart readers whose names begin alike.
         end = f"_{zlib.crc32(name.encode()):08x}"
         name = name[: _LONGEST_NAME - len(end)] + end
     return f"{SIGNAL_SCHEMA}.{name}"
 
 
 def seen_ms(text: str) -> int | None:
-    """The time that a signal table keeps; None: it keeps none, or somebody wrote over it."""
+    """Return the time that a signal table keeps; None: it keeps none, or somebody overwrote it."""
     kept = text.removeprefix(SEEN)
     return int(kept) if text.startswith(SEEN) and kept.isdecimal() else None
 
 
 def signal_table(topic_prefix: str, table: str) -> dict[str, str]:
-    """Beside `ad_hoc_snapshots`: asked for in a table, and paced by marks in it. What it has for changes is sent nowhere."""
+    """Build the options, beside `ad_hoc_snapshots`, for a signal table that starts snapshots and paces them by marks.
+
+    The connector sends the table's own changes nowhere.
+    """
     topic = re.escape(f"{topic_prefix}.{table}")
     kafka = "org.apache.kafka.connect.transforms"
     return {
         "read.only": "false",
-        # Kafka for what was asked for before there was the table.
+        # Kafka serves signals from before the table existed.
         "signal.enabled.channels": "source,kafka",
         _SIGNAL_TABLE: table,
         "incremental.snapshot.watermarking.strategy": "insert_delete",
@@ -219,17 +227,17 @@ def signal_table(topic_prefix: str, table: str) -> dict[str, str]:
 
 
 def has_signal_table(config: Mapping[str, str]) -> bool:
-    """Whether a connector marks in a table what it reads of one that joins."""
+    """Return whether a connector marks its snapshot of a joining table in a signal table."""
     return _SIGNAL_TABLE in config
 
 
 def skips_truncates(config: Mapping[str, str]) -> bool:
-    """Whether a connector leaves TRUNCATE out."""
+    """Return whether a connector skips TRUNCATE."""
     return not config.items() >= SENDS_TRUNCATES.items()
 
 
 def topic_creation(topic_prefix: str, partitions: int) -> dict[str, str]:
-    """For a connector whose topics Connect makes."""
+    """Build the options for a connector whose topics Connect creates."""
     # BEGIN and END of a transaction have different keys: only one partition keeps them in order.
     return {
         "topic.creation.default.replication.factor": "1",
@@ -242,7 +250,7 @@ def topic_creation(topic_prefix: str, partitions: int) -> dict[str, str]:
 
 
 def apicurio_avro(url: str, username: str | None = None, password: str | None = None) -> dict[str, str]:
-    """Avro in Confluent's wire format by Apicurio's converter; `url` is of the registry's own API."""
+    """Build the options for Avro in Confluent's wire format by Apicurio's converter; `url` is of the registry's own API."""
     return _for_key_and_value(
         {
             "": "io.apicurio.registry.utils.converter.AvroConverter",
@@ -260,7 +268,7 @@ def apicurio_avro(url: str, username: str | None = None, password: str | None = 
 
 
 def confluent_avro(url: str, username: str | None = None, password: str | None = None) -> dict[str, str]:
-    """Avro by Confluent's converter; `url` is of Confluent's API."""
+    """Build the options for Avro by Confluent's converter; `url` is of Confluent's API."""
     login = {
         ".basic.auth.credentials.source": "USER_INFO",
         ".basic.auth.user.info": f"{username}:{password or ''}",
@@ -277,7 +285,7 @@ def confluent_avro(url: str, username: str | None = None, password: str | None =
 
 
 def json() -> dict[str, str]:
-    """JSON with the schema in each message."""
+    """Build the options for JSON with the schema in each message."""
     return _for_key_and_value(
         {
             "": "org.apache.kafka.connect.json.JsonConverter",

@@ -1,6 +1,6 @@
-"""Refuse a table that a statement declares for its columns: their names, the key, or the want of one. Pure.
+"""Refuse a table that a statement declares because of its columns: their names, the key, or a missing key. Pure.
 
-Names are judged as the connector writes them, because the lake's table has them so.
+lakehold checks names as the connector writes them, because the lake's table has them so.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from pyiceberg.types import StringType
 from lakehold.errors import UpstreamError
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.envelope.column_names import folded, name_fault
-from lakehold.upstream.field_names import field_name, meeting
+from lakehold.upstream.field_names import colliding_columns, field_name
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.naming import identifier_text, table_text
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 
 def refuse_columns(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wanted) -> None:
-    """Refuse the table if it cannot be captured with these columns; none are known of a table that is not there."""
+    """Refuse a table that cannot be captured with these columns; none are known of a table that does not exist."""
     if columns:
-        _refuse_meeting(table, columns, wanted)
+        _refuse_collision(table, columns, wanted)
         _refuse_names(table, columns, wanted)
         _refuse_key(table, columns, wanted)
         _refuse_keyless(table, columns, wanted)
 
 
-def _refuse_meeting(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wanted) -> None:
-    pairs = meeting(columns, wanted.config)
+def _refuse_collision(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wanted) -> None:
+    pairs = colliding_columns(columns, wanted.config)
     if pairs:
         (one, other), *_ = pairs
         written = field_name(one.name, wanted.config)
@@ -42,11 +42,11 @@ def _refuse_meeting(table: CapturedTable, columns: Sequence[FoundColumn], wanted
 
 
 def _refuse_names(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wanted) -> None:
-    """Refuse names that a table of the lake cannot have; a column list leaves columns out."""
+    """Refuse names that a table of the lake cannot have, unless a column list omits the column."""
     written = {field_name(column.name, wanted.config): column.name for column in columns}
     listed = {folded(name) for name in (*table.columns, *table.key)}
     taken = [name for name in written if not table.columns or folded(name) in listed]
-    # One by one, because the last one is the one at fault.
+    # Checked column by column, so that the last one of a prefix is at fault.
     for end in range(1, len(taken) + 1):
         fault = name_fault([ColumnType(name, StringType()) for name in taken[:end]], f'table "{table.upstream}"')
         if fault is None:
@@ -88,9 +88,9 @@ def _refuse_keyless(table: CapturedTable, columns: Sequence[FoundColumn], wanted
     raise UpstreamError(
         f'table "{table.upstream}" has no primary key',
         code="key-missing",
-        detail=f'Table "{table.full_name}" has the newest state of each row, so that something has to tell the rows apart. '
+        detail=f'Table "{table.full_name}" keeps the newest state of each row, so its rows need a key. '
         f"Its columns: {', '.join(field_name(column.name, wanted.config) for column in columns)}.",
-        hint=f"Name columns that tell its rows apart in the statement: KEY (column, …). Or give it a key: ALTER TABLE {upstream} "
+        hint=f"Name columns that identify its rows in the statement: KEY (column, …). Or give it a key: ALTER TABLE {upstream} "
         "ADD PRIMARY KEY (column, …).",
     )
 

@@ -1,4 +1,4 @@
-"""What a failed connector or task died of: Java's stack trace -> one line. Pure."""
+"""The cause of a failed connector or task: Java's stack trace -> one line. Pure."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from collections.abc import Iterator
 from lakehold.definitions import object_text
 
 _LOG_IS_GONE = re.compile(r"\bpurged\b|could not find first log file|no longer available on the server", re.IGNORECASE)
-"""What servers of MySQL and MariaDB, whose texts for a reader of the log are English always, and Debezium say of a binary log."""
+"""Texts of Debezium, and of servers of MySQL and MariaDB, about a purged binary log. The servers write them in English always."""
 _HEAD = "Caused by: "
 _FRAME = re.compile(r"\s+(at |\.\.\. \d+ |Suppressed: )|\s*\[CIRCULAR REFERENCE")
 _THROWN = re.compile(r"(?:[a-z_]\w*\.)+(?:\w+\$)*(?P<name>[A-Z]\w*(?:Exception|Error))(?:: ?(?P<message>.*))?")
 
 
 def cause_of(trace: str) -> str:
-    """The message of the deepest cause that has one, behind the plain name of its class, in one line without a full stop.
+    """Return the deepest message of a stack trace after the plain name of its class, in one line without a full stop.
 
-    A deeper one without a message is named behind it. Empty: there is no trace.
+    A deeper cause without a message is named after it. Empty: there is no trace.
     """
     found = [_read(text) for text in _causes(trace)]
-    told = [(name, message) for name, message in found if message]
+    with_message = [(name, message) for name, message in found if message]
     if not found:
         return ""
     deepest, _ = found[-1]
-    if not told:
+    if not with_message:
         return f"{deepest}, without a message: the worker's log says more"
-    name, message = told[-1]
-    behind = "" if deepest == name else f" ({deepest})"
-    return f"{name}: {message}{behind}" if name else f"{message}{behind}"
+    name, message = with_message[-1]
+    suffix = "" if deepest == name else f" ({deepest})"
+    return f"{name}: {message}{suffix}" if name else f"{message}{suffix}"
 
 
 def with_way_out(reason: str, source: str) -> str:
-    """Why the connector of a source failed, with what to do where no restart helps."""
+    """Add to the reason of a connector's failure what a person must do, where no restart helps."""
     if _LOG_IS_GONE.search(reason) is None:
         return reason
     return f"{reason}. Changes that it had not read are in no binary log any more: ALTER SOURCE {object_text(source)} RESNAPSHOT"
 
 
 def _causes(trace: str) -> Iterator[str]:
-    """What is said of each cause, from the outermost on; a message may have several lines, a suppressed exception is none."""
+    """Yield the text of each cause, the outermost first. A message may have several lines; suppressed exceptions are skipped."""
     said: list[str] = []
     is_said = True
     for line in trace.splitlines():
@@ -54,9 +54,9 @@ def _causes(trace: str) -> Iterator[str]:
 
 
 def _read(text: str) -> tuple[str, str]:
-    """The plain name of the class, empty if there is none, and the message, empty if it but names the next cause's class.
+    """Split a cause into the plain name of its class and its message; either may be empty.
 
-    An exception that is made of its cause alone has as its message that cause's class and message.
+    An exception that is made of its cause alone has that cause's class and message as its message: the inner ones are returned.
     """
     name, message = "", " ".join(text.split())
     while (thrown := _THROWN.fullmatch(message)) is not None:

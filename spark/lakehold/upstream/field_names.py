@@ -1,4 +1,4 @@
-"""Names of columns as a connector writes them: in Avro, Debezium makes `_` of what Avro does not allow in a name. Pure."""
+"""Names of columns as a connector writes them: for Avro, Debezium replaces characters that a name may not have by `_`. Pure."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ def field_name(column: str, config: Mapping[str, str]) -> str:
     return f"_{written}" if written[:1].isdecimal() else written
 
 
-def meeting(columns: Sequence[FoundColumn], config: Mapping[str, str]) -> list[tuple[FoundColumn, FoundColumn]]:
-    """Return the columns to which a connector would give the name of another one, each after that one.
+def colliding_columns(
+    columns: Sequence[FoundColumn], config: Mapping[str, str]
+) -> list[tuple[FoundColumn, FoundColumn]]:
+    """Return pairs of columns to which a connector would give one name: the column that keeps it, and the other.
 
-    Debezium fails at such a table, for all of its tables. The columns of the key come first, then the older ones.
+    Debezium fails at such a table, for all of its tables. The columns of the key keep their names first, then the older ones.
     """
     first: dict[str, FoundColumn] = {}
     pairs = []
@@ -41,5 +43,5 @@ def meeting(columns: Sequence[FoundColumn], config: Mapping[str, str]) -> list[t
 
 def as_written(columns: Sequence[FoundColumn], config: Mapping[str, str]) -> tuple[FoundColumn, ...]:
     """Return the columns that a connector of this configuration writes, by the names that it gives them."""
-    out = [column for _, column in meeting(columns, config)]
+    out = [column for _, column in colliding_columns(columns, config)]
     return tuple(replace(column, name=field_name(column.name, config)) for column in columns if column not in out)

@@ -1,4 +1,4 @@
-"""The connector's configuration as it fits what there is upstream: a signal table, the columns of the tables, itself. Pure."""
+"""Adapt the connector's configuration to what exists upstream: a signal table, columns, the connector itself. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pyiceberg.types import LongType
 
 from lakehold.definitions import ConnectionType, object_text
 from lakehold.upstream import value_options
-from lakehold.upstream.captured_columns import Columns, left_out, sent_type
-from lakehold.upstream.field_names import field_name, meeting
+from lakehold.upstream.captured_columns import Columns, sent_type, unsent_columns
+from lakehold.upstream.field_names import colliding_columns, field_name
 from lakehold.upstream.found import Found, FoundConnector
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.naming import identifier_text, table_text
 from lakehold.upstream.sent_types import BYTES
-from lakehold.upstream.signal_table import settled
+from lakehold.upstream.signal_table import with_signal_table
 from lakehold.upstream.value_options import INTERVALS, KEPT, UNSIGNED
 from lakehold.upstream.wanted import Wanted
 
@@ -23,16 +23,16 @@ _APICURIO = "io.apicurio."
 
 
 def fitted(wanted: Wanted, found: Found) -> Wanted:
-    """Return what is wanted with the options that depend on what there is."""
+    """Return what is wanted with the options that depend on what exists upstream."""
     if not wanted.tables:
         return wanted
-    wanted = settled(wanted, found.signals)
+    wanted = with_signal_table(wanted, found.signals)
     config = {**wanted.config, **_of_columns(found.columns, wanted)}
     return replace(wanted, config=_keeping_types(replace(wanted, config=config), found))
 
 
 def _keeping_types(wanted: Wanted, found: Found) -> dict[str, str]:
-    """Return the configuration, its options that decide types of columns as the connector or the lake has them."""
+    """Return the configuration, with the type-deciding options as the existing connector or the lake's tables have them."""
     fixed = wanted.config.keys() & KEPT
     rest = {name: value for name, value in wanted.config.items() if name not in fixed}
     if found.connector is not None:
@@ -42,19 +42,19 @@ def _keeping_types(wanted: Wanted, found: Found) -> dict[str, str]:
 
 
 def _options_of_old_tables(wanted: Wanted, found: Found) -> Iterator[str]:
-    """Yield the options that the connector of an earlier lakehold lacked, by whole numbers in the lake that would not be now."""
+    """Yield the options that an earlier lakehold did not set, where the lake has whole numbers that they would replace."""
     for table in wanted.tables:
         types = found.lake_types.get(table.object_id, {})
         for column in found.columns.get(table.upstream, ()):
             option = _option(column, wanted.capture.database)
             is_whole = types.get(field_name(column.name, wanted.config)) == LongType()
-            # What a column list calls BIGINT may come exactly, but no interval that comes as text becomes a number.
+            # A column list may read exact values as BIGINT, but an interval sent as text becomes no number.
             if option is not None and is_whole and (option == INTERVALS or not table.columns):
                 yield option
 
 
 def imprecise_hints(wanted: Wanted, found: Found) -> Iterator[str]:
-    """Yield a sentence for each column that a connector does not send exactly, because an earlier lakehold made it."""
+    """Yield a sentence for each column that a connector of an earlier lakehold does not send exactly."""
     if found.connector is None:
         return
     for table in wanted.upstream_tables:
@@ -68,7 +68,7 @@ def imprecise_hints(wanted: Wanted, found: Found) -> Iterator[str]:
 
 
 def _loss(column: FoundColumn, database: ConnectionType, connector: FoundConnector) -> str:
-    """Return what values lose by an option that a connector was made with; '' if nothing."""
+    """Return what values of a column lose by the options of an existing connector; '' if nothing."""
     match _option(column, database):
         case value_options.UNSIGNED if UNSIGNED not in connector.config:
             return "numbers from 9223372036854775808 on come as negative ones"
@@ -79,14 +79,14 @@ def _loss(column: FoundColumn, database: ConnectionType, connector: FoundConnect
 
 
 def _option(column: FoundColumn, database: ConnectionType) -> str | None:
-    """Return the option of a connector that decides the type of a column; None: none does."""
+    """Return the connector option that decides the type of a column; None: none does."""
     if database is ConnectionType.POSTGRES:
         return INTERVALS if column.type.name == "interval" and not column.is_array else None
     return UNSIGNED if column.type.name == "bigint" and column.type.is_unsigned else None
 
 
 def defaults_hints(tables: Iterable[str], wanted: Wanted, found: Found) -> Iterator[str]:
-    """Yield a sentence for each table with columns for whose nulls Apicurio's converter writes the default."""
+    """Yield a sentence for each table with columns whose nulls Apicurio's converter replaces by the default."""
     if wanted.config.get("value.converter", "").startswith(_APICURIO):
         for table in tables:
             names = [f"{table}.{c.name}" for c in found.columns.get(table, ()) if c.has_default and c.is_nullable]
@@ -97,10 +97,10 @@ def defaults_hints(tables: Iterable[str], wanted: Wanted, found: Found) -> Itera
                 )
 
 
-def meeting_hints(tables: Iterable[str], wanted: Wanted, found: Found) -> Iterator[str]:
-    """Yield a sentence for each column to which the connector would give the name of another one."""
+def collision_hints(tables: Iterable[str], wanted: Wanted, found: Found) -> Iterator[str]:
+    """Yield a sentence for each column that is left out because the connector would give it another column's name."""
     for table in tables:
-        for kept, column in _meeting(found.columns.get(table, ()), wanted):
+        for kept, column in _collisions(found.columns.get(table, ()), wanted):
             upstream = table_text(table, wanted.capture.database)
             renamed = (
                 f"ALTER TABLE {upstream} RENAME COLUMN {identifier_text(column.name, wanted.capture.database)} TO …"
@@ -112,22 +112,22 @@ def meeting_hints(tables: Iterable[str], wanted: Wanted, found: Found) -> Iterat
             )
 
 
-def _meeting(columns: Sequence[FoundColumn], wanted: Wanted) -> list[tuple[FoundColumn, FoundColumn]]:
-    out = [column for column, _ in left_out(columns, wanted.capture.database)]
-    pairs = meeting([column for column in columns if column not in out], wanted.config)
-    # A key that lacked a column would not tell rows apart.
+def _collisions(columns: Sequence[FoundColumn], wanted: Wanted) -> list[tuple[FoundColumn, FoundColumn]]:
+    out = [column for column, _ in unsent_columns(columns, wanted.capture.database)]
+    pairs = colliding_columns([column for column in columns if column not in out], wanted.config)
+    # A key without one of its columns does not identify rows.
     return [(kept, column) for kept, column in pairs if not column.is_key]
 
 
 def _of_columns(found: Columns, wanted: Wanted) -> dict[str, str]:
-    """Return the options for columns of which no value comes as it is, unless they are in a key, and for binary domains."""
+    """Return options that leave out the columns which cannot be sent, unless they are in a key, and that mark binary domains."""
     database = wanted.capture.database
     out = [
         f"{table}.{column.name}"
         for table, columns in found.items()
-        for column, _ in left_out(columns, database)
+        for column, _ in unsent_columns(columns, database)
         if not column.is_key
     ]
-    out += [f"{table}.{column.name}" for table, columns in found.items() for _, column in _meeting(columns, wanted)]
+    out += [f"{table}.{column.name}" for table, columns in found.items() for _, column in _collisions(columns, wanted)]
     domains = {c.domain for columns in found.values() for c in columns if c.domain and sent_type(c, database) == BYTES}
     return value_options.without_columns(out) | (value_options.typed_unless(domains) if domains else {})

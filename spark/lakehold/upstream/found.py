@@ -1,4 +1,4 @@
-"""What there is upstream at one moment. Values only: `look` fills them."""
+"""The state of a source's upstream at one moment. Data classes only: `Capturing` fills them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.found_values import LostValues
 
 OPERATIONS = frozenset({"insert", "update", "delete", "truncate"})
-"""What changes a publication of PostgreSQL may have."""
+"""The kinds of changes that a publication of PostgreSQL may have."""
 
 
 @dataclass(frozen=True)
 class FoundConnector:
-    """The connector.
+    """The connector as Kafka Connect has it.
 
     Attributes:
-        config: Its configuration; holds the database's password.
-        status: How it is; None for a moment after it was made.
-        has_position: It remembers where it was: one that does not begins with a snapshot of all its tables.
+        config: Configuration of the connector; holds the database's password.
+        status: Status of the connector; None for a moment after it was created.
+        has_position: Whether Connect remembers the connector's position; without one it starts with a snapshot of all its tables.
     """
 
     config: Mapping[str, str] = field(repr=False)
@@ -33,12 +33,12 @@ class FoundConnector:
 
     @property
     def state(self) -> str:
-        """Of the connector itself, as Connect names it."""
+        """Return the state of the connector itself, as Connect names it."""
         return self.status.connector if self.status is not None else "UNASSIGNED"
 
     @property
     def is_failed(self) -> bool:
-        """Whether it or its task failed."""
+        """Return whether the connector or its task failed."""
         return self.status is not None and self.status.is_failed
 
 
@@ -47,16 +47,16 @@ class FoundPublication:
     """A publication of PostgreSQL.
 
     Attributes:
-        is_own: This source made it.
-        is_anothers: Another source of lakehold did.
-        is_for_all: It is FOR ALL TABLES.
-        tables: Those whose changes it has, `schema.table`.
-        listed: Those of them that it names itself, not by their schema.
+        is_own: This source created it.
+        is_foreign: Another source of lakehold created it.
+        is_for_all: The publication is FOR ALL TABLES.
+        tables: Tables whose changes it publishes, `schema.table`.
+        listed: Those of `tables` that the publication lists itself, not by their schema.
         may_change: The source's user may change it.
-        members: What tells the membership of a table that has changes in it from an earlier or a later one: object ids with
+        members: An identity of each table's membership, which differs when the table leaves and comes back: object ids with
             slashes between, that of the publication first.
-        operations: What changes it has: `insert`, `update`, `delete`, `truncate`.
-        narrowed: Those of its tables of which it leaves something out, with what that is, in words.
+        operations: The kinds of changes that it publishes: `insert`, `update`, `delete`, `truncate`.
+        narrowed: The tables of which the publication leaves something out, each with what is left out, in words.
     """
 
     is_own: bool
@@ -65,7 +65,7 @@ class FoundPublication:
     listed: frozenset[str] = frozenset()
     may_change: bool = True
     members: Mapping[str, str] = field(default_factory=dict)
-    is_anothers: bool = False
+    is_foreign: bool = False
     operations: frozenset[str] = OPERATIONS
     narrowed: Mapping[str, str] = field(default_factory=dict)
 
@@ -75,10 +75,10 @@ class FoundTable:
     """A table of the database.
 
     Attributes:
-        replica_identity: Of a row before its change PostgreSQL writes `d` the primary key, `f` all, `n` nothing, `i` an index.
-        has_key: It has a primary key, or a unique index that Debezium takes in its place.
-        is_owned: It is the source's user's, as what is put into a publication must be.
-        ancestors: Those that it is a partition of, near or far.
+        replica_identity: What PostgreSQL logs of a row before a change: `d` the primary key, `f` all, `n` nothing, `i` an index.
+        has_key: The table has a primary key, or a unique index that Debezium takes in its place.
+        is_owned: The source's user owns the table, which putting it into a publication requires.
+        ancestors: The tables that this one is a partition of, near or far.
     """
 
     replica_identity: str
@@ -89,12 +89,12 @@ class FoundTable:
 
 @dataclass(frozen=True)
 class FoundSignalTable:
-    """The table for the marks of a connector.
+    """The table in which a connector marks its snapshots.
 
     Attributes:
         may_write: The source's user may write and read it.
-        is_owned: It is the source's user's, to publish and to drop.
-        seen_ms: When lakehold last looked, epoch milliseconds, as the database was told then; None: it was not.
+        is_owned: The source's user owns it, and so may publish and drop it.
+        seen_ms: The time of lakehold's last inspection that the table keeps, epoch milliseconds; None: it keeps none.
     """
 
     may_write: bool = True
@@ -104,13 +104,13 @@ class FoundSignalTable:
 
 @dataclass(frozen=True)
 class FoundSignals:
-    """What a database has for the marks of a connector, or may have.
+    """The signal table of a connector, as it exists or may be created.
 
     Attributes:
-        table: The table for them, if it exists.
-        may_make: The source's user may make it.
-        is_published: The connector reads what the table has for changes; in MySQL and MariaDB it reads everything.
-        may_publish: The source's user may have that so.
+        table: The signal table, if it exists.
+        may_make: The source's user may create it.
+        is_published: The connector reads the table's changes; in MySQL and MariaDB a connector reads everything.
+        may_publish: The source's user may have the table published.
     """
 
     table: FoundSignalTable | None = None
@@ -120,12 +120,12 @@ class FoundSignals:
 
     @property
     def is_ready(self) -> bool:
-        """Whether nothing is left to be made."""
+        """Return whether nothing is left to create."""
         return self.table is not None and self.table.may_write and self.is_published
 
     @property
     def may_be_had(self) -> bool:
-        """Whether it is ready, or can be made so."""
+        """Return whether the signal table is ready, or can be made so."""
         may_have = self.may_make if self.table is None else self.table.is_owned and self.table.may_write
         return self.is_ready or (self.may_publish and may_have)
 
@@ -141,11 +141,11 @@ OF_DOTTED_SCHEMA = "table in a schema with a dot in its name"
 
 @dataclass(frozen=True)
 class FoundRelation:
-    """What is in a database under the name of a table.
+    """An object that a database has under the name of a table.
 
     Attributes:
-        kind: What it is, `PLAIN` or another one, in words.
-        may_read: The source's user may read all of its columns.
+        kind: The kind of object: `PLAIN` or another kind, in words.
+        may_read: The source's user may read all columns.
     """
 
     kind: str
@@ -157,15 +157,15 @@ class FoundDatabase:
     """A database of PostgreSQL.
 
     Attributes:
-        wal_level: Its setting.
-        position: How far its log is, in bytes.
-        confirmed: How much of that the slot's reader has sent on, in bytes; None: there is no slot.
-        publication: The one that the source names, if it exists.
-        slot: Of the replication slot that the source names its `wal_status`, `lost` among others; None: there is no slot.
+        wal_level: The setting of this name.
+        position: The end of the database's log, in bytes.
+        confirmed: How much of the log the slot's reader has sent on, in bytes; None: there is no slot.
+        publication: The publication that the source names, if it exists.
+        slot: The `wal_status` of the replication slot that the source names, `lost` among others; None: there is no slot.
         tables: The wanted tables that exist, by name.
-        other_tables: Names of all the rest, for hints.
-        may_create: The source's user may make publications.
-        money: How it writes 1234.5 of type `money` for the source's user.
+        other_tables: Names of all other tables, for hints.
+        may_create: The source's user may create publications.
+        money: The text of 1234.5 as type `money` for the source's user.
     """
 
     wal_level: str
@@ -180,20 +180,20 @@ class FoundDatabase:
 
     @property
     def is_sent(self) -> bool:
-        """Whether the slot's reader has sent on all that was logged."""
+        """Return whether the slot's reader has sent on all of the log."""
         return self.confirmed is not None and self.confirmed >= self.position
 
     @property
     def table_names(self) -> list[str]:
-        """Names of all its tables, in order."""
+        """Return the names of all tables of the database, in order."""
         return sorted({*self.tables, *self.other_tables})
 
     def meant_by(self, name: str) -> str | None:
-        """The table whose name is most like one that no table has; None: none is."""
+        """Return the table whose name is most like `name`, which no table has; None: none is like it."""
         return _most_like(name, self.table_names)
 
     def renamed_from(self, name: str) -> str | None:
-        """The table that is not wanted and whose name is most like that of a wanted one that is gone; None: none is."""
+        """Return the table that is not captured and is most like the missing table `name`; None: none is like it."""
         return _most_like(name, self.other_tables)
 
 
@@ -203,18 +203,18 @@ def _most_like(name: str, names: Sequence[str]) -> str | None:
 
 @dataclass(frozen=True)
 class FoundSnapshot:
-    """What the connector was told and said about the snapshot of one table.
+    """The journal's record of the connector snapshot of one table.
 
     Attributes:
-        is_first: It is in the connector's first snapshot.
-        said_until: ... of which the notifications before this offset say nothing.
-        asked: How often it was asked for.
-        succeeded: The connector said that it is complete.
-        failures: Why it is not, once for each time that the connector said so.
-        missed: Changes of the table were missed since, and it could not be snapshotted again.
-        fits_from: A place in the database's log: a table that joined fits the others from there on. None: none was noted.
-        failed_in_row: How often it failed since it last succeeded or was in a first snapshot, other than for want of a key.
-        again_ms: When it is to be asked for again, epoch milliseconds, if it failed so; else 0.
+        is_first: The table is in the connector's first snapshot.
+        said_until: Notifications before this offset are not about that first snapshot.
+        asked: How often a snapshot of the table was asked for.
+        succeeded: The connector said that the snapshot is complete.
+        failures: Reasons of failures, one for each that the connector reported.
+        missed: Changes of the table were missed since, and no snapshot of it alone could be taken.
+        fits_from: The sync point of a table that joined; None: none was noted.
+        failed_in_row: Failures since the last success or first snapshot, without those for want of a key.
+        again_ms: When to ask again after such a failure, epoch milliseconds; else 0.
     """
 
     is_first: bool = False
@@ -229,11 +229,15 @@ class FoundSnapshot:
 
     @property
     def has_joined(self) -> bool:
-        """Whether it was taken while others streamed: its rows may be later than what had been sent of the others."""
+        """Return whether the snapshot was taken while other tables streamed: its rows may be newer than what they had sent."""
         return self.succeeded and not self.is_first
 
     def is_complete(self, first_said: int | None) -> bool:
-        """Whether the topic has all of it; `first_said`: where the connector said that its first snapshot is complete."""
+        """Return whether the topic has the whole snapshot.
+
+        Args:
+            first_said: Offset of the notification that the connector's first snapshot is complete; None: there is none.
+        """
         return self.succeeded or (self.is_first and first_said is not None and first_said >= self.said_until)
 
 
@@ -245,13 +249,13 @@ class FoundRepeat:
     """The last snapshot of one table that was asked for again because changes had been missed.
 
     Attributes:
-        signal_id: Of the signal that asked for it.
+        signal_id: Id of the signal that asked for it.
         upstream: The table in the database.
-        replaces_through: The sequence number of the lake's table when it was asked for: rows that were last changed at or before
-            it, and that the snapshot does not bring, are gone upstream.
-        is_certain: All that the database had logged before was in the lake then, so that no row is gone unseen.
-        succeeded: The last scan of the table did; None: there was none.
-        is_done: Nothing that was asked for until then is left to be scanned.
+        replaces_through: Sequence number of the lake's table when the snapshot was asked for. Rows last changed at or before it,
+            and not in the snapshot, are deleted upstream.
+        is_certain: The lake then had everything that the database had logged before, so that no deleted row stays unseen.
+        succeeded: Whether the last scan of the table succeeded; None: there was none.
+        is_done: Nothing that was asked for until then is left to scan.
     """
 
     signal_id: str
@@ -263,36 +267,36 @@ class FoundRepeat:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the topic has all of it. One scan may answer two signals, and have begun before the second."""
+        """Return whether the topic has the whole snapshot. One scan may answer two signals, and have begun before the second."""
         return self.is_done and self.succeeded is True
 
     @property
     def is_failed(self) -> bool:
-        """Whether it ended without bringing all rows."""
+        """Return whether the snapshot ended without bringing all rows."""
         return self.is_done and not self.succeeded
 
 
 @dataclass(frozen=True)
 class Found:
-    """What there is upstream of one source.
+    """The state of everything upstream of one source.
 
     Attributes:
-        connector: None: there is none of its name.
-        topics: Those that exist, of its own and of those that it would make.
-        snapshots: By object id of the table.
-        repeats: Of those that were asked for again, by object id of the table.
-        members: The memberships in the publication that were noted, by the table's name upstream.
-        first_snapshot_complete: The connector said that its first snapshot is.
-        database: None for MySQL and MariaDB, which are not asked for their tables.
-        writes_transactions: Connectors write in Kafka transactions; asked before one is made, else True.
-        connector_version: Of the connector's class, as Debezium writes it; empty: unknown.
-        objections: Why Kafka Connect would refuse the configuration that is wanted; asked where there is another or none.
-        signals: What the database has for the connector's marks.
-        relations: What it has under the names of the tables that a statement declares.
+        connector: The connector of the wanted name; None: there is none.
+        topics: The source's topics that exist, and existing topics with names that it would take.
+        snapshots: Connector snapshots, by object id of the table.
+        repeats: Repeated snapshots, by object id of the table.
+        members: Noted memberships in the publication, by the table's name upstream.
+        first_snapshot_complete: The connector said that its first snapshot is complete.
+        database: The database; None for MySQL and MariaDB, which are not asked for their tables.
+        writes_transactions: Connectors write in Kafka transactions; asked before a connector is created, else True.
+        connector_version: Version of the connector's class, as Debezium writes it; empty: unknown.
+        objections: Why Kafka Connect would refuse the wanted configuration; asked where the connector lacks it.
+        signals: The connector's signal table, as it exists or may be created.
+        relations: What the database has under the names of the tables that a statement declares.
         columns: The columns of each wanted table that exists, in order, by the table's name upstream.
-        lake_types: Types of columns of the lake's tables, by object id and name; asked only where there is no connector.
-        lost: What the rows of the tables that a statement declares hold and Debezium does not send as it is, by the table's name.
-        now_ms: When it was looked, epoch milliseconds; None: whoever looks does not wait to try again what failed.
+        lake_types: Types of the lake's columns, by object id and column name; asked only where there is no connector.
+        lost: Values of declared tables that Debezium does not send unchanged, by the table's name upstream.
+        now_ms: The time of the inspection, epoch milliseconds; None: failed snapshots are retried at once.
     """
 
     connector: FoundConnector | None = None

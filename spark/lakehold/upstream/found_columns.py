@@ -1,4 +1,4 @@
-"""Columns of a table, as its database describes them. Values only."""
+"""Columns of a table, as its database describes them. Data classes only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ARGUMENTS = re.compile(r"[\w ]+?\((-?\d+)(?:,(-?\d+))?\)")
 
 
 class TypeKind(StrEnum):
-    """The kind of a type; MySQL and MariaDB have plain ones only."""
+    """A kind of types; MySQL and MariaDB have plain ones only."""
 
     PLAIN = "b"
     COMPOSITE = "c"
@@ -24,12 +24,12 @@ class TypeKind(StrEnum):
 
 @dataclass(frozen=True)
 class FoundType:
-    """A type of one value.
+    """A type of single values, as the database names it.
 
     Attributes:
         name: The bare name in the catalogue of the database: `numeric`, `int4`, `bigint`.
         text: The type as the database writes it: `numeric(12,2)`, `integer`, `bigint(20) unsigned`.
-        kind: Its kind.
+        kind: The kind of the type.
     """
 
     name: str
@@ -38,28 +38,28 @@ class FoundType:
 
     @property
     def arguments(self) -> tuple[int, ...]:
-        """The numbers in parentheses: precision and scale of a decimal, a length, a display width."""
+        """Return the numbers in parentheses: precision and scale of a decimal, a length, a display width."""
         found = _ARGUMENTS.match(self.text) if self.kind is TypeKind.PLAIN else None
         return tuple(int(number) for number in found.groups() if number is not None) if found is not None else ()
 
     @property
     def is_unsigned(self) -> bool:
-        """Return whether the type of MySQL and MariaDB has no negative numbers."""
+        """Return whether a type of MySQL or MariaDB excludes negative numbers."""
         return "unsigned" in _QUOTED.sub("", self.text).split()
 
 
 @dataclass(frozen=True)
 class FoundColumn:
-    """A column of a table.
+    """A column of a table, as its database describes it.
 
     Attributes:
-        name: Its name.
+        name: Name of the column.
         text: The declared type as the database writes it: a domain by its name, `numeric(12,2)[]`.
-        type: The type below all domains; of an array the type of its elements, which may be a domain.
+        type: The type below all domains. For an array: the type of its elements, which may be a domain.
         is_array: The column, below all domains, is an array.
         dimensions: The declared number of dimensions of an array, which PostgreSQL does not enforce.
         is_nullable: The column takes nulls.
-        is_key: The column is part of the primary key, or of the unique index that stands for one.
+        is_key: The column is part of the primary key, or of the unique index that replaces one.
         is_generated: The database computes the column's values.
         domain: The bare name of the declared type, if that is a domain.
         has_default: A row that names no value for the column gets one that is not null.

@@ -1,4 +1,4 @@
-"""Values of rows that Debezium does not send as they are. Values only."""
+"""Values of rows that Debezium does not send unchanged. Data classes only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakehold.upstream.sent_types import Loss
 
 @dataclass(frozen=True)
 class LossyColumn:
-    """A column whose type has values that do not come as they are.
+    """A column whose type has values that Debezium does not send unchanged.
 
     Attributes:
         column: The column.
@@ -28,11 +28,11 @@ class LossyColumn:
 
 @dataclass(frozen=True)
 class LostValues:
-    """The values of a table's rows that do not come as they are.
+    """The columns of a table whose rows hold values that Debezium does not send unchanged.
 
     Attributes:
-        columns: The columns that hold such values, or that may hold some if nobody knows.
-        query: The query that knows, where it was not answered in time; empty where it was.
+        columns: The columns that hold such values, or that may hold some when the query was not answered.
+        query: The query that finds such rows, if the database did not answer it in time; else empty.
     """
 
     columns: tuple[LossyColumn, ...]

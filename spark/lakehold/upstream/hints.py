@@ -1,4 +1,4 @@
-"""What a person should know, or do in the database or in the lake. Pure: sentences, each once."""
+"""Hints: what a person should know, or do in the database or in the lake. Pure: sentences, each once."""
 
 from __future__ import annotations
 
@@ -7,40 +7,48 @@ from collections.abc import Iterator
 
 from lakehold.definitions import ConnectionType, full_name_text, object_text
 from lakehold.upstream.captured_columns import left_out_hints, lost_hints
-from lakehold.upstream.fitting import defaults_hints, imprecise_hints, meeting_hints
+from lakehold.upstream.fitting import collision_hints, defaults_hints, imprecise_hints
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundDatabase
-from lakehold.upstream.gaps import coming, failing, gone, has_no_key, joining, missed, unrepaired
+from lakehold.upstream.gaps import (
+    failing_tables,
+    has_no_key,
+    joining_tables,
+    missing_tables,
+    tables_awaiting_repair,
+    tables_missing_changes,
+    unrepairable_tables,
+)
 from lakehold.upstream.lost_values import lost_values_hints
 from lakehold.upstream.naming import table_text
-from lakehold.upstream.partitions import silent_told
-from lakehold.upstream.signal_table import is_settled
+from lakehold.upstream.partitions import silent_hints
+from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 _VERSION = re.compile(r"([0-9]+)\.([0-9]+)")
 _KEEPS_CHANGES = (3, 7)
-"""The first version of Debezium for PostgreSQL that does."""
+"""The first version of Debezium for PostgreSQL that keeps the beginning of overlapping transactions."""
 
 
 def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
-    """Of the connector, and of the tables that a statement declares; of all tables if none declares or drops any."""
+    """List hints about the connector and the tables that a statement declares; about all tables if none declares or drops any."""
     about = [table for table in wanted.tables if wanted.declared is None or table.object_id in wanted.declared]
-    told = [*_of_connector(wanted, found), *gone_told(wanted, found), *_missed_told(wanted, found)]
-    told += silent_told(wanted, found.database)
-    told += [*unrepaired_told(wanted, found), *failing_told(wanted, found)]
-    told += [hint for table in about for hint in _of_table(table, wanted, found)]
+    found_hints = [*_of_connector(wanted, found), *gone_hints(wanted, found), *_missed_hints(wanted, found)]
+    found_hints += silent_hints(wanted, found.database)
+    found_hints += [*unrepaired_hints(wanted, found), *failing_hints(wanted, found)]
+    found_hints += [hint for table in about for hint in _of_table(table, wanted, found)]
     upstream, database = [table.upstream for table in about], wanted.capture.database
-    told += left_out_hints(upstream, found.columns, database)
-    told += [*meeting_hints(upstream, wanted, found), *imprecise_hints(wanted, found)]
+    found_hints += left_out_hints(upstream, found.columns, database)
+    found_hints += [*collision_hints(upstream, wanted, found), *imprecise_hints(wanted, found)]
     if wanted.declared is not None:
-        told += [*lost_hints(upstream, found.columns, database), *lost_values_hints(upstream, found)]
-        told += defaults_hints(upstream, wanted, found)
-    return tuple(dict.fromkeys(told))
+        found_hints += [*lost_hints(upstream, found.columns, database), *lost_values_hints(upstream, found)]
+        found_hints += defaults_hints(upstream, wanted, found)
+    return tuple(dict.fromkeys(found_hints))
 
 
-def gone_told(wanted: Wanted, found: Found) -> Iterator[str]:
-    """A sentence for each table that the database does not have any more, unless a statement is about others."""
+def gone_hints(wanted: Wanted, found: Found) -> Iterator[str]:
+    """Yield a sentence for each table that the database does not have any more, unless a statement is about other tables."""
     if wanted.declared is None and found.database is not None:
-        for table in gone(wanted, found):
+        for table in missing_tables(wanted, found):
             close = found.database.renamed_from(table.upstream)
             renamed = f" (was it renamed to {close}?)" if close is not None else ""
             yield f"table {table.upstream} is not in the database any more{renamed}: DROP TABLE {full_name_text(table.full_name)}"
@@ -48,16 +56,16 @@ def gone_told(wanted: Wanted, found: Found) -> Iterator[str]:
 
 def _of_connector(wanted: Wanted, found: Found) -> Iterator[str]:
     if found.connector is not None and found.connector.state == "PAUSED":
-        yield f"connector {wanted.connector} was paused by hand, and stays so until something of it is changed"
+        yield f"connector {wanted.connector} was paused by hand, and stays paused until its configuration changes"
     if found.database is not None and _will_wait(wanted, found):
         yield (
             f"user {wanted.config['database.user']} can have no signal table {wanted.signal_table} in the database: while rows"
-            " of a table that joins are read, the other tables of the source wait. docs/operate/connectors.md says what lets it"
+            " of a table that joins are read, the other tables of the source wait. docs/operate/connectors.md says which rights it needs"
         )
     if not found.writes_transactions:
         yield (
             "the workers of Kafka Connect do not write in Kafka transactions: with their setting exactly.once.source.support"
-            " = enabled what a connector sends arrives whole and once, also when it is killed"
+            " = enabled what a connector sends arrives complete and once, even if it is killed"
         )
     if wanted.capture.database is ConnectionType.POSTGRES and _loses_changes(found.connector_version):
         yield (
@@ -67,54 +75,54 @@ def _of_connector(wanted: Wanted, found: Found) -> Iterator[str]:
 
 
 def _loses_changes(version: str) -> bool:
-    """Return whether this Debezium loses changes when a connector starts again (docs/operate/connectors.md)."""
+    """Return whether a version takes another transaction's event for the commit that it sent last (docs/operate/connectors.md)."""
     found = _VERSION.match(version)
     return found is not None and (int(found[1]), int(found[2])) < _KEEPS_CHANGES
 
 
 def _will_wait(wanted: Wanted, found: Found) -> bool:
-    """Whether a table joins, beside others, a connector that has no signal table."""
+    """Return whether a table joins, beside others, a connector that has no signal table."""
     has_position = found.connector is not None and found.connector.has_position
-    new = {table.upstream for table in joining(wanted, found) if not has_no_key(table, found)}
-    return has_position and not is_settled(wanted) and bool(new) and new != {*wanted.upstream_tables}
+    new = {table.upstream for table in joining_tables(wanted, found) if not has_no_key(table, found)}
+    return has_position and not wants_signal_table(wanted) and bool(new) and new != {*wanted.upstream_tables}
 
 
-def _missed_told(wanted: Wanted, found: Found) -> Iterator[str]:
-    """Whatever a statement is about: this is said once."""
-    for table in missed(wanted, found):
-        yield _missed_told_of(table, wanted, found)
+def _missed_hints(wanted: Wanted, found: Found) -> Iterator[str]:
+    """Yield a sentence, once, for each table whose changes were missed, whatever a statement is about."""
+    for table in tables_missing_changes(wanted, found):
+        yield _missed_hint(table, wanted, found)
 
 
-def unrepaired_told(wanted: Wanted, found: Found) -> Iterator[str]:
-    """A sentence for each table that lacks changes until all are snapshotted, unless a statement is about others."""
+def unrepaired_hints(wanted: Wanted, found: Found) -> Iterator[str]:
+    """Yield a sentence for each table that lacks changes until all tables are snapshotted, unless a statement is about others."""
     if wanted.declared is None:
-        yield from dict.fromkeys(_missed_told_of(table, wanted, found) for table in unrepaired(wanted, found))
+        yield from dict.fromkeys(_missed_hint(table, wanted, found) for table in unrepairable_tables(wanted, found))
 
 
-def failing_told(wanted: Wanted, found: Found) -> Iterator[str]:
-    """A sentence for each table whose snapshot fails, unless a statement is about others."""
+def failing_hints(wanted: Wanted, found: Found) -> Iterator[str]:
+    """Yield a sentence for each table whose snapshot fails, unless a statement is about others."""
     if wanted.declared is None:
-        for table, reason in failing(wanted, found):
+        for table, reason in failing_tables(wanted, found):
             yield (
-                f"the snapshot of {table.upstream} failed: {reason}, of which the log of Kafka Connect's worker says more. It is "
-                f"asked for again ever more rarely, and at once by ALTER SOURCE {object_text(wanted.source)} REPAIR"
+                f"the snapshot of {table.upstream} failed: {reason}. The log of Kafka Connect's worker says more. It is "
+                f"asked for again after growing pauses, and at once by ALTER SOURCE {object_text(wanted.source)} REPAIR"
             )
 
 
-def coming_told(wanted: Wanted, found: Found) -> Iterator[str]:
-    """A sentence for each table whose changes were missed, until the lake has what brings them."""
-    for table in coming(wanted, found):
+def coming_hints(wanted: Wanted, found: Found) -> Iterator[str]:
+    """Yield a sentence for each table whose changes were missed, until the lake has them."""
+    for table in tables_awaiting_repair(wanted, found):
         yield (
             f"changes of {table.upstream} were missed while the connector did not capture it: until the next ingests have a "
-            "snapshot of it, rows may be old, or gone upstream"
+            "snapshot of it, rows may be outdated, or deleted upstream"
         )
 
 
-def _missed_told_of(table: CapturedTable, wanted: Wanted, found: Found) -> str:
+def _missed_hint(table: CapturedTable, wanted: Wanted, found: Found) -> str:
     way_out = (
-        f"it has no primary key, so that nothing brings them but ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT"
+        f"it has no primary key, so only ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT brings them"
         if has_no_key(table, found)
-        else "a snapshot of it brings the rows that are there, and with its end go those that were deleted meanwhile"
+        else "a new snapshot brings its rows, and at its end lakehold deletes those that were deleted meanwhile"
     )
     return f"changes of {table.upstream} were missed while the connector did not capture it: {way_out}"
 
@@ -131,10 +139,10 @@ def _of_table(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[st
 
 
 def _lacks_snapshot(table: CapturedTable, wanted: Wanted, found: Found) -> bool:
-    """Whether the table joins, or joined, a connector that is beyond its first snapshot, and has no key for one of its own."""
+    """Return whether a table without a key joins, or joined, a connector that is past its first snapshot."""
     snapshot = found.snapshots.get(table.object_id, NO_SNAPSHOT)
     is_late = snapshot.asked > 0 or (
-        found.connector is not None and found.connector.has_position and table in joining(wanted, found)
+        found.connector is not None and found.connector.has_position and table in joining_tables(wanted, found)
     )
     return is_late and has_no_key(table, found) and not snapshot.is_first and not snapshot.succeeded
 

@@ -1,9 +1,9 @@
-"""What the connector of a source was asked about snapshots and what it said: its topics of signals and notifications.
+"""The journal of a connector's snapshots: what it was asked and what it answered, in its topics of signals and notifications.
 
-Both are kept for ever and read from where they were last left. Every signal carries the object id of the table that it is about,
-and an id of its own. What comes while a snapshot is under way joins it, and the connector says of each table that it has scanned
-the id of the signal that came last: that answers all signals up to it which asked for this table. That scan may have begun
-before the last of them came. So a snapshot that was asked for again is complete when nothing that was asked for is left.
+Both topics are kept for ever, and each refresh reads on from the last one. Every signal carries the object id of its table, and
+an id of its own. A signal that arrives while a snapshot is under way joins that snapshot. After each table's scan the connector
+reports the id of the signal that came last: this answers all signals up to it that asked for the table. The scan may have begun
+before the last of them arrived. So a repeated snapshot is complete when nothing that was asked for is left.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ _ASKED = "execute-snapshot"
 _NOTED = "log"
 _GOOD = frozenset({"SUCCEEDED", "EMPTY"})
 _ENDED = frozenset({"COMPLETED", "ABORTED"})
-"""What is said when nothing that was asked for is left to be scanned."""
+"""Kinds of notifications after which nothing that was asked for is left to scan."""
 _OF_ITS_OWN = "/"
-"""Between the object id in a signal's id and what makes that its own."""
+"""Separates the object id in a signal's id from the part that makes the id unique."""
 _FIRST_PAUSE_MS = 30_000
 _LONGEST_PAUSE_MS = 3_600_000
-"""Before a snapshot that failed is asked for again: twice as long each time."""
+"""The pauses before a failed snapshot is asked for again: twice as long each time, up to this."""
 _NO_KEY = "NO_PRIMARY_KEY"
 _WIRE_FORMAT_BYTES = 5
-"""Confluent's: a zero byte and the schema's id in four."""
+"""The length of Confluent's prefix: a zero byte, and the schema's id in four bytes."""
 
 
 def asked_snapshot(
     object_id: str, upstream: str, replaces_through: Mapping[str, int] | None = None, *, is_certain: bool = False
 ) -> str:
-    """The signal that asks for a snapshot of one table.
+    """Build the signal that asks for a snapshot of one table.
 
     Args:
-        object_id: Of the table.
-        upstream: The table.
-        replaces_through: When it is asked for again, by object id of each table of the lake; see `FoundRepeat`.
-        is_certain: See there.
+        object_id: Object id of the table.
+        upstream: The table in the database.
+        replaces_through: For a repeated snapshot, by object id of each table of the lake; see `FoundRepeat`.
+        is_certain: See `FoundRepeat`.
     """
     data: dict[str, Any] = {"type": "incremental", "data-collections": [_collection(upstream)]}
     if replaces_through is not None:
@@ -60,37 +60,37 @@ def asked_snapshot(
 
 
 def _collection(upstream: str) -> str:
-    """The table as a signal names it: in double quotes unless both parts are plain words."""
+    """Return the table as a signal names it: in double quotes unless both parts are plain words."""
     parts = upstream.split(".", 1)
     return upstream if all(_WORD.fullmatch(part) for part in parts) else ".".join(f'"{part}"' for part in parts)
 
 
 def noted_first_snapshot(object_id: str, upstream: str, said_until: int) -> str:
-    """A signal that the connector only logs: the table is in its next first snapshot.
+    """Build a signal that the connector only logs: the table is in its next first snapshot.
 
     Args:
-        object_id: Of the table.
-        upstream: The table.
-        said_until: Where the notifications end: those before it are not about this snapshot.
+        object_id: Object id of the table.
+        upstream: The table in the database.
+        said_until: End of the notifications: those before it are not about this snapshot.
     """
     data = {"message": f"{upstream} is in the first snapshot", "said_until": said_until}
     return json.dumps({"id": object_id, "type": _NOTED, "data": data})
 
 
 def noted_missed(object_id: str, upstream: str) -> str:
-    """A signal that the connector only logs: changes of the table were missed, and it cannot be snapshotted alone."""
+    """Build a signal that the connector only logs: changes of the table were missed, and it cannot be snapshotted alone."""
     data = {"message": f"changes of {upstream} were missed", "missed": True}
     return json.dumps({"id": object_id, "type": _NOTED, "data": data})
 
 
 def noted_members(source_id: str, publication: str, members: Mapping[str, str]) -> str:
-    """A signal that the connector only logs: which memberships tables, by their names upstream, have in a publication."""
+    """Build a signal that the connector only logs: the memberships of tables, by their names upstream, in a publication."""
     data = {"message": f"{', '.join(sorted(members))} in publication {publication}", "members": dict(members)}
     return json.dumps({"id": source_id, "type": _NOTED, "data": data})
 
 
 def noted_fit(object_id: str, upstream: str, place: Place) -> str:
-    """A signal that the connector only logs: from a place in the database's log on the table fits the others."""
+    """Build a signal that the connector only logs: the sync point from which on the table fits the others."""
     where = f"{place.log} {'/'.join(map(str, place.at))}"
     data = {"message": f"{upstream} fits the other tables from {where} on", "fits_from": [place.log, *place.at]}
     return json.dumps({"id": object_id, "type": _NOTED, "data": data})
@@ -106,18 +106,18 @@ class _Asked:
 
 
 class Journal:
-    """The signals and notifications of one connector.
+    """The signals and notifications of one connector, read from their topics.
 
     Args:
         client: Reads the topics.
-        topics: Their names.
-        schema_text: The Avro schema of an id; None where the connector writes JSON.
+        topics: Names of the topics.
+        schema_text: Returns the Avro schema of an id; None where the connector writes JSON.
 
     Attributes:
-        snapshots: What it was told and said of each table, by object id.
-        repeats: The last snapshot of each that was asked for again, by object id.
+        snapshots: The snapshot of each table, as it was asked for and reported, by object id.
+        repeats: The last repeated snapshot of each table, by object id.
         members: The memberships in the publication that were noted last, by the table's name upstream.
-        first_snapshot_said: The offset of the notification that the connector's first snapshot is complete; None: it is not.
+        first_snapshot_said: Offset of the notification that the connector's first snapshot is complete; None: there is none.
     """
 
     def __init__(
@@ -137,12 +137,12 @@ class Journal:
 
     @property
     def complete(self) -> frozenset[str]:
-        """The tables, by object id, of which the connector has said that their snapshot is complete."""
+        """Return the tables, by object id, whose snapshot the connector has reported as complete."""
         said = self.first_snapshot_said
         return frozenset(object_id for object_id, snapshot in self.snapshots.items() if snapshot.is_complete(said))
 
     def refresh(self) -> None:
-        """Read what has come since the last time; a topic that was made anew is read from its beginning."""
+        """Read what the topics have had since the last call; a topic that was created again is read from its beginning."""
         described = self._client.describe([self._topics.signals, self._topics.notifications])
         identities = {name: str(topic.topic_id) for name, topic in described.items()}
         if identities != self._identities:
@@ -151,11 +151,11 @@ class Journal:
             self.repeats, self.members = {}, {}
             self._identities = identities
         for _, _, value in self._new(self._topics.signals, identities):
-            # Others may ask, too, and the connector ignores what is none.
+            # Others may write to the topic, too, and the connector ignores what is no signal.
             with suppress(ValueError, KeyError, TypeError):
                 self._take_signal(json.loads(value))
         for offset, at_ms, value in self._new(self._topics.notifications, identities):
-            # Of another's connector, which is refused behind the look.
+            # The connector may be somebody else's; `refuse_foreign` refuses it after this.
             with suppress(ValueError, KeyError, TypeError):
                 self._take_notification(offset, at_ms, self._decoded(value))
 
@@ -200,7 +200,7 @@ class Journal:
             self.snapshots[object_id] = replace(
                 before, is_first=True, said_until=said_until, missed=False, failed_in_row=0, again_ms=0
             )
-            # It brings all that was missed until now.
+            # The first snapshot brings all that was missed until now.
             self.repeats.pop(object_id, None)
 
     def _take_notification(self, offset: int, at_ms: int, said: Mapping[str, Any]) -> None:
@@ -222,19 +222,19 @@ class Journal:
             self._change_repeats(said["id"], lambda repeat: replace(repeat, is_done=True))
 
     def _change_repeats(self, last_id: str, change: Callable[[FoundRepeat], FoundRepeat]) -> None:
-        """Change the repeated snapshots that were asked for no later than by the signal with an id, and are not done."""
-        ids = {asked.signal_id for asked in self._asked[: self._place(last_id) + 1]}
+        """Change the repeated snapshots that were asked for no later than by the given signal, and are not done."""
+        ids = {asked.signal_id for asked in self._asked[: self._index_of(last_id) + 1]}
         for object_id, repeat in self.repeats.items():
             if repeat.signal_id in ids and not repeat.is_done:
                 self.repeats[object_id] = change(repeat)
 
-    def _place(self, signal_id: str) -> int:
-        """Where a signal stands among those that ask; -1: nowhere."""
+    def _index_of(self, signal_id: str) -> int:
+        """Return the index of a signal among those that ask; -1: it is not one of them."""
         return max((at for at, asked in enumerate(self._asked) if asked.signal_id == signal_id), default=-1)
 
     def _answered_by(self, last_id: str, scanned: str) -> list[_Asked]:
-        """The signals that asked for a table and came no later than the one with an id."""
-        asked_before = (asked for asked in self._asked[: self._place(last_id) + 1] if asked not in self._answered)
+        """Return the unanswered signals that asked for a table and came no later than the given one."""
+        asked_before = (asked for asked in self._asked[: self._index_of(last_id) + 1] if asked not in self._answered)
         return [asked for asked in asked_before if asked.upstream == scanned]
 
     def _decoded(self, value: bytes) -> Mapping[str, Any]:
@@ -254,7 +254,7 @@ class Journal:
 
 
 def _failed(before: FoundSnapshot, status: str, at_ms: int, *, is_past: bool) -> FoundSnapshot:
-    """`is_past`: a first snapshot that was begun since brings what this one did not."""
+    """Record a failure; `is_past`: a first snapshot that began since brings what this one did not."""
     after = replace(before, failures=(*before.failures, status))
     if status == _NO_KEY or is_past:
         return after
@@ -263,12 +263,12 @@ def _failed(before: FoundSnapshot, status: str, at_ms: int, *, is_past: bool) ->
 
 
 def _scanned(upstream: str, status: str) -> Callable[[FoundRepeat], FoundRepeat]:
-    """What a scan of a table tells of the repeated snapshots of it; of several scans the last one decides."""
+    """Return the change that a scan of a table makes to its repeated snapshots; of several scans the last one decides."""
     return lambda repeat: replace(repeat, succeeded=status in _GOOD) if repeat.upstream == upstream else repeat
 
 
 def _values(messages: Iterable[Any]) -> Iterator[tuple[int, int, bytes]]:
-    """Offset, time in epoch milliseconds, and value."""
+    """Yield offset, time in epoch milliseconds, and value of each message."""
     for message in messages:
         value = message.value()
         if value is not None:

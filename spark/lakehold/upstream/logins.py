@@ -1,4 +1,4 @@
-"""Why a database was not reached: told by what it said. Pure."""
+"""Why lakehold could not connect to a database, read from the server's message. Pure."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _DENIED = re.compile(
 )
 _NO_DATABASE = re.compile(r'^database ".*" does not exist')
 _MYSQL_DENIED = frozenset({1044, 1045, 1130, 1251, 1524, 1698, 1820, 1862, 3118, 4151})
-"""Access denied, a host or a way to log in that is not allowed, a password that has run out, an account that is locked."""
+"""Errors of a denied access: a host or login method that is not allowed, an expired password, a locked account."""
 LOST_CONNECTION = range(2000, 3000)
-"""The numbers of errors that a client of MySQL finds, not the server."""
+"""Error numbers that a client of MySQL raises, not the server."""
 
 
-def not_postgres(where: str, user: str, database: str, told: str) -> UpstreamUnavailable:
-    """Why a PostgreSQL was not reached, or lost.
+def postgres_unreachable(where: str, user: str, database: str, message: str) -> UpstreamUnavailable:
+    """Describe why lakehold could not reach a PostgreSQL, or lost the connection.
 
     Args:
         where: The server, as messages name it.
-        user: Of the connection.
-        database: Of the connection.
-        told: What libpq says: lines, of several attempts if the server has several addresses.
+        user: User of the connection.
+        database: Database of the connection.
+        message: libpq's message: several lines, of several attempts if the server has several addresses.
     """
-    lines = [line.strip() for line in told.splitlines() if not line.startswith("\t")]
+    lines = [line.strip() for line in message.splitlines() if not line.startswith("\t")]
     by_server = [said[1] for said in map(_SAID.search, lines) if said is not None]
     cause = (
         by_server[-1] if by_server else _BEFORE_CAUSE.sub("", next(filter(None, reversed(lines)), "no reason given"))
@@ -45,11 +45,11 @@ def not_postgres(where: str, user: str, database: str, told: str) -> UpstreamUna
     return _silent(where, cause, answers=bool(by_server))
 
 
-def not_mysql(where: str, user: str, number: int, told: str) -> UpstreamUnavailable:
-    """The same of a MySQL or MariaDB, by the number of the error, and its text."""
+def mysql_unreachable(where: str, user: str, number: int, message: str) -> UpstreamUnavailable:
+    """Describe why lakehold could not reach a MySQL or MariaDB, by the error's number and text."""
     if number in _MYSQL_DENIED:
-        return _denied(where, user, told)
-    return _silent(where, told, answers=number not in LOST_CONNECTION)
+        return _denied(where, user, message)
+    return _silent(where, message, answers=number not in LOST_CONNECTION)
 
 
 def _denied(where: str, user: str, said: str) -> UpstreamUnavailable:
@@ -58,7 +58,7 @@ def _denied(where: str, user: str, said: str) -> UpstreamUnavailable:
         code="database-denied",
         detail=_sentence(said),
         hint="Check USER of its connection and the value of the SECRET that is its PASSWORD, "
-        "and that the server lets the user in from here.",
+        "and that the server lets the user in from this machine.",
     )
 
 
@@ -67,7 +67,7 @@ def _silent(where: str, said: str, *, answers: bool) -> UpstreamUnavailable:
         f"{where} {'takes no connection' if answers else 'does not answer'}",
         code="database-unavailable",
         detail=_sentence(said),
-        hint="Check that it is up and has room for one more."
+        hint="Check that it is up and accepts one more connection."
         if answers
         else "Check that it runs, and HOST and PORT of its connection.",
     )

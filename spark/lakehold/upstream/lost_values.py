@@ -1,4 +1,4 @@
-"""Report and refuse values of declared tables that Debezium does not send as they are. Pure."""
+"""Report and refuse values of declared tables that Debezium does not send unchanged. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from lakehold.upstream.naming import identifier_text, table_text
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 _READABLE_MONEY = re.compile(r"[^0-9](1234\.50*|1234|1235)")
-"""1234.5 as Debezium reads it: one character of a currency, then a number, in which commas mean nothing."""
+"""1234.5 as Debezium can read it: one character for the currency, then a number, in which commas mean nothing."""
 
 
 def lossy_columns(
     tables: Iterable[str], found: Columns, database: ConnectionType
 ) -> dict[str, tuple[LossyColumn, ...]]:
-    """Return what to look for in the rows of some tables; nothing of a table whose types lose nothing."""
+    """Return the columns whose rows to search in each of some tables; no entry for a table whose types lose nothing."""
     lossy = {
         table: tuple(
             LossyColumn(column, loss) for column in found.get(table, ()) for loss in sent_type(column, database).losses
@@ -31,7 +31,7 @@ def lossy_columns(
 
 
 def lost_values_hints(tables: Iterable[str], found: Found) -> Iterator[str]:
-    """Yield a sentence for each kind of values that rows hold and that do not come as they are."""
+    """Yield a sentence for each kind of values in the rows that Debezium does not send unchanged."""
     for table in tables:
         lost = found.lost.get(table, LostValues(()))
         if lost.query:
@@ -50,13 +50,13 @@ def _unknown_hint(table: str, lost: LostValues) -> str:
     stopping = dict.fromkeys(lossy.column.name for lossy in lost.columns if lossy.stops)
     stops = f". At one in {', '.join(stopping)}, which takes no nulls, the connector fails" if stopping else ""
     return (
-        f"table {table} could not be looked through: {', '.join(names)} may hold values that are not sent as they are"
+        f"table {table} could not be searched: {', '.join(names)} may hold values that are not sent as they are"
         f"{stops}. This query finds them: {lost.query}"
     )
 
 
 def refuse_values(table: CapturedTable, found: Found, wanted: Wanted) -> None:
-    """Refuse a table with values at which the connector would fail, for all of its tables."""
+    """Refuse a table with values at which the connector would fail, with all of its tables."""
     _refuse_money(table, found, wanted)
     lost = found.lost.get(table.upstream, LostValues(()))
     lossy = next((each for each in lost.columns if each.stops and not lost.query), None)
@@ -64,7 +64,7 @@ def refuse_values(table: CapturedTable, found: Found, wanted: Wanted) -> None:
         return
     column, database = lossy.column, wanted.capture.database
     upstream, name = table_text(table.upstream, database), identifier_text(column.name, database)
-    # No statement says for all cases how a domain, or a key, comes to take nulls.
+    # There is no single statement that makes a domain, or a key, take nulls.
     nulls = f" Or let it take nulls: ALTER TABLE {upstream} ALTER COLUMN {name} DROP NOT NULL."
     raise UpstreamError(
         f'column "{column.name}" of table "{table.upstream}" holds values that the connector cannot send',

@@ -1,4 +1,4 @@
-"""MySQL and MariaDB as upstreams: the table for the marks of a connector, and marks in the log."""
+"""MySQL and MariaDB as upstreams: inspect the server, write to the signal table, and mark the log."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from lakehold.upstream.found import (
 )
 from lakehold.upstream.found_columns import FoundColumn, FoundType
 from lakehold.upstream.found_values import LossyColumn, LostValues
-from lakehold.upstream.logins import LOST_CONNECTION, not_mysql
+from lakehold.upstream.logins import LOST_CONNECTION, mysql_unreachable
 from lakehold.upstream.naming import table_text
-from lakehold.upstream.refusals import signal_rights_told
+from lakehold.upstream.refusals import signal_rights_hint
 
 _COLUMNS = "(id VARCHAR(255) PRIMARY KEY, type VARCHAR(64) NOT NULL, data TEXT)"
-"""Of a signal table, as Debezium writes and reads it: by place."""
+"""The columns of a signal table. Debezium writes and reads them by position."""
 _HAS_DATABASE = "SELECT count(*) FROM information_schema.schemata WHERE schema_name = %s"
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
 _RELATION = """
@@ -39,17 +39,17 @@ _RELATION = """
         SELECT 1 FROM information_schema.statistics s WHERE s.table_schema = %s AND s.table_name = %s AND index_type = 'HASH')
     FROM information_schema.tables WHERE table_schema = %s AND table_name = %s
 """
-"""A hash index of InnoDB, which MariaDB makes over whole texts, is a hidden column that it writes to the log."""
+"""The second column is a hash index of InnoDB: MariaDB makes one over whole texts, as a hidden column that it also logs."""
 _COLUMNS_OF = """
     SELECT %s, ordinal_position, column_name, data_type, column_type, is_nullable = 'YES', column_key = 'PRI',
            extra LIKE '%%GENERATED%%' AND extra NOT LIKE '%%DEFAULT_GENERATED%%', coalesce(column_default, 'NULL') <> 'NULL'
     FROM information_schema.columns WHERE table_schema = %s AND table_name = %s
 """
-"""One for each table: MariaDB opens only the table whose name a query of this schema compares by an equals sign."""
-_MARK = ("log", json.dumps({"message": "A mark, behind which a table that joined fits the others"}))
+"""The query for one table. MariaDB opens only the table whose name a query of this schema compares by an equals sign."""
+_MARK = ("log", json.dumps({"message": "A mark, after which a table that joined fits the others"}))
 
 _SEEN_ROW = ("seen", "log")
-"""Id and type of the row that says when lakehold last looked."""
+"""Id and type of the row that keeps the time of lakehold's last inspection."""
 _GRANT = re.compile(r"""GRANT (?P<rights>.+?) ON ([`"]?)(?P<database>.+?)\2\.([`"]?)(?P<table>.+?)\4 TO """)
 _OF_COLUMNS = re.compile(r"[A-Z]+ \([^)]*\)")
 _GTIDS = re.compile(r"([0-9a-f]{8}-[0-9a-f-]{27})((?::[0-9]+(?:-[0-9]+)?)+)")
@@ -57,12 +57,12 @@ _WRITE = frozenset({"SELECT", "INSERT", "DELETE"})
 _OFF = frozenset({"0", "OFF"})
 _QUOTED = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|''|\\.)*'", re.DOTALL)
 _DENIED = frozenset({1142, 1143})
-"""What a server says of a table, or of a column, that the user may not read."""
+"""Errors about a table, or a column, that the user may not read."""
 _EVERY_RIGHT = _WRITE | {"CREATE", "DROP"}
 
 
 class MysqlUpstream:
-    """One server.
+    """A server of MySQL or MariaDB that a source captures.
 
     Every method raises `UpstreamUnavailable` when the server does not answer, and `UpstreamRefused` when it refuses.
 
@@ -75,8 +75,8 @@ class MysqlUpstream:
         self._login = login
         self._timeout_s = timeout_s
 
-    def look(self, signal_table: str) -> FoundSignals:
-        """What there is now for the marks of a connector."""
+    def inspect(self, signal_table: str) -> FoundSignals:
+        """Fetch the current state of a connector's signal table."""
         _, table = signal_table.split(".")
         with self._connected() as connection:
             ((has_database,),) = _rows(connection, _HAS_DATABASE, SIGNAL_SCHEMA)
@@ -85,14 +85,14 @@ class MysqlUpstream:
             ((read_only,),) = _rows(connection, "SELECT @@GLOBAL.read_only")
             of_database, of_table = rights(grants, SIGNAL_SCHEMA), rights(grants, SIGNAL_SCHEMA, table)
             seen_ms = _seen_ms(connection, signal_table) if (table,) in tables and "SELECT" in of_table else None
-        # Some may write to a replica all the same, which would then differ from its primary.
+        # Some users may write to a read-only replica, which would then differ from its primary.
         may_write = of_table >= _WRITE and str(read_only) in _OFF
         may_create = "CREATE" in (of_table if has_database else of_database)
         found = FoundSignalTable(may_write, "DROP" in of_table, seen_ms) if (table,) in tables else None
         return FoundSignals(found, may_make=may_create and may_write)
 
     def relations(self, names: Sequence[str]) -> dict[str, FoundRelation]:
-        """What there is under some names, `database.name`, of what the user may read."""
+        """Fetch what the server has under some names, `database.name`, of what the user may read."""
         if not names:
             return {}
         with self._connected() as connection:
@@ -104,7 +104,7 @@ class MysqlUpstream:
         return {name: FoundRelation(kind, name not in denied) for name, kind in kinds.items()}
 
     def columns(self, names: Sequence[str]) -> dict[str, tuple[FoundColumn, ...]]:
-        """Fetch the columns of some tables, `database.name`, that exist and that the user may read."""
+        """Fetch the columns of those of some tables, `database.name`, that exist and that the user may read."""
         if not names:
             return {}
         query = " UNION ALL ".join([_COLUMNS_OF] * len(names)) + " ORDER BY 1, 2"
@@ -126,11 +126,11 @@ class MysqlUpstream:
         return {table: tuple(of_table) for table, of_table in columns.items()}
 
     def lost_values(self, _lossy: Mapping[str, Sequence[LossyColumn]]) -> dict[str, LostValues]:
-        """Find nothing: no type of MySQL and MariaDB says which rows hold values that do not come as they are."""
+        """Return nothing: no query finds values of MySQL and MariaDB that Debezium does not send unchanged."""
         return {}
 
     def create_signal_table(self, name: str, _publication: str | None) -> None:
-        """Make a signal table, and the database that it is in, unless they exist."""
+        """Create a signal table and its database, unless they exist."""
         with self._connected() as connection:
             ((has_database,),) = _rows(connection, _HAS_DATABASE, SIGNAL_SCHEMA)
             if not has_database:
@@ -138,13 +138,13 @@ class MysqlUpstream:
             if (name.split(".")[1],) not in _rows(connection, _TABLES, SIGNAL_SCHEMA):
                 _rows(connection, f"CREATE TABLE IF NOT EXISTS {name} {_COLUMNS}")
 
-    def tell(self, table: str, at_ms: int) -> int | None:
-        """Keep a time, epoch milliseconds, in a row of a signal table: for the connector a message to log, once.
+    def record_seen(self, table: str, at_ms: int) -> int | None:
+        """Keep a time, epoch milliseconds, in a row of a signal table; the connector logs the row once, as a message.
 
         Returns:
-            The time that is kept then; None: there is none, or no table.
+            The time that the table keeps then; None: it keeps none, or does not exist.
         """
-        found = self.look(table).table
+        found = self.inspect(table).table
         if found is None or not found.may_write:
             return found.seen_ms if found is not None else None
         with self._connected() as connection:
@@ -153,20 +153,20 @@ class MysqlUpstream:
         return at_ms
 
     def send_signal(self, table: str, signal: str) -> None:
-        """Have the connector take a signal, as `asked_snapshot` gives it, from its table, which keeps none."""
+        """Send the connector a signal, as `asked_snapshot` gives it, through its signal table, which keeps no row."""
         content = json.loads(signal)
         with self._connected() as connection:
             _write(connection, table, content["id"], content["type"], json.dumps(content["data"]))
 
     def drop_signal_table(self, name: str) -> None:
-        """Drop a signal table, if it is there, and its database unless others are in it or it is another's."""
+        """Drop a signal table, if it exists, and its database unless that has other tables or the user may not drop it."""
         with self._connected() as connection:
             _rows(connection, f"DROP TABLE IF EXISTS {name}")
             if "DROP" in rights(_grants(connection), SIGNAL_SCHEMA) and not _rows(connection, _TABLES, SIGNAL_SCHEMA):
                 _rows(connection, f"DROP DATABASE IF EXISTS {SIGNAL_SCHEMA}")
 
     def mark_log(self, table: str) -> Place:
-        """Write a transaction to a signal table, which keeps nothing of it, and where that stands in the log."""
+        """Write a transaction to a signal table, which keeps no row of it, and return its position in the log."""
         with self._connected() as connection:
             if _is_mariadb(connection):
                 _write(connection, table, uuid.uuid4().hex, *_MARK)
@@ -180,8 +180,8 @@ class MysqlUpstream:
         if place is None:
             raise UpstreamRefused(
                 f"{self._where} gives transactions no global ids",
-                detail="By them is known when the other tables are as far as one that joined.",
-                hint="Set gtid_mode to ON; the next ingest goes on.",
+                detail="They show when the other tables are as far as one that joined.",
+                hint="Set gtid_mode to ON; the next ingest continues.",
             )
         return place
 
@@ -206,18 +206,18 @@ class MysqlUpstream:
                 try:
                     yield connection
                 except pymysql.Error as error:
-                    number, text = _told(error)
+                    number, text = _number_and_text(error)
                     if number in LOST_CONNECTION:
                         raise
                     raise UpstreamRefused(
-                        f"{self._where} refused a change", detail=f"{text}.", hint=signal_rights_told(login.user)
+                        f"{self._where} refused a change", detail=f"{text}.", hint=signal_rights_hint(login.user)
                     ) from error
         except pymysql.Error as error:
-            raise not_mysql(self._where, login.user, *_told(error)) from error
+            raise mysql_unreachable(self._where, login.user, *_number_and_text(error)) from error
 
 
 def rights(grants: Sequence[str], database: str, table: str | None = None) -> frozenset[str]:
-    """What may be done in a whole database, or with a table in it, by the lines of SHOW GRANTS."""
+    """Return the rights on a whole database, or on a table in it, from the lines of SHOW GRANTS."""
     found: set[str] = set()
     for grant in filter(None, map(_GRANT.match, grants)):
         is_whole = grant["table"] == "*"
@@ -228,15 +228,15 @@ def rights(grants: Sequence[str], database: str, table: str | None = None) -> fr
 
 
 def _like(pattern: str) -> str:
-    """The regular expression of a name in a grant."""
+    """Return the regular expression of a name in a grant."""
     parts = re.findall(r"\\.|.", pattern)
     return "".join({"%": ".*", "_": "."}.get(part, re.escape(part[-1])) for part in parts)
 
 
 def last_gtid(executed: str, server: str) -> str:
-    """The last of some transactions of MySQL, preferably of one server; empty: there are none.
+    """Return the last of some transactions of MySQL, preferably of one server; empty: there are none.
 
-    In a group of servers none has the server's own id.
+    In a group of servers no transaction has the server's own id.
     """
     last = {name: max(map(int, re.split("[:-]", numbers[1:]))) for name, numbers in _GTIDS.findall(executed)}
     name = server if server in last else next(iter(last), None)
@@ -244,7 +244,7 @@ def last_gtid(executed: str, server: str) -> str:
 
 
 def _grants(connection: pymysql.Connection[Any]) -> list[str]:
-    """MariaDB shows what the role of the session may do, MySQL only that of roles that are named."""
+    """Fetch the grants: MariaDB lists those of the session's role, MySQL only those of roles that are named."""
     show = "SHOW GRANTS"
     if not _is_mariadb(connection):
         ((roles,),) = _rows(connection, "SELECT CURRENT_ROLE()")
@@ -272,11 +272,11 @@ def _has_period_in_key(connection: pymysql.Connection[Any], table: str) -> bool:
 
 
 def _may_read(connection: pymysql.Connection[Any], table: str) -> bool:
-    """Whether the user may read all columns; roles and patterns of databases that grant it are the server's to resolve."""
+    """Return whether the user may read all columns. The server resolves roles and patterns that grant it."""
     try:
         _rows(connection, f"SELECT * FROM {table_text(table, ConnectionType.MYSQL)} LIMIT 0")
     except pymysql.Error as error:
-        if _told(error)[0] in _DENIED:
+        if _number_and_text(error)[0] in _DENIED:
             return False
         raise
     return True
@@ -286,7 +286,7 @@ def _seen_ms(connection: pymysql.Connection[Any], table: str) -> int | None:
     kept = _rows(connection, f"SELECT data FROM {table} WHERE id = %s", _SEEN_ROW[0])
     try:
         return seen_ms(json.loads(kept[0][0])["message"]) if kept else None
-    except (ValueError, KeyError, TypeError, AttributeError):  # somebody wrote over it
+    except (ValueError, KeyError, TypeError, AttributeError):  # somebody overwrote it
         return None
 
 
@@ -303,8 +303,8 @@ def _rows(connection: pymysql.Connection[Any], statement: str, *values: object) 
         return list(cursor.fetchall())
 
 
-def _told(error: pymysql.Error) -> tuple[int, str]:
-    """The number and the text of an error."""
+def _number_and_text(error: pymysql.Error) -> tuple[int, str]:
+    """Return the number and the text of an error."""
     match error.args:
         case (int(number), str(text)):
             return number, text.strip().removesuffix(".")

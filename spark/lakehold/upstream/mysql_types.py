@@ -1,4 +1,4 @@
-"""The table of the types of MySQL and MariaDB: what Debezium sends of each with lakehold's configuration. Values only."""
+"""The types of MySQL and MariaDB, and the Connect type that Debezium sends for each with lakehold's configuration. Data only."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ TYPES: Final[Mapping[str, SentType | Callable[[FoundType], SentType]]] = {
         GEOMETRY,
     ),
     "vector": array(ConnectSchema(SchemaType.FLOAT32)),
-    "uuid": SentType(UUID.schema, _SHIFTED, is_told=True),
+    "uuid": SentType(UUID.schema, _SHIFTED, is_reported=True),
     **dict.fromkeys(("inet4", "inet6"), stops(_NOT_READ)),
 }
-"""By `DATA_TYPE` of the information schema."""
+"""Types by their `DATA_TYPE` in the information schema."""
 
 
 def sent(column: FoundColumn) -> SentType:
-    """Return how a column is sent."""
+    """Return the type in which Debezium sends a column."""
     rule = TYPES.get(column.type.name)
     if rule is None:
         return stops(_NOT_READ)

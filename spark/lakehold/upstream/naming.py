@@ -1,4 +1,4 @@
-"""Names as statements for a captured database write them: quoted where they must be. Pure."""
+"""Quoting of names in the statements that lakehold suggests for a captured database. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 
 
 def identifier_text(name: str, database: ConnectionType) -> str:
-    """One name."""
+    """Quote a name, unless the database takes it without quotes."""
     if _PLAIN.fullmatch(name):
         return name
     quote = '"' if database is ConnectionType.POSTGRES else "`"
@@ -18,5 +18,5 @@ def identifier_text(name: str, database: ConnectionType) -> str:
 
 
 def table_text(upstream: str, database: ConnectionType) -> str:
-    """`schema.table`, each of them."""
+    """Quote the schema and the name of a table `schema.table`."""
     return ".".join(identifier_text(part, database) for part in upstream.split(".", 1))

@@ -1,4 +1,4 @@
-"""Partitions of PostgreSQL whose changes come by the name of the table that they are of. Pure."""
+"""Partitions of PostgreSQL whose changes arrive under the name of their parent table. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakehold.upstream.wanted import CapturedTable, Wanted
 
 
 def refuse_partitions(wanted: Wanted, database: FoundDatabase) -> None:
-    """Refuse a partition beside the table that it is of, whichever of the two a statement declares."""
+    """Refuse a partition beside its parent table, whichever of the two a statement declares."""
     declared = {table.upstream for table in wanted.tables if table.object_id in (wanted.declared or ())}
     for table, whole in _silent(wanted, database):
         if declared & {table.upstream, whole}:
@@ -24,8 +24,8 @@ def refuse_partitions(wanted: Wanted, database: FoundDatabase) -> None:
             )
 
 
-def silent_told(wanted: Wanted, database: FoundDatabase | None) -> Iterator[str]:
-    """A sentence for each captured partition of which nothing comes any more, unless a statement is about others."""
+def silent_hints(wanted: Wanted, database: FoundDatabase | None) -> Iterator[str]:
+    """Yield a sentence for each captured partition that gets no changes any more, unless a statement is about other tables."""
     if wanted.declared is None and database is not None:
         for table, whole in _silent(wanted, database):
             yield (
@@ -35,14 +35,14 @@ def silent_told(wanted: Wanted, database: FoundDatabase | None) -> Iterator[str]
 
 
 def _silent(wanted: Wanted, database: FoundDatabase) -> Iterator[tuple[CapturedTable, str]]:
-    """The captured partitions that the publication does not tell apart, and the table that it has for each."""
+    """Yield each captured partition that the publication publishes under a parent's name, with that parent."""
     names = set(wanted.upstream_tables)
     publication = database.publication
     for table in wanted.tables:
         if table.upstream not in database.tables:
             continue
         published: frozenset[str] = frozenset()
-        # From one that is the source's own goes what is not captured.
+        # lakehold removes tables that are not captured from the source's own publication.
         if publication is not None and not publication.is_own and table.upstream not in publication.members:
             published = publication.tables
         whole = next((each for each in database.tables[table.upstream].ancestors if each in names | published), None)

@@ -1,4 +1,4 @@
-"""Performs one step. What was done before is left as it is."""
+"""Performs one step. A step that was done before changes nothing."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ from lakehold.upstream.steps import (
 )
 
 _NOT_FOR_THE_CONNECTOR = "noted"
-"""The key of a signal that a connector does not take from the topic: it takes those whose key is its topic prefix."""
+"""The key of a signal that the connector ignores in the topic: it takes signals whose key is its topic prefix."""
 
 
 @dataclass(frozen=True)
 class Systems:
-    """What steps are performed on.
+    """The systems that steps change.
 
     Attributes:
         connect: Kafka Connect.
         kafka: The brokers.
-        database: The database; steps that are PostgreSQL's alone come of a PostgreSQL only.
+        database: The database; steps for PostgreSQL only occur with a PostgreSQL.
         table_state: Gives a table of the lake by its full name; None: there is none.
     """
 
@@ -64,11 +64,11 @@ class Systems:
 
 
 def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912 - one a step
-    """Do what `step` says.
+    """Perform a step.
 
     Raises:
         UpstreamUnavailable: A system does not answer.
-        UpstreamError: It refuses, or the connector fails.
+        UpstreamError: A system refuses, or the connector fails.
     """
     match step:
         case CreateTopic(topic):
@@ -110,7 +110,7 @@ def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912 - one a step
             on.connect.delete(name)
         case AskSnapshot(signal_table=str(table)):
             (signal,) = signals = _signals(step, on)
-            # Cut short in between it is asked once more.
+            # Interrupted in between, the next run asks again.
             on.database.send_signal(table, signal)
             on.kafka.send(SideTopics(step.prefix).signals, _NOT_FOR_THE_CONNECTOR, signals)
         case NoteFirstSnapshot() | AskSnapshot() | NoteMissed() | NoteMembers() | NoteFit():
@@ -135,7 +135,7 @@ def _signals(step: NoteFirstSnapshot | AskSnapshot | NoteMissed | NoteMembers | 
         case AskSnapshot(_, upstream, object_id, repeat, _):
             if repeat is None:
                 return [asked_snapshot(object_id, upstream)]
-            # Whatever is ingested meanwhile, rows of the snapshot have a greater number: they come after the signal.
+            # Rows of the snapshot come after the signal, and so have a greater number, whatever is ingested meanwhile.
             through = {each: _sequence_number(on.table_state(name)) for each, name in repeat.tables.items()}
             return [asked_snapshot(object_id, upstream, through, is_certain=_is_certain(repeat, on.kafka))]
         case NoteMissed(_, tables):
@@ -149,7 +149,7 @@ def _signals(step: NoteFirstSnapshot | AskSnapshot | NoteMissed | NoteMembers | 
 
 
 def _is_certain(repeat: Repeat, kafka: KafkaClient) -> bool:
-    """Whether the lake has all changes from before those that were missed; a stopped connector adds none meanwhile."""
+    """Return whether the lake has all changes from before the missed ones; a stopped connector adds none meanwhile."""
     if repeat.confirms or repeat.read is None:
         return repeat.confirms
     return all(

@@ -1,7 +1,7 @@
-"""Wanted and found -> steps. Pure: what is refused is refused before anything changes.
+"""The plan: wanted and found -> steps. Pure. It refuses what it cannot do before anything changes.
 
-The topic of the signals is the first thing made and the last that goes, so that it tells whether the rest is the source's own.
-A table that goes leaves the connector first: what it wrote until then is deleted behind it.
+The first step creates the topic of signals and the last one deletes it, so that this topic shows whether the rest is the source's
+own. A dropped table leaves the connector first, and lakehold deletes afterwards what the connector wrote until then.
 """
 
 from __future__ import annotations
@@ -13,13 +13,22 @@ from dataclasses import replace
 from lakehold.model.offsets import Offsets
 from lakehold.upstream.fitting import fitted
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector, FoundDatabase
-from lakehold.upstream.gaps import failed, has_no_key, is_made_again, joining, missed, there, unconfirmed, unnoted
+from lakehold.upstream.gaps import (
+    existing_tables,
+    has_no_key,
+    is_recreated,
+    joining_tables,
+    tables_missing_changes,
+    tables_to_retry,
+    unconfirmed_tables,
+    unnoted_members,
+)
 from lakehold.upstream.hints import hints
 from lakehold.upstream.partitions import refuse_partitions
-from lakehold.upstream.publishing import changed_unnoted, is_completed, left_out, narrowed
+from lakehold.upstream.publishing import changed_unnoted, is_completed, narrowed, partly_published
 from lakehold.upstream.refusals import (
     is_fresh,
-    left_told,
+    left_hints,
     refuse_denied,
     refuse_foreign,
     refuse_lost,
@@ -29,7 +38,7 @@ from lakehold.upstream.refusals import (
     refuse_unmarked,
 )
 from lakehold.upstream.relations import refuse_uncapturable
-from lakehold.upstream.signal_table import is_settled, lacks_signals
+from lakehold.upstream.signal_table import lacks_signals, wants_signal_table
 from lakehold.upstream.steps import (
     AskSnapshot,
     ChangePublication,
@@ -63,16 +72,16 @@ _SECRET = re.compile(r"password|secret|jaas|user\.info|keystore|ssl\.key")
 
 
 def plan(wanted: Wanted, found: Found) -> Steps:
-    """What leads from what there is to what is wanted; no steps when they are alike.
+    """Compute the steps from what exists to what is wanted; no steps when they are alike.
 
     Raises:
-        UpstreamError: Something upstream is another's, is missing, or has lost changes: the error says what to do.
+        UpstreamError: Something upstream belongs to somebody else, is missing, or has lost changes: the error says what to do.
     """
     wanted = fitted(wanted, found)
     refuse_foreign(wanted, found)
     refuse_uncapturable(wanted, found)
     if not wanted.tables:
-        return Steps(tuple(_removal(wanted, found)), tuple(left_told(wanted, found)))
+        return Steps(tuple(_removal(wanted, found)), tuple(left_hints(wanted, found)))
     refuse_restored(wanted, found)
     forgotten = tuple(_forgotten(wanted, found))
     if forgotten and found.connector is not None:
@@ -90,16 +99,16 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         refuse_unmarked(wanted, found)
         hint = f"the tables that are new to connector {wanted.connector} join it when its first snapshot is complete"
         return Steps(hints=(hint, *hints(wanted, found)))
-    out = tuple(missed(wanted, found))
-    # A snapshot whose marks did not come is gone on with when the connector starts.
+    out = tuple(tables_missing_changes(wanted, found))
+    # A connector that starts continues a snapshot whose marks did not arrive.
     signals = tuple(_signal_table(wanted, found))
-    is_stopped = bool(signals) or is_made_again(wanted, found) or any(not has_no_key(table, found) for table in out)
+    is_stopped = bool(signals) or is_recreated(wanted, found) or any(not has_no_key(table, found) for table in out)
     is_published = found.database is None or found.database.publication is not None
     steps = (
         *_topics(wanted, found),
         *forgotten,
         *_stopped(wanted, found, is_stopped=is_stopped),
-        # What is asked for in the table before it is published is not heard.
+        # The connector misses signals in a table that is not published yet.
         *(signals if is_published else ()),
         *_missed(wanted, found, out),
         *_publication(wanted, found, out),
@@ -113,8 +122,8 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     return Steps(steps, hints(wanted, found))
 
 
-def plan_anew(wanted: Wanted, found: Found) -> Steps:
-    """What has the connector take its first snapshot once more, of all its tables."""
+def plan_resnapshot(wanted: Wanted, found: Found) -> Steps:
+    """Compute the steps with which the connector takes its first snapshot again, of all its tables."""
     wanted = fitted(wanted, found)
     refuse_foreign(wanted, found)
     refuse_uncapturable(wanted, found)
@@ -127,7 +136,7 @@ def plan_anew(wanted: Wanted, found: Found) -> Steps:
     refuse_denied(wanted, found)
     slot = wanted.capture.slot
     dropped = (DropSlot(slot),) if slot is not None and found.database is not None and found.database.slot else ()
-    present = there(wanted, found)
+    present = existing_tables(wanted, found)
     tables = {table.object_id: table.upstream for table in wanted.tables if table.upstream in present}
     return Steps(
         (
@@ -145,7 +154,7 @@ def plan_anew(wanted: Wanted, found: Found) -> Steps:
 
 
 def _forgotten(wanted: Wanted, found: Found) -> Iterator[Step]:
-    """What Connect remembers of a connector of the same name that is gone, with its slot, or with its schema history."""
+    """Delete the position that Connect keeps of a removed connector of this name, if its slot or schema history is gone too."""
     connector = found.connector
     if connector is None or connector.state != "STOPPED" or not connector.has_position:
         return
@@ -155,10 +164,10 @@ def _forgotten(wanted: Wanted, found: Found) -> Iterator[Step]:
 
 
 def _must_wait(wanted: Wanted, found: Found) -> bool:
-    """Whether tables join while the first snapshot runs: the connector would begin it again, as it does when tables go."""
+    """Return whether tables join during the first snapshot: the connector would begin it again, as it does for removed tables."""
     connector = found.connector
     runs = connector is not None and connector.state == "RUNNING" and not connector.is_failed
-    return runs and not found.first_snapshot_complete and not wanted.released and any(joining(wanted, found))
+    return runs and not found.first_snapshot_complete and not wanted.released and any(joining_tables(wanted, found))
 
 
 def _topics(wanted: Wanted, found: Found) -> Iterator[Step]:
@@ -166,29 +175,30 @@ def _topics(wanted: Wanted, found: Found) -> Iterator[Step]:
 
 
 def _stopped(wanted: Wanted, found: Found, *, is_stopped: bool) -> Iterator[Step]:
-    """The connector stands while what it reads is mended."""
+    """Stop the connector while what it reads is repaired."""
     connector = found.connector
     if is_stopped and connector is not None and connector.state != "STOPPED":
         yield StopConnector(wanted.connector)
-    if is_made_again(wanted, found):
+    if is_recreated(wanted, found):
         yield CheckLog(wanted.capture.slot or "", wanted.capture.publication or "", wanted.source)
 
 
 def _missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Iterator[Step]:
-    """Snapshots of tables that had changes before; `out` are those whose changes were missed since anyone looked.
+    """Ask for snapshots of tables that lack changes; `out` are those whose changes were missed since the last inspection.
 
-    Asked before these are put back, and answered behind that: cut short in between, it is seen that they are out.
+    The request precedes putting these tables back, and the note of it follows: after an interruption in between they still
+    count as out of the publication.
     """
     names = {table.upstream for table in out if has_no_key(table, found)}
     keyless = {table.object_id: table.upstream for table in wanted.tables if table.upstream in names}
     if keyless:
         yield NoteMissed(wanted.capture.topic_prefix, keyless)
-    again = {table.upstream: table for table in (*failed(wanted, found), *out) if table.upstream not in names}
+    again = {table.upstream: table for table in (*tables_to_retry(wanted, found), *out) if table.upstream not in names}
     for table in again.values():
         yield _again(
             table, wanted, read=_read(table, wanted) if found.database is None or found.database.is_sent else None
         )
-    for table in unconfirmed(wanted, found):
+    for table in unconfirmed_tables(wanted, found):
         if table.upstream not in again.keys() | names:
             yield _again(table, wanted, confirms=True)
 
@@ -200,22 +210,25 @@ def _again(table: CapturedTable, wanted: Wanted, *, read: Offsets | None = None,
 
 
 def _asked(table: CapturedTable, wanted: Wanted, repeat: Repeat | None = None) -> Step:
-    signal_table = wanted.signal_table if is_settled(wanted) else None
+    signal_table = wanted.signal_table if wants_signal_table(wanted) else None
     return AskSnapshot(wanted.capture.topic_prefix, table.upstream, table.object_id, repeat, signal_table)
 
 
 def _read(table: CapturedTable, wanted: Wanted) -> Offsets:
-    """How far all tables of the lake have read the topic that they share with this one."""
+    """Return how far all tables of the lake have read the topic that they share with this table."""
     of_each = [wanted.lake.get(each.object_id, NOT_BEGUN).read for each in wanted.tables if each.topic == table.topic]
     return {tp: min(read.get(tp, 0) for read in of_each) for read in of_each for tp in read}
 
 
 def _publication(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Iterator[Step]:
-    """Put in what is missing. One that others made is only added to. How tables, and those that were `out`, came in is noted."""
-    name, tables = wanted.capture.publication, there(wanted, found)
+    """Create or complete the publication, and note the memberships of tables that came in or were `out`.
+
+    lakehold adds missing tables to a publication of somebody else, and changes nothing more of it.
+    """
+    name, tables = wanted.capture.publication, existing_tables(wanted, found)
     if name is None or found.database is None:
         return
-    existing, added, is_partial = found.database.publication, tables, bool(left_out(wanted, found))
+    existing, added, is_partial = found.database.publication, tables, bool(partly_published(wanted, found))
     if not _is_published(wanted, found, found.database):
         return
     if existing is None:
@@ -227,15 +240,15 @@ def _publication(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -
         added = () if existing.is_for_all else tuple(sorted(set(tables) - existing.tables))
         if added:
             yield ChangePublication(name, added)
-    # Behind the signals that ask for snapshots: cut short in between, they are asked for again.
-    new = {*added, *unnoted(wanted, found), *(table.upstream for table in out)}
+    # After the signals that ask for snapshots: interrupted in between, the next run asks again.
+    new = {*added, *unnoted_members(wanted, found), *(table.upstream for table in out)}
     noted = tuple(sorted(set(tables) if is_partial else new & set(tables)))
     if noted:
         yield NoteMembers(wanted.capture.topic_prefix, wanted.source_id, name, noted)
 
 
 def _signal_table(wanted: Wanted, found: Found) -> Iterator[Step]:
-    """Of PostgreSQL behind the publication, which it is put into."""
+    """Create the signal table; on PostgreSQL only with a publication, because it becomes a member."""
     database = found.database
     if lacks_signals(wanted, found.signals) and (database is None or _is_published(wanted, found, database)):
         is_for_all = database is not None and database.publication is not None and database.publication.is_for_all
@@ -243,16 +256,16 @@ def _signal_table(wanted: Wanted, found: Found) -> Iterator[Step]:
 
 
 def _is_published(wanted: Wanted, found: Found, database: FoundDatabase) -> bool:
-    """Whether there is a publication, or is to be one: of no tables there is none."""
-    # With a slot and without a connector it is the connector that tells, once made, whether changes are lost.
+    """Return whether a publication exists or is about to. Without existing tables there is none."""
+    # With a slot and without a connector, only a new connector shows whether changes are lost.
     is_unknown = found.connector is None and database.slot is not None
-    return database.publication is not None or (bool(there(wanted, found)) and not is_unknown)
+    return database.publication is not None or (bool(existing_tables(wanted, found)) and not is_unknown)
 
 
 def _connector(wanted: Wanted, found: Found, *, is_stopped: bool) -> Iterator[Step]:
-    """Make, change, or start it; `is_stopped` by a step before."""
+    """Create, change or start the connector; `is_stopped`: an earlier step stops it."""
     connector = found.connector
-    new = tuple(joining(wanted, found))
+    new = tuple(joining_tables(wanted, found))
     if connector is None:
         yield CreateConnector(wanted.connector, wanted.config)
         yield from _snapshots(wanted, found, new, first=True)
@@ -283,14 +296,14 @@ def _snapshots(wanted: Wanted, found: Found, tables: tuple[CapturedTable, ...], 
     if first and tables:
         yield NoteFirstSnapshot(prefix, {table.object_id: table.upstream for table in tables})
     elif not first:
-        # In the topic of a table whose changes were missed there are rows that are gone.
+        # The topic of a table whose changes were missed has rows that are deleted upstream.
         has_gaps = {repeat.upstream for repeat in found.repeats.values()}
         for table in tables:
             yield _again(table, wanted) if table.upstream in has_gaps else _asked(table, wanted)
 
 
 def _released(wanted: Wanted, found: Found) -> Iterator[Step]:
-    """What tables that are gone leave behind the connector."""
+    """Remove what dropped tables leave behind, after the connector has released them."""
     existing = found.database.publication if found.database is not None else None
     name = wanted.capture.publication
     if name is not None and existing is not None and existing.is_own and not existing.is_for_all:
@@ -303,7 +316,7 @@ def _released(wanted: Wanted, found: Found) -> Iterator[Step]:
 
 
 def _fits(wanted: Wanted, found: Found) -> Iterator[Step]:
-    """Without a signal table a connector that lags sends rows of a joining table before changes that were committed earlier."""
+    """Mark the log for tables that joined: without a mark, a late connector may send their rows before older changes."""
     snapshots = {table: found.snapshots.get(table.object_id, NO_SNAPSHOT) for table in wanted.tables}
     joined = {
         table.object_id: table.upstream
@@ -315,7 +328,7 @@ def _fits(wanted: Wanted, found: Found) -> Iterator[Step]:
 
 
 def _removal(wanted: Wanted, found: Found) -> Iterator[Step]:
-    """Everything of the source goes; what others made stays."""
+    """Remove everything that the source made; objects of others stay."""
     if found.connector is not None and found.connector.state != "STOPPED":
         yield StopConnector(wanted.connector)
     database, is_own = found.database, not is_fresh(wanted, found)
@@ -334,7 +347,7 @@ def _removal(wanted: Wanted, found: Found) -> Iterator[Step]:
 
 
 def differences(found: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[str]:
-    """What differs between two configurations, secrets masked."""
+    """Yield what differs between two configurations, with secrets masked."""
     for key in sorted(found.keys() | wanted.keys()):
         have, want = found.get(key), wanted.get(key)
         if have == want:

@@ -1,4 +1,4 @@
-"""PostgreSQL as an upstream: what there is in the database, and its publication and replication slot."""
+"""PostgreSQL as an upstream: inspect the database, and change its publication, replication slot and signal table."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from lakehold.upstream.found import (
 )
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.found_values import LossyColumn, LostValues
-from lakehold.upstream.logins import not_postgres
+from lakehold.upstream.logins import postgres_unreachable
 from lakehold.upstream.postgres_columns import KEY_INDEX, columns_of
 from lakehold.upstream.postgres_values import lost_values
-from lakehold.upstream.refusals import rights_told
+from lakehold.upstream.refusals import rights_hint
 from lakehold.upstream.steps import ChangePublication, CompletePublication, CreatePublication
 
 _MARK = "lakehold source "
 _SLOT_RELEASED_WITHIN_S = 30.0
 _POLL_INTERVAL_S = 0.1
-_LOOKED_THROUGH_WITHIN_S = 10.0
-"""How long the rows of all tables of a statement may take."""
+_SEARCHED_WITHIN_S = 10.0
+"""Time for searching the rows of all tables of a statement."""
 
 _MEMBERS = """
     SELECT n.nspname || '.' || c.relname, concat_ws('/', p.oid, coalesce(r.oid, s.oid), c.oid, p.xmin, r.xmin)
@@ -49,12 +49,13 @@ _MEMBERS = """
     {}
     WHERE p.pubname = %s
 """
-"""By its object id what puts a table into a publication differs from what is made anew in its place, and so does the table; by
-the transaction that wrote it (`xmin`) a publication, or a table's place in it, that was changed differs from what it was."""
+"""The object ids distinguish a membership, and a table, from one that was created in its place. The transaction that wrote the
+record (`xmin`) distinguishes a publication, or a table's membership, from what it was before a change.
+"""
 _BY_SCHEMA = "LEFT JOIN pg_publication_namespace s ON s.pnpubid = p.oid AND s.pnnspid = n.oid"
 _BY_NO_SCHEMA = "LEFT JOIN (SELECT NULL::oid AS oid) s ON true"
 _KNOWS_SCHEMAS = 150_000
-"""PostgreSQL's version from which publications have schemas."""
+"""The version of PostgreSQL from which publications have schemas."""
 _DATABASE = """
     SELECT current_setting('wal_level'), (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint,
            has_database_privilege(current_database(), 'CREATE'), 1234.5::numeric::money::text
@@ -79,7 +80,7 @@ _NARROWED = """
     LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
     WHERE p.pubname = %s AND (r.oid IS NOT NULL OR c.relkind = 'p')
 """
-"""What a publication leaves out of a table. PostgreSQL before version 15 has nothing of rows and columns in the record."""
+"""What a publication leaves out of a table. Before version 15 PostgreSQL's record has no row filter and no column list."""
 _SLOT = (
     "SELECT wal_status, (confirmed_flush_lsn - '0/0'::pg_lsn)::bigint FROM pg_replication_slots WHERE slot_name = %s"
 )
@@ -119,12 +120,12 @@ _MAY_MAKE_SIGNAL_TABLE = """
 """
 _HAS_SCHEMA = "SELECT FROM pg_namespace WHERE nspname = %s"
 _COLUMNS = "(id text PRIMARY KEY, type text NOT NULL, data text)"
-"""Of a signal table, as Debezium writes and reads it: by place."""
+"""The columns of a signal table. Debezium writes and reads them by position."""
 
 
 @dataclass(frozen=True)
 class Names:
-    """What is a source's in the database."""
+    """The names of a source's objects in the database."""
 
     publication: str
     slot: str
@@ -132,21 +133,21 @@ class Names:
 
 
 class PostgresUpstream:
-    """One database.
+    """A database of PostgreSQL that a source captures.
 
     Every method raises `UpstreamUnavailable` when the server does not answer, and `UpstreamRefused` when it refuses.
 
     Args:
         login: The database, and a user that owns the captured tables or is a superuser.
-        timeout_s: How long the server may take to let it in.
+        timeout_s: How long the server may take to accept a connection.
     """
 
     def __init__(self, login: Login, timeout_s: float) -> None:
         self._login = login
         self._timeout_s = timeout_s
 
-    def look(self, names: Names, source_id: str, tables: Sequence[str]) -> tuple[FoundDatabase, FoundSignals]:
-        """What there is now of a source's own, and of its tables, and for the marks of its connector."""
+    def inspect(self, names: Names, source_id: str, tables: Sequence[str]) -> tuple[FoundDatabase, FoundSignals]:
+        """Fetch the current state of a source's publication, slot, tables and signal table."""
         with self._connected() as connection:
             wal_level, position, may_create, money = _row(connection.execute(_DATABASE))
             made = connection.execute(_PUBLICATION, [names.publication]).fetchone()
@@ -170,7 +171,7 @@ class PostgresUpstream:
                 frozenset(listed),
                 may_change,
                 members,
-                is_anothers=comment.startswith(_MARK) and not is_own,
+                is_foreign=comment.startswith(_MARK) and not is_own,
                 operations=frozenset(operations),
                 narrowed=narrowed,
             )
@@ -194,7 +195,7 @@ class PostgresUpstream:
         return database, signals
 
     def relations(self, names: Sequence[str]) -> dict[str, FoundRelation]:
-        """What there is under some names, `schema.name`."""
+        """Fetch what the database has under some names, `schema.name`."""
         if not names:
             return {}
         with self._connected() as connection:
@@ -202,42 +203,42 @@ class PostgresUpstream:
         return {name: FoundRelation(_KINDS[kind], may_read) for name, kind, may_read in found}
 
     def columns(self, names: Sequence[str]) -> dict[str, tuple[FoundColumn, ...]]:
-        """Fetch the columns of some tables, `schema.name`, that exist."""
+        """Fetch the columns of those of some tables, `schema.name`, that exist."""
         with self._connected() as connection:
             return columns_of(connection, names)
 
     def lost_values(self, lossy: Mapping[str, Sequence[LossyColumn]]) -> dict[str, LostValues]:
-        """Look through the rows of some tables, `schema.name`, for values that do not come as they are."""
+        """Search the rows of some tables, `schema.name`, for values that Debezium does not send unchanged."""
         with self._connected() as connection:
-            return lost_values(connection, lossy, _LOOKED_THROUGH_WITHIN_S)
+            return lost_values(connection, lossy, _SEARCHED_WITHIN_S)
 
     def members(self, publication: str) -> Mapping[str, str]:
-        """What tells the memberships of tables in a publication from others that they had or may have."""
+        """Fetch the identities of the tables' memberships in a publication."""
         with self._connected() as connection:
             return _members(connection, publication)
 
     def mark_log(self, _table: str) -> Place:
-        """Write a transaction of nothing but a logical message to the log, and where that stands: no table is touched."""
+        """Write a transaction of nothing but a logical message to the log, and return its position. No table changes."""
         with self._connected() as connection:
             (position,) = _row(connection.execute(_MESSAGE, [LOG_PREFIX]))
         return Place(WAL, (position,))
 
     def create_publication(self, step: CreatePublication) -> None:
-        """Make a publication, unless somebody just did."""
+        """Create a publication, unless somebody just did."""
         tables = sql.SQL(", ").join(sql.SQL("ONLY {}").format(_table(table)) for table in step.tables)
         name = sql.Identifier(step.name)
         with self._connected() as connection, suppress(errors.DuplicateObject), connection.transaction():
-            # Changes of a partition are those of its table.
+            # Publish changes of a partition under the name of its table.
             create = "CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)"
             connection.execute(sql.SQL(create).format(name, tables))
             mark = sql.Literal(f"{_MARK}{step.source_id}")
             connection.execute(sql.SQL("COMMENT ON PUBLICATION {} IS {}").format(name, mark))
 
     def change_publication(self, step: ChangePublication) -> None:
-        """Add what is not in it, remove what is."""
+        """Add tables that are not in a publication, and remove tables that are."""
         name = sql.Identifier(step.name)
         with self._connected() as connection:
-            # A table that inherits would come, and go, with the one that it inherits from.
+            # ONLY, because tables that inherit would come and go with their parent.
             for table in step.added:
                 add = sql.SQL("ALTER PUBLICATION {} ADD TABLE ONLY {}").format(name, _table(table))
                 with suppress(errors.DuplicateObject):
@@ -248,7 +249,7 @@ class PostgresUpstream:
                     connection.execute(drop)
 
     def complete_publication(self, step: CompletePublication) -> None:
-        """Have a publication leave nothing out: no operation, and nothing of some tables that it lists."""
+        """Make a publication complete: with all operations, and with everything of some tables that it lists."""
         name = sql.Identifier(step.name)
         publish = (
             "ALTER PUBLICATION {} SET (publish = 'insert, update, delete, truncate', publish_via_partition_root = true)"
@@ -261,12 +262,12 @@ class PostgresUpstream:
                     connection.execute(change)
 
     def drop_publication(self, name: str) -> None:
-        """Drop a publication, if it is there."""
+        """Drop a publication, if it exists."""
         with self._connected() as connection:
             connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
 
     def create_signal_table(self, name: str, publication: str | None) -> None:
-        """Make a signal table, and its schema, unless they exist, and put it into a publication unless it is there."""
+        """Create a signal table and its schema unless they exist, and put the table into a publication unless it is a member."""
         with self._connected() as connection:
             if connection.execute(_HAS_SCHEMA, [SIGNAL_SCHEMA]).fetchone() is None:
                 with suppress(errors.DuplicateSchema, errors.UniqueViolation):
@@ -278,25 +279,25 @@ class PostgresUpstream:
                 with suppress(errors.DuplicateObject):
                     connection.execute(add)
 
-    def tell(self, table: str, at_ms: int) -> int | None:
-        """Keep a time, epoch milliseconds, as the comment on a signal table, unless that is another's.
+    def record_seen(self, table: str, at_ms: int) -> int | None:
+        """Keep a time, epoch milliseconds, as the comment on a signal table, unless another user owns the table.
 
         Returns:
-            The time that is kept then; None: there is none, or no table.
+            The time that the table keeps then; None: it keeps none, or does not exist.
         """
         with self._connected() as connection:
             row = connection.execute(_SIGNAL_TABLE, [table]).fetchone()
             found = _signal_table(*row) if row is not None else None
             if found is None or not found.is_owned:
                 return found.seen_ms if found is not None else None
-            # Lost in a crash, it would be taken for one that was restored.
+            # If a crash lost the comment, the database would pass for one restored from a backup.
             connection.execute("SET synchronous_commit = on")
             comment = sql.SQL("COMMENT ON TABLE {} IS {}").format(_table(table), sql.Literal(f"{SEEN}{at_ms}"))
             connection.execute(comment)
         return at_ms
 
     def send_signal(self, table: str, signal: str) -> None:
-        """Have the connector take a signal, as `asked_snapshot` gives it, from its table, which keeps none."""
+        """Send the connector a signal, as `asked_snapshot` gives it, through its signal table, which keeps no row."""
         content = json.loads(signal)
         row = [content["id"], content["type"], json.dumps(content["data"])]
         with self._connected() as connection, connection.transaction():
@@ -304,7 +305,7 @@ class PostgresUpstream:
             connection.execute(sql.SQL("DELETE FROM {} WHERE id = %s").format(_table(table)), row[:1])
 
     def drop_signal_table(self, name: str) -> None:
-        """Drop a signal table, if it is there, and its schema unless others are in it or it is another's."""
+        """Drop a signal table, if it exists, and its schema unless that has other tables or another owner."""
         with self._connected() as connection:
             connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(_table(name)))
             drop = sql.SQL("DROP SCHEMA IF EXISTS {}").format(sql.Identifier(SIGNAL_SCHEMA))
@@ -312,13 +313,13 @@ class PostgresUpstream:
                 connection.execute(drop)
 
     def drop_slot(self, name: str) -> None:
-        """Drop a replication slot, if it is there: its reader lets go of it a moment after it was stopped."""
+        """Drop a replication slot, if it exists. Waits for its reader, which releases it a moment after it was stopped."""
         self._when_released(
             name, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"
         )
 
     def can_read(self, slot: str, publication: str) -> bool:
-        """Whether all that was logged for a slot can be decoded: not where there was no publication when it was logged."""
+        """Return whether PostgreSQL can decode all that it logged for a slot. It cannot where the publication was missing."""
         options = "NULL, NULL, 'proto_version', '1', 'publication_names', %s"
         try:
             self._when_released(
@@ -331,7 +332,7 @@ class PostgresUpstream:
         return True
 
     def _when_released(self, slot: str, statement: LiteralString, *values: str) -> None:
-        """Run a statement on a slot."""
+        """Run a statement on a slot, as soon as no reader uses the slot."""
         deadline_s = time.monotonic() + _SLOT_RELEASED_WITHIN_S
         with self._connected() as connection:
             while True:
@@ -343,7 +344,7 @@ class PostgresUpstream:
                         raise UpstreamUnavailable(
                             f'replication slot "{slot}" is in use',
                             code="slot-in-use",
-                            hint="Stop who reads it (pg_replication_slots.active_pid), then run the same again.",
+                            hint="Stop the process that reads it (pg_replication_slots.active_pid), then run the command again.",
                         ) from None
                     time.sleep(_POLL_INTERVAL_S)
 
@@ -363,12 +364,12 @@ class PostgresUpstream:
             ) as connection:
                 yield connection
         except psycopg.OperationalError as error:
-            raise not_postgres(where, login.user, login.database, str(error)) from error
+            raise postgres_unreachable(where, login.user, login.database, str(error)) from error
         except psycopg.Error as error:
             raise UpstreamRefused(
                 f"{where} refused a change",
                 detail=f"{str(error).strip().splitlines()[0]}.",
-                hint=rights_told(login.user),
+                hint=rights_hint(login.user),
             ) from error
 
 

@@ -1,4 +1,4 @@
-"""Columns of tables of PostgreSQL, from its catalogue."""
+"""Columns of PostgreSQL's tables, fetched from the catalogue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEY_INDEX = """
 """
 """The index of a table `c` whose columns Debezium takes for the message key: that of the primary key, else the first unique one.
 
-Debezium takes it even if it has nulls or leaves rows out, and so does not tell all rows apart.
+Debezium takes it even if it has nulls or leaves rows out, and so does not identify all rows.
 """
 
 _COLUMNS = f"""
@@ -49,13 +49,13 @@ _COLUMNS = f"""
     LEFT JOIN pg_type e ON e.oid = t.typelem AND e.typarray = t.oid
     ORDER BY "table", attnum
 """
-"""A domain leads to what it stands for, an array to its elements; `oidvector` and its like are no arrays, as they have a name."""
+"""A domain is resolved to its base type, an array to its elements; `oidvector` and its like have names and count as no arrays."""
 
 
 def columns_of(
     connection: psycopg.Connection[tuple[Any, ...]], tables: Sequence[str]
 ) -> dict[str, tuple[FoundColumn, ...]]:
-    """Fetch the columns of some tables, `schema.name`, that exist."""
+    """Fetch the columns of those of some tables, `schema.name`, that exist."""
     columns: dict[str, list[FoundColumn]] = {}
     for table, name, text, type_name, type_text, kind, *flags in connection.execute(_COLUMNS, [list(tables)]):
         column = FoundColumn(name, text, FoundType(type_name, type_text, TypeKind(kind)), *flags)

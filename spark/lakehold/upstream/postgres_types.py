@@ -1,4 +1,4 @@
-"""The table of PostgreSQL's types: what Debezium 3.7 sends of each with lakehold's configuration. Values only."""
+"""PostgreSQL's types, and the Connect type that Debezium 3.7 sends for each with lakehold's configuration. Data only."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from lakehold.upstream.sent_types import (
 )
 
 _NAMED = (TypeKind.PLAIN, TypeKind.RANGE)
-"""Kinds of types that are known by their names."""
+"""Kinds of types that lakehold recognizes by name."""
 _MILLIS = 3
 _MONEY_DIGITS: Final = 2
-"""Of `money.fraction.digits`."""
+"""The value of `money.fraction.digits`."""
 _SCALES: Final = 2048
-"""Debezium takes the eleven bits of a scale for a positive number."""
+"""Debezium reads the eleven bits of a negative scale as a positive number."""
 
 _MONEY_SIGNS = "under an lc_monetary whose decimal sign is a comma the connector fails, or values come as others"
 _IS_NO_NUMBER = "{0} - {0} <> 0"
@@ -80,7 +80,9 @@ def _bits(of: FoundType) -> SentType:
 def _varying_bits(of: FoundType) -> SentType:
     sent = _bits(of)
     return (
-        sent if sent is BOOLEAN else SentType(sent.schema, "leading zeros are lost, and so is the length", is_told=True)
+        sent
+        if sent is BOOLEAN
+        else SentType(sent.schema, "leading zeros are lost, and so is the length", is_reported=True)
     )
 
 
@@ -129,7 +131,7 @@ TYPES: Final[Mapping[str, SentType | Callable[[FoundType], SentType]]] = {
     **dict.fromkeys(("oidvector", "int2vector"), left_out("Debezium sends it empty")),
     "refcursor": left_out("Debezium fails to read it"),
 }
-"""By the name in the catalogue. A type that is not here comes as PostgreSQL writes it, as text."""
+"""Types by their name in the catalogue. PostgreSQL's text is what arrives of a type that is not listed."""
 
 UNSENT_ARRAYS: Final = frozenset({"money", "name", "interval", "varbit", "xml", "point", "refcursor"})
 """Types whose arrays Debezium sends nothing of."""
@@ -180,11 +182,11 @@ _ELEMENTS: Final[Mapping[str, Loss]] = {
 """The values that arrays of a type lose, beside nulls and dimensions, in a snapshot and after it."""
 ENUM: Final = plain(SchemaType.STRING, "io.debezium.data.Enum")
 UNKNOWN: Final = TEXT
-"""As `include.unknown.datatypes` has it: the bytes of the text that PostgreSQL writes."""
+"""The text that PostgreSQL writes, as bytes, by `include.unknown.datatypes`."""
 
 
 def sent(column: FoundColumn) -> SentType:
-    """Return how a column is sent."""
+    """Return the type in which Debezium sends a column."""
     if column.is_generated:
         return left_out("PostgreSQL publishes no generated columns")
     return _array(column) if column.is_array else _value(column.type)

@@ -1,4 +1,4 @@
-"""Values of rows of PostgreSQL that Debezium does not send as they are: one query a table finds them."""
+"""Search rows of PostgreSQL for values that Debezium does not send unchanged: one query a table."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from lakehold.upstream.found_values import LossyColumn, LostValues
 def lost_values(
     connection: psycopg.Connection[tuple[Any, ...]], lossy: Mapping[str, Sequence[LossyColumn]], within_s: float
 ) -> dict[str, LostValues]:
-    """Look through the rows of some tables, `schema.name`, for values of some of their columns, in a time for all of them.
+    """Search the rows of some tables, `schema.name`, for values that some of their columns lose, within a time for all of them.
 
-    A table has an even share of the time that is left, so that a large one leaves enough for the small ones.
+    Each table gets an even share of the time that is left, so that a large table leaves enough for the small ones.
     """
     deadline_s = time.monotonic() + within_s
     found = {}
@@ -44,7 +44,7 @@ def _query(table: str, columns: Sequence[LossyColumn]) -> sql.Composed:
 def _answer(
     connection: psycopg.Connection[tuple[Any, ...]], query: sql.Composed, within_ms: int
 ) -> tuple[bool | None, ...] | None:
-    """Run a query for one row; None if it takes too long, or fails: a look keeps no table from being captured."""
+    """Run a query for one row; None if it takes too long, or fails: this search keeps no table from being captured."""
     try:
         with connection.transaction():
             connection.execute("SELECT set_config('statement_timeout', %s, true)", [str(within_ms)])

@@ -1,7 +1,8 @@
-"""What a publication of PostgreSQL leaves out of the changes that the lake wants. Pure.
+"""Changes that the lake wants and that a PostgreSQL publication leaves out. Pure.
 
-A publication that the source made is completed, and tables that lacked changes meanwhile are snapshotted again. One of others is
-refused. How the tables were in it then is noted before, so that it is seen later that it was mended, and what was missed comes.
+lakehold completes a publication that the source created, and snapshots again the tables that lacked changes meanwhile. It refuses
+an incomplete publication of somebody else, and notes the memberships that the tables have in it. When somebody completes it, the
+memberships differ from the noted ones, and lakehold fetches what was missed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from lakehold.upstream.wanted import Wanted
 
 
 def lacking_operations(wanted: Wanted, found: Found) -> tuple[str, ...]:
-    """What the publication does not publish and the connector is to send."""
+    """Return the kinds of changes that the connector is to send and the publication does not publish."""
     publication = found.database.publication if found.database is not None else None
     if publication is None:
         return ()
@@ -23,31 +24,31 @@ def lacking_operations(wanted: Wanted, found: Found) -> tuple[str, ...]:
 
 
 def narrowed(wanted: Wanted, found: Found) -> Mapping[str, str]:
-    """The wanted tables of which the publication has not all, with what it leaves out in words."""
+    """Return the wanted tables that are only partly in the publication, each with what it leaves out, in words."""
     publication = found.database.publication if found.database is not None else None
     of_all = publication.narrowed if publication is not None else {}
     return {name: of_all[name] for name in wanted.upstream_tables if name in of_all}
 
 
-def left_out(wanted: Wanted, found: Found) -> frozenset[str]:
-    """The wanted tables of which not all changes are published."""
+def partly_published(wanted: Wanted, found: Found) -> frozenset[str]:
+    """Return the wanted tables that lack some of their changes in the publication."""
     return frozenset(wanted.upstream_tables if lacking_operations(wanted, found) else narrowed(wanted, found))
 
 
 def is_completed(wanted: Wanted, found: Found) -> bool:
-    """Whether what the publication leaves out, if anything, is the source's to put in."""
+    """Return whether the publication leaves nothing out, or the source may complete it."""
     publication = found.database.publication if found.database is not None else None
-    return not left_out(wanted, found) or (
+    return not partly_published(wanted, found) or (
         publication is not None and publication.is_own and publication.may_change and not publication.is_for_all
     )
 
 
 def changed_unnoted(wanted: Wanted, found: Found) -> tuple[str, ...]:
-    """The tables whose changes are left out of what a connector reads, of which it is not noted that they are."""
+    """Return the tables that lack changes in the publication of a running connector, where their membership is not noted yet."""
     publication = found.database.publication if found.database is not None else None
     if publication is None or found.connector is None or not found.connector.has_position:
         return ()
     now = publication.members
     return tuple(
-        name for name in sorted(left_out(wanted, found)) if name in now and found.members.get(name) != now[name]
+        name for name in sorted(partly_published(wanted, found)) if name in now and found.members.get(name) != now[name]
     )

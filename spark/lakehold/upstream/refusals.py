@@ -1,6 +1,6 @@
-"""What is refused before anything upstream changes: something is another's, is missing, or has lost changes.
+"""Refusals before anything upstream changes: an object is somebody else's, is missing, or has lost changes.
 
-Each raises `UpstreamError`, which says what to do.
+Every refusal raises an `UpstreamError` that says what to do.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
 from lakehold.times import iso
 from lakehold.upstream.connector_config import SIGNAL_SCHEMA, SideTopics
 from lakehold.upstream.found import Found, FoundDatabase
-from lakehold.upstream.gaps import there
+from lakehold.upstream.gaps import existing_tables
 from lakehold.upstream.naming import identifier_text
 from lakehold.upstream.publishing import is_completed, lacking_operations, narrowed
-from lakehold.upstream.signal_table import is_settled
+from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.wanted import MARK, Wanted
 
 _NAMED_AT_MOST = 50
@@ -23,16 +23,16 @@ _ANEW = "ALTER SOURCE {} RESNAPSHOT brings all of its tables to what the databas
 
 
 def refuse_foreign(wanted: Wanted, found: Found) -> None:
-    """Refuse what is somebody else's: connector, topics, slot."""
+    """Refuse a connector, publication, topics or a slot that belong to somebody else."""
     if found.connector is not None and found.connector.config.get(MARK) != wanted.source_id:
         raise UpstreamError(
             f'connector "{wanted.connector}" exists and is not of source "{wanted.source}"',
             code="connector-foreign",
-            detail="A source has a connector of its own, which is called by its topic prefix.",
+            detail="A source has a connector of its own, which is named after its topic prefix.",
             hint="Create the source with another TOPIC PREFIX, or delete the connector if nobody needs it.",
         )
     publication = found.database.publication if found.database is not None else None
-    if wanted.tables and publication is not None and publication.is_anothers:
+    if wanted.tables and publication is not None and publication.is_foreign:
         raise UpstreamError(
             f'publication "{wanted.capture.publication}" exists and is not of source "{wanted.source}"',
             code="publication-foreign",
@@ -53,13 +53,13 @@ def refuse_foreign(wanted: Wanted, found: Found) -> None:
         raise UpstreamError(
             f'replication slot "{wanted.capture.slot}" exists and is not of source "{wanted.source}"',
             code="slot-foreign",
-            detail="A slot belongs to one connector: another one that reads it takes its changes away.",
+            detail="A slot belongs to one connector: another one that reads it would consume its changes.",
             hint="Create the source with another SLOT, or drop the slot if nobody needs it.",
         )
 
 
-def left_told(wanted: Wanted, found: Found) -> Iterator[str]:
-    """A sentence for what stays behind a source that goes, as it may be somebody else's."""
+def left_hints(wanted: Wanted, found: Found) -> Iterator[str]:
+    """Yield a sentence for each object that a removed source leaves behind, because it may be somebody else's."""
     if is_fresh(wanted, found) and found.database is not None and found.database.slot is not None:
         yield (
             f'replication slot "{wanted.capture.slot}" stays, as nothing says that source "{wanted.source}" made it: '
@@ -68,7 +68,7 @@ def left_told(wanted: Wanted, found: Found) -> Iterator[str]:
 
 
 def refuse_unfit(wanted: Wanted, database: FoundDatabase) -> None:
-    """Refuse a database that cannot be captured as it is, and tables declared now that it does not have."""
+    """Refuse a database that cannot be captured as it is, and declared tables that it does not have."""
     for table in wanted.tables:
         if table.object_id in (wanted.declared or ()) and table.upstream not in database.tables:
             close = database.meant_by(table.upstream)
@@ -88,17 +88,18 @@ def refuse_unfit(wanted: Wanted, database: FoundDatabase) -> None:
 
 
 def refuse_restored(wanted: Wanted, found: Found) -> None:
-    """Refuse a database that has forgotten what the lake has of it, or that it was looked at."""
+    """Refuse a database that has lost what the lake has applied, or lakehold's last inspection: it was restored or replaced."""
     passed, database = wanted.passed, found.database
     if passed is not None and database is not None and database.position < passed:
         raise _restored(
-            wanted, f"Its log stands at {_lsn(database.position)}, and the lake has changes up to {_lsn(passed)}"
+            wanted, f"Its log ends at {_lsn(database.position)}, and the lake has changes up to {_lsn(passed)}"
         )
-    signal_table, told_ms = found.signals.table, wanted.seen_upstream_ms
+    signal_table, recorded_ms = found.signals.table, wanted.seen_upstream_ms
     kept_ms = signal_table.seen_ms if signal_table is not None else None
-    if told_ms is not None and kept_ms is not None and kept_ms < told_ms:
+    if recorded_ms is not None and kept_ms is not None and kept_ms < recorded_ms:
         raise _restored(
-            wanted, f"It says that it was last looked at {iso(kept_ms)} UTC, and it was told of {iso(told_ms)} UTC"
+            wanted,
+            f"It says that lakehold last inspected it at {iso(kept_ms)} UTC, but lakehold recorded {iso(recorded_ms)} UTC in it",
         )
 
 
@@ -106,31 +107,31 @@ def _restored(wanted: Wanted, seen: str) -> UpstreamError:
     return UpstreamError(
         f'the database of source "{wanted.source}" has gone back',
         code="database-restored",
-        detail=f"{seen}: it was restored from a backup, or is another one. New changes would be taken for old ones.",
-        hint=f"Load it anew: DROP SOURCE {object_text(wanted.source)} CASCADE, then create the source and its tables again.",
+        detail=f"{seen}: it was restored from a backup, or is another one. New changes would be mistaken for old ones.",
+        hint=f"Load it again: DROP SOURCE {object_text(wanted.source)} CASCADE, then create the source and its tables again.",
     )
 
 
 def refuse_partial(wanted: Wanted, found: Found) -> None:
-    """Refuse a publication of others that leaves changes out."""
+    """Refuse a publication of somebody else that leaves changes out."""
     if is_completed(wanted, found):
         return
     name, lacking, of_tables = wanted.capture.publication, lacking_operations(wanted, found), narrowed(wanted, found)
-    told = [f"It does not publish {', '.join(lacking)}."] if lacking else []
-    told += [f"Of {table} it leaves out {what}." for table, what in of_tables.items()]
+    detail = [f"It does not publish {', '.join(lacking)}."] if lacking else []
+    detail += [f"For {table} it leaves out {what}." for table, what in of_tables.items()]
     quoted = identifier_text(name or "", wanted.capture.database)
     raise UpstreamError(
         f'publication "{name}" leaves out changes of source "{wanted.source}"',
         code="publication-partial",
-        detail=" ".join(told),
+        detail=" ".join(detail),
         hint=f"ALTER PUBLICATION {quoted} SET (publish = 'insert, update, delete, truncate', publish_via_partition_root = true), "
-        "and list tables without WHERE and without columns. What was missed meanwhile comes then. Or create the source with a "
+        "and list tables without WHERE and without columns. lakehold then fetches what was missed. Or create the source with a "
         "PUBLICATION that does not exist: lakehold makes it.",
     )
 
 
 def refuse_lost(wanted: Wanted, found: Found, database: FoundDatabase) -> None:
-    """Refuse to go on where changes between the connector's place and now cannot be had any more."""
+    """Refuse to continue where changes between the connector's position and now are lost."""
     connector = found.connector
     if connector is None:
         return
@@ -147,18 +148,18 @@ def refuse_lost(wanted: Wanted, found: Found, database: FoundDatabase) -> None:
 
 
 def publication_lost(publication: str, source: str) -> UpstreamError:
-    """What is refused where the database has logged something while the publication was not there."""
+    """Describe a publication that was missing while the database logged something."""
     return UpstreamError(
         f'publication "{publication}" is lost',
         code="publication-lost",
-        detail="It was dropped. PostgreSQL reads what it logged until there is one again without it, which fails: "
-        "changes since the connector last read cannot be had.",
+        detail="It was dropped. PostgreSQL cannot decode what it logged while there was no publication: "
+        "changes since the connector last read are lost.",
         hint=_ANEW.format(object_text(source)),
     )
 
 
 def refuse_denied(wanted: Wanted, found: Found) -> None:
-    """Refuse what the source's user, or Kafka Connect, would not be let do, or do."""
+    """Refuse what the source's user lacks rights for, and a configuration that Kafka Connect would refuse."""
     if found.database is not None:
         _refuse_unowned(wanted, found, found.database)
     if found.objections:
@@ -170,10 +171,10 @@ def refuse_denied(wanted: Wanted, found: Found) -> None:
 
 
 def _refuse_unowned(wanted: Wanted, found: Found, database: FoundDatabase) -> None:
-    """Whoever puts a table into a publication must own both."""
+    """Refuse to put tables into a publication unless the source's user owns both."""
     existing, name, user = database.publication, wanted.capture.publication, wanted.config["database.user"]
     published = existing.tables if existing is not None else frozenset()
-    added = [table for table in there(wanted, found) if table not in published]
+    added = [table for table in existing_tables(wanted, found) if table not in published]
     if not added or (existing is not None and existing.is_for_all):
         return
     not_owned = [table for table in added if not database.tables[table].is_owned]
@@ -185,30 +186,30 @@ def _refuse_unowned(wanted: Wanted, found: Found, database: FoundDatabase) -> No
         denied = f'add {", ".join(not_owned)} to publication "{name}", as it does not own them'
     else:
         return
-    raise UpstreamRefused(f'user "{user}" of source "{wanted.source}" may not {denied}', hint=rights_told(user))
+    raise UpstreamRefused(f'user "{user}" of source "{wanted.source}" may not {denied}', hint=rights_hint(user))
 
 
 def refuse_unmarked(wanted: Wanted, found: Found) -> None:
-    """Refuse a snapshot of a table alone where nothing of MySQL and MariaDB paces it."""
-    if found.database is None and not is_settled(wanted):
+    """Refuse the snapshot of a single table of MySQL or MariaDB without a signal table."""
+    if found.database is None and not wants_signal_table(wanted):
         user = wanted.config["database.user"]
         raise UpstreamRefused(
             f'user "{user}" of source "{wanted.source}" can have no signal table {wanted.signal_table} in the database',
-            detail="A table that joins is read between marks in it, so that its rows fit those of the other tables.",
-            hint=signal_rights_told(user),
+            detail="The connector marks in it what it reads of a joining table, so that its rows fit those of the other tables.",
+            hint=signal_rights_hint(user),
         )
 
 
-def signal_rights_told(user: str) -> str:
-    """What a user of MySQL and MariaDB needs beside the rights to read."""
+def signal_rights_hint(user: str) -> str:
+    """Return the rights that a user of MySQL and MariaDB needs beside those to read."""
     return (
         f"GRANT CREATE, INSERT, DELETE, SELECT, DROP ON {SIGNAL_SCHEMA}.* TO {user}; "
         "or, if the server is read_only, capture the one that it follows."
     )
 
 
-def rights_told(user: str) -> str:
-    """What a user of PostgreSQL needs."""
+def rights_hint(user: str) -> str:
+    """Return the rights that a user of PostgreSQL needs."""
     return (
         f'User "{user}" must own the captured tables and be allowed to make publications in the database; '
         "or a superuser makes the publication, and the source names it."
@@ -221,10 +222,10 @@ def _some_of(names: Sequence[str]) -> str:
 
 
 def _lsn(position: int) -> str:
-    """As PostgreSQL writes it."""
+    """Format a log position as PostgreSQL does."""
     return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
 
 
 def is_fresh(wanted: Wanted, found: Found) -> bool:
-    """Whether nothing of the source was ever made."""
+    """Return whether nothing of the source exists upstream."""
     return found.connector is None and SideTopics(wanted.capture.topic_prefix).signals not in found.topics

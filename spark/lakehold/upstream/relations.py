@@ -1,7 +1,7 @@
-"""Whether what a statement declares can be captured: a table upstream, with a topic of its own and the columns of the key. Pure.
+"""Refuse a declared table that cannot be captured: no table upstream, no topic of its own, or columns that do not fit. Pure.
 
-Raises `UpstreamError`, which says what to do, before anything is declared. A table that PostgreSQL does not have is judged with
-all of its tables, by `lakehold.upstream.refusals`.
+Raises an `UpstreamError` that says what to do, before anything is declared. `lakehold.upstream.refusals` refuses a table that
+PostgreSQL does not have, and lists all of its tables.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ _WAYS_OUT = {
     HASHED: "Index the beginning of a text, as in ALTER TABLE {} ADD UNIQUE (column(200)), or leave the table out.",
     WITHOUT_OVERLAPS: "Give {} another key, or leave the table out.",
 }
-"""Of tables that cannot be captured as they are."""
+"""What to do about tables that cannot be captured as they are."""
 _WHY = {
     UNLOGGED: "A database logs changes of logged tables only.",
     TEMPORARY: "Its changes are not logged, and it goes with the session that made it.",
-    OF_DOTTED_SCHEMA: "By the first dot of a name schema and table are told apart.",
+    OF_DOTTED_SCHEMA: "The first dot of a name separates the schema from the table.",
     VERSIONED: _MORE_COLUMNS,
     HASHED: _MORE_COLUMNS,
-    WITHOUT_OVERLAPS: "Debezium does not read the definition of such a table: the connector would fail, with all of its tables.",
+    WITHOUT_OVERLAPS: "Debezium cannot read the definition of such a table: the connector would fail, with all of its tables.",
 }
 _LONGEST_TOPIC = 249
-"""In characters, of a topic's name."""
+"""Longest name of a topic, in characters."""
 
 
 def declared(wanted: Wanted) -> tuple[CapturedTable, ...]:
-    """The tables that a statement declares; none if none does."""
+    """Return the tables that a statement declares; none if none does."""
     return tuple(table for table in wanted.tables if table.object_id in (wanted.declared or ()))
 
 
 def refuse_uncapturable(wanted: Wanted, upstream: Found) -> None:
-    """Refuse what is no table, or not there, or has columns of which no table can be made."""
+    """Refuse declared names that are no tables, do not exist, or have columns of which lakehold can make no table."""
     for table in declared(wanted):
         _refuse_topic(table, wanted)
         found = upstream.relations.get(table.upstream)
@@ -121,13 +121,13 @@ def _unreadable(upstream: str, wanted: Wanted) -> UpstreamRefused:
 
 
 def _refuse_topic(table: CapturedTable, wanted: Wanted) -> None:
-    """Kafka allows few characters in a topic's name, so that tables of different names can have one topic."""
+    """Refuse a table whose topic would be too long, or another table's: Kafka allows few characters in a topic's name."""
     other = next((each for each in wanted.tables if _share(each, table)), None)
     if other is not None:
         raise UpstreamError(
             f'tables "{other.upstream}" and "{table.upstream}" of source "{wanted.source}" would share one topic',
             code="topic-shared",
-            detail=f"Their topics are {other.topic} and {table.topic}: their names differ in nothing that Kafka tells apart.",
+            detail=f"Their topics are {other.topic} and {table.topic}: their names differ in nothing that Kafka distinguishes.",
             hint="Capture one of them by another source, which has a TOPIC PREFIX of its own, or rename it in the database.",
         )
     if len(table.topic) > _LONGEST_TOPIC:
@@ -140,5 +140,5 @@ def _refuse_topic(table: CapturedTable, wanted: Wanted) -> None:
 
 
 def _share(one: CapturedTable, other: CapturedTable) -> bool:
-    """Whether two tables upstream have one topic, or two that a broker does not have side by side."""
+    """Return whether two tables upstream would have one topic, or two that a broker does not allow side by side."""
     return one.upstream != other.upstream and one.topic.replace(".", "_") == other.topic.replace(".", "_")

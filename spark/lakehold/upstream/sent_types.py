@@ -1,4 +1,4 @@
-"""Types of values on their way from a database: what Debezium sends of them with lakehold's configuration. Values only."""
+"""The types in which Debezium sends a database's values, with lakehold's configuration. Data classes only."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from lakehold.ingest.decode.types import iceberg_type
 
 @dataclass(frozen=True)
 class Loss:
-    """Values of a type that do not come as they are, where a query finds the rows that hold some.
+    """Values of a type that Debezium does not send unchanged, with a query for the rows that hold some.
 
     Attributes:
-        what: The values, and what becomes of them: a clause without a full stop.
-        where: The condition in SQL of a row that holds some; `{0}` is the column.
-        is_null: They come as null: in a column that takes none the connector fails.
+        what: The values and what becomes of them: a clause without a full stop.
+        where: The SQL condition of rows that hold such values; `{0}` is the column.
+        is_null: Debezium sends them as null, and fails in a column that takes no nulls.
     """
 
     what: str
@@ -34,19 +34,20 @@ class Loss:
 
 @dataclass(frozen=True)
 class SentType:
-    """A type as it is sent.
+    """The type in which Debezium sends values of a column.
 
     Attributes:
-        schema: The schema of Connect that values come in; None: the column is left out.
-        lost: The values that do not come as they are and that no query finds, or why none come: a clause without a full stop.
-        is_told: A statement reports what is lost: values of such a kind are to be expected.
+        schema: The Connect schema of the values; None: the column is left out.
+        lost: The values that Debezium does not send unchanged and that no query finds, or why it sends none: a clause without
+            a full stop.
+        is_reported: A statement reports what is lost, because such values are to be expected.
         stops: The connector fails at a table that has such a column.
-        losses: The values that do not come as they are and that a query finds.
+        losses: The values that Debezium does not send unchanged and that a query finds.
     """
 
     schema: ConnectSchema | None
     lost: str = ""
-    is_told: bool = False
+    is_reported: bool = False
     stops: bool = False
     losses: tuple[Loss, ...] = ()
 
@@ -57,39 +58,39 @@ class SentType:
 
     @property
     def column(self) -> IcebergType | None:
-        """The type of the column that it becomes."""
+        """Return the type of the lake's column."""
         return iceberg_type(self.schema) if self.schema is not None else None
 
 
 def plain(kind: SchemaType, name: str | None = None, lost: str = "", **parameters: str) -> SentType:
-    """A type of Connect, or the logical one of a name over it."""
+    """Build a Connect type, or the logical type of a name over it."""
     return SentType(ConnectSchema(kind, name=name, parameters=parameters), lost)
 
 
 def left_out(why: str) -> SentType:
-    """A type of which no value comes."""
+    """Build the type of columns that are left out."""
     return SentType(None, why)
 
 
 def stops(why: str) -> SentType:
-    """A type at which the connector fails."""
+    """Build the type of columns at which the connector fails."""
     return SentType(None, why, stops=True)
 
 
 def decimal(precision: int | None, scale: int, lost: str = "", losses: tuple[Loss, ...] = ()) -> SentType:
-    """A decimal; of an unknown precision if that is None."""
+    """Build a decimal; with an unknown precision if that is None."""
     known = {} if precision is None else {"connect.decimal.precision": str(precision)}
     schema = ConnectSchema(SchemaType.BYTES, name=DECIMAL, parameters={"scale": str(scale), **known})
     return SentType(schema, lost, losses=losses)
 
 
 def array(items: ConnectSchema, losses: tuple[Loss, ...] = ()) -> SentType:
-    """An array of values that may be null."""
+    """Build an array of values that may be null."""
     return SentType(ConnectSchema(SchemaType.ARRAY, items=replace(items, optional=True)), losses=losses)
 
 
 def struct(name: str, **fields: ConnectSchema) -> SentType:
-    """A structure with a logical name."""
+    """Build a structure with a logical name."""
     listed = tuple(Field(field, schema) for field, schema in fields.items())
     return SentType(ConnectSchema(SchemaType.STRUCT, name=name, fields=listed))
 
@@ -126,5 +127,5 @@ VARIABLE_DECIMAL = struct(VARIABLE_SCALE_DECIMAL, scale=ConnectSchema(SchemaType
 
 
 def bits(length: int | None) -> SentType:
-    """A string of bits; a boolean if there is one."""
+    """Build a string of bits; a boolean if there is only one."""
     return BOOLEAN if length == 1 else plain(SchemaType.BYTES, "io.debezium.data.Bits", length=str(length or 0))

@@ -1,10 +1,10 @@
-"""The table in the database where the connector marks what it reads of a table that joins. Pure.
+"""The table in the database in which the connector marks its snapshot of a joining table. Pure.
 
-Rows that were read between two marks are sent when the second comes in the stream: Debezium reads the next ones then, and streams
-in between. Without the table it asks the database which transactions are done, and reads rows at each of those that it is late
-with: the other tables stand still until all rows are read. So PostgreSQL is captured without only where the source's user may not
-have one. In MySQL and MariaDB nothing else can mark the log, by which is known when the others are as far as the rows: no table
-joins without it.
+Debezium reads some rows between two marks, and sends them when the second mark arrives in the change stream. Then it reads the
+next rows; between the marks it streams changes. Without the table Debezium asks the database which transactions are done, and
+the source's other tables wait until all rows are read. So lakehold captures PostgreSQL without a signal table only where the
+source's user may not have one. In MySQL and MariaDB only writes to that table can mark the log, and by that mark lakehold knows
+when the other tables are as far as the rows: without it no table joins.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from lakehold.upstream.found import FoundSignals
 from lakehold.upstream.wanted import Wanted
 
 
-def settled(wanted: Wanted, signals: FoundSignals) -> Wanted:
-    """What is wanted, with a signal table if the database can have it."""
+def with_signal_table(wanted: Wanted, signals: FoundSignals) -> Wanted:
+    """Return what is wanted, with a signal table if the database can have one."""
     if not wanted.tables or not signals.may_be_had:
         return wanted
     options = connector_config.signal_table(wanted.capture.topic_prefix, wanted.signal_table)
     return replace(wanted, config={**wanted.config, **options})
 
 
-def is_settled(wanted: Wanted) -> bool:
-    """Whether the connector is to have a signal table."""
+def wants_signal_table(wanted: Wanted) -> bool:
+    """Return whether the connector is to have a signal table."""
     return connector_config.has_signal_table(wanted.config)
 
 
 def lacks_signals(wanted: Wanted, signals: FoundSignals) -> bool:
-    """Whether the table that the connector is to have is missing, or its changes are not published."""
-    return is_settled(wanted) and not signals.is_ready
+    """Return whether the wanted signal table is missing, or its changes are not published."""
+    return wants_signal_table(wanted) and not signals.is_ready

@@ -1,4 +1,4 @@
-"""Everything upstream of the sources of one lake: what their statements, ingests and status ask for."""
+"""The upstream of all captured sources of one lake, for statements, ingests and the status."""
 
 from __future__ import annotations
 
@@ -33,54 +33,54 @@ from lakehold.upstream.targets import Targets
 
 log = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 10.0
+_INSPECT_EVERY_S = 10.0
 _WHILE_BUSY_S = 1.0
 _FIRST_PAUSE_S = 5.0
 _LONGEST_PAUSE_S = 300.0
 _CALM_S = 60.0
-"""How long behind a pause nothing has to fail at least until what failed before is forgotten."""
+"""How long nothing may fail after a pause until earlier failures are forgotten."""
 
 
 @dataclass
-class _Attention:
-    """When an ingest looks after a connector next: at once, every few seconds, or ever later while it fails."""
+class _ReconcileSchedule:
+    """A schedule of when an ingest next reconciles a source: at once, every few seconds, or more rarely while it fails."""
 
     next_s: float = 0.0
     failures: int = 0
     forgotten_s: float = 0.0
     hints: tuple[str, ...] = ()
 
-    def new(self, hints: tuple[str, ...]) -> list[str]:
-        """Those that were not told the last time."""
-        told, self.hints = self.hints, hints
-        return [hint for hint in hints if hint not in told]
+    def unreported(self, hints: tuple[str, ...]) -> list[str]:
+        """Return the hints that the last call did not have."""
+        reported, self.hints = self.hints, hints
+        return [hint for hint in hints if hint not in reported]
 
     def went_well(self) -> None:
         now_s = time.monotonic()
         if now_s >= self.forgotten_s:
             self.failures = 0
-        self.next_s = now_s + _LOOK_EVERY_S
+        self.next_s = now_s + _INSPECT_EVERY_S
 
     def found_busy(self) -> None:
         self.next_s = time.monotonic() + _WHILE_BUSY_S
 
     def failed(self) -> float:
-        """Returns the seconds until the next try."""
+        """Lengthen the pause, and return the seconds until the next try."""
         pause_s = min(_FIRST_PAUSE_S * 2.0**self.failures, _LONGEST_PAUSE_S)
         self.failures += 1
         self.next_s = time.monotonic() + pause_s
-        # A task that dies some seconds after each start runs when it is looked after next.
+        # A task that dies some seconds after each start is running at the next inspection.
         self.forgotten_s = self.next_s + max(pause_s, _CALM_S)
         return pause_s
 
 
 class CapturedSources:
-    """The sources that capture a database; of other sources every method does nothing.
+    """The upstream side of sources that capture a database; for other sources every method does nothing.
 
     Args:
-        definitions: Reads what is declared.
-        readers: The readers of a source: how far the lake is.
-        leases: Says which process changes what is upstream of which source.
+        definitions: Reads the current definitions.
+        readers: Reads the states of a source's readers, which say how far the lake is.
+        leases: Says which process may change what exists upstream of which source.
         settings: How long a system may stay silent, and a process without a sign of life.
         table_state: Gives a table of the lake by its full name; None: there is none.
     """
@@ -98,87 +98,93 @@ class CapturedSources:
         self._leases = leases
         self._settings = settings
         self._capturing = Capturing(settings.upstream_timeout_ms / 1000, table_state)
-        self._attention: dict[str, _Attention] = {}
+        self._schedules: dict[str, _ReconcileSchedule] = {}
 
     def planned(self, source: str, before: Definitions, after: Definitions, *, anew: bool = False) -> Steps:
-        """What a change of the definitions would do upstream; `anew`: with a new snapshot of all tables.
+        """Compute the steps that a change of the definitions needs upstream.
+
+        `anew` has the connector snapshot all tables again.
 
         Raises:
             UpstreamUnavailable: A system does not answer.
-            UpstreamError: What is there cannot be brought to what is wanted.
+            UpstreamError: What exists upstream cannot be brought to what is wanted.
         """
         target = self._targets.between(source, before, after)
-        return Steps() if target is None else self._capturing.plan(target, anew=anew)
+        return Steps() if target is None else self._capturing.plan(target, resnapshot=anew)
 
     def changing(self, sources: Collection[str]) -> AbstractContextManager[ChangingSources]:
-        """Sources that this process alone changes until the context ends; others that do are waited for.
+        """Let only this process change the upstream of `sources` until the context ends; waits for other processes that do.
 
         Raises:
-            SourceBusy: One of them does for long.
+            SourceBusy: Another process changes one of them for too long.
         """
-        # One that died is waited for until its lease runs out.
+        # Long enough for the lease of a process that died to run out.
         return self._changing(sources, self._settings.lease_ms + self._settings.upstream_timeout_ms)
 
     def tend(self, source: str) -> int | None:
-        """Before an ingest: repair what differs, restart what failed, and say so in the log.
+        """Reconcile a source before an ingest: repair what differs, restart what failed, and report it in the log.
 
-        It is not done with every call: every few seconds, and ever more rarely while the connector fails; nor while another
-        process changes the source. The database is told that it was looked at: one that was restored from a backup does not know.
+        It does so every few seconds, not with every call, and more rarely while the connector fails. It does nothing while
+        another process changes the source. It records the time of its inspection in the database: a database that was restored
+        from a backup has an earlier one.
 
         Returns:
-            When it was looked, epoch milliseconds, as the database was told; None: it was not looked, or it is not told.
+            The recorded time, epoch milliseconds; None: the source was not inspected, or the database keeps no time.
 
         Raises:
-            DefinitionError: The source is not there any more.
-            UpstreamError: The database has gone back, or changes are lost: nothing of the source is to be read.
+            DefinitionError: The source does not exist any more.
+            UpstreamError: The database has gone back, or changes are lost: nothing of the source may be read.
         """
-        attention = self._attention.setdefault(source, _Attention())
-        if time.monotonic() < attention.next_s:
+        schedule = self._schedules.setdefault(source, _ReconcileSchedule())
+        if time.monotonic() < schedule.next_s:
             return None
         try:
             done = self._repaired(source)
         except (SourceBusy, LeaseLost) as busy:
-            attention.found_busy()
-            log.info("source %s is left alone: %s. %s", source, busy.message, busy.detail)
+            schedule.found_busy()
+            log.info("source %s is skipped: %s. %s", source, busy.message, busy.detail)
             return None
         except (UpstreamUnavailable, UpstreamRefused, ConnectorError) as error:
-            pause_s, target = attention.failed(), self._targets.now(source)
+            pause_s, target = schedule.failed(), self._targets.now(source)
             log.warning("source %s: %s. Tried again in %.0f s", source, self._stuck(target, _reason(error)), pause_s)
             return None
         restarted = [step for step in done.steps if isinstance(step, RestartConnector)]
         for step in done.steps:
             if not isinstance(step, RestartConnector | NoteMembers):
-                log.warning("source %s is brought to what is declared: %s", source, step.told)
-        for hint in attention.new(done.hints):
+                log.warning("source %s is reconciled: %s", source, step.description)
+        for hint in schedule.unreported(done.hints):
             log.warning("source %s: %s", source, hint)
         if restarted:
-            pause_s = attention.failed()
+            pause_s = schedule.failed()
             reason = with_way_out(restarted[0].reason, source)
             log.warning(
-                "source %s: its connector failed and was restarted: %s. Next look in %.0f s", source, reason, pause_s
+                "source %s: its connector failed and was restarted: %s. Checked again in %.0f s",
+                source,
+                reason,
+                pause_s,
             )
             return None
-        attention.went_well()
-        return self._told(source)
+        schedule.went_well()
+        return self._record_seen(source)
 
     def confirm_standing(self, source: str) -> None:
-        """Nothing, if the source is declared and nobody changes what is upstream of it right now.
+        """Raise, unless the source is declared and nobody changes its upstream right now.
 
         Raises:
-            SourceBusy: Another process does.
-            DefinitionError: The source is not there any more.
+            SourceBusy: Another process changes it.
+            DefinitionError: The source does not exist any more.
         """
         if self._definitions().source(source).capture is not None:
             with self._changing([source], wait_ms=0):
                 self._definitions().source(source)
 
     def snapshots(self, source: str) -> Snapshots:
-        """What the connector has said of the snapshots of the tables."""
+        """Return what the connector has reported about the snapshots of the tables."""
         target = self._targets.now(source)
         return Snapshots() if target is None else self._capturing.snapshots(target)
 
     def columns_of(self, source: str, table: Table) -> UpstreamColumns:
-        """Return the columns that the database says a table has; none of one that it does not have.
+        """Return the columns that the database says a table has; none if it does not have the table.
 
         Raises:
             UpstreamUnavailable: The database does not answer.
@@ -188,24 +194,26 @@ class CapturedSources:
         return UpstreamColumns() if target is None else self._capturing.columns_of(target, table.upstream or "")
 
     def _repaired(self, source: str) -> Steps:
-        """Nothing is held where nothing is to be done: to take a lease and to let go of it are two commits in the lake."""
+        """Perform what is left to do, under a lease only if there is anything: taking and releasing one are two commits."""
         planned = self._planned_now(source)
         if planned is not None and not planned.steps:
             return planned
         with self._changing([source], wait_ms=0) as alone:
             return alone.converge(source, patient=True)
 
-    def _told(self, source: str) -> int | None:
-        """Tell the database that it was looked at, and found to be the one that it was."""
+    def _record_seen(self, source: str) -> int | None:
+        """Record in the database that it was inspected, and found to be the one that it was."""
         try:
             target = self._targets.now(source)
-            return None if target is None else self._capturing.tell(target)
+            return None if target is None else self._capturing.record_seen(target)
         except (UpstreamUnavailable, UpstreamRefused) as error:
-            log.warning("source %s: its database is not told that it was looked at: %s", source, _reason(error))
+            log.warning(
+                "source %s: the time of this inspection is not kept in its database: %s", source, _reason(error)
+            )
             return None
 
     def _planned_now(self, source: str) -> Steps | None:
-        """What is to be done; None: what is there may be half done by another process, which is not known before its end."""
+        """Compute the steps that are left; None: unknown, because another process may be half done with them."""
         target = self._targets.now(source)
         try:
             return Steps() if target is None else self._capturing.plan(target, patient=True)
@@ -218,7 +226,7 @@ class CapturedSources:
         return changing(sources, self._targets, self._capturing, self._leases, self._settings, wait_ms)
 
     def problems(self) -> list[str]:
-        """A line for each source of which something is not captured, with the reason, and for each table that is gone."""
+        """List a line for each source of which something is not captured, with the reason, and for each missing table."""
         defined = self._definitions()
         return [
             f"source {name}: {problem}"
@@ -230,12 +238,12 @@ class CapturedSources:
         target: Target | None = None
         try:
             target = self._targets.between(name, defined, defined)
-            return () if target is None else self._looked_at(target)
+            return () if target is None else self._problems_upstream(target)
         except LakeholdError as error:
             return (self._stuck(target, _reason(error)),)
 
-    def _looked_at(self, target: Target) -> Sequence[str]:
-        """Why something is not captured, unless all is, and a sentence for each table that is gone."""
+    def _problems_upstream(self, target: Target) -> Sequence[str]:
+        """Return why something is not captured, if so, and a sentence for each missing table."""
         source, connector = target.wanted.source, target.wanted.connector
         status = self._capturing.status(target)
         if status is not None and not status.is_running:
@@ -247,14 +255,14 @@ class CapturedSources:
             return (self._stuck(target, f"its connector {state}"),)
         left, gone = self._capturing.lacking(target)
         if status is None:
-            return (self._stuck(target, f"there is no connector {connector}; the next ingest makes it"), *gone)
+            return (self._stuck(target, f"there is no connector {connector}; the next ingest creates it"), *gone)
         coming = self._named(target, self._capturing.snapshots(target).unasked)
-        goes_on = f"the next ingest, or ALTER SOURCE {object_text(source)} REPAIR, goes on"
+        goes_on = f"the next ingest, or ALTER SOURCE {object_text(source)} REPAIR, continues"
         reason = goes_on if left.steps else "; ".join(hint for hint in left.hints if hint not in gone)
         return (_uncaptured(coming, reason), *gone) if coming and reason else gone
 
     def _stuck(self, target: Target | None, reason: str) -> str:
-        """Why a source does not go on, behind the tables whose snapshot is not complete, as far as it is known."""
+        """Return why a source does not continue, after the tables whose snapshot is incomplete, as far as they are known."""
         try:
             return (
                 reason
@@ -265,7 +273,7 @@ class CapturedSources:
             return reason
 
     def _named(self, target: Target, object_ids: Collection[str]) -> list[str]:
-        """Full names of those of some tables that are not readable yet."""
+        """Return the full names of those of some tables that are not readable yet."""
         readers = self._targets.readers(target.wanted.source)
         progress = [each for state in readers.values() for each in state.tables.values()]
         readable = {each.object_id for each in progress if each.since_ms is not None}

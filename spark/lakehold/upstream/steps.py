@@ -1,4 +1,4 @@
-"""Steps that change what is upstream. Each does no harm when it is done again; `told` is what EXPLAIN shows of it."""
+"""Steps that change what exists upstream. Each is safe to repeat; its `description` is what EXPLAIN shows."""
 
 from __future__ import annotations
 
@@ -12,54 +12,54 @@ from lakehold.upstream.wanted import Topic
 
 @dataclass(frozen=True)
 class CreateTopic:
-    """Make a topic unless it exists."""
+    """A step that creates a topic unless it exists."""
 
     topic: Topic
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         count = self.topic.partitions
         return f"create topic {self.topic.name} with {count} partition{'' if count == 1 else 's'}"
 
 
 @dataclass(frozen=True)
 class DeleteTopics:
-    """Delete topics that exist."""
+    """A step that deletes topics that exist."""
 
     names: tuple[str, ...]
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"delete topic{'' if len(self.names) == 1 else 's'} {', '.join(self.names)}"
 
 
 @dataclass(frozen=True)
 class CreatePublication:
-    """Make a publication of some tables, marked as the source's own."""
+    """A step that creates a publication of some tables, marked as the source's own."""
 
     name: str
     tables: tuple[str, ...]
     source_id: str
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"create publication {self.name} for {', '.join(self.tables)}"
 
 
 @dataclass(frozen=True)
 class ChangePublication:
-    """Put tables into a publication and take tables from it."""
+    """A step that adds tables to a publication and removes tables from it."""
 
     name: str
     added: tuple[str, ...]
     removed: tuple[str, ...] = ()
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         changes = [f"add {', '.join(self.added)}"] if self.added else []
         changes += [f"remove {', '.join(self.removed)}"] if self.removed else []
         return f"publication {self.name}: {', '.join(changes)}"
@@ -67,78 +67,78 @@ class ChangePublication:
 
 @dataclass(frozen=True)
 class CompletePublication:
-    """Have a publication leave nothing out of its changes: no operation, and nothing of some tables that it narrows."""
+    """A step that makes a publication complete: all operations, and everything of the tables that it narrows."""
 
     name: str
     tables: tuple[str, ...]
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         narrowed = f", all of {', '.join(self.tables)}" if self.tables else ""
         return f"publication {self.name}: publish all operations{narrowed}"
 
 
 @dataclass(frozen=True)
 class DropPublication:
-    """Drop a publication."""
+    """A step that drops a publication."""
 
     name: str
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"drop publication {self.name}"
 
 
 @dataclass(frozen=True)
 class CreateSignalTable:
-    """Make a connector's signal table unless it exists, and put it into a publication, if any."""
+    """A step that creates a connector's signal table unless it exists, and adds it to a publication, if any."""
 
     name: str
     publication: str | None
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         published = f" in publication {self.publication}" if self.publication is not None else ""
-        return f"create table {self.name}{published}, and schema {self.name.partition('.')[0]} unless it is there"
+        return f"create table {self.name}{published}, and schema {self.name.partition('.')[0]} unless it exists"
 
 
 @dataclass(frozen=True)
 class DropSignalTable:
-    """Drop a connector's signal table, and the schema, or the database, of such tables with the last of them."""
+    """A step that drops a connector's signal table, and with the last such table their schema or database."""
 
     name: str
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"drop table {self.name}"
 
 
 @dataclass(frozen=True)
 class DropSlot:
-    """Drop a replication slot when its connector has let go of it."""
+    """A step that drops a replication slot once its connector has released it."""
 
     name: str
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"drop replication slot {self.name}"
 
 
 @dataclass(frozen=True)
 class CreateConnector:
-    """Make a connector that does nothing yet."""
+    """A step that creates a connector that does nothing yet."""
 
     name: str
     config: Mapping[str, str] = field(repr=False)
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         tables = ",".join(included_tables(self.config))
         slot, publication = self.config.get("slot.name"), self.config.get("publication.name")
         of_postgres = f", with replication slot {slot} and publication {publication}" if slot else ""
@@ -147,115 +147,115 @@ class CreateConnector:
 
 @dataclass(frozen=True)
 class ConfigureConnector:
-    """Change a stopped connector's configuration; `changes` are the differences, secrets masked."""
+    """A step that changes a stopped connector's configuration; `changes` are the differences, with secrets masked."""
 
     name: str
     config: Mapping[str, str] = field(repr=False)
     changes: tuple[str, ...]
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"connector {self.name}: {'; '.join(self.changes)}"
 
 
 @dataclass(frozen=True)
 class StopConnector:
-    """Stop a connector, which keeps its place."""
+    """A step that stops a connector, which keeps its position."""
 
     name: str
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"stop connector {self.name}"
 
 
 @dataclass(frozen=True)
 class ResumeConnector:
-    """Let a connector go on, and wait until it runs."""
+    """A step that resumes a connector, and waits until it runs."""
 
     name: str
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"start connector {self.name}"
 
 
 @dataclass(frozen=True)
 class RestartConnector:
-    """Restart what failed of a connector; whether that helped, the next look tells."""
+    """A step that restarts what failed of a connector; the next inspection shows whether that helped."""
 
     name: str
     reason: str
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"restart connector {self.name}, which failed: {self.reason}"
 
 
 @dataclass(frozen=True)
 class CheckLog:
-    """See whether what was logged for a slot, whose reader was stopped, can be read with a publication that was made again."""
+    """A step that checks that PostgreSQL can decode what it logged for a slot with a recreated publication."""
 
     slot: str
     publication: str
     source: str
 
     @property
-    def told(self) -> str:
-        """In words."""
-        return f"check that slot {self.slot} can be read with publication {self.publication}, which was made again"
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
+        return f"check that slot {self.slot} can be read with publication {self.publication}, which was created again"
 
 
 @dataclass(frozen=True)
 class ForgetPosition:
-    """Have a stopped connector begin anew, with a snapshot of all its tables."""
+    """A step that deletes a stopped connector's position: it begins again, with a snapshot of all its tables."""
 
     name: str
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"connector {self.name}: forget its position"
 
 
 @dataclass(frozen=True)
 class DeleteConnector:
-    """Delete a stopped connector and its position."""
+    """A step that deletes a stopped connector and its position."""
 
     name: str
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"delete connector {self.name}"
 
 
 @dataclass(frozen=True)
 class NoteFirstSnapshot:
-    """Write down that tables are in the connector's first snapshot: their names upstream, by object id."""
+    """A step that notes which tables are in the connector's first snapshot: their names upstream, by object id."""
 
     prefix: str
     tables: Mapping[str, str]
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"first snapshot: {', '.join(sorted(set(self.tables.values())))}"
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """What a snapshot is asked for again for.
+    """The reason and extent of a repeated snapshot.
 
     Attributes:
-        topic: Of the table upstream.
-        tables: The tables of the lake that are fed from it, full names by object id.
+        topic: The topic of the table upstream.
+        tables: The tables of the lake that the topic feeds, full names by object id.
         read: How far all of them have read the topic; None: the connector may not have sent all that was logged before.
-        confirms: The lake has a snapshot of it that was asked for since the changes were missed.
+        confirms: The lake has a snapshot of the table that was asked for after the changes were missed.
     """
 
     topic: str
@@ -266,14 +266,14 @@ class Repeat:
 
 @dataclass(frozen=True)
 class AskSnapshot:
-    """Ask the connector for a snapshot of one table while the others stream.
+    """A step that asks the connector for a snapshot of one table while the others stream.
 
     Attributes:
-        prefix: Of the topics.
-        upstream: The table.
-        object_id: The lake's table.
-        repeat: Of one that had changes before.
-        signal_table: Where the connector takes the question from; None: from the topic, where it is noted in any case.
+        prefix: First part of the topics' names.
+        upstream: The table in the database.
+        object_id: Object id of the lake's table.
+        repeat: Set for a table that had changes before.
+        signal_table: The table through which to ask; None: ask through the topic, which notes the signal in any case.
     """
 
     prefix: str
@@ -283,27 +283,27 @@ class AskSnapshot:
     signal_table: str | None = None
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"snapshot of {self.upstream} alone"
 
 
 @dataclass(frozen=True)
 class NoteMissed:
-    """Write down that changes of tables were missed that cannot be snapshotted alone: their names upstream, by object id."""
+    """A step that notes missed changes of tables that cannot be snapshotted alone: their names upstream, by object id."""
 
     prefix: str
     tables: Mapping[str, str]
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"note that changes were missed of {', '.join(sorted(set(self.tables.values())))}"
 
 
 @dataclass(frozen=True)
 class NoteMembers:
-    """Write down which memberships in a publication some tables have, so that others are told from them."""
+    """A step that notes the current memberships of tables in a publication, to recognize later when they differ."""
 
     prefix: str
     source_id: str
@@ -311,19 +311,19 @@ class NoteMembers:
     tables: tuple[str, ...]
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"note that {', '.join(self.tables)} {'is' if len(self.tables) == 1 else 'are'} in publication {self.publication}"
 
 
 @dataclass(frozen=True)
 class NoteFit:
-    """Mark the database's log and write down where: the tables, whose snapshots are complete, fit the others from there on.
+    """A step that marks the database's log, and notes the mark as the sync point of tables whose snapshots are complete.
 
     Args:
-        prefix: Of the topics.
-        tables: Their names upstream, by object id.
-        signal_table: The connector's; MySQL and MariaDB have nothing else to write a mark with.
+        prefix: First part of the topics' names.
+        tables: The tables' names upstream, by object id.
+        signal_table: The connector's signal table; MySQL and MariaDB can mark the log only by writing to it.
     """
 
     prefix: str
@@ -331,8 +331,8 @@ class NoteFit:
     signal_table: str
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
         return f"mark the log: the snapshot of {', '.join(sorted(set(self.tables.values())))} is complete"
 
 
@@ -364,7 +364,7 @@ Step = (
 
 @dataclass(frozen=True)
 class Steps:
-    """What leads from what there is to what is wanted, in order; `hints` are what a person should do or know."""
+    """The steps from what exists to what is wanted, in order; `hints` are what a person should do or know."""
 
     steps: tuple[Step, ...] = ()
     hints: tuple[str, ...] = ()

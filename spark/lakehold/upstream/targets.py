@@ -1,4 +1,4 @@
-"""What sources that capture a database want upstream, from what is declared and how far the lake is."""
+"""Targets: what captured sources want upstream, computed from the definitions and the state of their readers."""
 
 from __future__ import annotations
 
@@ -10,32 +10,35 @@ from lakehold.model.definitions import Definitions
 from lakehold.model.marks import Marks
 from lakehold.model.readers import MAIN_READER, Readers
 from lakehold.upstream.capturing import Target
-from lakehold.upstream.places import places_of
+from lakehold.upstream.connections import connections_of
 from lakehold.upstream.wanted import InLake, wanted
 
 
 @dataclass(frozen=True)
 class Targets:
-    """What each source wants.
+    """A view of what each source wants upstream.
 
     Args:
-        definitions: Reads what is declared.
-        readers: The readers of a source: how far the lake is.
+        definitions: Reads the current definitions.
+        readers: Reads the states of a source's readers, which say how far the lake is.
     """
 
     definitions: Callable[[], Definitions]
     readers: Callable[[str], Readers]
 
     def now(self, source: str) -> Target | None:
-        """What a source wants by what is declared now; None and errors as of `between`."""
+        """Return what a source wants by the current definitions; None and errors as of `between`."""
         defined = self.definitions()
         return self.between(source, defined, defined)
 
     def between(self, source: str, before: Definitions, after: Definitions) -> Target | None:
-        """What a source wants behind a change of the definitions; None: it captures nothing, or has no tables in either.
+        """Return what a source wants after a change of the definitions.
+
+        Returns:
+            None: The source captures nothing, or has tables neither before nor after.
 
         Raises:
-            DefinitionError: There is no such source, in neither.
+            DefinitionError: Neither the definitions before nor those after have the source.
         """
         stays = source in after.sources
         defined = after if stays else before
@@ -45,7 +48,7 @@ class Targets:
         released = [entry.definition.topic for entry in before.tables_of(source)] if source in before.sources else []
         if capture is None or not (tables or released):
             return None
-        places = places_of(definition, capture, defined)
+        connections = connections_of(definition, capture, defined)
         ids = {table.object_id for table in tables}
         ids_before = {table.object_id for table in before.tables_of(source)} if source in before.sources else set()
         declared = frozenset(ids - ids_before) if ids != ids_before else None
@@ -58,14 +61,14 @@ class Targets:
                 entry,
                 capture,
                 tables,
-                places,
+                connections,
                 passed=passed,
                 released=released,
                 declared=declared,
                 seen_upstream_ms=readers[MAIN_READER].seen_upstream_ms if MAIN_READER in readers else None,
                 lake=_in_lake(readers, {table.object_id: table.definition.topic for table in tables}),
             ),
-            places,
+            connections,
         )
 
 
@@ -75,7 +78,7 @@ def _marks(readers: Readers, ids: Collection[str]) -> dict[str, Marks]:
 
 
 def _in_lake(readers: Readers, topics: Mapping[str, str]) -> dict[str, InLake]:
-    """How far the lake is with each of some tables, whose topics are given by object id."""
+    """Return how far the lake is with each of some tables, whose topics are given by object id."""
     marks = _marks(readers, topics)
     return {
         p.object_id: InLake(
@@ -89,7 +92,7 @@ def _in_lake(readers: Readers, topics: Mapping[str, str]) -> dict[str, InLake]:
 
 
 def _passed(marks: Collection[Marks]) -> int | None:
-    """The highest position of the database's log that any of the tables has applied."""
+    """Return the highest log position that any of the tables has applied."""
     positions = [position for each in marks for position in each.passed.values()]
     positions += [each.snapshot.position for each in marks if each.snapshot is not None]
     return max((max(position[0], position[1]) for position in positions), default=None)

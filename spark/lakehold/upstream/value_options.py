@@ -1,6 +1,6 @@
-"""Options of Debezium's connectors that say how values are sent; docs/reference/types.md says why each is as it is. Pure.
+"""Options of Debezium's connectors that decide how values are sent; docs/reference/types.md explains each. Pure.
 
-An option that has Debezium's default is written as well: a later version may have another one, and would change tables.
+Options at Debezium's default are written as well, because a later default could change tables.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ TYPED: Final = "datatype.propagate.source.type"
 UNSIGNED: Final = "bigint.unsigned.handling.mode"
 INTERVALS: Final = "interval.handling.mode"
 KEPT: Final = frozenset({UNSIGNED, INTERVALS})
-"""Options that a connector keeps as it was made with: with others its columns would have types that tables could not follow."""
+"""Options that an existing connector keeps: others would give its columns types that tables cannot follow."""
 EXCLUDED: Final = "column.exclude.list"
 _NOT_OF_A_WORD = re.compile(r"[^\w]")
 
 
 def typed_unless(names: Iterable[str] = ()) -> dict[str, str]:
-    """Have PostgreSQL's columns carry the name of their type, unless Debezium knows it or `names` are the names of it.
+    """Make PostgreSQL's columns carry the name of their type, unless Debezium knows the type or `names` has its name.
 
-    Values of a type that Debezium does not know come as bytes. Only the type's name distinguishes them from binary values.
+    Values of a type that Debezium does not know arrive as bytes. Only the type's name distinguishes them from binary values.
     """
     known = "|".join(re.escape(name) for name in sorted({*TYPES, *names}))
     return {TYPED: rf'.*\.(?!"?_?(?:{known})"?$)[^.]*'}

@@ -1,4 +1,4 @@
-"""Definitions -> what there should be upstream. Pure: no secret is shown, nothing is asked."""
+"""Definitions -> what should exist upstream. Pure: calls no system and shows no secret."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from lakehold.definitions import Capture, ConnectionType, Source, Table
 from lakehold.model.definitions import Entry
 from lakehold.model.offsets import Offsets
 from lakehold.upstream import connector_config
+from lakehold.upstream.connections import UpstreamConnections
 from lakehold.upstream.connector_config import SideTopics
-from lakehold.upstream.places import Places
 
 MARK = "lakehold.source"
-"""The option of a connector that says whose it is: the source's object id. Connect keeps options that nothing reads."""
+"""The connector option that holds the object id of the connector's source. Connect keeps options that nothing reads."""
 
 _FOREVER = {"retention.ms": "-1", "cleanup.policy": "delete"}
 
 
 @dataclass(frozen=True)
 class CapturedTable:
-    """One table of the lake and what feeds it.
+    """A table of the lake, and the table upstream that feeds it.
 
     Attributes:
-        object_id: The table's; the name of its snapshot.
-        full_name: In the lake.
-        upstream: In the database, `schema.table`.
-        topic: Where its changes are.
-        needs_before: Its envelope takes the row from before an update.
-        key: The columns that KEY names; none: those of the message key.
-        columns: The columns that a column list, or the table's contract, names; none: all.
+        object_id: Object id of the lake's table; also names its connector snapshot.
+        full_name: Full name of the lake's table.
+        upstream: Name of the table in the database, `schema.table`.
+        topic: The topic with the table's changes.
+        needs_before: Whether the table's envelope needs the row from before an update.
+        key: Columns that KEY names; empty: the columns of the message key.
+        columns: Columns that a column list, or the table's contract, names; empty: all.
     """
 
     object_id: str
@@ -43,7 +43,7 @@ class CapturedTable:
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic to be made; options are the broker's, `retention.ms` and its like."""
+    """A topic to create. The options are the broker's: `retention.ms` and its like."""
 
     name: str
     partitions: int = 1
@@ -52,11 +52,11 @@ class Topic:
 
 @dataclass(frozen=True)
 class InLake:
-    """How far the lake is with one table.
+    """The progress of the lake with one table.
 
     Attributes:
-        read: The next offset of each partition of its topic.
-        repeated: The signal that asked for the last snapshot taken again of which it has everything; None: there was none.
+        read: The next offset to read of each partition of the table's topic.
+        repeated: The signal that asked for the last repeated snapshot which the lake has in full; None: there was none.
     """
 
     read: Offsets
@@ -68,20 +68,20 @@ NOT_BEGUN = InLake({})
 
 @dataclass(frozen=True)
 class Wanted:
-    """What one source wants upstream. Without tables it wants nothing: what there is of it goes.
+    """The upstream objects that one source wants. A source without tables wants none, so that lakehold removes what exists.
 
     Attributes:
-        source: Its name.
-        source_id: Its object id.
+        source: Name of the source.
+        source_id: Object id of the source.
         capture: Names of everything upstream.
-        tables: What it captures.
-        config: The connector's configuration; holds the database's password.
-        topics: The topics that it writes and reads, that of the signals first.
-        passed: The highest position in the database's log that the lake has applied to these tables; None: none is known.
-        released: Topics of tables that go.
+        tables: The tables to capture.
+        config: Configuration of the connector; holds the database's password.
+        topics: Topics that the connector writes and reads, the topic of signals first.
+        passed: The highest log position that the lake has applied to these tables; None: none is known.
+        released: Topics of tables that are removed.
         declared: Object ids of the tables that a statement declares; None: no statement declares or drops any.
-        lake: How far the lake is with the tables, by object id; nothing of those that it has not begun with.
-        seen_upstream_ms: When the database was last looked after, epoch milliseconds, as it was told; None: it was not.
+        lake: How far the lake is with each table, by object id; without the tables that no batch has begun.
+        seen_upstream_ms: Time of the last inspection, epoch milliseconds, as the database was given it; None: it was given none.
     """
 
     source: str
@@ -98,17 +98,17 @@ class Wanted:
 
     @property
     def connector(self) -> str:
-        """Name of the connector."""
+        """Return the name of the connector."""
         return self.capture.topic_prefix
 
     @property
     def signal_table(self) -> str:
-        """Where its connector marks what it reads of a table that joins, if it can be had."""
+        """Return the table in which the connector marks its snapshot of a joining table, if the database can have one."""
         return connector_config.signal_table_of(self.capture.slot or str(self.capture.server_id))
 
     @property
     def upstream_tables(self) -> tuple[str, ...]:
-        """The captured tables as the database names them."""
+        """Return the captured tables as the database names them."""
         return tuple(sorted({table.upstream for table in self.tables}))
 
 
@@ -116,7 +116,7 @@ def wanted(  # noqa: PLR0913 - the definitions, what they lead to, and what the 
     source: Entry[Source],
     capture: Capture,
     tables: Sequence[Entry[Table]],
-    places: Places,
+    connections: UpstreamConnections,
     *,
     passed: int | None = None,
     released: Sequence[str] = (),
@@ -124,7 +124,7 @@ def wanted(  # noqa: PLR0913 - the definitions, what they lead to, and what the 
     lake: Mapping[str, InLake] | None = None,
     seen_upstream_ms: int | None = None,
 ) -> Wanted:
-    """What `source` with these `tables` wants upstream."""
+    """Compute what `source` with these `tables` wants upstream."""
     captured = tuple(
         CapturedTable(
             entry.object_id,
@@ -143,7 +143,7 @@ def wanted(  # noqa: PLR0913 - the definitions, what they lead to, and what the 
         source_id=source.object_id,
         capture=capture,
         tables=captured,
-        config=_config(source, capture, [entry.definition for entry in tables], places),
+        config=_config(source, capture, [entry.definition for entry in tables], connections),
         topics=_topics(capture, captured),
         passed=passed,
         released=tuple(sorted(set(released) - kept)),
@@ -153,19 +153,23 @@ def wanted(  # noqa: PLR0913 - the definitions, what they lead to, and what the 
     )
 
 
-def _config(source: Entry[Source], capture: Capture, tables: Sequence[Table], places: Places) -> dict[str, str]:
+def _config(
+    source: Entry[Source], capture: Capture, tables: Sequence[Table], connections: UpstreamConnections
+) -> dict[str, str]:
     side = SideTopics(capture.topic_prefix)
     listed = connector_config.debezium(capture.topic_prefix, [table.upstream or "" for table in tables])
-    brokers, client = places.kafka.brokers, places.kafka.java
+    brokers, client = connections.kafka.brokers, connections.kafka.java
     if capture.database is ConnectionType.POSTGRES:
         database = {
-            **connector_config.postgres(places.login, publication=capture.publication or "", slot=capture.slot or ""),
+            **connector_config.postgres(
+                connections.login, publication=capture.publication or "", slot=capture.slot or ""
+            ),
             **connector_config.as_written(listed),
         }
     else:
         database = {
             **connector_config.mysql(
-                places.login,
+                connections.login,
                 server_id=capture.server_id or 0,
                 is_mariadb=capture.database is ConnectionType.MARIADB,
             ),
@@ -177,7 +181,7 @@ def _config(source: Entry[Source], capture: Capture, tables: Sequence[Table], pl
         **listed,
         **database,
         **connector_config.ad_hoc_snapshots(side, brokers, client),
-        **places.converter,
+        **connections.converter,
         **(connector_config.SENDS_TRUNCATES if truncates else {}),
     }
 

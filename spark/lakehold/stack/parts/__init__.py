@@ -1,3 +1,3 @@
-"""The servers of the stack, one module each, behind the one interface of `part`."""
+"""The servers of the stack, one module each, with the interface of `part`."""
 
 from __future__ import annotations

@@ -35,9 +35,9 @@ _WORKER = {
     # Scanning every class instead takes 10 to 20 s and twice the memory.
     "plugin.discovery": "service_load",
     "exactly.once.source.support": "enabled",
-    # A worker that comes back waits for what a killed one left open in the topic of offsets: Kafka's default is a minute.
+    # A restarted worker waits for transactions that a killed one left open in the topic of offsets; Kafka's default is a minute.
     "producer.transaction.timeout.ms": 15_000,
-    # With one worker nobody else comes back: waiting for it only delays a restart.
+    # With one worker there is no other to wait for: a delay only slows a restart.
     "scheduled.rebalance.max.delay.ms": 0,
     "session.timeout.ms": 6_000,
     "heartbeat.interval.ms": 2_000,
@@ -45,7 +45,7 @@ _WORKER = {
 
 
 class Connect(Part):
-    """The Connect worker."""
+    """The Kafka Connect worker of the stack."""
 
     name = "connect"
     needs = (Kafka.name,)
@@ -53,11 +53,11 @@ class Connect(Part):
 
     @property
     def port(self) -> int:
-        """The port of its REST interface."""
+        """Return the port of the worker's REST interface."""
         return self.ports.connect
 
     def prepare(self) -> None:
-        """Lay out the plugins and write the settings for these ports."""
+        """Lay out the plugins and write the settings for the stack's ports."""
         self.folder.mkdir(exist_ok=True)
         self._lay_out_plugins()
         write_properties(
@@ -72,14 +72,14 @@ class Connect(Part):
         )
 
     def command(self) -> ServerCommand:
-        """The worker in the foreground."""
+        """Return the command that runs the worker in the foreground."""
         arguments = ["org.apache.kafka.connect.cli.ConnectDistributed", "connect.properties"]
         return ServerCommand(
             kafka_java(arguments, folder=self.folder, heap_mb=_HEAP_MB), self.folder, self.log, environment={}
         )
 
     def is_healthy(self) -> bool:
-        """Whether it lists its connectors."""
+        """Return whether the worker lists its connectors."""
         try:
             return http.get(f"{self.addresses.connect}/connectors", _CLIENT_TIMEOUT_S).is_success
         except httpx.HTTPError:

@@ -1,4 +1,4 @@
-"""How the stack's Java servers are started: small heaps and a quick start rather than throughput."""
+"""Command lines of the stack's Java servers: small heaps and a quick start rather than throughput."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ appender.console.layout.pattern = %d{ISO8601} %-5p %c{1} %m%n
 
 
 def java(*arguments: str, heap_mb: int) -> list[str]:
-    """Command line of a JVM whose heap is at most `heap_mb` MiB."""
+    """Build the command line of a JVM whose heap is at most `heap_mb` MiB."""
     return [str(artifacts.java_executable()), *_LEAN, f"-Xmx{heap_mb}m", *arguments]
 
 
 def kafka_java(arguments: Sequence[str], *, folder: Path, heap_mb: int) -> list[str]:
-    """Command line of a class of the Kafka set; its log settings are written to `folder`."""
+    """Build the command line of a class of the Kafka set, and write its log settings to `folder`."""
     logging_file = folder / "log4j2.properties"
     logging_file.write_text(_LOGGING)
     libraries = artifacts.directory("kafka") / "*"

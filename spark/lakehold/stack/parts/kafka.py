@@ -43,22 +43,22 @@ _SINGLE_NODE = {
 
 
 class Kafka(Part):
-    """The broker."""
+    """The Kafka broker of the stack."""
 
     name = "kafka"
     artifact_sets = ("kafka",)
 
     @property
     def port(self) -> int:
-        """The port of the broker."""
+        """Return the port of the broker."""
         return self.ports.kafka
 
     def all_ports(self) -> tuple[int, ...]:
-        """The broker's and the controller's."""
+        """Return the ports of the broker and of the controller."""
         return (self.ports.kafka, self.ports.kafka_controller)
 
     def prepare(self) -> None:
-        """Write the settings for these ports, and format the storage the first time."""
+        """Write the settings for the stack's ports, and format the storage the first time."""
         self.folder.mkdir(exist_ok=True)
         listeners = f"PLAINTEXT://{HOST}:{self.ports.kafka},CONTROLLER://{HOST}:{self.ports.kafka_controller}"
         write_properties(
@@ -75,14 +75,14 @@ class Kafka(Part):
             self._format()
 
     def command(self) -> ServerCommand:
-        """The broker in the foreground."""
+        """Return the command that runs the broker in the foreground."""
         arguments = ["kafka.Kafka", "kafka.properties"]
         return ServerCommand(
             kafka_java(arguments, folder=self.folder, heap_mb=_HEAP_MB), self.folder, self.log, environment={}
         )
 
     def is_healthy(self) -> bool:
-        """Whether the broker answers a request for its metadata."""
+        """Return whether the broker answers a request for its metadata."""
         try:
             # A client that meets a closed port backs off for longer than the broker takes to open it.
             socket.create_connection((HOST, self.port), timeout=_CLIENT_TIMEOUT_S).close()

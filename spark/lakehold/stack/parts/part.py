@@ -1,4 +1,4 @@
-"""What every server of the stack must say about itself."""
+"""The interface of the stack's servers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakehold.stack.addresses import StackAddresses, StackPorts
 
 
 class Part(Server):
-    """One server of the stack. It is prepared when the parts it needs are healthy.
+    """A server of the stack. It is prepared when the parts it needs are healthy.
 
     Args:
         directory: The stack's directory.

@@ -33,10 +33,10 @@ _SETTINGS = {
 
 
 def binary_directory() -> Path:
-    """Where `initdb`, `postgres` and `psql` are: `LAKEHOLD_PG_BIN`, else Debian's newest version, else the PATH.
+    """Find the directory of `initdb`, `postgres` and `psql`: `LAKEHOLD_PG_BIN`, else Debian's newest version, else the PATH.
 
     Raises:
-        EnvironmentMissing: They are in none of these.
+        EnvironmentMissing: None of these has the programs.
     """
     configured = os.environ.get("LAKEHOLD_PG_BIN")
     on_path = shutil.which("initdb")
@@ -68,11 +68,11 @@ class Postgres(Part):
 
     @property
     def port(self) -> int:
-        """The port of the server."""
+        """Return the port of the server."""
         return self.ports.postgres
 
     def prepare(self) -> None:
-        """Make the data directory, and let nobody but the server's user enter it."""
+        """Create the data directory, and let only the server's user enter it."""
         data = self.folder / "data"
         user = _server_user()
         if user:
@@ -84,13 +84,13 @@ class Postgres(Part):
             self._initialize(data)
 
     def command(self) -> ServerCommand:
-        """The server in the foreground."""
+        """Return the command that runs the server in the foreground."""
         settings = [argument for key, value in _SETTINGS.items() for argument in ("-c", f"{key}={value}")]
         server = [str(binary_directory() / "postgres"), "-D", "data", "-p", str(self.port), *settings]
         return ServerCommand(_as_server_user(server), self.folder, self.log, environment={})
 
     def is_healthy(self) -> bool:
-        """Whether a client can log in and run a query."""
+        """Return whether a client can log in and run a query."""
         return self._psql("SELECT 1").returncode == 0
 
     def create_database(self, database: str) -> None:
@@ -107,7 +107,7 @@ class Postgres(Part):
             raise StackError(f'database "{database}" cannot be created', detail=result.stderr.strip())
 
     def _initialize(self, data: Path) -> None:
-        # Into a directory beside it and renamed: an interrupted initdb must not be taken for a database.
+        # initdb fills another directory, which is then renamed: an interrupted initdb must not pass for a database.
         partial, password = self.folder / "data.partial", self.folder / "password"
         shutil.rmtree(partial, ignore_errors=True)
         password.write_text(POSTGRES_PASSWORD)
@@ -134,7 +134,7 @@ class Postgres(Part):
 
 
 def _server_user() -> pwd.struct_passwd | None:
-    """The user to switch to: PostgreSQL refuses to run as root."""
+    """Return the user to switch to, because PostgreSQL refuses to run as root; None: this process is not root."""
     if os.geteuid() != 0:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Apicurio Registry, which speaks the Confluent registry's API. Its schemas are kept in the stack's PostgreSQL."""
+"""Apicurio Registry, which serves the Confluent registry's API. The stack's PostgreSQL stores its schemas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CLIENT_TIMEOUT_S = 5.0
 
 
 class Registry(Part):
-    """The schema registry."""
+    """The schema registry of the stack."""
 
     name = "registry"
     needs = (Postgres.name,)
@@ -24,16 +24,16 @@ class Registry(Part):
 
     @property
     def port(self) -> int:
-        """The port of its HTTP server."""
+        """Return the port of the registry's HTTP server."""
         return self.ports.registry
 
     def prepare(self) -> None:
-        """Make the database that it keeps schemas in."""
+        """Create the database in which the registry stores schemas."""
         self.folder.mkdir(exist_ok=True)
         Postgres(self.folder.parent, self.ports).create_database(_DATABASE)
 
     def command(self) -> ServerCommand:
-        """The server in the foreground."""
+        """Return the command that runs the server in the foreground."""
         (runner,) = artifacts.directory("apicurio-registry").glob("apicurio-registry-app-*-runner.jar")
         jdbc_url = f"jdbc:postgresql://{self.addresses.postgres_host}:{self.addresses.postgres_port}/{_DATABASE}"
         return ServerCommand(
@@ -53,7 +53,7 @@ class Registry(Part):
         )
 
     def is_healthy(self) -> bool:
-        """Whether it lists its subjects."""
+        """Return whether the registry lists its subjects."""
         try:
             return http.get(f"{self.addresses.registry}/subjects", _CLIENT_TIMEOUT_S).is_success
         except httpx.HTTPError:

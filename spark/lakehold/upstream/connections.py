@@ -1,4 +1,4 @@
-"""Where a source's database, Kafka, registry and Kafka Connect are: its connections, secrets looked up."""
+"""The connections to a source's database, Kafka, registry and Kafka Connect, with secrets resolved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DEFAULT_PORT = {ConnectionType.POSTGRES: "5432", ConnectionType.MYSQL: "3306", 
 
 @dataclass(frozen=True)
 class ConnectAddress:
-    """How to reach Kafka Connect."""
+    """The address of Kafka Connect, and a login if it needs one."""
 
     url: str
     username: str | None = None
@@ -24,15 +24,15 @@ class ConnectAddress:
 
 
 @dataclass(frozen=True, repr=False)
-class Places:
-    """Where everything of one source is; not shown in messages, as it holds secrets.
+class UpstreamConnections:
+    """The connections of one source to its systems; hidden from messages, because they hold secrets.
 
     Attributes:
         login: The database.
         connect: Kafka Connect.
         kafka: The brokers.
         registry: Options of the registry's connection; None for JSON.
-        converter: How the connector writes keys and values.
+        converter: Options by which the connector writes keys and values.
     """
 
     login: Login
@@ -42,8 +42,8 @@ class Places:
     converter: Mapping[str, str]
 
 
-def places_of(source: Source, capture: Capture, defined: Definitions) -> Places:
-    """The places that a source's connections lead to.
+def connections_of(source: Source, capture: Capture, defined: Definitions) -> UpstreamConnections:
+    """Resolve the connections of a source.
 
     Raises:
         SettingsError: A secret has no value.
@@ -55,7 +55,7 @@ def places_of(source: Source, capture: Capture, defined: Definitions) -> Places:
 
     database, connect = options(capture.connection), options(capture.connect)
     registry = options(source.format.registry) if source.format.registry is not None else None
-    return Places(
+    return UpstreamConnections(
         login=Login(
             database["host"],
             int(database.get("port", _DEFAULT_PORT[capture.database])),
