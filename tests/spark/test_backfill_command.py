@@ -78,7 +78,7 @@ def test_the_others_go_on_meanwhile_and_nothing_is_left_to_do_then(shop: Numbere
     snapshot = shop.lake.catalog.load_table("s.again").metadata.current_snapshot_id
     code, (row,), said = backfill(shop.lake, "s.again", "s.again")
     assert (code, row["messages"]) == (0, 0)
-    assert said == "notice: s.again is with the others of source shop: there was nothing to do\n"
+    assert said == "notice: s.again is in sync with the others of source shop: nothing to do\n"
     assert shop.lake.catalog.load_table("s.again").metadata.current_snapshot_id == snapshot
 
 

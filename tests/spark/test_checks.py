@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lakehold.cli.check import Asked, run_check
+from lakehold.cli.check import CheckRequest, run_check
 from lakehold.cli.output import OutputFormat, open_output
 from lakehold.errors import LakeholdError
 from lakehold.lake import Lake
@@ -215,8 +215,8 @@ def test_the_command_says_what_failed(lake: Lake, tmp_path: Path) -> None:
     said: dict[OutputFormat, tuple[str, str]] = {}
     for wanted in (OutputFormat.TABLE, OutputFormat.JSON):
         stdout, stderr = io.StringIO(), io.StringIO()
-        asked = Asked("s.orders", None, None, tmp_path / "page.html", writes_suite=False)
-        assert not run_check(lake, asked, open_output(wanted, stdout, stderr))
+        request = CheckRequest("s.orders", None, None, tmp_path / "page.html", writes_suite=False)
+        assert not run_check(lake, request, open_output(wanted, stdout, stderr))
         said[wanted] = stdout.getvalue(), stderr.getvalue()
     assert "lost" in said[OutputFormat.TABLE][0]
     assert "UTC failed: 4 of 6 expectations are not met (suite: generated)" in said[OutputFormat.TABLE][1]
