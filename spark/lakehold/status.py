@@ -1,4 +1,4 @@
-"""How every table is, from the lake's metadata; of sources that capture a database Kafka Connect is asked as well."""
+"""The status of every table, from the lake's metadata; for captured sources, Kafka Connect is asked as well."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ COLUMNS = (
 
 
 def status_of(lake: Lake) -> Result:
-    """One row a table that a source feeds: readable on `[since, upper)`, live rows, open errors, what stopped it.
+    """Return one row for each table that a source feeds: readable window, live rows, open errors, what stopped it.
 
-    Of one that is behind also how much its reader has read and has still to read, and which transaction upstream a table waits
-    for. Notices report connectors that do not run, and parts of messages that no table can hold.
+    For a table that is catching up, the row also has how much its reader has read and has still to read. For a table
+    that waits for an upstream transaction, it names the transaction. Notices report connectors that do not run, and
+    parts of messages that no table can hold.
     """
     defined = lake.definitions.definitions()
     found = standings(defined, lake.batches.all_readers())
@@ -66,7 +67,7 @@ def _row(lake: Lake, standing: Standing) -> tuple[Any, ...]:
 
 
 def _rows(lake: Lake, name: str) -> tuple[int | None, str | None]:
-    """The number of rows of a table, or why it is unknown."""
+    """Return the number of rows of a table, or why it is unknown."""
     try:
         table = lake.tables.table_state(name)
     except DefinitionError as error:
