@@ -7,7 +7,7 @@ from dataclasses import replace
 from lakehold.model.backlog import Backlog
 from lakehold.model.readers import ReaderError
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
-from lakehold.overview.standing import State
+from lakehold.overview.table_status import State
 from lakehold.state.subscribers import SubscriberKind
 
 NOW_MS = 1_795_341_600_000

@@ -106,7 +106,7 @@ class LakeParts:
         from lakehold.holds.commands import HoldCommands
 
         return HoldCommands(
-            self.hold_store, self.timelines, self.definitions, self.settings, self.tags.put, self._judge_hold, guard
+            self.hold_store, self.timelines, self.definitions, self.settings, self.tags.put, self._check_hold, guard
         )
 
     @cached_property
@@ -123,12 +123,12 @@ class LakeParts:
 
         return Guard(self.state.store(ROLES), self.settings.role)
 
-    def _judge_hold(self, hold: Hold) -> None:
-        from lakehold.quality import HoldJudge
+    def _check_hold(self, hold: Hold) -> None:
+        from lakehold.quality import HoldChecker
         from lakehold.spark_errors import readable
 
         with readable():
-            HoldJudge(self.checks)(hold)
+            HoldChecker(self.checks)(hold)
 
     @cached_property
     def captured(self) -> CapturedSources:

@@ -7,7 +7,7 @@ from typing import Any
 from lakehold.errors import DefinitionError
 from lakehold.lake import Lake
 from lakehold.model.readers import Waiting
-from lakehold.overview.standing import Standing, standings
+from lakehold.overview.table_status import TableStatus, table_statuses
 from lakehold.sql.result import Result
 from lakehold.times import iso
 
@@ -34,19 +34,19 @@ def status_of(lake: Lake) -> Result:
     parts of messages that no table can hold.
     """
     defined = lake.definitions.definitions()
-    found = standings(defined, lake.batches.all_readers())
+    found = table_statuses(defined, lake.batches.all_readers())
     captures = any(entry.definition.capture is not None for entry in defined.sources.values())
     notices = [*(lake.captured.problems() if captures else ())]
-    for standing in found:
-        left_out = standing.progress.left_out if standing.progress is not None else ()
-        notices += [f"{standing.full_name}: {sentence}" for sentence in left_out]
-    return Result(COLUMNS, [_row(lake, standing) for standing in found], tuple(notices))
+    for status in found:
+        left_out = status.progress.left_out if status.progress is not None else ()
+        notices += [f"{status.full_name}: {sentence}" for sentence in left_out]
+    return Result(COLUMNS, [_row(lake, status) for status in found], tuple(notices))
 
 
-def _row(lake: Lake, standing: Standing) -> tuple[Any, ...]:
-    name, source, reader, progress = standing.full_name, standing.source, standing.reader, standing.progress
+def _row(lake: Lake, status: TableStatus) -> tuple[Any, ...]:
+    name, source, reader, progress = status.full_name, status.source, status.reader, status.progress
     if reader is None or progress is None:
-        return (name, source, standing.state.value, None, None, None, 0, None, None, None, None)
+        return (name, source, status.state.value, None, None, None, 0, None, None, None, None)
     rows, stopped_by = _rows(lake, name)
     if reader.error is not None:
         stopped_by = f"{reader.error.code}: {reader.error.message}"
@@ -54,15 +54,15 @@ def _row(lake: Lake, standing: Standing) -> tuple[Any, ...]:
     return (
         name,
         source,
-        standing.state.value,
+        status.state.value,
         iso(progress.since_ms) if progress.since_ms is not None else None,
         iso(upper_ms) if upper_ms is not None else None,
         rows,
         progress.open_errors,
         stopped_by,
-        _waiting_text(standing.waiting) if standing.waiting is not None else None,
-        standing.backlog.read if standing.backlog is not None else None,
-        standing.backlog.behind if standing.backlog is not None else None,
+        _waiting_text(status.waiting) if status.waiting is not None else None,
+        status.backlog.read if status.backlog is not None else None,
+        status.backlog.behind if status.backlog is not None else None,
     )
 
 

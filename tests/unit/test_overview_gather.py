@@ -21,7 +21,7 @@ from lakehold.model.offsets import TopicPartition
 from lakehold.model.readers import Intent, ReaderError, Readers, TableProgress, split_off
 from lakehold.overview import Overview, gather
 from lakehold.overview.facts import TableFacts
-from lakehold.overview.standing import State
+from lakehold.overview.table_status import State
 from lakehold.state.batches import Batch
 from lakehold.state.hold_checks import HoldCheck
 from lakehold.state.subscribers import Subscriber, SubscriberKind

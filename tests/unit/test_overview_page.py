@@ -58,7 +58,7 @@ def test_each_kind_of_problem_is_said() -> None:
         (Level.WRONG, 'stopped: column "amount" of "shop.payments" changed from decimal(10, 2) to string')
     ]
     assert problem_texts(overviews.HELD) == [
-        (Level.WRONG, 'check failed: 1 of 12 expectations not met where hold "report" stands'),
+        (Level.WRONG, 'check failed: 1 of 12 expectations not met at the time of hold "report"'),
         (Level.LOOK, 'client "pricing" is 2 h behind'),
         (Level.LOOK, 'hold "audit" is 5 h behind, MAX LAG is 3 h'),
         (Level.LOOK, "3 messages in error"),

@@ -79,10 +79,10 @@ def change(catalog: Catalog, table_name: str, attempt: Callable[[Table], Attempt
         CommitConflict: Others came first each time.
         UpstreamUnavailable: The catalog does not answer; a commit may or may not have happened.
     """
-    unsettled: list[Attempt[T]] = []  # whose commit has an open outcome
+    open_attempts: list[Attempt[T]] = []  # whose commit has an open outcome
     for tries in range(COMMIT_ATTEMPTS):
-        made = read(catalog, table_name, lambda table: _settled(table, unsettled) or attempt(table))
-        if made is None or made in unsettled:
+        made = read(catalog, table_name, lambda table: _committed(table, open_attempts) or attempt(table))
+        if made is None or made in open_attempts:
             return made.result if made is not None else None
         try:
             made.commit()
@@ -92,8 +92,8 @@ def change(catalog: Catalog, table_name: str, attempt: Callable[[Table], Attempt
         except UNANSWERED as error:
             # The catalog may have committed before it failed: the next read of the table tells.
             logger.warning("commit to %s has an open outcome: %s", table_name, error)
-            unsettled.append(made)
-            if len(unsettled) == OPEN_OUTCOMES_MOST:
+            open_attempts.append(made)
+            if len(open_attempts) == OPEN_OUTCOMES_MOST:
                 raise _unavailable(table_name, error) from error
         else:
             return made.result
@@ -154,8 +154,8 @@ def _denied(table_name: str, cause: Exception) -> DefinitionError:
     )
 
 
-def _settled(table: Table, unsettled: list[Attempt[T]]) -> Attempt[T] | None:
-    return next((attempt for attempt in unsettled if attempt.is_in(table)), None)
+def _committed(table: Table, open_attempts: list[Attempt[T]]) -> Attempt[T] | None:
+    return next((attempt for attempt in open_attempts if attempt.is_in(table)), None)
 
 
 def _unavailable(table_name: str, cause: Exception) -> UpstreamUnavailable:

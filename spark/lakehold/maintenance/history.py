@@ -25,13 +25,13 @@ class Needs:
 
     Attributes:
         kept_from_ms: From when on the table stays readable, inclusive; None: all of its history stays.
-        settled_before_ms: A snapshot that was never the table's and was made before then (exclusive) belongs to no write that
+        abandoned_before_ms: A snapshot that was never the table's and was made before then (exclusive) belongs to no write that
             is under way.
         is_written: Whether a batch of the table is begun and not committed: it may stage a snapshot and publish it later.
     """
 
     kept_from_ms: int | None
-    settled_before_ms: int
+    abandoned_before_ms: int
     is_written: bool
 
 
@@ -81,7 +81,7 @@ def unneeded_snapshots(timeline: Timeline, needs: Needs, unneeded_tags: Collecti
             return False
         if snapshot.snapshot_id in shown:
             return True
-        return not needs.is_written and snapshot.timestamp_ms < needs.settled_before_ms
+        return not needs.is_written and snapshot.timestamp_ms < needs.abandoned_before_ms
 
     found = (snapshot for snapshot in table.metadata.snapshots if is_unneeded(snapshot))
     return tuple(sorted(found, key=lambda snapshot: (snapshot.sequence_number or 0, snapshot.timestamp_ms)))

@@ -17,13 +17,13 @@ from lakehold.iceberg.attempts import read, unreadable
 from lakehold.maintenance.plan import TablePlan
 from lakehold.maintenance.procedures import Procedures, is_conflict, is_file_gone
 from lakehold.maintenance.records import KEPT_MS, Records
-from lakehold.maintenance.survey import Care, Survey
+from lakehold.maintenance.survey import MaintenanceScope, Survey
 from lakehold.progress import Progress
 from lakehold.state.holds import Hold
 
 log = logging.getLogger(__name__)
 
-Done = TypeVar("Done")
+Result = TypeVar("Result")
 
 _ATTEMPTS = 3
 """How often files are rewritten while other writers come first."""
@@ -93,17 +93,17 @@ class Maintaining:
             self.let_go()
             self.enforce_lag()
         reports = []
-        cares = self.survey.cares(names, orphans=orphans)
-        with progress.task("maintaining", unit="tables", total=len(cares)) as task:
-            for care in cares:
-                reports.append(self._reported(care, is_named=names is not None, dry_run=dry_run))
-                task.advance(1, care.full_name)
+        scopes = self.survey.scopes(names, orphans=orphans)
+        with progress.task("maintaining", unit="tables", total=len(scopes)) as task:
+            for scope in scopes:
+                reports.append(self._reported(scope, is_named=names is not None, dry_run=dry_run))
+                task.advance(1, scope.full_name)
         return reports
 
-    def _reported(self, care: Care, *, is_named: bool, dry_run: bool) -> MaintenanceReport:
-        report = MaintenanceReport(care.full_name)
+    def _reported(self, scope: MaintenanceScope, *, is_named: bool, dry_run: bool) -> MaintenanceReport:
+        report = MaintenanceReport(scope.full_name)
         try:
-            for so_far in self._foreseen(care) if dry_run else self._maintained(care):
+            for so_far in self._foreseen(scope) if dry_run else self._maintained(scope):
                 report = so_far
         except DefinitionError as error:
             # Of all tables some may be gone meanwhile, or wait for their first snapshot to be complete.
@@ -111,28 +111,28 @@ class Maintaining:
         except LakeholdError as error:
             report = replace(report, error=error)
         except (OSError, ValueError) as error:
-            report = replace(report, error=unreadable(care.full_name, error))
+            report = replace(report, error=unreadable(scope.full_name, error))
         return report
 
-    def _foreseen(self, care: Care) -> Iterator[MaintenanceReport]:
-        plan = self.survey.plan(care)
+    def _foreseen(self, scope: MaintenanceScope) -> Iterator[MaintenanceReport]:
+        plan = self.survey.plan(scope)
         report = replace(_planned(plan), rewritten=plan.rewrite.data_files + plan.rewrite.delete_files)
         yield (report := self._without_old(report, dry_run=True))
         yield replace(report, orphans=self._without_orphans(plan, dry_run=True))
 
-    def _maintained(self, care: Care) -> Iterator[MaintenanceReport]:
+    def _maintained(self, scope: MaintenanceScope) -> Iterator[MaintenanceReport]:
         """What was done so far, after each step."""
-        if self.survey.tags.is_held(care.full_name):
-            self.survey.tags.put([care.full_name])
+        if self.survey.tags.is_held(scope.full_name):
+            self.survey.tags.put([scope.full_name])
         reach("after-tags")
-        plan = self.survey.plan(care)
-        yield (report := self._without_old(MaintenanceReport(care.full_name, plan.kept_from_ms), dry_run=False))
+        plan = self.survey.plan(scope)
+        yield (report := self._without_old(MaintenanceReport(scope.full_name, plan.kept_from_ms), dry_run=False))
         if plan.unneeded_tags:
-            self.survey.tags.remove(care.full_name, plan.unneeded_tags)
+            self.survey.tags.remove(scope.full_name, plan.unneeded_tags)
             reach("after-untag")
             yield (report := replace(report, tags=len(plan.unneeded_tags)))
-        plans = chain((plan,), iter(lambda: self.survey.plan(care), None))
-        plan, files = _while_others_write(care.full_name, lambda: self._expired(next(plans)))
+        plans = chain((plan,), iter(lambda: self.survey.plan(scope), None))
+        plan, files = _while_others_write(scope.full_name, lambda: self._expired(next(plans)))
         if plan.expired:
             reach("after-expiry")
             yield (
@@ -193,7 +193,7 @@ def _planned(plan: TablePlan) -> MaintenanceReport:
     )
 
 
-def _while_others_write(full_name: str, act: Callable[[], Done]) -> Done:
+def _while_others_write(full_name: str, act: Callable[[], Result]) -> Result:
     """Other writers and other maintenance go on meanwhile: whoever commits second, or finds a file deleted, begins again."""
     for attempt in range(_ATTEMPTS):
         try:

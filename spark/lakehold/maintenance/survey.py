@@ -36,7 +36,7 @@ SYSTEM_RETENTION_MS = 60 * 60 * 1000
 
 
 @dataclass(frozen=True)
-class Care:
+class MaintenanceScope:
     """How far a table is looked after.
 
     Attributes:
@@ -76,7 +76,7 @@ class Survey:
     settings: Settings
     clock: Callable[[], int] = now_ms
 
-    def cares(self, names: Sequence[str] | None, *, orphans: bool = False) -> list[Care]:
+    def scopes(self, names: Sequence[str] | None, *, orphans: bool = False) -> list[MaintenanceScope]:
         """The tables to look after.
 
         Without names all that are lakehold's own, those of others that say how much history they keep, those that are or were
@@ -96,13 +96,13 @@ class Survey:
             )
             table = everything.get(name)
             searches = is_alone and (orphans or names is not None or self._is_search_due(table))
-            care = self._care(name, table, definitions, named=names is not None, searches=searches)
+            scope = self._scope(name, table, definitions, named=names is not None, searches=searches)
             is_tagged = table is not None and bool(own_tags(table))
-            if care.retention_ms is not None or _is_system(name) or name in held or is_tagged or name in unreadable:
-                found.append(care)
+            if scope.retention_ms is not None or _is_system(name) or name in held or is_tagged or name in unreadable:
+                found.append(scope)
         return found
 
-    def plan(self, care: Care) -> TablePlan:
+    def plan(self, scope: MaintenanceScope) -> TablePlan:
         """What is to be done to a table now.
 
         Raises:
@@ -113,20 +113,20 @@ class Survey:
         definitions = self.timelines.definitions.definitions()
         holds = protecting(self.holds.holds(), definitions)
         reads = self.reads.reads()
-        is_written = self._is_written(care.full_name)
-        timeline = self.timelines.of([care.full_name])[care.full_name]
+        is_written = self._is_written(scope.full_name)
+        timeline = self.timelines.of([scope.full_name])[scope.full_name]
         needs = None
-        if care.retention_ms is not None:
-            from_ms = self._kept_from_ms(timeline, care.retention_ms, holds, reads, clock_ms)
+        if scope.retention_ms is not None:
+            from_ms = self._kept_from_ms(timeline, scope.retention_ms, holds, reads, clock_ms)
             needs = Needs(from_ms, clock_ms - self.settings.expire_grace_ms, is_written)
             if from_ms is not None:
                 timeline = self.timelines.reaching(timeline, from_ms)
         return plan_table(
             timeline,
             needs,
-            self.tags.unneeded(care.full_name),
-            _rewrite(timeline.table) if care.rewrites else Rewrite(),
-            clock_ms - self.settings.orphan_age_ms if care.orphans else None,
+            self.tags.unneeded(scope.full_name),
+            _rewrite(timeline.table) if scope.rewrites else Rewrite(),
+            clock_ms - self.settings.orphan_age_ms if scope.orphans else None,
         )
 
     def _table(self, full_name: str) -> Table | None:
@@ -143,17 +143,21 @@ class Survey:
             for identifier in self.catalog.list_tables(namespace)
         )
 
-    def _care(self, name: str, table: Table | None, definitions: Definitions, *, named: bool, searches: bool) -> Care:
+    def _scope(
+        self, name: str, table: Table | None, definitions: Definitions, *, named: bool, searches: bool
+    ) -> MaintenanceScope:
         properties = table.properties if table is not None else {}
         if _is_system(name):
             # The one that Spark writes: the others shorten their own history, commit by commit.
             is_by_spark = name == SOURCE_ERRORS
-            return Care(name, SYSTEM_RETENTION_MS if is_by_spark else None, rewrites=is_by_spark, orphans=searches)
+            return MaintenanceScope(
+                name, SYSTEM_RETENTION_MS if is_by_spark else None, rewrites=is_by_spark, orphans=searches
+            )
         own_ms = own_retention_ms(definitions, properties, name)
         if not named and name not in definitions.tables and own_ms is None:
-            return Care(name, None, rewrites=False, orphans=False)
+            return MaintenanceScope(name, None, rewrites=False, orphans=False)
         retained_ms = retention_ms(definitions, properties, name, self.settings)
-        return Care(name, retained_ms, rewrites=True, orphans=searches)
+        return MaintenanceScope(name, retained_ms, rewrites=True, orphans=searches)
 
     def _is_search_due(self, table: Table | None) -> bool:
         searched = table.properties.get(ORPHANS_SEARCHED_PROPERTY, "") if table is not None else ""

@@ -6,7 +6,7 @@ Great Expectations takes seconds to import: only `expectations` and `run` do, an
 from __future__ import annotations
 
 from lakehold.quality.checks import Checks
-from lakehold.quality.judging import HoldJudge
+from lakehold.quality.hold_checker import HoldChecker
 from lakehold.quality.verdict import Outcome, Verdict
 
-__all__ = ["Checks", "HoldJudge", "Outcome", "Verdict"]
+__all__ = ["Checks", "HoldChecker", "Outcome", "Verdict"]

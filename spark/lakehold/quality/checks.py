@@ -13,10 +13,10 @@ from lakehold.errors import DefinitionError
 from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest.envelope.stored_key import stored_key
 from lakehold.model.definitions import DefinitionReader
-from lakehold.quality.generate import FUTURE, FUTURE_MS, Described, generated_suite
-from lakehold.quality.moment import moment_of
+from lakehold.quality.generate import FUTURE, FUTURE_MS, TableDescription, generated_suite
 from lakehold.quality.page import page_uri, write_page
 from lakehold.quality.run import run_suite
+from lakehold.quality.snapshot_at import snapshot_at
 from lakehold.quality.suites import GENERATED, Suite, read_suite, write_suite
 from lakehold.quality.verdict import Verdict
 from lakehold.spark_sql import quoted_table
@@ -65,8 +65,8 @@ class Checks:
         Raises:
             NotReadable: The table is not readable at `at_ms`. Others as `check` does.
         """
-        moment = moment_of(self.timelines, full_name, at_ms, hold)
-        verdict = self.check(full_name, moment.snapshot_id, moment.at_ms)
+        snapshot = snapshot_at(self.timelines, full_name, at_ms, hold)
+        verdict = self.check(full_name, snapshot.snapshot_id, snapshot.at_ms)
         self.kept.append(as_hold_check(hold.hold_id if hold is not None else "", verdict))
         return verdict
 
@@ -114,8 +114,8 @@ class Checks:
         Raises:
             DefinitionError: The table is not there, or the file is.
         """
-        moment = moment_of(self.timelines, full_name)
-        suite = self._generated(self._state(full_name), self._frame(full_name, moment.snapshot_id))
+        snapshot = snapshot_at(self.timelines, full_name)
+        suite = self._generated(self._state(full_name), self._frame(full_name, snapshot.snapshot_id))
         return write_suite(self.suites or Path("expectations").resolve(), suite)
 
     def _generated(self, state: TableState, frame: DataFrame) -> Suite:
@@ -126,7 +126,7 @@ class Checks:
             types = {column.name: column.type for column in entry.definition.columns}
         stored = {field.name: field.doc for field in state.schema.fields if field.doc}
         docs = {**stored, **self.docs_of(state.full_name)}
-        return generated_suite(Described(state.full_name, types, _key(state), docs))
+        return generated_suite(TableDescription(state.full_name, types, _key(state), docs))
 
     def _frame(self, full_name: str, snapshot_id: int | None) -> DataFrame:
         table = quoted_table(self.catalog_name, full_name)

@@ -30,7 +30,7 @@ _VALUE = re.compile(r"'(?P<single>[^']*)'|\"(?P<double>[^\"]*)\"|(?P<bare>[\w-]+
 
 
 @dataclass(frozen=True)
-class Described:
+class TableDescription:
     """What is known of a table.
 
     Attributes:
@@ -46,7 +46,7 @@ class Described:
     docs: Mapping[str, str] = field(default_factory=dict)
 
 
-def generated_suite(table: Described) -> Suite:
+def generated_suite(table: TableDescription) -> Suite:
     """A suite of what `table` says of itself.
 
     - All columns are there and have their types.

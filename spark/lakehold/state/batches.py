@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pydantic import TypeAdapter
 
 from lakehold.model import offsets
-from lakehold.model import readers as decide
+from lakehold.model import readers as reader_state
 from lakehold.model.marks import NO_MARKS, Marks
 from lakehold.model.offsets import Offsets
 from lakehold.model.passed import Passed
@@ -131,7 +131,9 @@ class BatchStore(Leases):
         Raises:
             LeaseLost: `owner` has no live lease.
         """
-        self._change_source(intent.source, lambda r: decide.begun(r, intent, owner, self._clock(), seen_upstream_ms))
+        self._change_source(
+            intent.source, lambda r: reader_state.begun(r, intent, owner, self._clock(), seen_upstream_ms)
+        )
 
     def commit(
         self,
@@ -155,10 +157,10 @@ class BatchStore(Leases):
         """
         errors = stopped or {}
         before = self.readers(intent.source)
-        if decide.committed(before, intent, owner, tables, errors) is before:
+        if reader_state.committed(before, intent, owner, tables, errors) is before:
             return before
         self._batches.append(batch)
-        return self._change_source(intent.source, lambda r: decide.committed(r, intent, owner, tables, errors))
+        return self._change_source(intent.source, lambda r: reader_state.committed(r, intent, owner, tables, errors))
 
     def change_readers(self, source: str, owner: str, apply: Callable[[Readers], Readers]) -> Readers:
         """Replace the readers of `source` by `apply(readers)` in one commit: add, join, split off or drop tables.
@@ -168,7 +170,7 @@ class BatchStore(Leases):
         """
 
         def checked(readers: Readers) -> Readers:
-            lease = decide.lease_rules(source).owned(decide.lease_of(readers), owner)
+            lease = reader_state.lease_rules(source).owned(reader_state.lease_of(readers), owner)
             return {name: replace(state, lease=lease) for name, state in apply(readers).items()}
 
         return self._change_source(source, checked)
@@ -186,7 +188,9 @@ class BatchStore(Leases):
 
     def _change_lease(self, name: str, apply: LeaseChange) -> None:
         def changed(readers: Readers) -> Readers:
-            return decide.leased(name, readers, apply(decide.lease_of(readers), decide.lease_rules(name)))
+            return reader_state.leased(
+                name, readers, apply(reader_state.lease_of(readers), reader_state.lease_rules(name))
+            )
 
         self._change_source(name, changed)
 

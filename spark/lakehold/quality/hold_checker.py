@@ -11,7 +11,7 @@ from lakehold.state.holds import Check, Hold
 
 
 @dataclass(frozen=True)
-class HoldJudge:
+class HoldChecker:
     """Judges the data that holds keep.
 
     Args:

@@ -11,14 +11,14 @@ from lakehold.timeline.timelines import Timelines, check_readable
 
 
 @dataclass(frozen=True)
-class Moment:
+class SnapshotAt:
     """A table at `at_ms`, epoch milliseconds; without a snapshot it has no rows then."""
 
     snapshot_id: int | None
     at_ms: int
 
 
-def moment_of(timelines: Timelines, full_name: str, at_ms: int | None = None, hold: Hold | None = None) -> Moment:
+def snapshot_at(timelines: Timelines, full_name: str, at_ms: int | None = None, hold: Hold | None = None) -> SnapshotAt:
     """The table at `at_ms`, else where `hold` keeps it, else as it is now.
 
     A hold in the future keeps what is there until then, so it is the newest that it shows; one at a time at which the table was
@@ -28,8 +28,8 @@ def moment_of(timelines: Timelines, full_name: str, at_ms: int | None = None, ho
         DefinitionError: The table is not there, or the hold is not on it.
         NotReadable: The table is not readable at `at_ms`.
     """
-    line = timelines.settled([full_name], [] if at_ms is None else [at_ms])[full_name]
-    newest_ms = line.upper_ms - 1
+    timeline = timelines.settled([full_name], [] if at_ms is None else [at_ms])[full_name]
+    newest_ms = timeline.upper_ms - 1
     if at_ms is None and hold is not None:
         if not hold.is_on(full_name):
             raise DefinitionError(
@@ -37,13 +37,13 @@ def moment_of(timelines: Timelines, full_name: str, at_ms: int | None = None, ho
                 code="hold-not-on-table",
                 detail=f"It is on {', '.join(table.full_name for table in hold.tables)}.",
             )
-        held_ms = line.since_ms if hold.at_ms is None else first_behind(line.stops, hold.at_ms)
+        held_ms = timeline.since_ms if hold.at_ms is None else first_behind(timeline.stops, hold.at_ms)
         at_ms = min(held_ms, newest_ms)
     if at_ms is None:
         # A table that begins with its first snapshot may do so in this very millisecond.
-        at_ms = max(newest_ms, line.since_ms)
+        at_ms = max(newest_ms, timeline.since_ms)
     else:
-        line = timelines.reaching(line, at_ms)
-        check_readable([line], at_ms)
-    version = line.at(at_ms)
-    return Moment(version.snapshot_id if version is not None else None, at_ms)
+        timeline = timelines.reaching(timeline, at_ms)
+        check_readable([timeline], at_ms)
+    version = timeline.at(at_ms)
+    return SnapshotAt(version.snapshot_id if version is not None else None, at_ms)
