@@ -122,7 +122,7 @@ def test_progress_is_seen_batch_by_batch_and_survives_a_restart(shop: NumberedSh
     assert begun["items"]["read"] + begun["items"]["behind"] == 3 * BATCH
     assert sum(status["read"] for status in begun.values()) == BATCH
     page = render(gather(shop.lake))
-    assert f"{begun['items']['read']:,} of 12 records read since it is behind its source" in page
+    assert f"{begun['items']['read']:,} of 12 records read since it began to catch up" in page
 
     watched = Watched()
     code, _, _ = backfill(shop.lake, "s.again", "s.items", progress=watched)

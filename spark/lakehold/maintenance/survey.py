@@ -1,4 +1,4 @@
-"""Surveying the lake: which tables are looked after, and what their plans are made from."""
+"""The survey of a lake: which tables are maintained, and the facts from which their plans are made."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from lakehold.timeline.timelines import Timeline, Timelines
 from lakehold.times import now_ms
 
 ORPHANS_EVERY_MS = 24 * 60 * 60 * 1000
-"""How often orphans of a table are searched: that lists all of its files, and few are ever found."""
+"""How often a table is searched for orphans: the search lists all of its files, and rarely finds any."""
 
 SYSTEM_RETENTION_MS = 60 * 60 * 1000
-"""History that a system table keeps: nobody subscribes to one."""
+"""History that a system table keeps: subscriptions do not read system tables."""
 
 
 @dataclass(frozen=True)
 class MaintenanceScope:
-    """How far a table is looked after.
+    """The maintenance that a table gets.
 
     Attributes:
         full_name: `namespace.table`.
-        retention_ms: How much of its history stays; None: its history is somebody else's to shorten.
-        rewrites: Whether its files are written anew.
+        retention_ms: How much of its history stays; None: another program decides about its history.
+        rewrites: Whether its files are rewritten.
         orphans: Whether files that it does not refer to are deleted.
     """
 
@@ -54,15 +54,15 @@ class MaintenanceScope:
 
 @dataclass(frozen=True)
 class Survey:
-    """Looks at the lake; changes nothing.
+    """The survey of a lake, which changes nothing.
 
     Args:
         catalog: The lake's catalog.
         timelines: The tables' histories.
-        batches: Which batches are under way.
+        batches: Shows which batches are open.
         holds: The holds.
-        reads: The reads of history that take long.
-        tags: Which tags no hold needs.
+        reads: The read leases.
+        tags: Shows which tags no hold needs.
         settings: How much history is kept, and how old an orphan is.
         clock: Epoch milliseconds.
     """
@@ -77,12 +77,13 @@ class Survey:
     clock: Callable[[], int] = now_ms
 
     def scopes(self, names: Sequence[str] | None, *, orphans: bool = False) -> list[MaintenanceScope]:
-        """The tables to look after.
+        """Return the maintenance of each table.
 
-        Without names all that are lakehold's own, those of others that say how much history they keep, those that are or were
-        held, whose tags come and go and nothing else, and those that cannot be read, to be reported. Orphans are searched once
-        in `ORPHANS_EVERY_MS`, of tables that are named or with `orphans` always; of none while some table cannot be read: its
-        files might lie among another's.
+        Without names, these are all of lakehold's own tables, and tables of others that declare how much history they keep.
+        Tables that are or were held are among them for their tags only, and tables that cannot be read, to be reported.
+
+        Orphans are searched for once in `ORPHANS_EVERY_MS`; always in named tables, or with `orphans`. While some table
+        cannot be read, no table is searched: the files of the unreadable one might lie among another's.
         """
         definitions = self.timelines.definitions.definitions()
         everything = {name: self._table(name) for name in self._all_names()}
@@ -103,12 +104,12 @@ class Survey:
         return found
 
     def plan(self, scope: MaintenanceScope) -> TablePlan:
-        """What is to be done to a table now.
+        """Plan the maintenance of a table as of now.
 
         Raises:
-            DefinitionError: It is not there, or not readable yet.
+            DefinitionError: It does not exist, or is not readable yet.
         """
-        # Holds, reads, intents and the clock before the table: what comes later needs nothing that is older than they are.
+        # Read holds, reads, intents and the clock before the table: later ones need no history older than these.
         clock_ms = self.clock()
         definitions = self.timelines.definitions.definitions()
         holds = protecting(self.holds.holds(), definitions)
@@ -148,7 +149,7 @@ class Survey:
     ) -> MaintenanceScope:
         properties = table.properties if table is not None else {}
         if _is_system(name):
-            # The one that Spark writes: the others shorten their own history, commit by commit.
+            # Only Spark's table needs maintenance: the others expire their own history, commit by commit.
             is_by_spark = name == SOURCE_ERRORS
             return MaintenanceScope(
                 name, SYSTEM_RETENTION_MS if is_by_spark else None, rewrites=is_by_spark, orphans=searches

@@ -82,7 +82,9 @@ def gather(lake: Lake) -> Overview:
 def _table(lake: Lake, status: TableStatus, timeline: Timeline | None, taken_at_ms: int) -> TableFacts:
     name, reader, progress, waiting = status.full_name, status.reader, status.progress, status.waiting
     state, error = (state_of(name, timeline.table), None) if timeline is not None else _metadata(lake, name)
-    known = timeline.versions if timeline is not None else versions(state.table, status.source) if state is not None else ()
+    known = (
+        timeline.versions if timeline is not None else versions(state.table, status.source) if state is not None else ()
+    )
     return TableFacts(
         name=name,
         source=status.source or None,

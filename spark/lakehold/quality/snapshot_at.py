@@ -1,4 +1,4 @@
-"""Which snapshot a check reads: the newest, that of a time, or that of a hold."""
+"""The snapshot that a check reads: the newest, that of a time, or that of a hold."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from lakehold.timeline.timelines import Timelines, check_readable
 
 @dataclass(frozen=True)
 class SnapshotAt:
-    """A table at `at_ms`, epoch milliseconds; without a snapshot it has no rows then."""
+    """The snapshot of a table at `at_ms`, epoch milliseconds; without one, the table has no rows then."""
 
     snapshot_id: int | None
     at_ms: int
 
 
 def snapshot_at(timelines: Timelines, full_name: str, at_ms: int | None = None, hold: Hold | None = None) -> SnapshotAt:
-    """The table at `at_ms`, else where `hold` keeps it, else as it is now.
+    """Find the snapshot of a table at `at_ms`, else at the time of `hold`, else now.
 
-    A hold in the future keeps what is there until then, so it is the newest that it shows; one at a time at which the table was
-    stopped keeps what it has from the end of that on.
+    A hold in the future keeps all history until then: its snapshot is the newest. For a hold at a time at which the table was
+    stopped, it is the first snapshot after the stop.
 
     Raises:
-        DefinitionError: The table is not there, or the hold is not on it.
+        DefinitionError: The table does not exist, or the hold is not on it.
         NotReadable: The table is not readable at `at_ms`.
     """
     timeline = timelines.settled([full_name], [] if at_ms is None else [at_ms])[full_name]
@@ -40,7 +40,7 @@ def snapshot_at(timelines: Timelines, full_name: str, at_ms: int | None = None, 
         held_ms = timeline.since_ms if hold.at_ms is None else first_behind(timeline.stops, hold.at_ms)
         at_ms = min(held_ms, newest_ms)
     if at_ms is None:
-        # A table that begins with its first snapshot may do so in this very millisecond.
+        # The first snapshot of a table may have this very millisecond.
         at_ms = max(newest_ms, timeline.since_ms)
     else:
         timeline = timelines.reaching(timeline, at_ms)
