@@ -113,7 +113,7 @@ def backfill(
 ) -> None:
     """Fill new tables of a running source, and retry stopped ones.
 
-    A separate reader catches up with what the tables lack, while the other tables of the source go on. The tables join
+    A separate reader catches up with what the tables lack, while the other tables of the source continue. The tables join
     the others once both have reached the same offsets, and are readable from then on. An interrupted run is continued
     by the next one. Each ingest does the same for all tables of its source; lakehold status shows their progress.
 

@@ -48,7 +48,7 @@ class LeaseRules:
         if lease and now_ms < lease.until_ms:
             raise self.busy(
                 f"{self.what} is being {self.used} by another process",
-                detail=f'"{lease.owner}" has it since {iso(lease.since_ms)} UTC, until {iso(lease.until_ms)} or later.',
+                detail=f'"{lease.owner}" has had it since {iso(lease.since_ms)} UTC, until {iso(lease.until_ms)} or later.',
                 hint=self.when_busy,
             )
         return Lease(owner, now_ms, until_ms)
@@ -61,7 +61,7 @@ class LeaseRules:
         """
         if lease and lease.owner == owner:
             return lease
-        found = f'"{lease.owner}" took it over at {iso(lease.since_ms)} UTC' if lease else "Nobody has it now"
+        found = f'"{lease.owner}" took it over at {iso(lease.since_ms)} UTC' if lease else "No process has it now"
         raise self.lost(f'Expected the lease of "{owner}". {found}.')
 
     def lost(self, detail: str) -> LeaseLost:

@@ -194,7 +194,7 @@ def lease_rules(source: str) -> LeaseRules:
         used="read",
         to_use="write",
         busy=SourceBusy,
-        when_busy="Wait until it has finished; if it is gone, the source is free when the lease runs out.",
+        when_busy="Wait until that process has finished; if it died, the source is free when the lease runs out.",
         when_lost="Nothing was committed twice. Run it again.",
     )
 

@@ -142,7 +142,7 @@ def _rules(subscriber: Subscriber) -> LeaseRules:
         used="run",
         to_use="run",
         busy=SubscriberBusy,
-        when_busy="Wait until it has finished; if it is gone, this one is free when the lease runs out.",
+        when_busy="Wait until that process has finished; if it died, run it again when the lease runs out.",
         when_lost="Nothing was published twice. Run it again.",
     )
 
@@ -157,6 +157,6 @@ def _found(subscribers: Subscribers, subscriber_id: str) -> Subscriber:
         raise DefinitionError(
             "the subscription or client was dropped while it ran",
             code="subscriber-missing",
-            hint="Create it again to go on.",
+            hint="Create it again to continue.",
         )
     return found

@@ -57,6 +57,6 @@ def _rules(source: str) -> LeaseRules:
         used="changed",
         to_use="change",
         busy=SourceBusy,
-        when_busy="Run it again when that has finished; if it is gone, when its lease runs out.",
-        when_lost="Run it again: what was begun is finished then.",
+        when_busy="Run it again when that process has finished; if it died, when its lease runs out.",
+        when_lost="Run it again: that finishes what was begun.",
     )
