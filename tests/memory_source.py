@@ -42,7 +42,7 @@ class Topics(KafkaReader):
         self.held = {name: Watermarks(0, end) for name, end in ends.items()}
         self.ids: dict[str, str] = {}
 
-    def look(self, topics: Collection[str], ordered: str | None = None) -> Available:  # noqa: ARG002
+    def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> Available:  # noqa: ARG002
         return Available(
             frozenset(topics),
             {TopicPartition(name, 0): marks for name, marks in self.held.items() if name in topics},
@@ -154,6 +154,8 @@ class OnlyOffsets:
         since_ms = batch.progress.since_ms or batch.identity.timestamp_ms
         return TableReport(batch.table.full_name), replace(batch.progress, since_ms=since_ms)
 
-    def settle(self, identity: BatchIdentity, table: Table, progress: TableProgress, reach: Reach) -> TableProgress:  # noqa: ARG002
+    def finish_snapshot(
+        self, identity: BatchIdentity, table: Table, progress: TableProgress, reach: Reach
+    ) -> TableProgress:  # noqa: ARG002
         """See `Applier`."""
         return replace(progress, since_ms=progress.since_ms or identity.timestamp_ms)

@@ -134,9 +134,9 @@ class Arriving:
             return pa.concat_tables([RAW_SCHEMA.empty_table(), *(table for table in found if table is not None)])
         return self._reading.reader.dataframe(self._reading.shared.decoder.spark(), self._ranges_of(topics))
 
-    def decoded(self, table: Table, stored_key: tuple[ColumnType, ...], *, look: bool) -> DecodedTopic:
+    def decoded(self, table: Table, stored_key: tuple[ColumnType, ...], *, scan_schemas: bool) -> DecodedTopic:
         """Decode a table's topic: see `TopicDecoder.wanted`."""
-        topic, is_shared = self._topics[table.topic].decoded(table, stored_key, look=look)
+        topic, is_shared = self._topics[table.topic].decoded(table, stored_key, scan_schemas=scan_schemas)
         DECODES.labels(source=table.source, by="shared" if is_shared else "own").inc()
         return topic
 
@@ -151,7 +151,7 @@ class Arriving:
             takers = [each for each in self._definitions if each.topic == table.topic]
             records = edges(self._reading.reader, ranges)
             self._edges[table.topic] = SharedTopic(self._reading.shared.decoder, records, takers)
-        return self._edges[table.topic].decoded(table, stored_key, look=False)[0]
+        return self._edges[table.topic].decoded(table, stored_key, scan_schemas=False)[0]
 
     def may_move_keys(self, topic: str, before_: Marks) -> bool:
         """Return whether a partition has records that had none before, beside others: keys may have come from those."""
@@ -266,7 +266,7 @@ class TableArrival:
         if topic.knows_all or not unknown:
             return carrier
         carrier.release()
-        self._found = self._decode(look=True)
+        self._found = self._decode(scan_schemas=True)
         return self._read()
 
     @property
@@ -299,16 +299,16 @@ class TableArrival:
     def _decoded(self) -> tuple[DecodedTopic, Changes]:
         if self._found is None:
             try:
-                self._found = self._decode(look=False)
+                self._found = self._decode(scan_schemas=False)
             except TableStopped:
                 if self._arriving.are_few:
                     raise
                 # The topic's subjects may know schemas that contradict each other and that no message of the batch has.
-                self._found = self._decode(look=True)
+                self._found = self._decode(scan_schemas=True)
         return self._found
 
-    def _decode(self, *, look: bool) -> tuple[DecodedTopic, Changes]:
-        topic = self._arriving.decoded(self.table, self._key, look=look)
+    def _decode(self, *, scan_schemas: bool) -> tuple[DecodedTopic, Changes]:
+        topic = self._arriving.decoded(self.table, self._key, scan_schemas=scan_schemas)
         try:
             return topic, changes_of(topic.decoded, self.table, self._key)
         except TableStopped as stop:
@@ -316,4 +316,4 @@ class TableArrival:
                 raise
         # The database said which key the table has, and it has no rows yet that depend on it.
         self._key = ()
-        return self._decode(look=look)
+        return self._decode(scan_schemas=scan_schemas)

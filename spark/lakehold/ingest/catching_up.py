@@ -76,7 +76,7 @@ class CatchingUp:
             begins: Whether it is the first of this call: then it is written down how much there is to read.
         """
         # Behind the look that `main` was planned from: all is there of the transactions that `main` has taken.
-        newest = self.of.look()
+        newest = self.of.fetch_offsets()
         state, main = self.of.readers()[name], self.of.readers()[MAIN_READER]
         topics = self.of.topics(state)
         # What has no table in `main` yet goes on as `main` would, and becomes it.
@@ -92,8 +92,8 @@ class CatchingUp:
             return None
         of_tables = own.without(own.topics - topics)
         if begins:
-            stretch = self.of.planner.stretch(state, main, of_tables)
-            self.of.change(lambda readers: begun(readers, name, *stretch))
+            catch_up_range = self.of.planner.catch_up_range(state, main, of_tables)
+            self.of.change(lambda readers: begun(readers, name, *catch_up_range))
         limits = pace.limits if main.tables else self.of.planner.limits
         began_s = time.monotonic()
         planned, report = next_batch(

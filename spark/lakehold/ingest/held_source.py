@@ -19,7 +19,7 @@ from lakehold.ingest.write.dropped import clear
 from lakehold.ingest.write.empty_tables import UpstreamColumnsOf, make_empty, no_columns
 from lakehold.ingest.write.repeats import Snapshots
 from lakehold.ingest.write.writing import Writing
-from lakehold.model import readers as decide
+from lakehold.model import readers as reader_state
 from lakehold.model.definitions import Entry
 from lakehold.model.marks import Marks
 from lakehold.model.passed import Passed
@@ -83,13 +83,13 @@ class HeldSource:
 
     def next_timestamp(self) -> int:
         """Return that of a batch which begins now (epoch milliseconds)."""
-        return next_timestamp(decide.last_timestamp(self.readers()))
+        return next_timestamp(reader_state.last_timestamp(self.readers()))
 
     def last_ms(self) -> int:
         """Return the source's last timestamp (epoch milliseconds)."""
-        return decide.last_timestamp(self.readers()) or 0
+        return reader_state.last_timestamp(self.readers()) or 0
 
-    def look(self) -> Available:
+    def fetch_offsets(self) -> Available:
         """Fetch what there is to read now."""
         return self.reading.shared.fetch(self.source)
 

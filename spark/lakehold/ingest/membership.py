@@ -9,7 +9,7 @@ from itertools import count
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError
 from lakehold.ingest.read.reader import Available
-from lakehold.model import readers as decide
+from lakehold.model import readers as reader_state
 from lakehold.model.definitions import Entry
 from lakehold.model.offsets import Offsets, TopicPartition
 from lakehold.model.passed import NOTHING_PASSED, Passed, joined_transactions
@@ -29,7 +29,7 @@ def with_tables(
     for state in readers.values():
         for name, progress in state.tables.items():
             if name not in tables or progress.object_id != tables[name].object_id:
-                found = dict(decide.dropped(found, name))
+                found = dict(reader_state.dropped(found, name))
     found[MAIN_READER] = _pruned(found[MAIN_READER], tables, transaction_topic)
     read = {name for state in found.values() for name in state.tables}
     new = {name: TableProgress(object_id=entry.object_id) for name, entry in tables.items() if name not in read}
@@ -86,7 +86,7 @@ def split(readers: Readers, stopped: Mapping[str, LakeholdError]) -> Readers:
     """Return the readers with each stopped table in one of its own."""
     found = readers
     for name, error in stopped.items():
-        found = decide.split_off(found, name, ReaderError(error.code, error.message, error.detail, error.hint))
+        found = reader_state.split_off(found, name, ReaderError(error.code, error.message, error.detail, error.hint))
     return found
 
 
@@ -132,7 +132,7 @@ def joined(
         ),
         name: replace(joining, tables=tables, position=position, error=None),
     }
-    return decide.joined(level, name)
+    return reader_state.joined(level, name)
 
 
 def _readable(progress: TableProgress, upper_ms: int | None) -> TableProgress:

@@ -99,9 +99,9 @@ class _OneTable:
         if batch.arriving.has(self._table.topic):
             with closing(batch.arriving.of(self._table.full_name)) as arrival:
                 report, after = of.applier.apply(TableBatch(batch.identity, arrival, after, self._reach))
-        elif after.marks.snapshot is not None or self._table.topic in self._planned.settled:
+        elif after.marks.snapshot is not None or self._table.topic in self._planned.fully_read:
             # It may become readable by a batch that has no message of it.
-            after = of.applier.settle(batch.identity, self._table, after, self._reach)
+            after = of.applier.finish_snapshot(batch.identity, self._table, after, self._reach)
         report, after = self._without_gone(report, self._with_ends(after))
         return Brought(self._readable(report, after), report)
 
@@ -130,7 +130,7 @@ class _OneTable:
         ends = self._of_topic({**self._planned.ends, **self._of.reading.reader.written_ends(of_topic)})
         found = {partition: at for partition, at in ends.items() if partition in partitions}
         ended = replace(after, marks=ending_at(marks, found))
-        return self._of.applier.settle(self._batch.identity, self._table, ended, self._reach)
+        return self._of.applier.finish_snapshot(self._batch.identity, self._table, ended, self._reach)
 
     def _without_gone(
         self, report: TableReport | None, after: TableProgress

@@ -22,7 +22,7 @@ class Planned:
 
     Attributes:
         plan: What it reads.
-        settled: Topics that it reads to the end, as far as they went when the ends were fetched.
+        fully_read: Topics that it reads to the end, as far as they went when the ends were fetched.
         ends: Where (exclusive) the partitions ended then.
         past_snapshots: Of each partition the offset below which it leaves no row of a snapshot unread.
         transactions: What has been taken of upstream's transactions when it is done (`lakehold.ingest.transactions`).
@@ -30,13 +30,13 @@ class Planned:
         is_last: Of what there was nothing more can be taken now.
         blocked: The transaction that keeps what is behind the batch waiting.
         waiting: Topics with events behind it.
-        look_again_ms: When a further look tells whether more of what has come can be taken (epoch milliseconds); None: it does
+        fetch_again_ms: When a further look tells whether more of what has come can be taken (epoch milliseconds); None: it does
             not depend on time.
         replaced: The re-snapshot that it has all of.
     """
 
     plan: ReadPlan
-    settled: frozenset[str]
+    fully_read: frozenset[str]
     ends: Offsets
     past_snapshots: Offsets
     transactions: Passed = NOTHING_PASSED
@@ -44,7 +44,7 @@ class Planned:
     is_last: bool = False
     blocked: Blocked | None = None
     waiting: frozenset[str] = frozenset()
-    look_again_ms: int | None = None
+    fetch_again_ms: int | None = None
     replaced: Replaced | None = None
 
     @classmethod
@@ -98,7 +98,7 @@ class Planner:
         plan, own = self._behind(state, main, available, limits)
         return replace(Planned.of(plan, own), ends=ends_of(available))
 
-    def stretch(self, state: ReaderState, main: ReaderState, available: Available) -> tuple[Offsets, Offsets]:
+    def catch_up_range(self, state: ReaderState, main: ReaderState, available: Available) -> tuple[Offsets, Offsets]:
         """Return where the partitions begin that tables catch up with, and where what there is of them ends now.
 
         Takes what `plan_behind` takes.

@@ -64,15 +64,15 @@ class Ingesting(HeldSource):
         A call that finds nothing to read runs one empty batch, which moves the source's write frontier, unless it moved less
         than `idle_ms` ago.
         """
-        with self._told():
+        with self._errors_reported():
             available, stopped = yield from self._begin()
             behind = [name for name in self.readers() if name not in {MAIN_READER, *stopped}]
             yield from self._catching_up.run(behind, self.catch_up_s)
-            yield from self._drain_main(self.look() if behind else available)
+            yield from self._drain_main(self.fetch_offsets() if behind else available)
 
     def go_on(self) -> Iterator[BatchReport]:
         """Read what arrived for the tables that are read together, for who waits for something else behind a `drain`."""
-        with self._told():
+        with self._errors_reported():
             yield from self._meanwhile()
 
     def fill(self, tables: Collection[str]) -> Iterator[BatchReport]:
@@ -80,16 +80,16 @@ class Ingesting(HeldSource):
 
         Other tables that are behind stay so, unless they share a reader.
         """
-        with self._told():
+        with self._errors_reported():
             _, stopped = yield from self._begin()
             behind = [name for name, state in self.readers().items() if not state.tables.keys().isdisjoint(tables)]
             yield from self._catching_up.run([name for name in behind if name not in {MAIN_READER, *stopped}])
             in_main = self.main().tables
             if any(progress.since_ms is None for name, progress in in_main.items() if name in tables):
-                yield from self._drain_main(self.look())
+                yield from self._drain_main(self.fetch_offsets())
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _errors_reported(self) -> Iterator[None]:
         """Report what Spark throws outside of tables, as of topics that are deleted while it reads their transactions."""
         try:
             yield
@@ -112,7 +112,7 @@ class Ingesting(HeldSource):
 
     def _begin(self) -> Generator[BatchReport, None, tuple[Available, set[str]]]:
         """Bring readers and tables together, and finish what was begun. Returns what there is now, and who stopped by that."""
-        available = self.look()
+        available = self.fetch_offsets()
         tables = self.leave_dropped()
         self.change(lambda readers: self._identified(self.with_tables(readers, tables), available))
         stopped = yield from recover(self, available)
@@ -121,17 +121,17 @@ class Ingesting(HeldSource):
         return available, stopped
 
     def _meanwhile(self) -> Iterator[BatchReport]:
-        yield from self._drain_main(self.look(), meanwhile=True)
+        yield from self._drain_main(self.fetch_offsets(), meanwhile=True)
 
     def _drain_main(self, available: Available, *, meanwhile: bool = False) -> Iterator[BatchReport]:
         """Read on with `main`; `meanwhile` empty batches are as far apart as in a follow, and its end is not told of."""
         planned = yield from self._read_on(available, meanwhile=meanwhile)
         if meanwhile or planned is None:
             return
-        if planned.look_again_ms is not None and not self.idle_ms:
+        if planned.fetch_again_ms is not None and not self.idle_ms:
             # Once: what else keeps it waiting then was sent behind the call.
-            self.pause(max(0, planned.look_again_ms - now_ms()) / 1000)
-            planned = yield from self._read_on(self.look(), meanwhile=True)
+            self.pause(max(0, planned.fetch_again_ms - now_ms()) / 1000)
+            planned = yield from self._read_on(self.fetch_offsets(), meanwhile=True)
         if planned is not None:
             yield from self._wait(planned)
 
@@ -173,7 +173,7 @@ class Ingesting(HeldSource):
 
         A partition may have got more than the batches were planned for, when the end of a snapshot was seen in another one.
         """
-        return replace(planned, look_again_ms=planned.look_again_ms or 0) if _lacks_ends(state) else planned
+        return replace(planned, fetch_again_ms=planned.fetch_again_ms or 0) if _lacks_ends(state) else planned
 
     def _wait(self, planned: Planned) -> Iterator[BatchReport]:
         """Keep and tell which transaction keeps the source waiting.

@@ -87,7 +87,7 @@ class SharedReads:
         # With several of them no fetch is in the order that all need.
         self._ordered = own.transaction_topic or (of_transactions.pop() if len(of_transactions) == 1 else None)
         try:
-            return self.reader.look(sorted(topics), self._ordered)
+            return self.reader.fetch_offsets(sorted(topics), self._ordered)
         except LakeholdError:
             if topics == own.topics and self._ordered == own.transaction_topic:
                 raise

@@ -47,12 +47,14 @@ class SharedTopic:
         """Return whether there are records, as far as is known without Spark."""
         return self.here is None or self.here.num_rows > 0
 
-    def decoded(self, table: Table, stored_key: tuple[ColumnType, ...], *, look: bool) -> tuple[DecodedTopic, bool]:
+    def decoded(
+        self, table: Table, stored_key: tuple[ColumnType, ...], *, scan_schemas: bool
+    ) -> tuple[DecodedTopic, bool]:
         """Return the records decoded for a table, and whether they were for another one; see `TopicDecoder.wanted`."""
-        wanted, knows_all = self._decoder.wanted(table, self._part, stored_key, look=look)
+        wanted, knows_all = self._decoder.wanted(table, self._part, stored_key, scan_schemas=scan_schemas)
         is_shared = (found := self._found(wanted)) is not None
         if found is None:
-            self._decode_with_others(table, wanted, look=look)
+            self._decode_with_others(table, wanted, scan_schemas=scan_schemas)
             found = self._found(wanted) or self._decoder.decode(table, self._part, wanted)
         return DecodedTopic(self._part.raw, found, knows_all), is_shared
 
@@ -66,18 +68,20 @@ class SharedTopic:
     def _found(self, wanted: Wanted) -> Decoded | None:
         return next((found for each in self._together if (found := each.of(wanted)) is not None), None)
 
-    def _decode_with_others(self, table: Table, wanted: Wanted, *, look: bool) -> None:
+    def _decode_with_others(self, table: Table, wanted: Wanted, *, scan_schemas: bool) -> None:
         """Decode the records for a table and for what others will want, as far as their definitions tell."""
-        others = [each for other in self._tables if other != table for each in self._wanted(other, look=look)]
+        others = [
+            each for other in self._tables if other != table for each in self._wanted(other, scan_schemas=scan_schemas)
+        ]
         # Where one of them cannot be decoded, that one alone stops, when its turn comes.
         with suppress(LakeholdError):
             if others:
                 self._together.append(self._decoder.decode_together(self._part, [wanted, *others], self._kept))
 
-    def _wanted(self, table: Table, *, look: bool) -> Iterator[Wanted]:
+    def _wanted(self, table: Table, *, scan_schemas: bool) -> Iterator[Wanted]:
         # The table stops by this when its turn comes.
         with suppress(LakeholdError):
-            yield self._decoder.wanted(table, self._part, (), look=look)[0]
+            yield self._decoder.wanted(table, self._part, (), scan_schemas=scan_schemas)[0]
 
     def _kept(self, frame: DataFrame) -> DataFrame:
         """Return the same records, in memory once they have been read."""

@@ -121,7 +121,7 @@ class TopicDecoder:
         return TopicPart(records, None, self.written)
 
     def wanted(
-        self, table: Table, part: TopicPart, stored_key: tuple[ColumnType, ...], *, look: bool
+        self, table: Table, part: TopicPart, stored_key: tuple[ColumnType, ...], *, scan_schemas: bool
     ) -> tuple[Wanted, bool]:
         """Return what a table wants of a topic's records, and whether all schemas that they name were looked for.
 
@@ -129,12 +129,12 @@ class TopicDecoder:
             table: It declares what bare JSON holds.
             part: The records.
             stored_key: The key of its Iceberg table, if there is one.
-            look: Look up in the records how they were written.
+            scan_schemas: Look up in the records how they were written.
 
         Raises:
             TableStopped: Nothing says which columns they have.
         """
-        subjects = None if look or part.here is not None else self._subjects(table, part)
+        subjects = None if scan_schemas or part.here is not None else self._subjects(table, part)
         shape = Shape.DEBEZIUM if table.envelope.wraps_rows else Shape.FLAT
         has_heads = self.has_heads and shape is Shape.DEBEZIUM
         schemas = subjects or self._found(table, part, stored_key)

@@ -72,7 +72,7 @@ class WholeTransactions(Planner):
             planned = replace(
                 self._planned(plan, found, state, available),
                 is_last=candidate.extent.is_all and not found.is_followed,
-                look_again_ms=self._look_again_ms(found, candidate),
+                fetch_again_ms=self._fetch_again_ms(found, candidate),
             )
             if planned.has_news or not _may_grow(found, candidate, available):
                 blocked = found.blocked
@@ -118,7 +118,7 @@ class WholeTransactions(Planner):
             stops={tp: plan.position[tp] for tp in partitions},
             unread=frozenset(tp for tp in partitions if ends.get(tp, 0) > plan.position[tp]),
             written=available.written,
-            fetched_ms=available.looked_ms,
+            fetched_ms=available.fetched_ms,
             lag_ms=self.lag_ms,
             shown={} if state is None else self._shown(state, available),
         )
@@ -188,9 +188,9 @@ class WholeTransactions(Planner):
         if passed.replaced is None:
             return planned
         replaced = passed.replaced if self.snapshots_all else replace(passed.replaced, without_rows=frozenset())
-        return replace(planned, settled=planned.settled | self.topics, replaced=replaced)
+        return replace(planned, fully_read=planned.fully_read | self.topics, replaced=replaced)
 
-    def _look_again_ms(self, found: Boundary, candidate: Candidate) -> int | None:
+    def _fetch_again_ms(self, found: Boundary, candidate: Candidate) -> int | None:
         """See `Planned`; nothing was sent later than now, whatever its sender's clock says."""
         sent_ms = candidate.boundaries.sent_ms[candidate.boundaries.is_end]
         if found.over_ms is not None:
@@ -207,9 +207,9 @@ class WholeTransactions(Planner):
         batch = Planned.of(whole, available)
         if plan.remaining == 0:
             # What is left after it are events of transactions, unless it is known to be rows of a snapshot.
-            past = {tp: at for tp, at in plan.position.items() if tp.topic not in found.unsettled}
+            past = {tp: at for tp, at in plan.position.items() if tp.topic not in found.unread_snapshots}
             batch = replace(
-                batch, settled=available.topics - found.unsettled, past_snapshots={**whole.position, **past}
+                batch, fully_read=available.topics - found.unread_snapshots, past_snapshots={**whole.position, **past}
             )
         batch = replace(
             batch,

@@ -20,7 +20,7 @@ from lakehold.ingest.read.directory import begins_line, directory_of, line_numbe
 from lakehold.ingest.read.file_chunks import CHUNK_SCHEMA, chunk_reader, messages_in, record_batch, wanted_of
 from lakehold.ingest.read.line_index import LineIndex, shared_index
 from lakehold.ingest.read.lines import LineError, parse
-from lakehold.ingest.read.reader import RAW_DDL, Available, Limits, MalformedLine, Reader, ReadPlan, look_in_order
+from lakehold.ingest.read.reader import RAW_DDL, Available, Limits, MalformedLine, Reader, ReadPlan, fetch_in_order
 from lakehold.kafka.faults import LOAD_AGAIN
 from lakehold.model.offsets import INTERNAL_PREFIX, OffsetRange, Offsets, TopicPartition, Watermarks, starts
 from lakehold.times import now_ms
@@ -41,12 +41,12 @@ class FilesReader(Reader):
         self._parallelism = parallelism
         self._index = shared_index(self._directory.absolute())
 
-    def look(self, topics: Collection[str], ordered: str | None = None) -> Available:
-        """See `Reader.look`; no topic is ever missing."""
-        return look_in_order(self._look, self.written_ends, topics, ordered)
+    def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> Available:
+        """See `Reader.fetch_offsets`; no topic is ever missing."""
+        return fetch_in_order(self._look, self.written_ends, topics, ordered)
 
     def _look(self, topics: Collection[str]) -> Available:
-        looked_ms = now_ms()
+        fetched_ms = now_ms()
         self._index.grow()
         files = self._index.files()
         return Available(
@@ -57,7 +57,7 @@ class FilesReader(Reader):
             },
             identities={_internal(name).topic: file.identity for name, file in files.items() if file.identity},
             where=f'directory "{self._directory}"',
-            looked_ms=looked_ms,
+            fetched_ms=fetched_ms,
         )
 
     def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehold.ingest.read.bounding import plan_batch, plan_to, sampled_record_bytes
-from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Available, Limits, Reader, ReadPlan, look_in_order
+from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Available, Limits, Reader, ReadPlan, fetch_in_order
 from lakehold.kafka.client import shared_client
 from lakehold.kafka.options import KafkaOptions
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, ends, starts, to_json
@@ -39,16 +39,16 @@ class KafkaReader(Reader):
         self._timeout_s = timeout_s
         self._parallelism = parallelism
 
-    def look(self, topics: Collection[str], ordered: str | None = None) -> Available:
-        """See `Reader.look`: three round trips, whatever the number of topics; seven with `ordered`."""
-        return look_in_order(self._look, self.written_ends, topics, ordered)
+    def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> Available:
+        """See `Reader.fetch_offsets`: three round trips, whatever the number of topics; seven with `ordered`."""
+        return fetch_in_order(self._look, self.written_ends, topics, ordered)
 
     def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
         """See `Reader.written_ends`."""
         return shared_client(self._options, self._timeout_s).written_ends(partitions)
 
     def _look(self, topics: Collection[str]) -> Available:
-        looked_ms = now_ms()
+        fetched_ms = now_ms()
         client = shared_client(self._options, self._timeout_s)
         described = client.describe(topics)
         found = client.watermarks(
@@ -62,7 +62,7 @@ class KafkaReader(Reader):
             missing=missing,
             other_topics=client.topic_names() if missing else (),
             where=f"Kafka at {self._options.brokers}",
-            looked_ms=looked_ms,
+            fetched_ms=fetched_ms,
         )
 
     def plan(self, available: Available, position: Offsets, limits: Limits) -> ReadPlan:

@@ -21,7 +21,7 @@ from lakehold.ingest.read.file_chunks import Chunk, Key, Wanted, wanted_of
 from lakehold.ingest.read.lines import LineError, lines_in, parse
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, Watermarks
 
-_STRETCH_LINES = 500
+_RANGE_LINES = 500
 _CHUNK_LINES = 50_000
 _NO_MESSAGE = 0
 """Number of the partition of a line that is no message."""
@@ -71,7 +71,7 @@ class _Spans:
 
 
 @dataclass(slots=True)
-class _Stretch:
+class _LineRange:
     """Consecutive lines of a file: bytes `[start, end)`, and the lowest and highest offset of each partition in them."""
 
     start: int
@@ -104,7 +104,7 @@ class IndexedFile:
         self.path = path
         self.identity: str | None = None
         self.end = 0
-        self.stretches: list[_Stretch] = []
+        self.line_ranges: list[_LineRange] = []
         # Lines that nobody can take: where they begin, and the partition and offset of those that repeat one.
         self.starts = array("q")
         self.numbers = array("i")
@@ -117,11 +117,11 @@ class IndexedFile:
         has_all = self.path.stat().st_size >= self.end and begins_line(self.path, self.end)
         return has_all and self.identity == identity_of(self.path)
 
-    def stretch_for(self, start: int) -> _Stretch:
-        """Return the stretch that a line belongs to which begins after all others."""
-        if not self.stretches or self.stretches[-1].lines >= _STRETCH_LINES:
-            self.stretches.append(_Stretch(start, start))
-        return self.stretches[-1]
+    def last_range_for(self, start: int) -> _LineRange:
+        """Return the range that a line belongs to which begins after all others."""
+        if not self.line_ranges or self.line_ranges[-1].lines >= _RANGE_LINES:
+            self.line_ranges.append(_LineRange(start, start))
+        return self.line_ranges[-1]
 
     def reject(self, start: int, number: int, offset: int) -> None:
         """Remember a line that nobody can take."""
@@ -206,20 +206,20 @@ class LineIndex:
     def chunks(self, ranges: Collection[OffsetRange], parallelism: int = 1) -> list[Chunk]:
         """Return which parts of files to read for ranges: at least `parallelism`, if there are some hundred lines for each."""
         with self._lock:
-            found = list(self._stretches(wanted_of(ranges)))
-            most_lines = min(_CHUNK_LINES, sum(stretch.lines for _, stretch in found) // parallelism)
-            parts: list[tuple[IndexedFile, _Stretch]] = []
-            for file, stretch in found:
+            found = list(self._line_ranges(wanted_of(ranges)))
+            most_lines = min(_CHUNK_LINES, sum(line_range.lines for _, line_range in found) // parallelism)
+            parts: list[tuple[IndexedFile, _LineRange]] = []
+            for file, line_range in found:
                 last = parts[-1][1] if parts and parts[-1][0] is file else None
-                if last is not None and last.end == stretch.start and last.lines + stretch.lines <= most_lines:
-                    last.end, last.lines = stretch.end, last.lines + stretch.lines
+                if last is not None and last.end == line_range.start and last.lines + line_range.lines <= most_lines:
+                    last.end, last.lines = line_range.end, last.lines + line_range.lines
                 else:
-                    parts.append((file, _Stretch(stretch.start, stretch.end, stretch.lines)))
+                    parts.append((file, _LineRange(line_range.start, line_range.end, line_range.lines)))
             return [Chunk(str(file.path), part.start, part.end, _repeats(file, part)) for file, part in parts]
 
-    def _stretches(self, wanted: Wanted) -> Iterator[tuple[IndexedFile, _Stretch]]:
+    def _line_ranges(self, wanted: Wanted) -> Iterator[tuple[IndexedFile, _LineRange]]:
         for file in self._files.values():
-            yield from ((file, stretch) for stretch in file.stretches if stretch.has(wanted))
+            yield from ((file, line_range) for line_range in file.line_ranges if line_range.has(wanted))
 
     def _scan(self, file: IndexedFile) -> None:
         for start, end, line in lines_in(file.path, file.end):
@@ -227,9 +227,9 @@ class LineIndex:
             file.end = end
             if not line.strip():
                 continue
-            stretch = file.stretch_for(start)
-            stretch.end = end
-            stretch.lines += 1
+            line_range = file.last_range_for(start)
+            line_range.end = end
+            line_range.lines += 1
             try:
                 topic, partition, offset, *_ = parse(line)
             except LineError:
@@ -239,7 +239,7 @@ class LineIndex:
             if (spans := self._partitions.get(key)) is None:
                 spans = self._partitions[key] = _Spans(len(self._partitions) + 1)
             if spans.add(offset):
-                stretch.add(key, offset)
+                line_range.add(key, offset)
             else:
                 file.reject(start, spans.number, offset)
 
@@ -250,7 +250,7 @@ def shared_index(directory: Path) -> LineIndex:
     return LineIndex(directory)
 
 
-def _repeats(file: IndexedFile, part: _Stretch) -> list[int]:
+def _repeats(file: IndexedFile, part: _LineRange) -> list[int]:
     first, last = (int(at) for at in np.searchsorted(np.array(file.starts), (part.start, part.end)))
     return [file.starts[at] for at in range(first, last) if file.numbers[at] != _NO_MESSAGE]
 

@@ -46,7 +46,7 @@ class Available:
         other_topics: Topics that do exist, for a hint; empty unless one is missing.
         where: The place in words, for messages.
         written: Where partitions ended after that, with what was not committed in Kafka yet; of looks at an ordered topic only.
-        looked_ms: When the look began (epoch milliseconds); 0: that does not matter.
+        fetched_ms: When the look began (epoch milliseconds); 0: that does not matter.
     """
 
     topics: frozenset[str]
@@ -56,7 +56,7 @@ class Available:
     other_topics: tuple[str, ...] = ()
     where: str = ""
     written: Offsets = field(default_factory=dict)
-    looked_ms: int = 0
+    fetched_ms: int = 0
 
     def without(self, topics: Collection[str]) -> Available:
         """Return what was fetched without some topics, so that a faulty one does not stop its neighbours."""
@@ -139,7 +139,7 @@ class Reader(ABC):
     """
 
     @abstractmethod
-    def look(self, topics: Collection[str], ordered: str | None = None) -> Available:
+    def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> Available:
         """Fetch where `topics` begin and end now.
 
         Args:
@@ -202,16 +202,16 @@ class Reader(ABC):
         return ()
 
 
-def look_in_order(
-    look: Callable[[Collection[str]], Available],
+def fetch_in_order(
+    fetch: Callable[[Collection[str]], Available],
     written_ends: Callable[[Collection[TopicPartition]], Offsets],
     topics: Collection[str],
     ordered: str | None,
 ) -> Available:
-    """Fetch the ends of `ordered`, then those of the other topics, then `Available.written`: see `Reader.look`."""
+    """Fetch the ends of `ordered`, then those of the other topics, then `Available.written`: see `Reader.fetch_offsets`."""
     if ordered is None:
-        return look(topics)
-    first, others = look([ordered]), look([topic for topic in topics if topic != ordered])
+        return fetch(topics)
+    first, others = fetch([ordered]), fetch([topic for topic in topics if topic != ordered])
     partitions = {**first.partitions, **others.partitions}
     return replace(
         others,
@@ -221,5 +221,5 @@ def look_in_order(
         missing=(*first.missing, *others.missing),
         other_topics=first.other_topics or others.other_topics,
         written=written_ends(partitions),
-        looked_ms=first.looked_ms,
+        fetched_ms=first.fetched_ms,
     )

@@ -30,7 +30,7 @@ class Boundary:
         blocked: What stands after it, if that waits for something.
         is_uncertain: What stands after it has come whole, and something earlier may stand where was not read yet.
         waiting: Topics with events after it.
-        unsettled: Topics that may have rows of a snapshot after it.
+        unread_snapshots: Topics that may have rows of a snapshot after it.
         uncounted: Topics whose events no END counts: they are not named as Debezium names them.
         is_followed: What stands after it can be taken from this same range, when it is done.
         over_ms: When it was sent that the re-snapshot after it is over (epoch milliseconds); None: nothing says so yet.
@@ -41,7 +41,7 @@ class Boundary:
     blocked: Blocked | None
     is_uncertain: bool
     waiting: frozenset[str]
-    unsettled: frozenset[str]
+    unread_snapshots: frozenset[str]
     uncounted: frozenset[str]
     is_followed: bool = False
     over_ms: int | None = None
@@ -68,8 +68,8 @@ def _around(resnapshot: Resnapshot, candidate: Candidate, passed: Passed) -> Bou
     if resnapshot.is_whole:
         found = _Search(resnapshot.after(), passed).boundary
         replaced = Replaced(resnapshot.position, resnapshot.without_rows)
-        unsettled = found.unsettled.difference(candidate.topics)
-        return replace(found, passed=replace(found.passed, replaced=replaced), unsettled=unsettled)
+        unread_snapshots = found.unread_snapshots.difference(candidate.topics)
+        return replace(found, passed=replace(found.passed, replaced=replaced), unread_snapshots=unread_snapshots)
     is_over = resnapshot.over_ms is not None
     return replace(
         before,
@@ -126,7 +126,7 @@ class _Search:
             blocked=self._blocked(is_uncertain=is_uncertain),
             is_uncertain=is_uncertain,
             waiting=self._topics_after(stops, EVENTS),
-            unsettled=self._topics_after(stops, SNAPSHOT, SNAPSHOT_END)
+            unread_snapshots=self._topics_after(stops, SNAPSHOT, SNAPSHOT_END)
             if candidate.extent.is_all
             else frozenset(tp.topic for tp in candidate.runs.partitions),
             uncounted=found.uncounted,

@@ -69,7 +69,9 @@ class Applier(Protocol):
     def apply(self, batch: TableBatch) -> tuple[TableReport, TableProgress]:
         """Bring a table to a batch's timestamp. Returns what was done, and the table's progress."""
 
-    def settle(self, identity: BatchIdentity, table: Table, progress: TableProgress, reach: Reach) -> TableProgress:
+    def finish_snapshot(
+        self, identity: BatchIdentity, table: Table, progress: TableProgress, reach: Reach
+    ) -> TableProgress:
         """Return the progress of a table after a batch that changes no more rows of it; its snapshot may be complete now."""
 
 
@@ -106,7 +108,9 @@ class IcebergApplier:
                 state = self.writing.tables.table_state(batch.table.full_name)
         return self._deduplicate(batch, state)
 
-    def settle(self, identity: BatchIdentity, table: Table, progress: TableProgress, reach: Reach) -> TableProgress:
+    def finish_snapshot(
+        self, identity: BatchIdentity, table: Table, progress: TableProgress, reach: Reach
+    ) -> TableProgress:
         """See `Applier`."""
         before = progress.marks
         marks = completed(before, reach)
