@@ -155,7 +155,11 @@ class OnlyOffsets:
         return TableReport(batch.table.full_name), replace(batch.progress, since_ms=since_ms)
 
     def finish_snapshot(
-        self, identity: BatchIdentity, table: Table, progress: TableProgress, reach: Reach
-    ) -> TableProgress:  # noqa: ARG002
+        self,
+        identity: BatchIdentity,
+        table: Table,  # noqa: ARG002
+        progress: TableProgress,
+        reach: Reach,  # noqa: ARG002
+    ) -> TableProgress:
         """See `Applier`."""
         return replace(progress, since_ms=progress.since_ms or identity.timestamp_ms)

@@ -41,13 +41,13 @@ class KafkaReader(Reader):
 
     def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> Available:
         """See `Reader.fetch_offsets`: three round trips, whatever the number of topics; seven with `ordered`."""
-        return fetch_in_order(self._look, self.written_ends, topics, ordered)
+        return fetch_in_order(self._fetch, self.written_ends, topics, ordered)
 
     def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
         """See `Reader.written_ends`."""
         return shared_client(self._options, self._timeout_s).written_ends(partitions)
 
-    def _look(self, topics: Collection[str]) -> Available:
+    def _fetch(self, topics: Collection[str]) -> Available:
         fetched_ms = now_ms()
         client = shared_client(self._options, self._timeout_s)
         described = client.describe(topics)
