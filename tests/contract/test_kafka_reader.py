@@ -55,8 +55,8 @@ def test_the_ends_of_an_ordered_topic_are_fetched_before_others_and_what_is_writ
     looks: list[list[str]] = []
 
     class Busy(KafkaReader):
-        def _look(self, topics: Collection[str]) -> Available:
-            found = super()._look(topics)
+        def _fetch(self, topics: Collection[str]) -> Available:
+            found = super()._fetch(topics)
             looks.append([*topics])
             broker.produce(ordered, numbered(0, 1))
             broker.produce(other, numbered(0, 1))

@@ -43,9 +43,9 @@ class FilesReader(Reader):
 
     def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> Available:
         """See `Reader.fetch_offsets`; no topic is ever missing."""
-        return fetch_in_order(self._look, self.written_ends, topics, ordered)
+        return fetch_in_order(self._fetch, self.written_ends, topics, ordered)
 
-    def _look(self, topics: Collection[str]) -> Available:
+    def _fetch(self, topics: Collection[str]) -> Available:
         fetched_ms = now_ms()
         self._index.grow()
         files = self._index.files()
