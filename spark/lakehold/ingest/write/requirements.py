@@ -1,4 +1,4 @@
-"""What Debezium's envelopes ask of a topic, refused with what to change upstream (`envelopes.md`, "Goals" and "Description")."""
+"""Requirements of Debezium's envelopes on a topic; a refusal says what to change upstream (`envelopes.md`)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from lakehold.model.marks import Position
 
 
 def check(table: Table, changes: Changes, statistics: BatchStatistics) -> None:
-    """Raise `TableStopped` when the table's envelope cannot be right for these messages.
+    """Raise `TableStopped` if the table's envelope cannot be correct for these messages.
 
     Args:
         table: The definition.
-        changes: What they do.
-        statistics: What that amounts to.
+        changes: The changes.
+        statistics: Their statistics.
     """
     if table.envelope.skips_applied:
         _check_connectors(table, statistics)
@@ -29,7 +29,7 @@ def check(table: Table, changes: Changes, statistics: BatchStatistics) -> None:
 
 
 def _require_keys(table: Table, changes: Changes, statistics: BatchStatistics) -> None:
-    """Raise `TableStopped` when messages have no key any more, though the table takes its key from there."""
+    """Raise `TableStopped` if messages no longer have a key, though the table takes its key from there."""
     if not statistics.keyless:
         return
     if not changes.key:
