@@ -61,8 +61,9 @@ def ddl(of: Asked) -> str:
 def plain(raw: str, schema: ConnectSchema) -> str:
     """Write the value in the plain type of its schema, from what the parser returned.
 
-    Declared decimals, dates and timestamps are asked for as a VARIANT: the text that `from_json` gives of a number has been a
-    double, and does not tell a number from the same digits in quotes. A decimal is the text in them, the others have them.
+    Declared decimals, dates and timestamps are requested as a VARIANT: the text that `from_json` returns for a number has been a
+    double, and looks the same for a number and for its digits in quotes. A decimal is the VARIANT's text without quotes; the other
+    types keep them.
     """
     if schema.name == DECLARED_DECIMAL:
         return f"trim('\"' FROM to_json({raw}))"

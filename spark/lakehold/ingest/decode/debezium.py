@@ -63,9 +63,9 @@ _DOCUMENT = (
 
 def only_envelopes(value: Part) -> Part:
     """Return the part without versions whose schema is not an envelope; their records are refused."""
-    judged = [(version, _refused(version)) for version in value.versions]
-    envelopes = tuple(version for version, why in judged if why is None)
-    return replace(value, versions=envelopes, refused=(*value.refused, *(why for _, why in judged if why is not None)))
+    checked = [(version, _refused(version)) for version in value.versions]
+    envelopes = tuple(version for version, why in checked if why is None)
+    return replace(value, versions=envelopes, refused=(*value.refused, *(why for _, why in checked if why is not None)))
 
 
 def _refused(version: Version) -> Refused | None:

@@ -108,7 +108,7 @@ def decode(
         TypeConflict: Two of the schemas give a column types that do not fit together.
     """
     reader = ReaderSql.of(Wanted(schemas, shape, has_heads), 0, max_record_bytes)
-    frame = judged(raw, [reader]).selectExpr(*COMMON, barrier(reader.result()))
+    frame = parsed_and_checked(raw, [reader]).selectExpr(*COMMON, barrier(reader.result()))
     return reader.decoded(frame)
 
 
@@ -190,7 +190,7 @@ class ReaderSql:
         )
 
 
-def judged(raw: DataFrame, readers: Sequence[ReaderSql]) -> DataFrame:
+def parsed_and_checked(raw: DataFrame, readers: Sequence[ReaderSql]) -> DataFrame:
     """Parse and convert the records, and find their problems, for each reader."""
     wanted = [each for reader in readers for each in reader.calls()]
     own = [call for _, call in wanted]

@@ -21,7 +21,7 @@ from lakehold.ingest.decode.decoded import (
     Wanted,
     barrier,
     decode,
-    judged,
+    parsed_and_checked,
 )
 from lakehold.ingest.decode.schemas import JsonDeclared
 from lakehold.spark_sql import quoted, struct_of
@@ -110,7 +110,7 @@ def decode_together(
     readers = [ReaderSql.of(each, number, max_record_bytes) for number, each in enumerate(done)]
     results = {f"reader{number}": reader.result() for number, reader in enumerate(readers)}
     results["value_bytes"] = f"CASE WHEN {' OR '.join(reader.has_error for reader in readers)} THEN value END"
-    frame = kept(judged(raw, readers).selectExpr(*COMMON, barrier(struct_of(results))))
+    frame = kept(parsed_and_checked(raw, readers).selectExpr(*COMMON, barrier(struct_of(results))))
     of_each = (frame.selectExpr(*_OWN, f"reader{number}.*") for number, _ in enumerate(readers))
     found = [reader.decoded(own) for reader, own in zip(readers, of_each, strict=True)]
     return DecodedTogether(frame, wanted, done, found, numbers, max_record_bytes)

@@ -149,7 +149,7 @@ def _meeting(one: Path, other: Path, table: str) -> NameFault:
         return NameFault(
             code="column-case",
             message=f"{pair} differ in case only",
-            detail="Spark does not tell them apart.",
+            detail="Spark does not distinguish them.",
             can_be_left_out=len(one) > 1,
         )
     return NameFault(

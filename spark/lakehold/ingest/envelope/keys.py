@@ -19,13 +19,13 @@ from lakehold.ingest.decode.unify import TypeConflict, cast, equal_value, same, 
 from lakehold.spark_sql import literal, quoted
 
 _OF_TOPIC = (
-    "Drop the table and create it again with KEY (…) and columns that tell its rows apart, such as those of a new primary key: "
-    "they are taken from the rows where message keys lack them. That takes the whole row before each change (PostgreSQL: "
+    "Drop the table and create it again with KEY (…) and columns that identify its rows, such as those of a new primary key: "
+    "they are taken from the rows where message keys lack them. That needs the whole row before each change (PostgreSQL: "
     "REPLICA IDENTITY FULL); without it delete the topic, too, and have the connector snapshot the table again."
 )
 _OF_CAPTURED = (
     "Drop the table and create it again: its topic goes with it, and it is snapshotted with the primary key that it has then. "
-    "Without one it needs KEY (…) and columns that tell its rows apart."
+    "Without one it needs KEY (…) and columns that identify its rows."
 )
 """The hint for a changed key; a source that captures the database creates the topic again by itself."""
 
@@ -170,7 +170,7 @@ def _of_both(table: Table, in_key: ColumnType, in_row: ColumnType) -> tuple[str,
             table=table.full_name,
             code="key-type",
             detail="No value of one type equals one of the other, so message keys do not say which row they are of.",
-            hint="Give the column one type upstream, in keys and values; or name columns in KEY (…) that tell rows apart.",
+            hint="Give the column one type upstream, in keys and values; or name columns in KEY (…) that identify rows.",
         )
     return equal, in_row
 
@@ -183,7 +183,7 @@ def _require_single(table: Table, key: Iterable[ColumnType]) -> None:
                 f'key column "{column.name}" of table "{table.full_name}" is {_as(column)}',
                 table=table.full_name,
                 code="unsupported-key",
-                detail="Rows are told apart by columns with single values: numbers, texts, dates, times and bytes.",
+                detail="Rows are identified by columns with single values: numbers, texts, dates, times and bytes.",
                 hint="Create the table with KEY (…) and columns of the row that have such values.",
             )
 
@@ -238,8 +238,7 @@ def _require_one(keys: Collection[frozenset[str]], table: Table, stored: Collect
     found = " and ".join(sorted(f"({', '.join(sorted(kind))})" for kind in kinds if kind))
     raise key_changed(
         table,
-        f"Its rows, and the messages of topic {table.topic}, are told apart by {found}: the primary key upstream is not what it "
-        "was.",
+        f"Its rows, and the messages of topic {table.topic}, are identified by {found}: the primary key upstream has changed.",
     )
 
 

@@ -133,7 +133,7 @@ def _none(decoded: Decoded) -> _Mapped:
 
 def _upsert(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) -> _Mapped:
     key = key_of(decoded, table, stored_key, row="value")
-    # An undecodable value stands for its key all the same, so the key's absence is said only of messages without one.
+    # An undecodable value still has its key, so that only messages without one are reported to lack a key.
     null_key = f"(error IS NULL AND {key.all_null})"
     without_key = "null-key" if key.columns else KEYLESS
     is_error = f"(error IS NOT NULL OR {key.is_unequal})"

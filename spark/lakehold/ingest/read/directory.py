@@ -43,7 +43,7 @@ def recorded_files(directory: Path) -> dict[str, Path]:
         raise UpstreamError(
             f'directory "{directory}" does not exist',
             code="directory-missing",
-            detail="It is there, but it is no directory." if directory.exists() else "",
+            detail="It exists, but it is not a directory." if directory.exists() else "",
             hint="Create it, or correct the path in the source. It may be empty.",
         )
     with reading(directory):

@@ -71,9 +71,9 @@ def incomplete(source: str, waiting: Waiting) -> TransactionIncomplete:
 
 def _detail(blocked: Blocked) -> str:
     if not blocked.transaction:
-        return f"{blocked.arrived:,} of its rows have come, and nothing yet that says that these are all."
+        return f"{blocked.arrived:,} of its rows have come, and no sign yet that these are all."
     if blocked.repeats:
-        return f'Topic "{blocked.repeats}" repeats changes from it on, and has not yet come as far as it was.'
+        return f'Topic "{blocked.repeats}" repeats changes from it on, and has not yet come as far as before.'
     if not blocked.lacking:
         return f"Its END has not come; {blocked.arrived:,} of its changes have."
     counts = (

@@ -203,7 +203,8 @@ class ErrorRecords:
                     raise
                 if attempt == _ATTEMPTS - 1:
                     raise CommitConflict(
-                        f'other writers kept moving "{TABLE}"', hint="Ingest again: the batch goes on where it stopped."
+                        f'other writers kept moving "{TABLE}"',
+                        hint="Ingest again: the batch continues where it stopped.",
                     ) from error
                 log.info("another writer moved %s first, trying again", TABLE)
             else:

@@ -147,10 +147,10 @@ def require_own(entry: Entry[Table], properties: Mapping[str, str]) -> None:
         return
     name = entry.definition.full_name
     raise TableStopped(
-        f'an Iceberg table "{name}" is there already and is not this table\'s',
+        f'an Iceberg table "{name}" exists already and is not this table\'s',
         table=name,
         code="table-foreign",
-        detail="Another definition or another tool made it; merging into it would mix their rows.",
+        detail="Another definition or another tool created it; merging into it would mix their rows.",
         hint=f"Rename {name} or drop it with Spark or PyIceberg (DROP TABLE removes defined tables only); ingest again.",
     )
 
