@@ -62,8 +62,8 @@ def plain(raw: str, schema: ConnectSchema) -> str:
     """Write the value in the plain type of its schema, from what the parser returned.
 
     Declared decimals, dates and timestamps are requested as a VARIANT: the text that `from_json` returns for a number has been a
-    double, and looks the same for a number and for its digits in quotes. A decimal is the VARIANT's text without quotes; the other
-    types keep them.
+    double, and is the same for a number and for its digits in quotes. A decimal is the VARIANT's text without quotes; the
+    other types keep them.
     """
     if schema.name == DECLARED_DECIMAL:
         return f"trim('\"' FROM to_json({raw}))"

@@ -99,5 +99,6 @@ def _restored(table: Table, found: WentBack, connectors: frozenset[str]) -> Tabl
         f"{shown(found.position)} in the database's log, and is newer than those up to {shown(found.passed)}: the database was "
         "restored from a backup, or is another one. New changes would be taken for old ones.",
         hint=f"Load it again from a topic without the old changes: {reload}. With a transaction topic do so for all of the "
-        "source's tables and for that topic. For a captured database, DROP SOURCE … CASCADE and creating it again does all of it.",
+        "source's tables and for that topic. For a captured database, DROP SOURCE … CASCADE and creating it again does all of "
+        "that.",
     )
