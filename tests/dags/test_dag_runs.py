@@ -1,4 +1,4 @@
-"""Each DAG is run for real, over Spark Connect: what it does, what is red when something is wrong, and what its log says."""
+"""Each DAG is run for real, over Spark Connect: its effects, its red tasks, and its logs."""
 
 from __future__ import annotations
 

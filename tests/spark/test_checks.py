@@ -1,4 +1,4 @@
-"""Suites run on snapshots of tables: what they find, on which snapshot, and what keeps them from running."""
+"""Suites run on snapshots of tables: their findings, the snapshot they read, and the errors that keep them from running."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ DEBEZIUM = (
 
 
 def written(lake: Lake, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Rows `(mz_timestamp, mz_state, id)` as a table, in their order."""
+    """Make a table of the rows `(mz_timestamp, mz_state, id)`, in their order."""
     values = ", ".join(f"({place}, {t}, '{state}', {key})" for place, (t, state, key) in enumerate(rows))
     lake.sql(f"CREATE OR REPLACE TABLE {table} USING iceberg AS SELECT * FROM VALUES {values} "
              "AS t(place, mz_timestamp, mz_state, id)")  # fmt: skip

@@ -1,4 +1,4 @@
-"""What `gather` finds in a real lake, without Spark: a fed table, one of others with holds and followers, verdicts, a crash."""
+"""`gather` on a real lake, without Spark: a fed table, a foreign one with holds and followers, verdicts, a crash."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HOUR_MS = 3_600_000
 
 
 class Shop:
-    """A lake in which the source `feed` feeds `shop.orders` and `shop.stock`, and somebody else writes `shop.rates`."""
+    """A lake in which the source `feed` feeds `shop.orders` and `shop.stock`, and another program writes `shop.rates`."""
 
     def __init__(self, warehouse: Path) -> None:
         self.lake: Lake = connect(str(warehouse), foreign_lag_ms=0)

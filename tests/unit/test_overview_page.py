@@ -1,4 +1,4 @@
-"""What the page of a lake says: what is wrong comes first, with what to do; and it is one file that loads nothing."""
+"""The page of a lake: problems come first, with what to do; and it is one file that loads nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.overviews import HOUR_MS, NOW_MS, follower, hold, table
 
 
 class Reading(HTMLParser):
-    """The texts of a page, its links, and the elements by name."""
+    """A parsed page: its texts, its links, and its elements by name."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

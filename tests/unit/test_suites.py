@@ -1,4 +1,4 @@
-"""Suites of tables: what is made of a schema, what is read from a file, and what a file may get wrong."""
+"""Suites of tables: generated from a schema, read from a file, and files with faults."""
 
 from __future__ import annotations
 

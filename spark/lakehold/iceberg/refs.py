@@ -35,7 +35,7 @@ FOREVER_MS = 2**63 - 1
 
 @dataclass(frozen=True)
 class RefChanges:
-    """Changes of a table's branches and tags.
+    """A set of changes to a table's branches and tags.
 
     Attributes:
         main: The snapshot that becomes the current one; None leaves it.
