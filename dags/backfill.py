@@ -1,11 +1,11 @@
-"""Fills new tables, and tries stopped ones again.
+"""Fills new tables, and retries stopped ones.
 
-Trigger it after `CREATE TABLE … FROM SOURCE`, or when the cause of a stop is gone. One task a source reads what its tables lack,
-with a reader of their own until they have caught up with the others, which go on meanwhile. `lakehold status` shows how far they
-are.
+Trigger it after `CREATE TABLE … FROM SOURCE`, or when the cause of a stop is removed. One task per source reads the missing
+records of its tables with a separate reader, until they have caught up with the others, which continue meanwhile. `lakehold
+status` shows their progress.
 
-Each table has a task of its own behind that: green when it is with the others and can be read, red when it is not, with what to
-do last in its log.
+Afterwards each table has a task of its own: green when the table is in sync with the others and can be read, red when it is not,
+with the hint last in its log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAMES = Param(
     type="array",
     items={"type": "string", "pattern": r"^.+\..+$"},
     title="Tables",
-    description="Full names, such as `shop.orders`, one a line. Empty: all that are behind.",
+    description="Full names, such as `shop.orders`, one a line. Empty: all that are new or stopped.",
 )
 
 

@@ -1,9 +1,9 @@
-"""Looks after holds.
+"""Maintains holds.
 
-Moves holds that are further behind than their MAX LAG, advances those that it is asked to, and checks the data of holds with a
-CHECK where they stand. Verdicts are kept in `mz_catalog.mz_hold_checks`, each with a page.
+It moves holds that exceed their MAX LAG, advances holds on request, and checks the data of holds with a CHECK at their times.
+Verdicts are kept in `mz_catalog.mz_hold_checks`, each with a page.
 
-A hold that could not be advanced, or whose data is not as expected, is a red task of its own.
+A hold that could not be advanced, or whose data fails its checks, is a red task of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PARAMS = {
         type=["null", "string"],
         format="date-time",
         title="Advance to",
-        description="From when on they shall keep history. Empty: as far as retention keeps the tables readable anyway.",
+        description="From when on they keep history. Empty: the oldest time that retention keeps readable anyway.",
     ),
 }
 

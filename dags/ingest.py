@@ -1,11 +1,11 @@
-"""Brings the tables of every source to what their topics hold now.
+"""Merges the records that the topics of every source hold now into their tables.
 
-One task a source, side by side as far as the pool `lakehold_writers` has slots; sources with tables over the same topics are one
-task, which reads and decodes these once. A batch is committed whole or not at all, so a task that was killed is simply tried
-again, and nothing is applied twice. Each table that changed is announced as an asset (`lakehold-tables`), on which the DAGs
-`lakehold_subscriptions` and `lakehold_quality` start.
+One task per source, in parallel as far as the pool `lakehold_writers` has slots. Sources with tables over the same topics share a
+task, which reads and decodes the topics once. A batch is committed whole or not at all: a task that was killed is simply retried,
+and nothing is applied twice. Each table that changed is announced as an asset (`lakehold-tables`), which starts the DAGs
+`lakehold_subscriptions` and `lakehold_quality`.
 
-A table that cannot go on does not keep the others from it: it becomes a red task of its own, whose log ends with what to do.
+A table that stops does not keep the others from continuing: it becomes a red task of its own, whose log ends with what to do.
 Messages that cannot be applied are in `mz_catalog.mz_source_errors`.
 """
 

@@ -1,7 +1,7 @@
-"""Lets go of history that nobody needs, and gathers small files.
+"""Expires history that nothing needs, and compacts small files.
 
-For the tables that sources feed and for `mz_catalog`: snapshots that no retention, hold or reader needs are expired, small files
-gathered, files that no table refers to deleted. Killed anywhere, it is simply run again. It may run beside batches.
+For the tables that sources feed and for `mz_catalog`, it expires snapshots that no retention, hold or reader needs, compacts
+small files, and deletes files that no table refers to. After it was killed, run it again. It may run beside batches.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PARAMS = {
     "tables": Param(
         [], type="array", items={"type": "string"}, title="Tables", description="Full names, one a line. Empty: all."
     ),
-    "dry_run": Param(False, type="boolean", title="Dry run", description="Only tell in the log what would be done."),
+    "dry_run": Param(False, type="boolean", title="Dry run", description="Change nothing; log what would be done."),
 }
 
 

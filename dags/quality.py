@@ -1,9 +1,10 @@
 """Checks tables that have changed.
 
-Starts when tables change (assets `lakehold-tables`) and runs each table's suite (`expectations/<table>.json`, else one made from
-its schema and key) on what it shows now, a snapshot once. Verdicts are kept in `mz_catalog.mz_hold_checks`, each with a page.
+It starts when tables change (assets `lakehold-tables`) and runs each table's suite on its current data, each snapshot once. The
+suite is the file `expectations/<table>.json`, else one generated from the table's schema and key. Verdicts are kept in
+`mz_catalog.mz_hold_checks`, each with a page.
 
-A table that is not as expected is a red task of its own: its log names the expectations, and some of the rows.
+A table that fails its suite is a red task of its own: its log names the expectations, and some of the rows.
 """
 
 from __future__ import annotations

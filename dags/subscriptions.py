@@ -1,11 +1,12 @@
-"""Publishes what subscriptions are due.
+"""Publishes subscriptions whose tables have changed.
 
-Starts when tables change (assets `lakehold-tables`), and appends to the output of each subscription that reads one of them, each
-timestamp once, wherever the last one stopped. Outputs that changed are announced as assets (`lakehold-outputs`).
+It starts when tables change (assets `lakehold-tables`). For each subscription that reads one of them, it appends the new
+timestamps to the output table, each once, and continues where the last run stopped. Outputs that changed are announced as assets
+(`lakehold-outputs`).
 
-Those that read the same tables are published by one task, which reads each change once for all of them. One that fails there is
-tried again by a task of its own. One that fell behind its MAX LAG stays red, and its log says how to go on; the others are not
-touched by it.
+Subscriptions that read the same tables are published by one task, which reads each change once. A subscription that fails in
+it is retried by a task of its own. A subscription that exceeded its MAX LAG stays red, and its log says how to continue; the
+others are not affected.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A source over topics in memory that is ingested without Spark: tables are given no rows, but offsets."""
+"""A source over topics in memory that is ingested without Spark: tables get offsets, but no rows."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class Topics(KafkaReader):
     """Topics of one partition each.
 
     Attributes:
-        held: By name the offsets that there are.
-        ids: What tells them from others of their name.
+        held: The existing offsets of each topic, by name.
+        ids: Identities that distinguish topics from others of their name.
     """
 
     def __init__(self, **ends: int) -> None:
         self.held = {name: Watermarks(0, end) for name, end in ends.items()}
         self.ids: dict[str, str] = {}
 
-    def look(self, topics: Collection[str], ordered: str | None = None) -> Available:  # noqa: ARG002
+    def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> Available:  # noqa: ARG002
         return Available(
             frozenset(topics),
             {TopicPartition(name, 0): marks for name, marks in self.held.items() if name in topics},
@@ -55,7 +55,7 @@ class Topics(KafkaReader):
 
 
 def table(name: str, topic: str) -> Entry[Table]:
-    """A table of the schema `s`."""
+    """Return a table of the schema `s`."""
     return Entry(f"id of {name}", Table("s", name, "shop", topic, Envelope.UPSERT), "", 0)
 
 
@@ -64,13 +64,13 @@ class MemorySource:
     """The source `shop`.
 
     Attributes:
-        topics: What it reads.
-        tables: Its tables, of the schema `s`, by name with their topics.
-        transaction_topic: Says which transactions are whole; its ENDs are not read.
-        batch_records: How many messages a batch has at most.
-        idle_ms: How far empty batches are apart at least.
-        catch_up_s: How long tables that are behind are read for.
-        store: Where its readers are.
+        topics: Its topics.
+        tables: The topics of its tables in the schema `s`, by name.
+        transaction_topic: Its transaction topic, whose ENDs are not read.
+        batch_records: The most messages in a batch.
+        idle_ms: The least interval of empty batches.
+        catch_up_s: How long a call works on tables that catch up.
+        store: The store of its readers.
     """
 
     topics: Topics
@@ -82,7 +82,7 @@ class MemorySource:
     store: BatchStore = field(default_factory=lambda: BatchStore(MemoryState()))
 
     def ingesting(self) -> Ingesting:
-        """Held by this process."""
+        """Hold the source in this process."""
         self.store.acquire("shop", OWNER, now_ms() + 600_000)
         entries = {f"s.{name}": table(name, topic) for name, topic in self.tables.items()}
         nothing: Any = None
@@ -113,11 +113,11 @@ class MemorySource:
         )
 
     def drain(self) -> list[BatchReport]:
-        """What there is, in batches."""
+        """Ingest everything that exists, in batches."""
         return list(self.ingesting().drain())
 
     def is_killed_amid(self, reader: str, **ends: int) -> None:
-        """A batch that ends at offsets of topics is begun, and no more."""
+        """Begin a batch that ends at offsets of topics, and leave it."""
         readers = self.readers()
         state = readers[reader]
         end = {**state.position, **{TopicPartition(name, 0): at for name, at in ends.items()}}
@@ -125,16 +125,16 @@ class MemorySource:
         self.store.begin(Intent("shop", reader, at_ms, end, dict.fromkeys(state.tables)), OWNER)
 
     def taken(self, name: str) -> list[tuple[int, int]]:
-        """The offsets that a table was given, from and to, batch by batch."""
+        """Return the ranges of offsets that a table was given, batch by batch."""
         tp = TopicPartition(self.tables[name], 0)
         return [(b.start.get(tp, 0), b.end[tp]) for b in self.store.history("shop") if f"s.{name}" in b.tables]
 
     def readers(self) -> Readers:
-        """Where they stand."""
+        """Return the readers."""
         return self.store.readers("shop")
 
     def main(self) -> ReaderState:
-        """Where the tables stand that are read together."""
+        """Return the reader `main`."""
         return self.readers()[MAIN_READER]
 
 
@@ -144,7 +144,7 @@ class _NoTables:
 
 
 class OnlyOffsets:
-    """Gives tables nothing but offsets: an `Applier`."""
+    """An `Applier` that gives tables only offsets."""
 
     def prepare(self, arrival: TableArrival, progress: TableProgress) -> None:
         """See `Applier`."""
@@ -154,6 +154,12 @@ class OnlyOffsets:
         since_ms = batch.progress.since_ms or batch.identity.timestamp_ms
         return TableReport(batch.table.full_name), replace(batch.progress, since_ms=since_ms)
 
-    def settle(self, identity: BatchIdentity, table: Table, progress: TableProgress, reach: Reach) -> TableProgress:  # noqa: ARG002
+    def finish_snapshot(
+        self,
+        identity: BatchIdentity,
+        table: Table,  # noqa: ARG002
+        progress: TableProgress,
+        reach: Reach,  # noqa: ARG002
+    ) -> TableProgress:
         """See `Applier`."""
         return replace(progress, since_ms=progress.since_ms or identity.timestamp_ms)

@@ -1,4 +1,4 @@
-"""Lakes as `lakehold.overview` knows them: made by hand, with everything that a page has to draw."""
+"""Overviews made by hand, with everything that a page has to draw."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from lakehold.model.backlog import Backlog
 from lakehold.model.readers import ReaderError
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
-from lakehold.overview.standing import State
+from lakehold.overview.table_status import State
 from lakehold.state.subscribers import SubscriberKind
 
 NOW_MS = 1_795_341_600_000
@@ -45,7 +45,7 @@ def check(*, success: bool = True, at_ms: int = NOW_MS - HOUR_MS) -> CheckFacts:
 
 
 def table(name: str = "shop.orders", *, every_ms: int = 10 * MINUTE_MS, over_ms: int = 6 * HOUR_MS) -> TableFacts:
-    """A table in order: a snapshot each `every_ms` over the last `over_ms`."""
+    """Return a table in order: a snapshot each `every_ms` over the last `over_ms`."""
     since_ms = NOW_MS - over_ms
     return TableFacts(
         name=name,
@@ -117,13 +117,13 @@ def overview(*tables: TableFacts, interrupted_ms: int | None = None) -> Overview
 
 
 def everything() -> Overview:
-    """A lake with each kind of table and each kind of problem."""
+    """Return a lake with each kind of table and each kind of problem."""
     return overview(
         STOPPED, HELD, NEW, CATCHING_UP, FOREIGN, BUSY, LONG, table("shop.customers"), interrupted_ms=NOW_MS - MINUTE_MS
     )
 
 
 def many(number: int = 200) -> Overview:
-    """A lake of `number` tables, few of which need anybody."""
+    """Return a lake of `number` tables, few of which have problems."""
     rest = (table(f"shop.table_{place:03}", every_ms=(1 + place) * MINUTE_MS) for place in range(number - 3))
     return overview(STOPPED, HELD, BUSY, *rest)

@@ -93,7 +93,7 @@ class Cluster(Upstream):
         self._broker.transaction(topic, values, commit=True, partition=partition, headers=headers)
 
     def lose(self, topic: str) -> None:
-        end = self.reader.look([topic]).partitions[TopicPartition(topic, 0)].end_exclusive
+        end = self.reader.fetch_offsets([topic]).partitions[TopicPartition(topic, 0)].end_exclusive
         self._broker.delete_records(topic, 0, end - 1)
 
     def recreate(self, topic: str) -> None:
@@ -107,7 +107,7 @@ class Cluster(Upstream):
     def _is_known(self, topic: str) -> bool:
         """Whether the reader's client has heard who leads the new topic."""
         try:
-            self.reader.look([topic])
+            self.reader.fetch_offsets([topic])
         except UpstreamUnavailable:
             return False
         return True

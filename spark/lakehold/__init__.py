@@ -1,6 +1,6 @@
 """lakehold keeps Apache Iceberg tables equal to upstream databases, and lets people read exactly how they changed.
 
-The names below are loaded when they are first used: importing `lakehold`, as a DAG file does, does not import Spark.
+The names below are loaded at their first use: importing `lakehold`, as a DAG file does, does not import Spark.
 """
 
 from __future__ import annotations

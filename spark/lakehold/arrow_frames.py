@@ -1,4 +1,4 @@
-"""Arrow tables as DataFrames: the one place where they become some, because Spark does not take all of them as they are."""
+"""Arrow tables as DataFrames: the only place that converts them, because Spark does not accept all of them as they are."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pyspark.sql.types import StructType
 def frame_of(table: pa.Table, spark: SparkSession, schema: str | StructType) -> DataFrame:
     """Make a DataFrame of a table in the driver, with the same rows.
 
-    The table goes to Spark in one chunk. Spark (4.1) takes an empty chunk for the end and leaves out the rows after it, and it
-    fails on a nested column that has no chunk, which is what a filter leaves where no row is left.
+    The table goes to Spark in one chunk. Spark (4.1) takes an empty chunk for the end and drops the rows after it. It
+    also fails on a nested column without chunks, which a filter leaves when no row passes.
 
     Args:
         table: Its columns are in the order of `schema`.

@@ -1,4 +1,4 @@
-"""What users declare: connections, sources, tables, subscriptions, as SQL says them and `mz_catalog.mz_objects` keeps them."""
+"""Definitions: connections, sources, tables and subscriptions, as SQL declares and `mz_catalog.mz_objects` keeps them."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _NOT_OF_A_TOPIC = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def object_text(name: str) -> str:
-    """A name of an object as a statement says it: in backquotes where it must be."""
+    """Write the name of an object as SQL, in backquotes where it needs them."""
     if _OBJECT_NAME.fullmatch(name) and name.upper() not in NOT_A_NAME:
         return name
     return quoted(name)
 
 
 def full_name_text(full_name: str) -> str:
-    """`namespace.name` as a statement says it, part by part."""
+    """Write `namespace.name` as SQL, each part in backquotes where it needs them."""
     return ".".join(object_text(part) for part in full_name.split("."))
 
 
 @dataclass(frozen=True)
 class Secret:
-    """The name of a secret; the value is looked up when it is needed and never stored."""
+    """The name of a secret; the value is read from the environment at each use and never stored."""
 
     name: str
 
@@ -40,7 +40,7 @@ OptionValue = str | int | bool | Secret
 
 
 class ConnectionType(StrEnum):
-    """What a connection leads to."""
+    """The kind of system that a connection leads to."""
 
     KAFKA = "kafka"
     SCHEMA_REGISTRY = "schema-registry"
@@ -63,7 +63,7 @@ class Connection:
 
 
 class FormatType(StrEnum):
-    """How the bytes of keys and values are encoded."""
+    """The encoding of keys and values."""
 
     AVRO = "avro"
     JSON = "json"
@@ -82,14 +82,14 @@ class Capture:
     """`FROM POSTGRES | MYSQL | MARIADB CONNECTION c (…) VIA CONNECT … INTO KAFKA …`: one connector a database.
 
     Attributes:
-        database: What `connection` leads to: PostgreSQL, MySQL or MariaDB.
+        database: The database at `connection`: PostgreSQL, MySQL or MariaDB.
         connection: Name of the database's connection.
         connect: Name of the connection to Kafka Connect.
         topic_prefix: First part of the topics' names, and the connector's name.
-        publication: PostgreSQL's, which lists the tables; None for the others.
-        slot: The replication slot of PostgreSQL; None for the others.
-        server_id: What MySQL and MariaDB tell their replicas apart by; None for PostgreSQL.
-        partitions: Of each table's topic.
+        publication: PostgreSQL's publication, which lists the tables; None for the others.
+        slot: PostgreSQL's replication slot; None for the others.
+        server_id: The number by which MySQL and MariaDB distinguish their replicas; None for PostgreSQL.
+        partitions: Number of partitions of each table's topic.
     """
 
     database: ConnectionType
@@ -103,11 +103,14 @@ class Capture:
 
     @property
     def transaction_topic(self) -> str:
-        """Where the connector tells of transactions."""
+        """Return the topic to which the connector reports transactions."""
         return f"{self.topic_prefix}.transaction"
 
     def topic(self, upstream: str) -> str:
-        """The topic of a table upstream, `schema.table`: what Kafka does not allow in a name is `_`, as Debezium writes it."""
+        """Return the topic of a table `schema.table` of the database.
+
+        Characters that Kafka does not allow in a topic name become `_`, as Debezium writes them.
+        """
         return f"{self.topic_prefix}.{_NOT_OF_A_TOPIC.sub('_', upstream)}"
 
 
@@ -115,8 +118,9 @@ class Capture:
 class Source:
     """`CREATE SOURCE`: one reader over topics, or over a directory of recorded messages.
 
-    `connection` names a Kafka connection; `path` is set instead for FROM FILES. `topics` is empty for FILES, and for a source
-    that captures a database: their topics are those of its tables. `transaction_topic` says where batches may end.
+    `connection` names a Kafka connection; `path` is set instead for FROM FILES. `topics` is empty for FILES and for a
+    source that captures a database: their topics are those of their tables. `transaction_topic` names the topic that
+    shows where batches may end.
     """
 
     name: str
@@ -130,15 +134,15 @@ class Source:
 
     @property
     def connections(self) -> frozenset[str]:
-        """Names of the connections it goes through."""
+        """Return the names of the connections that the source uses."""
         captured = (self.capture.connection, self.capture.connect) if self.capture is not None else ()
         return frozenset(name for name in (self.connection, self.format.registry, *captured) if name is not None)
 
 
 class Envelope(StrEnum):
-    """Name how a topic's messages say what changed (`envelopes.md`).
+    """The way in which a topic's messages describe changes (`envelopes.md`).
 
-    Others than the grammar and the module that reads messages ask for its properties, not for its name.
+    Only the grammar and the module that reads messages test its name; all others test its properties.
     """
 
     NONE = "none"
@@ -148,45 +152,45 @@ class Envelope(StrEnum):
 
     @property
     def sql(self) -> str:
-        """Return its words in a statement."""
+        """Return the words of the envelope in a statement."""
         return self.value.replace("-", " ").upper()
 
     @property
     def has_keys(self) -> bool:
-        """Return whether keys tell rows apart, so that a message replaces or deletes one: else each message adds a row."""
+        """Return whether keys identify rows, so that a message replaces or deletes a row; otherwise each message adds one."""
         return self is not Envelope.NONE
 
     @property
     def wraps_rows(self) -> bool:
-        """Return whether rows are inside change events, with what happened to them: else a value is the row."""
+        """Return whether messages are change events that contain rows; otherwise the value of a message is the row."""
         return self in (Envelope.DEBEZIUM_UPSERT, Envelope.DEBEZIUM)
 
     @property
     def needs_before(self) -> bool:
-        """Return whether an update has to come with the row before it."""
+        """Return whether an update must contain the row before it."""
         return self is Envelope.DEBEZIUM
 
     @property
     def has_positions(self) -> bool:
-        """Return whether its changes stand at positions of the upstream's log, from which tables remember high-water marks."""
+        """Return whether changes have positions in the upstream's log, so that tables keep high-water marks."""
         return self.wraps_rows
 
     @property
     def skips_applied(self) -> bool:
-        """Return whether changes that the high-water mark has passed are skipped: the others apply every change again."""
+        """Return whether changes at or below the high-water mark are skipped; the other envelopes apply them again."""
         return self is Envelope.DEBEZIUM
 
 
 @dataclass(frozen=True)
 class DeclaredColumn:
-    """A column of the contract in a statement's column list; `type` is Spark SQL text, lowercase."""
+    """A column in a statement's column list; `type` is Spark SQL text, lowercase."""
 
     name: str
     type: str
 
 
 class Metadata(StrEnum):
-    """Name what a message has besides its value."""
+    """A part of a message other than its value."""
 
     KEY = "key"
     PARTITION = "partition"
@@ -204,7 +208,7 @@ class Included:
 
     @property
     def name(self) -> str:
-        """Return the name of its column; the fields of a key without an alias have their own."""
+        """Return the name of the item's column; the fields of a key without an alias keep their own names."""
         return self.alias or self.what.value
 
 
@@ -212,7 +216,8 @@ class Included:
 class Table:
     """`CREATE TABLE namespace.name [(columns)] FROM SOURCE s (TOPIC … | TABLE …) [KEY (…)] [INCLUDE …] ENVELOPE … [WITH (…)]`.
 
-    `upstream` is the table in the database of a source that captures one, `schema.table`; its topic follows from it.
+    `upstream` is the captured table `schema.table` of the database, for a source that captures one; its topic follows
+    from it.
     """
 
     namespace: str
@@ -228,17 +233,17 @@ class Table:
 
     @property
     def full_name(self) -> str:
-        """`namespace.name`."""
+        """Return `namespace.name`."""
         return f"{self.namespace}.{self.name}"
 
     @property
     def reads_keys(self) -> bool:
-        """Return whether message keys are decoded: they tell rows apart, or become columns."""
+        """Return whether message keys are decoded: they identify rows, or become columns."""
         return self.envelope.has_keys or any(each.what is Metadata.KEY for each in self.include)
 
 
 class OnLapse(StrEnum):
-    """What happens to a subscriber whose hold was moved past what it had taken."""
+    """The reaction of a subscriber whose hold was moved past its position."""
 
     STOP = "stop"
     RESNAPSHOT = "resnapshot"
@@ -255,7 +260,7 @@ class Subscription:
         tables: Full names of the tables that it reads.
         on_lapse: What happens when its hold was moved past what is published.
         retain_output_ms: How long the output keeps a timestamp; None: for ever.
-        max_lag_ms: How far its hold may stay behind; None: the setting `default_max_lag_ms`.
+        max_lag_ms: How far its hold may lag; None: the setting `default_max_lag_ms`.
     """
 
     name: str

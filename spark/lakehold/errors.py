@@ -1,30 +1,32 @@
-"""Every error a person can meet, as one tree.
+"""All errors that a person can meet, as one tree.
 
-    LakeholdError                    anything below; catch this to report and leave
+    LakeholdError                    the root; catch this to report and exit
     ├── StatementError               the SQL text is wrong: position, line and caret
     ├── DefinitionError              a connection, source or table is missing, taken or contradicts another
-    │   └── NotReadable              ... or a table is not readable at a time; the error says when it is
-    ├── PermissionDenied             the role of this program lacks a privilege, or there is none
+    │   └── NotReadable              ... or a table is not readable at a time; the error names the readable window
+    ├── PermissionDenied             the role of this program lacks a privilege, or the program has no role
     ├── StatementBounds              UP TO lies before AS OF
     ├── SettingsError                the lake cannot be opened as configured
-    ├── EnvironmentMissing           a program, library or file this machine lacks
-    ├── UpstreamError                broker, registry, database or files: what they hold contradicts what was read before
+    ├── EnvironmentMissing           a program, library or file is missing on this machine
+    ├── UpstreamError                broker, registry, database or files contradict what was read from them before
     │   ├── UpstreamUnavailable      ... or they do not answer: the same call may work later
     │   ├── UpstreamRefused          ... or a database refuses a change that a captured source needs
-    │   ├── TransactionIncomplete    ... a transaction has not come whole for too long
-    │   └── ConnectorError           ... Kafka Connect refused a connector, or one of its tasks failed
-    ├── IngestFailed                 Spark failed before a batch was begun: the same call may work later
-    ├── TableStopped                 one table cannot go on; its neighbours do
-    ├── SourceBusy                   somebody else runs the source now
-    ├── SubscriberBusy               somebody else runs the subscription or client now
-    ├── SubscriberLapsed             the changes since its position are not kept any more
-    ├── LeaseLost                    this writer was taken for dead; what it holds must not be committed
+    │   ├── TransactionIncomplete    ... or a transaction has stayed incomplete for too long
+    │   └── ConnectorError           ... or Kafka Connect refused a connector, or one of its tasks failed
+    ├── IngestFailed                 Spark failed before a batch began: the same call may work later
+    ├── TableStopped                 one table cannot continue; the others of its source do
+    ├── SourceBusy                   another process runs the source now
+    ├── SubscriberBusy               another process runs the subscription or client now
+    ├── SubscriberLapsed             the changes since the subscriber's position are no longer kept
+    ├── DataRefused                  a hold's tables fail their suites, and the hold requires them to pass
+    ├── LeaseLost                    this writer lost its lease; it must not commit
     ├── CommitConflict               another writer moved the table first: read again and retry
     └── ServerError                  a server on this machine (`lakehold.servers.errors`)
         └── StackError               ... of the stack (`lakehold.stack.errors`)
 
-An error has three parts, after Materialize's style guide: a *message* (lowercase, no full stop, no internals), a *detail*
-(sentences: what was expected and what was found) and a *hint* (an action). `code` is stable and is what programs match.
+An error has three parts, after Materialize's style guide: a *message* (lowercase, no full stop, no internals), a
+*detail* (sentences: what was expected and what was found) and a *hint* (an action). `code` is stable: programs match
+it.
 """
 
 from __future__ import annotations
@@ -38,9 +40,9 @@ class Place:
     """A part of a script.
 
     Attributes:
-        sql: The whole text handed in.
-        start: Zero-based offset of its first character.
-        end_exclusive: Offset behind its last character; at least one character counts.
+        sql: The whole script.
+        start: Zero-based offset of the part's first character.
+        end_exclusive: Offset after its last character; a part has at least one character.
     """
 
     sql: str
@@ -49,11 +51,11 @@ class Place:
 
     @property
     def line(self) -> int:
-        """One-based line on which it begins."""
+        """Return the one-based number of the line on which the part begins."""
         return self.sql.count("\n", 0, self.start) + 1
 
     def excerpt(self) -> str:
-        """The line with carets under the part."""
+        """Return the line of the part, with carets under the part."""
         line_start = self.sql.rfind("\n", 0, self.start) + 1
         line_end = self.sql.find("\n", self.start)
         text = self.sql[line_start : line_end if line_end >= 0 else len(self.sql)]
@@ -72,7 +74,7 @@ class LakeholdError(Exception):
         hint: What to do about it.
 
     Attributes:
-        place: The part of a script that it is about, where it is known.
+        place: The part of a script that caused the error, if known.
     """
 
     default_code: ClassVar[str] = "error"
@@ -98,13 +100,13 @@ class LakeholdError(Exception):
 
 
 class StatementError(LakeholdError):
-    """A statement's text cannot be understood.
+    """The text of a statement is wrong.
 
     Args:
         message: What was expected and found.
-        sql: The whole text handed in.
+        sql: The whole script.
         start: Zero-based offset of the first offending character in `sql`.
-        end_exclusive: Offset behind the last offending character.
+        end_exclusive: Offset after the last offending character.
     """
 
     default_code = "syntax"
@@ -175,7 +177,7 @@ class UpstreamUnavailable(UpstreamError):
 
 
 class UpstreamRefused(UpstreamError):
-    """A database refuses what a captured source needs of it; what it sent before can be read all the same."""
+    """A database refuses a change that a captured source needs; what it sent before can still be read."""
 
     default_code = "database-refused"
 
@@ -187,21 +189,24 @@ class ConnectorError(UpstreamError):
 
 
 class TransactionIncomplete(UpstreamError):
-    """A transaction has not come whole for longer than `transaction_timeout_ms`; when the rest comes, the same call works."""
+    """A transaction has stayed incomplete for longer than `transaction_timeout_ms`.
+
+    The same call works once the rest has arrived.
+    """
 
     default_code = "transaction-incomplete"
     retryable = True
 
 
 class IngestFailed(LakeholdError):
-    """Spark failed while it was found out what a batch is to read; the same call may work later."""
+    """Spark failed while the input of a batch was determined; the same call may work later."""
 
     default_code = "ingest-failed"
     retryable = True
 
 
 class TableStopped(LakeholdError):
-    """One table cannot take its changes; its neighbours go on.
+    """One table cannot take its changes; the other tables of its source continue.
 
     Args:
         table: Full name of the table.
@@ -215,7 +220,7 @@ class TableStopped(LakeholdError):
 
 
 class SourceBusy(LakeholdError):
-    """Another process holds the source's lease, or that of what is upstream of it."""
+    """Another process holds the lease of the source, or of its upstream objects."""
 
     default_code = "source-busy"
     retryable = True
@@ -229,26 +234,26 @@ class SubscriberBusy(LakeholdError):
 
 
 class SubscriberLapsed(LakeholdError):
-    """Its hold was moved past its position, or dropped: what changed in between cannot be told."""
+    """A subscriber's hold was moved past its position, or dropped: the changes in between are lost."""
 
     default_code = "subscriber-lapsed"
 
 
 class DataRefused(LakeholdError):
-    """A hold's tables are not as its suites expect, and it requires them to be."""
+    """A hold's tables fail their suites, and the hold requires them to pass."""
 
     default_code = "data-refused"
 
 
 class LeaseLost(LakeholdError):
-    """This writer's lease ran out and another took the source over."""
+    """This writer's lease ran out, and another process took the source over."""
 
     default_code = "lease-lost"
     retryable = True
 
 
 class CommitConflict(LakeholdError):
-    """Another writer's commit came between read and commit; nothing was written."""
+    """Another writer committed between this writer's read and commit; nothing was written."""
 
     default_code = "commit-conflict"
     retryable = True

@@ -1,7 +1,8 @@
-"""Named points of batches, holds and maintenance, where a test can end or stop the process: nothing is lost or repeated.
+"""Failpoints of batches, holds and maintenance, where a test can end or stop the process.
 
-`LAKEHOLD_KILL_AT=<point>` in the environment ends the process with SIGKILL where the point is first reached,
-`LAKEHOLD_SUSPEND_AT=<point>` stops it there with SIGSTOP until SIGCONT; `<point>:<n>` where it is reached for the n-th time.
+`LAKEHOLD_KILL_AT=<point>` in the environment ends the process with SIGKILL when it first reaches the point,
+`LAKEHOLD_SUSPEND_AT=<point>` stops it there with SIGSTOP until SIGCONT. `<point>:<n>` waits for the n-th time. The
+tests show that nothing is lost or repeated.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _reached: Counter[str] = Counter()
 
 
 def reach(point: Point) -> None:
-    """End or stop here if the environment says so."""
+    """End or stop the process here if the environment asks for it."""
     _reached[point] += 1
     for variable, sent in _SIGNALS.items():
         wanted, _, nth = os.environ.get(variable, "").partition(":")

@@ -1,6 +1,6 @@
 """A lake: the one object behind the command line, the DAGs and Python programs.
 
-What only some of its methods need they import themselves: a short process pays for what it uses.
+Methods import what only they need, so that a short process loads only what it uses.
 """
 # ruff: noqa: PLC0415
 
@@ -43,7 +43,7 @@ class Lake:
 
     Args:
         settings: How it is opened.
-        spark: A session to use, classic or Connect; None makes one when it is first needed.
+        spark: A session to use, classic or Connect; None makes one at the first use.
     """
 
     def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
@@ -58,43 +58,43 @@ class Lake:
 
     @cached_property
     def spark(self) -> SparkSession:
-        """The session; catalog `lake` is its default catalog. One made here takes seconds to start."""
+        """Return the session, whose default catalog is `lake`; a session made here takes seconds to start."""
         if self._given_spark is not None:
             return prepared(self._given_spark, self.settings)
         return open_session(self.settings, self._closed)
 
     @property
     def timelines(self) -> Timelines:
-        """From when to when tables are readable, and what they showed when."""
+        """Return the timelines: the readable window of each table, and its snapshot at each time."""
         return self._parts.timelines
 
     @property
     def holds(self) -> HoldCommands:
-        """The holds: made, moved, renamed and dropped, as their statements do it."""
+        """Return the object that creates, moves, renames and drops holds, as the SQL statements do."""
         return self._parts.holds
 
     @property
     def roles(self) -> RoleCommands:
-        """The roles: made, dropped and granted to, as their statements do it."""
+        """Return the object that creates and drops roles and grants privileges, as the SQL statements do."""
         return self._parts.roles
 
     @property
     def captured(self) -> CapturedSources:
-        """What is upstream of sources that capture a database."""
+        """Return the object that manages the upstream objects of sources that capture a database."""
         return self._parts.captured
 
     @property
     def subscriptions(self) -> Subscriptions:
-        """The subscriptions and durable clients."""
+        """Return the subscriptions and durable clients."""
         return self._parts.subscriptions
 
     @property
     def checks(self) -> Checks:
-        """What runs suites on tables."""
+        """Return the object that runs suites on tables."""
         return self._parts.checks
 
     def sql(self, text: str) -> Result:
-        """Run `;`-separated statements and return the result of the last; what lakehold does not know goes to Spark."""
+        """Run `;`-separated statements and return the result of the last; statements that are Spark's go to Spark."""
         from lakehold.sql.reads import LakeReads
         from lakehold.sql.run import Runner
 
@@ -116,13 +116,14 @@ class Lake:
         """Append what a subscription gives until now to its output table, each timestamp once.
 
         Args:
-            name: Of the subscription.
+            name: Name of the subscription.
             on_commit: Called with each report as its commit is done.
 
         Raises:
             SubscriberBusy: Another process publishes it.
-            SubscriberLapsed: What changed since it was last published is not kept any more.
-            DefinitionError: There is no such subscription, its tables cannot be read, or its output cannot be written.
+            SubscriberLapsed: The changes since it was last published are no longer kept.
+            DefinitionError: The subscription does not exist, its tables cannot be read, or its output cannot be
+                written.
         """
         reports = []
         for report in self.publications(name):
@@ -132,7 +133,7 @@ class Lake:
         return reports
 
     def publications(self, name: str, stop: Event | None = None) -> Generator[PublishReport, None, None]:
-        """`publish`, one report at a time; with `stop` it goes on with what changes until that is set."""
+        """Publish as `publish` does and yield one report at a time; with `stop`, continue with new changes until it is set."""
         from lakehold.spark_errors import readable
 
         publisher = self.subscriptions.publisher(name)
@@ -142,34 +143,35 @@ class Lake:
     def durable(
         self, name: str, text: str, *, on_lapse: OnLapse | str = OnLapse.STOP, max_lag_ms: int | None = None
     ) -> DurableClient:
-        """A client that goes on after a restart where it was: nothing that it acknowledged comes again, nothing is left out.
+        """Return a client that continues after a restart where it stopped: no change is lost, and none is delivered again.
 
         Args:
-            name: Of the client; its place is kept in the lake under it.
+            name: Name of the client, under which the lake keeps its position.
             text: One SUBSCRIBE, without UP TO and PROGRESS; the same one each time.
-            on_lapse: What happens when its hold was moved past its place: an error, or a new snapshot.
-            max_lag_ms: How far it may stay behind; by default the setting `default_max_lag_ms`.
+            on_lapse: What happens when its hold was moved past its position: an error, or a new snapshot.
+            max_lag_ms: How far it may lag; by default the setting `default_max_lag_ms`.
 
         Raises:
             StatementError: The text is not one SUBSCRIBE.
-            DefinitionError: The name is none.
-            PermissionDenied: The setting `role` names a role that lacks SELECT on a table, or there is none though others exist.
+            DefinitionError: The name is not valid.
+            PermissionDenied: The role in the setting `role` lacks SELECT on a table, or roles exist and the setting
+                names none.
         """
         return self.subscriptions.client(name, text, OnLapse(on_lapse), max_lag_ms)
 
     def follow(self, text: str, stop: Event | None = None) -> Iterator[Batch]:
-        """What a SUBSCRIBE gives, one batch a timestamp as each is complete: endless without UP TO.
+        """Yield what a SUBSCRIBE gives, one batch for each complete timestamp; endless without UP TO.
 
         Iterate over a batch to take its rows as they are read; `batch.rows` has all of them.
 
         Args:
             text: One SUBSCRIBE.
-            stop: Ends it when set, between two looks at the lake.
+            stop: Ends it when set, between two polls of the lake.
 
         Raises:
             StatementError: The text is not one SUBSCRIBE.
-            DefinitionError: A table or column is not there.
-            NotReadable: AS OF is outside of what can be read.
+            DefinitionError: A table or column does not exist.
+            NotReadable: AS OF is outside of the readable window.
         """
         from lakehold.spark_errors import readable
         from lakehold.subscribe.batches import batches
@@ -179,7 +181,7 @@ class Lake:
             yield from batches(opened.follow(stop or Event()), opened.columns)
 
     def open_subscription(self, text: str) -> Opened:
-        """A SUBSCRIBE on the lake as it is now, before anything of it is read. Raises as `follow` does."""
+        """Open a SUBSCRIBE on the lake as it is now, before any of it is read. Raises as `follow` does."""
         from lakehold.spark_errors import readable
         from lakehold.sql.parse import parse_subscription
 
@@ -188,18 +190,18 @@ class Lake:
             return self._parts.subscribing.open(statement)
 
     def ingest(self, source: str, on_batch: Callable[[BatchReport], None] | None = None) -> list[BatchReport]:
-        """Bring all tables of `source` to what its topics hold now.
+        """Merge the records that the topics of `source` hold now into its tables.
 
         Args:
             source: Name of the source.
             on_batch: Called with each report as its batch commits.
 
         Returns:
-            A report for each batch; `stopped` of a report names tables that could not go on.
+            A report for each batch; `stopped` of a report names tables that stopped.
 
         Raises:
             SourceBusy: Another process ingests the source.
-            UpstreamUnavailable: Broker, registry or files do not answer; what was begun is finished by the next call.
+            UpstreamUnavailable: Broker, registry or files do not answer; the next call finishes a batch that has begun.
         """
         reports = []
         for report in self.batches_of(source):
@@ -209,9 +211,10 @@ class Lake:
         return reports
 
     def batches_of(self, source: str, *, idle_ms: int = 0) -> Generator[BatchReport, None, None]:
-        """`ingest`, one report at a time; the source is held until the iterator ends or is closed.
+        """Ingest as `ingest` does and yield one report at a time; the lease is held until the iterator ends or is closed.
 
-        `idle_ms` is for who calls again and again: empty batches are at least so far apart, and nothing is waited for.
+        `idle_ms` is for callers that poll: empty batches are at least so far apart, and the call does not wait for
+        them.
         """
         with self._parts.ingesting.held(source, idle_ms) as ingesting:
             yield from ingesting.drain()
@@ -219,11 +222,11 @@ class Lake:
     def batches_together(
         self, sources: Sequence[str], *, idle_ms: int = 0, catch_up_s: float | None = None
     ) -> Generator[Progressed, None, None]:
-        """`batches_of` several sources, which take turns: what they read of the same topics is read and decoded once.
+        """Ingest several sources, which take turns: records that they share are read and decoded once.
 
-        One that fails, or is not there any more, is told of as `SourceFailed`, and the others go on.
-        `catch_up_s` is for who calls again and again as well: tables that are behind have no further batch after so long, and the
-        next call goes on with them.
+        A source that fails or was dropped is reported as `SourceFailed`, and the others continue. `catch_up_s` is for
+        callers that poll, too: after that time, tables that are catching up begin no further batch, and the next call
+        continues with them.
         """
         yield from self._parts.ingesting.drain_together(sources, idle_ms, catch_up_s)
 
@@ -235,30 +238,30 @@ class Lake:
         progress: Progress | None = None,
         stop: Event | None = None,
     ) -> list[BackfillReport]:
-        """Bring tables that are behind, new or stopped ones, to where the others of their source are, and let them join these.
+        """Bring new or stopped tables to the position of the others of their source, and let them join these.
 
         Args:
-            tables: Full names. The others of their sources go on with what arrives meanwhile.
+            tables: Full names. The others of their sources continue meanwhile.
             on_batch: Called with each report as its batch commits.
             progress: Shows how much is read.
-            stop: Ends it when set, between two batches; the next call goes on.
+            stop: Ends it when set, between two batches; the next call continues.
 
         Returns:
-            A report for each table; `error` of one says why it is not with the others, or not readable yet.
+            A report for each table; `error` says why a table is not in sync, or not readable yet.
 
         Raises:
-            DefinitionError: There is no such table, or no source feeds it; then none was begun.
+            DefinitionError: A table does not exist, or no source feeds it; nothing was begun.
         """
         return self._parts.backfilling.run(tables, on_batch or (lambda _: None), progress or NoProgress(), stop)
 
     def behind(self, tables: Sequence[str] | None = None) -> list[list[str]]:
-        """What there is to backfill: full names, those of tables together that one source feeds.
+        """Return the full names of tables to backfill, grouped by source.
 
         Args:
-            tables: Those that are wanted; by default all that are new or stopped.
+            tables: Tables to choose from; by default all that are new or stopped.
 
         Raises:
-            DefinitionError: There is no such table, or no source feeds it.
+            DefinitionError: A table does not exist, or no source feeds it.
         """
         return self._parts.backfilling.together(tables)
 
@@ -270,30 +273,31 @@ class Lake:
         orphans: bool = False,
         progress: Progress | None = None,
     ) -> list[MaintenanceReport]:
-        """Let go of history that nobody needs any more, gather small files, delete what no table refers to.
+        """Expire history that nothing needs, compact small files, and delete files that no table refers to.
 
         Args:
-            tables: Full names; by default all that are lakehold's own, those of others that say how much history they keep, and
-                those that are held.
-            dry_run: Only tell what would be done.
-            orphans: Search files that no table refers to also where that was done within a day; of `tables` it always is.
+            tables: Full names; by default all of lakehold's own, others that declare how much history they keep, and
+                held ones.
+            dry_run: Change nothing; report what would be done.
+            orphans: Search for files that no table refers to even where that was done within a day; for `tables` it
+                always is.
             progress: Shows which tables are done.
 
         Returns:
-            A report for each table; `error` of one says what kept it from being done: the others were.
+            A report for each table; `error` says why one failed: the others were maintained.
         """
         return self._parts.maintaining.run(tables, progress or NoProgress(), dry_run=dry_run, orphans=orphans)
 
     def check(self, table: str, at_ms: int | None = None, hold: str | None = None) -> Verdict:
-        """Run the suite of `table`: its file in the directory `expectations`, or one made from its schema and key.
+        """Run the suite of `table`: its file in the directory `expectations`, or one generated from its schema and key.
 
         Args:
             table: Full name.
             at_ms: The time it is read at, epoch milliseconds; by default now.
-            hold: Name of a hold on it: it is read where the hold keeps it, and the verdict is kept beside the hold.
+            hold: Name of a hold on it: the table is read at the hold's time, and the verdict is kept with the hold.
 
         Raises:
-            DefinitionError: The table or the hold is not there, or the suite cannot be used.
+            DefinitionError: The table or the hold does not exist, or the suite cannot be used.
             NotReadable: The table is not readable at `at_ms`.
             EnvironmentMissing: Great Expectations is not installed.
         """
@@ -304,15 +308,15 @@ class Lake:
             return self.checks.check_at(table, at_ms, kept)
 
     def drop_iceberg_table(self, full_name: str) -> None:
-        """Drop a table's data; nothing when it was never made."""
+        """Drop a table's data; does nothing when it was never created."""
         self.tables.drop_table(full_name)
 
     def forget_source(self, name: str) -> None:
-        """Take away how far a source was that is not declared; nothing when it was never read, or is being read."""
+        """Remove the reader state of a source that is not declared; does nothing while a process ingests it."""
         self.batches.forget_source(name)
 
     def close(self) -> None:
-        """Let go of the catalog, and of the sessions that were made here."""
+        """Close the catalog, and the sessions that were made here."""
         self._parts.close()
         if self._given_spark is None and "spark" in self.__dict__:
             close_session(self.spark, self.settings, self._closed)
@@ -334,7 +338,7 @@ def connect(
     catalog_uri: str | None = None,
     **settings: object,
 ) -> Lake:
-    """Open a lake, making it if it is not there.
+    """Open a lake; a lake that does not exist is created.
 
     Args:
         warehouse: Directory or URI of the tables. Unset arguments come from `LAKEHOLD_*`, then from `lakehold.toml`.

@@ -1,6 +1,6 @@
-"""What a lake is made of: every part is made when it is first needed, from the settings, the catalog and the session.
+"""The parts of a lake: each is made at its first use, from the settings, the catalog and the session.
 
-What a part is made of is imported when it is made: a short process pays for what it uses.
+Parts import what they need when they are made, so that a short process loads only what it uses.
 """
 # ruff: noqa: PLC0415
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from lakehold.upstream.sources import CapturedSources
 
 _FAR_FILES_AT_ONCE = 24
-"""Files that diffs are read from at once if they are not on this machine: an object store answers after tens of milliseconds.
+"""Files that diffs read at once from an object store, which answers after tens of milliseconds.
 
 Arrow keeps 25 connections to S3: with more, files would wait for each other, and one is left for the catalog.
 """
@@ -67,7 +67,7 @@ class LakeParts:
         self.tables = DataTables(self.catalog)
 
     def close(self) -> None:
-        """Let go of the catalog, and of the threads that read files."""
+        """Close the catalog, and stop the threads that read files."""
         for threads in ("_workers", "_lanes"):
             if threads in self.__dict__:
                 getattr(self, threads).shutdown()
@@ -75,7 +75,7 @@ class LakeParts:
 
     @cached_property
     def checks(self) -> Checks:
-        """What runs suites on tables."""
+        """Make the object that runs suites on tables."""
         from lakehold.quality import Checks
         from lakehold.sql.contracts import column_docs
         from lakehold.state.hold_checks import HOLD_CHECKS
@@ -94,24 +94,24 @@ class LakeParts:
 
     @cached_property
     def holds(self) -> HoldCommands:
-        """The holds: made, moved, renamed and dropped, as their statements do it."""
+        """Make the object that creates, moves, renames and drops holds, as the SQL statements do."""
         return self._hold_commands(self._guard)
 
     @cached_property
     def _own_holds(self) -> HoldCommands:
-        """The same for subscribers and maintenance, which need no privileges."""
+        """Make the object that changes holds for subscribers and maintenance, which need no privileges."""
         return self._hold_commands(None)
 
     def _hold_commands(self, guard: Guard | None) -> HoldCommands:
         from lakehold.holds.commands import HoldCommands
 
         return HoldCommands(
-            self.hold_store, self.timelines, self.definitions, self.settings, self.tags.put, self._judge_hold, guard
+            self.hold_store, self.timelines, self.definitions, self.settings, self.tags.put, self._check_hold, guard
         )
 
     @cached_property
     def roles(self) -> RoleCommands:
-        """The roles: made, dropped and granted to, as their statements do it."""
+        """Make the object that creates and drops roles and grants privileges, as the SQL statements do."""
         from lakehold.holds.roles import RoleCommands
 
         return RoleCommands(self._guard)
@@ -123,16 +123,16 @@ class LakeParts:
 
         return Guard(self.state.store(ROLES), self.settings.role)
 
-    def _judge_hold(self, hold: Hold) -> None:
-        from lakehold.quality import HoldJudge
+    def _check_hold(self, hold: Hold) -> None:
+        from lakehold.quality import HoldChecker
         from lakehold.spark_errors import readable
 
         with readable():
-            HoldJudge(self.checks)(hold)
+            HoldChecker(self.checks)(hold)
 
     @cached_property
     def captured(self) -> CapturedSources:
-        """What is upstream of sources that capture a database."""
+        """Make the object that manages the upstream objects of sources that capture a database."""
         from lakehold.state.upstream_leases import UpstreamLeases
         from lakehold.upstream.sources import CapturedSources
 
@@ -143,7 +143,7 @@ class LakeParts:
 
     @cached_property
     def subscriptions(self) -> Subscriptions:
-        """The subscriptions and durable clients."""
+        """Make the object that manages subscriptions and durable clients."""
         from lakehold.publish.subscriptions import Subscriptions
         from lakehold.sql.parse import parse_endless
         from lakehold.state.subscribers import SubscriberStore
@@ -161,7 +161,7 @@ class LakeParts:
 
     @cached_property
     def timelines(self) -> Timelines:
-        """Which snapshot a table shows at which time."""
+        """Make the timelines: which snapshot a table shows at which time."""
         from lakehold.holds.rules import existing
         from lakehold.timeline.timelines import Timelines
 
@@ -175,7 +175,7 @@ class LakeParts:
 
     @cached_property
     def tags(self) -> TableTags:
-        """The tags that holds need."""
+        """Make the object that manages the tags of holds."""
         from lakehold.holds.tags import TableTags
 
         return TableTags(self.catalog, self.timelines, self.hold_store)
@@ -188,7 +188,7 @@ class LakeParts:
 
     @cached_property
     def maintaining(self) -> Maintaining:
-        """What `maintain` calls."""
+        """Make the object that `maintain` calls."""
         from lakehold.maintenance.maintain import Maintaining
         from lakehold.maintenance.procedures import Procedures
         from lakehold.maintenance.records import Records
@@ -213,7 +213,7 @@ class LakeParts:
 
     @cached_property
     def subscribing(self) -> Subscribing:
-        """What opens SUBSCRIBEs."""
+        """Make the object that opens SUBSCRIBEs."""
         from lakehold.subscribe.on_spark import OnSpark
         from lakehold.subscribe.opening import Subscribing
         from lakehold.subscribe.read_leases import ReadLeases
@@ -229,7 +229,7 @@ class LakeParts:
 
     @cached_property
     def _workers(self) -> ThreadPoolExecutor:
-        # Files of this machine are there at once: more threads than cores only wait for each other.
+        # Local files are read without waiting: more threads than cores would only wait for each other.
         at_once = max(2, os.cpu_count() or 1) if self.settings.warehouse_path else _FAR_FILES_AT_ONCE
         return ThreadPoolExecutor(at_once, thread_name_prefix="lakehold-files")
 
@@ -242,14 +242,14 @@ class LakeParts:
 
     @cached_property
     def backfilling(self) -> Backfilling:
-        """What `backfill` calls."""
+        """Make the object that `backfill` calls."""
         from lakehold.ingest.backfill import Backfilling
 
         return Backfilling(self.definitions, self.batches, self.tables, self.timelines, self.ingesting.fill)
 
     @cached_property
     def ingesting(self) -> Opening:
-        """What opens sources for ingesting."""
+        """Make the object that opens sources for ingesting."""
         from lakehold.ingest.opening import Opening
 
         return Opening(

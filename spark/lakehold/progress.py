@@ -1,4 +1,4 @@
-"""Progress of long work: the seam that library code reports through, and the ways that need no terminal."""
+"""Progress of long work: the interface that library code reports to, and the implementations that need no terminal."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ _log = logging.getLogger(__name__)
 
 
 class Task(Protocol):
-    """One piece of work under way."""
+    """The interface of one piece of work in progress."""
 
     def advance(self, amount: int = 1, note: str = "") -> None:
-        """`amount` more units are done; `note` says what is going on now."""
+        """Report that `amount` more units are done; `note` says what is going on now."""
 
     def expect(self, total: int) -> None:
-        """So many units there are in all, as is known by now."""
+        """Report the total number of units, as known by now."""
 
 
 class Progress(Protocol):
-    """Shows work under way."""
+    """The interface that shows work in progress."""
 
     def task(self, what: str, *, unit: str, total: int | None = None) -> AbstractContextManager[Task]:
-        """Begin `what`, counted in `unit` up to `total` if it is known; it ends with the `with` block."""
+        """Begin `what`, counted in `unit` up to `total` if known; it ends with the `with` block."""
 
 
 class NoProgress:
-    """Shows nothing."""
+    """A progress that shows nothing."""
 
     @contextmanager
     def task(self, what: str, *, unit: str, total: int | None = None) -> Iterator[Task]:  # noqa: ARG002 - the seam's
-        """Begin something nobody watches."""
+        """Begin a task without showing it."""
         yield _Silent()
 
 
 class _Silent:
     def advance(self, amount: int = 1, note: str = "") -> None:
-        """Say nothing."""
+        """Show nothing."""
 
     def expect(self, total: int) -> None:
-        """Say nothing."""
+        """Show nothing."""
 
 
 class LogProgress:
-    """Writes log lines: when a task ends, and every few seconds before."""
+    """A progress that writes log lines: every few seconds, and when a task ends."""
 
     @contextmanager
     def task(self, what: str, *, unit: str, total: int | None = None) -> Iterator[Task]:

@@ -1,4 +1,4 @@
-"""Values of secrets, looked up in the environment when they are needed and never stored."""
+"""Values of secrets, read from the environment at each use and never stored."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ SECRET_PREFIX = "LAKEHOLD_SECRET_"
 
 
 def secret_value(secret: Secret) -> str:
-    """The value of `SECRET 'NAME'`: the environment variable `NAME`, then `LAKEHOLD_SECRET_<NAME>`.
+    """Return the value of `SECRET 'NAME'`: the environment variable `NAME`, then `LAKEHOLD_SECRET_<NAME>`.
 
     Raises:
-        SettingsError: Neither is set.
+        SettingsError: Neither variable is set.
     """
     places = (secret.name, f"{SECRET_PREFIX}{secret.name}".upper())
     for place in places:
@@ -30,7 +30,7 @@ def secret_value(secret: Secret) -> str:
 
 
 def resolve(options: Mapping[str, OptionValue]) -> dict[str, str]:
-    """`options` as text, secrets replaced by their values; truth is `true` or `false`."""
+    """Convert `options` to text: secrets become their values, and booleans `true` or `false`."""
     return {name: _text(value) for name, value in options.items()}
 
 

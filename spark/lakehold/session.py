@@ -1,4 +1,4 @@
-"""The Spark session: how it is configured for the lake, classic or Connect, and how a commit gets its properties."""
+"""The Spark session: its configuration for the lake, classic or Connect, and the properties of its commits."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ MERGE_CONF: Mapping[str, str] = {
     "spark.sql.iceberg.planning.preserve-data-grouping": "true",
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
     "spark.sql.join.preferSortMergeJoin": "false",
-    # A large batch is cached for the moments it takes to count and to merge it: compressing it took a third of the whole.
+    # A large batch is cached only while it is counted and merged: compressing it took a third of that time.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
 }
-"""What a session needs so that a merge costs what changed; set on sessions made by others, too."""
+"""Settings with which the cost of a merge follows the size of its changes; set on sessions made by others, too."""
 
 _AVRO_LIMITS = {"bytes": 1 << 26, "string": 1 << 26, "collectionItems": 1 << 22}
 
@@ -52,46 +52,46 @@ JVM_OPTIONS = " ".join(
 )
 """Java options of driver and executors.
 
-Without the limits Avro believes a corrupt record that says it is 2 GiB long, asks for the memory and takes the JVM down; with
-them such a record is an error like any other. The code that Spark generates for decoding is longer than the 8,000 bytes that
-Java compiles by default: interpreted, it takes three times as long.
+Without the limits, a corrupt record that claims to be 2 GiB long makes Avro ask for that memory, which takes the JVM down. With
+them, the record is an ordinary error. The code that Spark generates for decoding is longer than the 8,000 bytes that Java
+compiles by default: interpreted, it takes three times as long.
 """
 
 _COLLECTOR = "-XX:+UseParallelGC"
-"""A batch is short-lived rows by the million, and nobody waits for a single one: throughput, not short pauses."""
+"""A batch makes millions of short-lived rows, and no reader waits for a single one: throughput matters, not short pauses."""
 
 SHORT_RUN_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
-"""Java options for a session of a minute: compiling quickly is worth more to it than compiling well."""
+"""Java options for a session that lives for about a minute: it gains more from compiling quickly than from compiling well."""
 
 _QUIET = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 _CONNECT_PORT = 15_002
-"""Of an address without one, as Spark has it."""
+"""The port of an address without one, as Spark defines it."""
 
-_HEARD_OF_EVERY_S = 60.0
-"""Servers keep a silent session for an hour, unless they are configured otherwise."""
+_KEEP_ALIVE_EVERY_S = 60.0
+"""Servers keep a silent session for an hour by default."""
 
 _opening = threading.RLock()
 """Held while this process's classic session is opened or closed."""
 
 _in_use: WeakKeyDictionary[SparkSession, threading.RLock] = WeakKeyDictionary()
-"""Locks, held while one thread's statement relies on the session's settings and views, which all threads of a session share."""
+"""A lock for each session, held while a statement relies on the session's settings and views: all its threads share these."""
 
 _started_for: set[threading.Event] = set()
-"""The lakes that share this process's classic session, each as the event it is closed with; empty when others started Spark."""
+"""The lakes that share this process's classic session, each as its closing event; empty when others started Spark."""
 
 
 def open_session(settings: Settings, closed: threading.Event) -> SparkSession:
-    """A session whose default catalog is the lake: on `spark_remote` if set, else classic on `spark_master`.
+    """Open a session whose default catalog is the lake: on `spark_remote` if set, else classic on `spark_master`.
 
     Args:
-        settings: Which, and of which lake.
+        settings: The settings of the lake.
         closed: Set by the caller when it stops the session.
 
     Raises:
-        UpstreamUnavailable: Nobody answers at `spark_remote`.
+        UpstreamUnavailable: No server answers at `spark_remote`.
     """
     if settings.spark_remote:
         return _open_remote(settings.spark_remote, settings, closed)
@@ -111,7 +111,10 @@ def open_session(settings: Settings, closed: threading.Event) -> SparkSession:
 
 
 def close_session(session: SparkSession, settings: Settings, closed: threading.Event) -> None:
-    """Let go of what `open_session` gave: classic Spark stops with the last lake that uses it, never when others started it."""
+    """Close a session of `open_session`.
+
+    Classic Spark stops with the last lake that uses it, but never when others started it.
+    """
     closed.set()
     with _opening:
         is_last = _started_for == {closed}
@@ -121,7 +124,7 @@ def close_session(session: SparkSession, settings: Settings, closed: threading.E
 
 
 def _running() -> SparkSession | None:
-    """The classic session that this process has."""
+    """Return the classic session of this process, if any."""
     try:
         return SparkSession.active()
     except PySparkRuntimeError:
@@ -129,7 +132,10 @@ def _running() -> SparkSession | None:
 
 
 def _open_remote(remote: str, settings: Settings, closed: threading.Event) -> SparkSession:
-    """A session of its own on a server: two lakes of one process must not share catalogs, nor close each other's."""
+    """Create a separate session on a server.
+
+    Two lakes of one process must not share catalogs, nor close each other's session.
+    """
     _refuse_silent(remote, timeout_s=settings.upstream_timeout_ms / 1000)
     session = prepared(SparkSession.builder.remote(remote).create(), settings)
     threading.Thread(target=_keep_alive, args=(session, closed), name="lakehold-keep-alive", daemon=True).start()
@@ -137,7 +143,10 @@ def _open_remote(remote: str, settings: Settings, closed: threading.Event) -> Sp
 
 
 def _refuse_silent(remote: str, timeout_s: float) -> None:
-    """Spark's own client tries for ten minutes, and says nothing meanwhile."""
+    """Raise `UpstreamUnavailable` if no server answers.
+
+    Spark's own client retries for ten minutes, and reports nothing meanwhile.
+    """
     address = urlsplit(remote)
     try:
         place = (address.hostname or "", address.port or _CONNECT_PORT)
@@ -152,8 +161,8 @@ def _refuse_silent(remote: str, timeout_s: float) -> None:
 
 
 def _keep_alive(session: SparkSession, closed: threading.Event) -> None:
-    """Be heard of while nothing is asked, or the server forgets the session: a quiet source may be followed for days."""
-    while not closed.wait(_HEARD_OF_EVERY_S):
+    """Send requests while the session is idle, or the server forgets it: a quiet source may be followed for days."""
+    while not closed.wait(_KEEP_ALIVE_EVERY_S):
         try:
             session.conf.get("spark.sql.session.timeZone")
         except (PySparkException, ValueError) as error:  # the latter once the connection is closed
@@ -164,7 +173,10 @@ def _keep_alive(session: SparkSession, closed: threading.Event) -> None:
 
 @contextmanager
 def _own_interrupts() -> Iterator[None]:
-    """PySpark takes Ctrl-C from the program: its handler breaks into whatever talks to Java at that moment."""
+    """Restore the program's handler of Ctrl-C after Spark starts.
+
+    PySpark replaces it by a handler that interrupts any conversation with Java.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -174,7 +186,7 @@ def _own_interrupts() -> Iterator[None]:
 
 
 def session_conf(settings: Settings) -> dict[str, str]:
-    """The whole configuration of a classic session or of a Connect server over this lake."""
+    """Return the whole configuration of a classic session or of a Connect server over this lake."""
     return {
         "spark.jars": ",".join(str(path) for path in artifacts.jars("spark")),
         "spark.driver.memory": settings.spark_driver_memory,
@@ -197,42 +209,42 @@ def session_conf(settings: Settings) -> dict[str, str]:
 
 
 def _java_options(own: str) -> str:
-    """The options of the driver; Java refuses to start with two collectors, so that the user's own is the only one."""
+    """Return the options of the driver; the user's own collector replaces ours, since Java refuses to start with two."""
     collector = "" if re.search(r"-XX:\+Use\w+GC\b", own) else _COLLECTOR
     return " ".join(filter(None, (JVM_OPTIONS, _QUIET, collector, own)))
 
 
 def prepared(spark: SparkSession, settings: Settings) -> SparkSession:
-    """`spark`, which may be somebody else's, with the settings a batch relies on.
+    """Give `spark`, which may be another program's session, the settings that a batch relies on.
 
     Raises:
         DefinitionError: Its catalog of that name is another lake's.
     """
     _refuse_other_lake(spark, settings)
     needed = {**MERGE_CONF, "spark.sql.session.timeZone": "UTC"}
-    # Spark Connect warns whoever sets one that is deprecated, whatever its value is.
+    # Spark Connect warns about each deprecated setting that is set, even to its present value.
     needed |= {name: value for name, value in PLAIN_TEXT_CONF.items() if spark.conf.get(name) != value}
     catalog = f"spark.sql.catalog.{settings.catalog_name}"
     if spark.conf.get(catalog, None) is None:
         needed |= {name: value for name, value in spark_catalog_conf(settings).items() if name.startswith(catalog)}
     for name, value in needed.items():
         spark.conf.set(name, value)
-    # The statement knows its session in every thread; `spark.catalog` looks for the one that is active in this thread.
+    # A statement uses its own session in every thread; `spark.catalog` uses the session that is active in this thread.
     spark.sql(f"SET CATALOG {quoted(settings.catalog_name)}")
     return spark
 
 
 @contextmanager
 def another_session(spark: SparkSession, settings: Settings) -> Iterator[SparkSession]:
-    """Give one more session like `spark`, whose settings and views change alone until the context ends."""
+    """Open one more session like `spark`, with settings and views of its own, until the context ends."""
     if hasattr(spark, "cloneSession"):  # of Spark Connect, which has no `newSession`
         clone = spark.cloneSession()
-        # PySpark 4.1 forgets to say it of clones, and does not stop them without.
+        # PySpark 4.1 does not set this for clones, and does not stop them without.
         clone.release_session_on_close = True
         try:
             yield prepared(clone, settings)
         finally:
-            # What nobody stops waits for its connection when Python ends, for ever.
+            # A session that is not stopped blocks the end of Python for ever: it waits for its connection.
             clone.stop()
         return
     made = spark.newSession()
@@ -243,7 +255,10 @@ def another_session(spark: SparkSession, settings: Settings) -> Iterator[SparkSe
 
 
 def _refuse_other_lake(spark: SparkSession, settings: Settings) -> None:
-    """A session opens a catalog once: a second lake of the same name would read and write the first one's tables."""
+    """Raise `DefinitionError` if the session's catalog belongs to another lake.
+
+    A session opens a catalog once: a second lake of the same name would read and write the first one's tables.
+    """
     name = f"spark.sql.catalog.{settings.catalog_name}.warehouse"
     other, own = spark.conf.get(name, None), spark_catalog_conf(settings)[name]
     if other is not None and other.rstrip("/") != own.rstrip("/"):
@@ -262,9 +277,9 @@ def _alone(spark: SparkSession) -> threading.RLock:
 
 @contextmanager
 def snapshot_properties(spark: SparkSession, properties: Mapping[str, str]) -> Iterator[None]:
-    """Iceberg snapshots that SQL commits inside carry `properties` in their summary.
+    """Add `properties` to the summaries of the Iceberg snapshots that SQL commits inside.
 
-    MERGE takes no options, so the session's configuration does it.
+    MERGE takes no options, so the session's configuration carries them.
     """
     with configured(spark, {SNAPSHOT_PROPERTY + name: value for name, value in properties.items()}):
         yield
@@ -272,7 +287,7 @@ def snapshot_properties(spark: SparkSession, properties: Mapping[str, str]) -> I
 
 @contextmanager
 def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """Statements inside run with `conf`, those behind it with what was set before; those of other threads wait."""
+    """Set `conf` for the statements inside, and restore the earlier values after them; other threads wait."""
     with _alone(spark):
         before = {name: spark.conf.get(name, None) for name in conf}
         for name, value in conf.items():
@@ -288,13 +303,13 @@ def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def row_by_row(spark: SparkSession) -> AbstractContextManager[None]:
-    """Statements inside read Iceberg's files row by row, see `lakehold.ingest.write.vectorized`."""
+    """Make the statements inside read Iceberg's files row by row, see `lakehold.ingest.write.vectorized`."""
     return configured(spark, {_VECTORIZATION: "false"})
 
 
 @contextmanager
 def temp_view(frame: DataFrame, name: str) -> Iterator[None]:
-    """Statements inside can read `frame` by `name`; other threads that name a view wait."""
+    """Let the statements inside read `frame` by `name`; other threads that name a view wait."""
     with _alone(frame.sparkSession):
         frame.createOrReplaceTempView(name)
         try:

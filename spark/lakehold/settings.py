@@ -1,4 +1,4 @@
-"""How a lake is opened and how much one batch may take: explicit arguments, then `LAKEHOLD_*`, then `lakehold.toml`."""
+"""Settings of a lake and limits of its batches: explicit arguments, then `LAKEHOLD_*`, then `lakehold.toml`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _expectations_here() -> Path | None:
 
 
 class Settings(BaseSettings):
-    """Everything about a lake that is not in the lake.
+    """The settings of a lake: all that is not stored in the lake itself.
 
     Each field is an argument of `lakehold.connect`, the environment variable `LAKEHOLD_<FIELD>`, or a key of
     `lakehold.toml` (in the working directory, or where `LAKEHOLD_CONFIG` says); the first that has a value wins.
@@ -66,7 +66,7 @@ class Settings(BaseSettings):
     )
 
     warehouse: str = "lake"
-    """Directory or object-store URI that holds the tables; a path is taken from the working directory."""
+    """Directory or object-store URI that holds the tables; a relative path starts at the working directory."""
 
     catalog_uri: str = Field(default_factory=_catalog_in_warehouse)
     """Iceberg catalog: an SQLAlchemy URL (`sqlite:///…`, `postgresql+psycopg2://…`) or a REST endpoint (`https://…`).
@@ -76,16 +76,16 @@ class Settings(BaseSettings):
     """Name of the catalog in Spark and PyIceberg; one catalog database keeps the tables of each name apart."""
 
     catalog_properties: dict[str, str] = Field(default_factory=dict)
-    """Further properties of the catalog, in Iceberg's words and for both Spark and PyIceberg; they win over lakehold's own.
+    """Further properties of the catalog, under Iceberg's names and for both Spark and PyIceberg; they win over lakehold's own.
     A REST catalog may need `credential` or `token`, and a name as its `warehouse`."""
 
     schemas: DirectoryPath | None = Field(default_factory=_schemas_here)
     """Directory of contracts of tables, `<namespace.table>.json`; empty: none. By default the folder `iceberg_schemas`
-    of the working directory, if it is there."""
+    of the working directory, if it exists."""
 
     expectations: DirectoryPath | None = Field(default_factory=_expectations_here)
     """Directory of suites of Great Expectations, `<namespace.table>.json`; empty: none. By default the folder `expectations`
-    of the working directory, if it is there."""
+    of the working directory, if it exists."""
 
     check_pages: str | None = None
     """Directory or URI for the pages that checks write; by default the folder `_checks` of the warehouse."""
@@ -100,7 +100,7 @@ class Settings(BaseSettings):
     """Spark master of a session in this process, or of the server of `lakehold spark up`; unused with `spark_remote`."""
 
     spark_driver_memory: str = Field(default="2g", pattern=r"^[0-9]+[kmgt]$")
-    """Heap of its driver, as Spark writes it (`2g`)."""
+    """Heap of Spark's driver, as Spark writes it (`2g`)."""
 
     spark_conf: dict[str, str] = Field(default_factory=dict)
     """Further Spark settings, which win over lakehold's own."""
@@ -109,10 +109,10 @@ class Settings(BaseSettings):
     """Records in one batch, at most; a larger transaction makes its batch larger."""
 
     max_batch_bytes: int = Field(default=256 * 1024 * 1024, gt=0)
-    """Bytes of keys and values in one batch, at most, as far as they are known before reading."""
+    """Bytes of keys and values in one batch, at most, if they are known before reading."""
 
     max_record_bytes: int = Field(default=16 * 1024 * 1024, gt=0)
-    """Bytes of one record, at most; what is larger cannot be read from the broker."""
+    """Bytes of one record, at most; a larger one cannot be read from the broker."""
 
     driver_read_max_records: int = Field(default=20_000, ge=0)
     """Records up to which a batch is read in the driver instead of by a Spark job; 0 reads all by Spark."""
@@ -124,7 +124,7 @@ class Settings(BaseSettings):
     """How many tables of a batch are written side by side, each in a Spark session of its own; by default one a core."""
 
     lease_ms: int = Field(default=15_000, gt=0)
-    """How long a writer owns its source without renewing, in milliseconds: the wait after a crash for another."""
+    """How long a lease lasts without renewal, in milliseconds: after a crash, another writer waits that long."""
 
     lease_renew_ms: int = Field(default=5_000, gt=0)
     """How often a working writer renews its lease, in milliseconds; shorter than `lease_ms`."""
@@ -133,20 +133,21 @@ class Settings(BaseSettings):
     """How long broker and registry may take to answer, in milliseconds."""
 
     transaction_timeout_ms: int = Field(default=600_000, ge=0)
-    """How long a transaction of a source with a transaction topic may come no further before an ingest fails, in milliseconds."""
+    """How long an incomplete transaction may make no progress before an ingest fails, in milliseconds; for sources with a
+    transaction topic."""
 
     transaction_lag_ms: int = Field(default=5_000, ge=0)
-    """How much later than others that were sent after it a connector's message may be written, in milliseconds: what counts do
-    not tell of transactions is taken when so much time has passed; 0: none is late."""
+    """How late a connector's message may reach Kafka after messages sent later, in milliseconds. Where counts do not show that a
+    transaction is complete, lakehold waits that long; 0: no message is late."""
 
     foreign_lag_ms: int = Field(default=1_000, ge=0)
-    """How far behind the clock tables that others write are read, in milliseconds: the time that a commit there may take."""
+    """How far behind the clock lakehold reads tables of other writers, in milliseconds: as long as their commits may take."""
 
     retain_history_ms: int = Field(default=24 * 60 * 60 * 1000, ge=0)
-    """How much history a table keeps that does not say RETAIN HISTORY, in milliseconds."""
+    """How much history a table without RETAIN HISTORY keeps, in milliseconds."""
 
     expire_grace_ms: int = Field(default=10 * 60 * 1000, ge=0)
-    """How much longer than that it is kept, in milliseconds: the time that a read of the oldest history may take."""
+    """How much longer than its retention history is kept, in milliseconds: as long as a read of the oldest history may take."""
 
     orphan_age_ms: int = Field(default=3 * 24 * 60 * 60 * 1000, ge=24 * 60 * 60 * 1000)
     """Age at which a file that no table refers to is deleted, in milliseconds: longer than any write takes."""
@@ -155,10 +156,10 @@ class Settings(BaseSettings):
     """Changed rows up to which diffs are read in the driver instead of by a Spark job; 0 reads all by Spark."""
 
     shared_diffs_max_bytes: int = Field(default=256 * 1024 * 1024, ge=0)
-    """Bytes of diffs that the driver keeps for further subscriptions over the same snapshots; 0 reads all anew."""
+    """Bytes of diffs that the driver keeps for further subscriptions over the same snapshots; 0 keeps none."""
 
     default_max_lag_ms: int = Field(default=3 * 3_600_000, gt=0)
-    """MAX LAG of a hold that names none, in milliseconds."""
+    """MAX LAG of a hold that declares none, in milliseconds."""
 
     max_max_lag_ms: int = Field(default=30 * 86_400_000, gt=0)
     """The longest MAX LAG that a hold may have, in milliseconds."""
@@ -201,12 +202,12 @@ class Settings(BaseSettings):
 
     @property
     def check_pages_uri(self) -> str:
-        """Where the pages of checks are, as a URI."""
+        """Return the URI of the directory that holds the pages of checks."""
         return _as_uri(self.check_pages) if self.check_pages else f"{self.warehouse}/_checks"
 
     @property
     def warehouse_path(self) -> Path | None:
-        """The warehouse on this machine, or None when it is in an object store."""
+        """Return the path of a warehouse on this machine; None when it is in an object store."""
         parts = urlsplit(self.warehouse)
         return Path(parts.path) if parts.scheme == "file" else None
 
@@ -219,12 +220,12 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the signature is pydantic's
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, environment, configuration file: in this order."""
+        """Order the sources of settings: arguments, environment, configuration file."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=_config_file())
 
 
 def load_settings(**arguments: Any) -> Settings:
-    """The settings in force.
+    """Load the settings.
 
     Args:
         **arguments: Fields of `Settings` given explicitly; None means not given.
@@ -267,7 +268,7 @@ def _explained(error: ErrorDetails, arguments: dict[str, Any]) -> SettingsError:
         near = difflib.get_close_matches(name, Settings.model_fields, n=1)
         return SettingsError(
             f'"{name}" is not a setting',
-            detail=f"It stands in {origin}.",
+            detail=f"Found in {origin}.",
             hint=f'Did you mean "{near[0]}"?' if near else f"The settings are: {', '.join(Settings.model_fields)}.",
         )
     expected = error["msg"].removeprefix("Value error, ")

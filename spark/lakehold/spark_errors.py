@@ -1,4 +1,4 @@
-"""What Spark throws, as errors that a person can read."""
+"""Errors of Spark, translated into errors that a person can read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakehold.errors import LakeholdError
 
 _CONDITION = re.compile(r"^\[(?P<condition>[A-Z][A-Z0-9_.]*)\]\s*")
 POSITION = re.compile(r"[;(]?\s*\(?line (?P<line>\d+),? pos (?P<column>\d+)\)?")
-"""Where in a statement, as its messages say it."""
+"""The position in a statement, as Spark's messages write it."""
 _SENTENCE_END = re.compile(r"(?<=\.)\s+(?=[A-Z])")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+")
 _JVM_CLASS = re.compile(r"^:?\s*(?:[a-z_][\w$]*\.)+[A-Z][\w$]*(?:Exception|Error):\s*")
@@ -20,13 +20,13 @@ _HINTS = {
     "TABLE_OR_VIEW_NOT_FOUND": "SHOW TABLES lists the tables that sources feed, SHOW TABLES IN a namespace all of its tables; "
     "DROP TABLE IF EXISTS passes over one that is not there."
 }
-"""What Spark's advice leaves out, by its condition."""
+"""Hints that Spark does not give, by its error condition."""
 _CALL_FAILED = "An error occurred while calling"
 
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """What Spark throws inside becomes an error that a person can read, as far as it is Spark's."""
+    """Translate errors that Spark raises inside into readable ones; other errors pass unchanged."""
     try:
         with without_pyspark_log():
             yield
@@ -37,19 +37,19 @@ def readable() -> Iterator[None]:
 
 
 def is_sparks(error: Exception) -> bool:
-    """Whether Spark threw it, a classic session or Spark Connect."""
+    """Return whether Spark raised the error, in a classic session or over Spark Connect."""
     return type(error).__module__.partition(".")[0] in _SPARKS_MODULES
 
 
 def said_by_spark(error: Exception) -> str:
-    """What it threw, as sentences for the detail of an error."""
+    """Describe an error of Spark in sentences, for the detail of another error."""
     cause = explained(str(error))
     return f"Spark says: {cause.message}. {cause.detail}".rstrip()
 
 
 @contextmanager
 def without_pyspark_log() -> Iterator[None]:
-    """PySpark logs an error with its JVM stack trace to stderr before it raises it: once, readably, is enough."""
+    """Silence PySpark's logging inside: it logs each error with its JVM stack trace before raising it."""
     from pyspark.logger import PySparkLogger  # noqa: PLC0415 - loaded with the session, and only then
 
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")
@@ -61,7 +61,11 @@ def without_pyspark_log() -> Iterator[None]:
 
 
 def explained(whole: str) -> LakeholdError:
-    """Spark's first line without class names and SQLSTATE; its condition becomes the code, its advice the detail."""
+    """Translate the text of an error of Spark into a `LakeholdError`.
+
+    The first line without class names and SQLSTATE becomes the message, its condition the code, and its advice the
+    detail.
+    """
     lines = [line.strip() for line in whole.splitlines() if line.strip() and _CALL_FAILED not in line]
     line = _JVM_CLASS.sub("", lines[0] if lines else "Spark failed")
     line = _JVM_CLASS.sub("", _STAGE_FAILED.sub("", line))

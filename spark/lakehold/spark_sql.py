@@ -1,8 +1,8 @@
-"""Text of Spark SQL: the one place where values become literals and names become identifiers.
+"""Text of Spark SQL: the only place where values become literals and names become identifiers.
 
-Everything that users, messages and other writers' tables bring is text to Spark, whatever stands in it. Spark substitutes
-`${env:HOME}` in statements and expressions before it parses them, so `PLAIN_TEXT_CONF` switches that off in every session,
-and a literal has no `${` even where a session has it on.
+Values from users, messages and other writers' tables are text to Spark, whatever they contain. Spark substitutes
+`${env:HOME}` in statements and expressions before it parses them, so `PLAIN_TEXT_CONF` switches that off in every
+session. In addition, a literal contains no `${` even for sessions that have the substitution on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PLAIN_TEXT_CONF: Mapping[str, str] = {
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",
 }
-"""Settings under which Spark reads the texts of this module as they are meant: no session of lakehold's has others."""
+"""Settings under which Spark reads the texts of this module as intended; all sessions of lakehold have them."""
 
 _DAYS_OF_400_YEARS = 146_097
 
@@ -25,10 +25,10 @@ _FLOATS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def literal(value: object) -> str:
-    """Write a value as a literal of its type; a text is a string whatever stands in it.
+    """Write a value as a literal of its type; text becomes a string whatever it contains.
 
     Raises:
-        TypeError: There is no literal of this type.
+        TypeError: The type has no literal.
     """
     match value:
         case str() | time() | UUID():
@@ -55,7 +55,10 @@ def literal(value: object) -> str:
 
 
 def date_literal(days: int) -> str:
-    """Write a date of any year, which Python's have not, from days since 1970: the calendar repeats every 400 years."""
+    """Write a date as a literal from days since 1970; the year may be one that Python's dates do not have.
+
+    The calendar repeats every 400 years.
+    """
     cycles, rest = divmod(days, _DAYS_OF_400_YEARS)
     day = date(1970, 1, 1) + timedelta(days=rest)
     year = day.year + 400 * cycles
@@ -89,19 +92,19 @@ def map_of(entries: Mapping[str, object]) -> str:
 
 
 def alter_table(name: str, change: str) -> str:
-    """Write an ALTER TABLE of Spark's own; `name` and `change` are SQL.
+    """Write an ALTER TABLE that Spark runs; `name` and `change` are SQL.
 
-    Iceberg takes a statement for one of its own when it begins with `ALTER TABLE` and says `create branch`, `write ordered by`
-    or the like anywhere, be it in a column's name. With a comment between the words Iceberg leaves the statement to Spark.
+    Iceberg claims a statement that begins with `ALTER TABLE` and contains `create branch`, `write ordered by` or the
+    like anywhere, even in a column's name. With a comment between the words, Iceberg leaves the statement to Spark.
     """
     return f"ALTER /**/ TABLE {name} {change}"
 
 
 def alter_iceberg_table(name: str, command: str, rest: str) -> str:
-    """Write an ALTER TABLE that is Iceberg's; `name` and `rest` are SQL, `command` the words by which Iceberg knows it.
+    """Write an ALTER TABLE that Iceberg runs; `name` and `rest` are SQL, `command` the words that Iceberg looks for.
 
-    Iceberg looks for them in the text without what it takes for comments, be it in a name. It takes only the inner one of two
-    comments for one, so that the words in the outer one are always found.
+    Iceberg looks for the words in the text without comments, and finds them even in a name. Of two nested comments it
+    removes only the inner one, so that it always finds the words in the outer one.
     """
     return f"ALTER TABLE /* /**/ {command} */ {name} {command} {rest}"
 
@@ -122,7 +125,7 @@ def _float(value: float) -> str:
 
 
 def _timestamp(value: datetime) -> str:
-    """An instant, or a local time where the value has no zone; the type does not depend on the session's settings."""
+    """Write an instant, or a local time if the value has no zone; the type does not depend on the session's settings."""
     if value.tzinfo is None:
         return f"TIMESTAMP_NTZ'{value.isoformat(sep=' ')}'"
     return f"TIMESTAMP_LTZ'{value.astimezone(UTC).isoformat(sep=' ')}'"

@@ -1,4 +1,4 @@
-"""How every table is, from the lake's metadata; of sources that capture a database Kafka Connect is asked as well."""
+"""The status of every table, from the lake's metadata; for captured sources, Kafka Connect is asked as well."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from lakehold.errors import DefinitionError
 from lakehold.lake import Lake
 from lakehold.model.readers import Waiting
-from lakehold.overview.standing import Standing, standings
+from lakehold.overview.table_status import TableStatus, table_statuses
 from lakehold.sql.result import Result
 from lakehold.times import iso
 
@@ -27,25 +27,26 @@ COLUMNS = (
 
 
 def status_of(lake: Lake) -> Result:
-    """One row a table that a source feeds: readable on `[since, upper)`, live rows, open errors, what stopped it.
+    """Return one row for each table that a source feeds: readable window, live rows, open errors, what stopped it.
 
-    Of one that is behind also how much its reader has read and has still to read, and which transaction upstream a table waits
-    for. Notices report connectors that do not run, and parts of messages that no table can hold.
+    For a table that is catching up, the row also has how much its reader has read and has still to read. For a table
+    that waits for an upstream transaction, it names the transaction. Notices report connectors that do not run, and
+    parts of messages that no table can hold.
     """
     defined = lake.definitions.definitions()
-    found = standings(defined, lake.batches.all_readers())
+    found = table_statuses(defined, lake.batches.all_readers())
     captures = any(entry.definition.capture is not None for entry in defined.sources.values())
     notices = [*(lake.captured.problems() if captures else ())]
-    for standing in found:
-        left_out = standing.progress.left_out if standing.progress is not None else ()
-        notices += [f"{standing.full_name}: {sentence}" for sentence in left_out]
-    return Result(COLUMNS, [_row(lake, standing) for standing in found], tuple(notices))
+    for status in found:
+        left_out = status.progress.left_out if status.progress is not None else ()
+        notices += [f"{status.full_name}: {sentence}" for sentence in left_out]
+    return Result(COLUMNS, [_row(lake, status) for status in found], tuple(notices))
 
 
-def _row(lake: Lake, standing: Standing) -> tuple[Any, ...]:
-    name, source, reader, progress = standing.full_name, standing.source, standing.reader, standing.progress
+def _row(lake: Lake, status: TableStatus) -> tuple[Any, ...]:
+    name, source, reader, progress = status.full_name, status.source, status.reader, status.progress
     if reader is None or progress is None:
-        return (name, source, standing.state.value, None, None, None, 0, None, None, None, None)
+        return (name, source, status.state.value, None, None, None, 0, None, None, None, None)
     rows, stopped_by = _rows(lake, name)
     if reader.error is not None:
         stopped_by = f"{reader.error.code}: {reader.error.message}"
@@ -53,20 +54,20 @@ def _row(lake: Lake, standing: Standing) -> tuple[Any, ...]:
     return (
         name,
         source,
-        standing.state.value,
+        status.state.value,
         iso(progress.since_ms) if progress.since_ms is not None else None,
         iso(upper_ms) if upper_ms is not None else None,
         rows,
         progress.open_errors,
         stopped_by,
-        _waiting_text(standing.waiting) if standing.waiting is not None else None,
-        standing.backlog.read if standing.backlog is not None else None,
-        standing.backlog.behind if standing.backlog is not None else None,
+        _waiting_text(status.waiting) if status.waiting is not None else None,
+        status.backlog.read if status.backlog is not None else None,
+        status.backlog.behind if status.backlog is not None else None,
     )
 
 
 def _rows(lake: Lake, name: str) -> tuple[int | None, str | None]:
-    """The number of rows of a table, or why it is unknown."""
+    """Return the number of rows of a table, or why it is unknown."""
     try:
         table = lake.tables.table_state(name)
     except DefinitionError as error:

@@ -1,4 +1,4 @@
-"""HTML pages that are one file each, made by a template beside the code that fills it."""
+"""HTML pages of one file each, made from a template next to the code that fills it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 
 def page_template(package: str) -> Template:
-    """The template `page.html.j2` of `package`: values are escaped, and one that is not given is an error."""
+    """Load the template `page.html.j2` of `package`: values are escaped, and a missing value is an error."""
     environment = Environment(
         loader=PackageLoader(package, "."),
         autoescape=True,
@@ -21,5 +21,5 @@ def page_template(package: str) -> Template:
 
 
 def shown_path(uri: str) -> str:
-    """`uri` for people: a path if it is on this machine."""
+    """Convert `uri` for people: a file URI becomes a path."""
     return urlsplit(uri).path if uri.startswith("file:") else uri

@@ -7,18 +7,21 @@ from datetime import UTC, datetime
 
 
 def now_ms() -> int:
-    """The clock in epoch milliseconds."""
+    """Return the clock in epoch milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 def next_timestamp(last_ms: int | None) -> int:
-    """The timestamp of the batch after `last_ms`: the clock, and always later than the last (design, "One batch")."""
+    """Return the timestamp for the batch after `last_ms`: the clock, but later than the last (design, "One batch")."""
     now = now_ms()
     return now if last_ms is None else max(now, last_ms + 1)
 
 
 def iso(timestamp_ms: int) -> str:
-    """`timestamp_ms` as UTC text for people, to the millisecond; beyond the years that Python knows, the number."""
+    """Format a timestamp as UTC text for people, to the millisecond.
+
+    A timestamp beyond the years that Python knows stays a number.
+    """
     try:
         at = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
     except (OverflowError, ValueError, OSError):

@@ -153,7 +153,7 @@ class _Topic:
             with closing(Arriving(Reading(source, reads, nothing_here), entries, nothing, lanes)) as arriving:
                 arriving.read(plan)
                 for table in own_tables:
-                    frame = arriving.decoded(table, (), look=False).decoded.frame
+                    frame = arriving.decoded(table, (), scan_schemas=False).decoded.frame
                     if not any(frame is before for before in written):
                         # What tables share is in memory then: the others do not decode it.
                         frame.write.format("noop").mode("overwrite").save()

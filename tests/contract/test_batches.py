@@ -246,7 +246,7 @@ def test_a_backfilled_table_joins_where_both_stand(store: BatchStore) -> None:
     ahead = intent(START_MS + 1, 10, reader="shop.new")
     store.begin(ahead, "a")
     store.commit(ahead, "a", {"shop.new": TableProgress(since_ms=START_MS + 1)}, row(ahead))
-    with pytest.raises(ValueError, match="does not stand where main stands"):
+    with pytest.raises(ValueError, match="is not at the position of main"):
         store.change_readers("shop", "a", lambda r: decide.joined(r, "shop.new"))
 
     behind = intent(START_MS + 2, 10)

@@ -30,11 +30,11 @@ def test_an_open_transaction_is_not_read_before_it_ends(broker: Broker) -> None:
     transaction = broker.begin_transaction(topic, numbered(2, 4))
     broker.produce(topic, numbered(4, 6))
 
-    first = reader.plan(reader.look([topic]), {}, LARGE)
+    first = reader.plan(reader.fetch_offsets([topic]), {}, LARGE)
     assert values(reader.in_driver(first.ranges)) == numbered(0, 2)
     transaction.commit_transaction()
     broker.wait_until_stable(topic)
-    second = reader.plan(reader.look([topic]), first.position, LARGE)
+    second = reader.plan(reader.fetch_offsets([topic]), first.position, LARGE)
     assert values(reader.in_driver(second.ranges)) == numbered(2, 6)
 
 
@@ -55,19 +55,19 @@ def test_the_ends_of_an_ordered_topic_are_fetched_before_others_and_what_is_writ
     looks: list[list[str]] = []
 
     class Busy(KafkaReader):
-        def _look(self, topics: Collection[str]) -> Available:
-            found = super()._look(topics)
+        def _fetch(self, topics: Collection[str]) -> Available:
+            found = super()._fetch(topics)
             looks.append([*topics])
             broker.produce(ordered, numbered(0, 1))
             broker.produce(other, numbered(0, 1))
             return found
 
     before_ms = now_ms()
-    found = Busy(kafka_options({"BROKER": broker.address})).look([other, ordered], ordered)
+    found = Busy(kafka_options({"BROKER": broker.address})).fetch_offsets([other, ordered], ordered)
     assert looks == [[ordered], [other]]
     assert {tp: marks.end_exclusive for tp, marks in found.partitions.items()} == {transactions: 0, first: 1, second: 0}
     assert found.written == {transactions: 2, first: 2, second: 4}
-    assert before_ms <= found.looked_ms <= now_ms()
+    assert before_ms <= found.fetched_ms <= now_ms()
     assert found.topics == found.identities.keys() == {ordered, other}
     assert found.without([other]).written == {transactions: 2}
     uncommitted.abort_transaction()
@@ -76,18 +76,18 @@ def test_the_ends_of_an_ordered_topic_are_fetched_before_others_and_what_is_writ
 def test_topics_are_missing_whether_they_are_ordered_or_not(broker: Broker) -> None:
     there = broker.create_topic()
     reader = KafkaReader(kafka_options({"BROKER": broker.address}))
-    assert reader.look([there, "no", "nor"], "no").missing == ("no", "nor")
-    assert there in reader.look([there, "no"], "no").other_topics
+    assert reader.fetch_offsets([there, "no", "nor"], "no").missing == ("no", "nor")
+    assert there in reader.fetch_offsets([there, "no"], "no").other_topics
 
 
 def test_a_backlog_of_nothing_but_aborted_records_is_passed(broker: Broker) -> None:
     topic = broker.create_topic()
     reader = KafkaReader(kafka_options({"BROKER": broker.address}))
     broker.transaction(topic, numbered(0, 5), commit=False)
-    plan = reader.plan(reader.look([topic]), {}, LARGE)
+    plan = reader.plan(reader.fetch_offsets([topic]), {}, LARGE)
     assert plan.ranges
     assert reader.in_driver(plan.ranges).num_rows == 0
-    assert reader.plan(reader.look([topic]), plan.position, LARGE).ranges == ()
+    assert reader.plan(reader.fetch_offsets([topic]), plan.position, LARGE).ranges == ()
 
 
 def test_reading_begins_at_the_earliest_offset_there_is(broker: Broker) -> None:
@@ -95,7 +95,7 @@ def test_reading_begins_at_the_earliest_offset_there_is(broker: Broker) -> None:
     reader = KafkaReader(kafka_options({"BROKER": broker.address}))
     broker.produce(topic, numbered(0, 10))
     broker.delete_records(topic, 0, 6)
-    plan = reader.plan(reader.look([topic]), {}, LARGE)
+    plan = reader.plan(reader.fetch_offsets([topic]), {}, LARGE)
     assert values(reader.in_driver(plan.ranges)) == numbered(6, 10)
 
 
@@ -103,7 +103,7 @@ def test_records_deleted_between_plan_and_read_are_an_error(broker: Broker) -> N
     topic = broker.create_topic()
     reader = KafkaReader(kafka_options({"BROKER": broker.address}))
     broker.produce(topic, numbered(0, 10))
-    plan = reader.plan(reader.look([topic]), {}, LARGE)
+    plan = reader.plan(reader.fetch_offsets([topic]), {}, LARGE)
     broker.delete_records(topic, 0, 6)
     with pytest.raises(UpstreamError) as raised:
         reader.in_driver(plan.ranges)
@@ -115,7 +115,7 @@ def test_a_topic_deleted_while_it_is_read_is_not_made_again(broker: Broker, spar
     impatient = {"request.timeout.ms": "1000", "default.api.timeout.ms": "2000"}
     reader = KafkaReader(KafkaOptions(broker.address, java=impatient, librdkafka={}), timeout_s=2.0)
     broker.produce(topic, numbered(0, 10))
-    frame = reader.dataframe(spark, reader.plan(reader.look([topic]), {}, LARGE).ranges)
+    frame = reader.dataframe(spark, reader.plan(reader.fetch_offsets([topic]), {}, LARGE).ranges)
     frame.explain()  # Spark asks for the offsets: from here on the tasks alone read.
     broker.delete_topic(topic)
     with pytest.raises(Exception, match="TimeoutException"):
@@ -128,7 +128,7 @@ def test_a_missing_topic_is_told_with_names_like_it(broker: Broker) -> None:
     reader = KafkaReader(kafka_options({"BROKER": broker.address}))
     broker.produce(topic, numbered(0, 1))
     misspelt = topic.replace("orders", "order")
-    available = reader.look([topic, misspelt])
+    available = reader.fetch_offsets([topic, misspelt])
     assert available.missing == (misspelt,)
     error = faults(available, {})[misspelt]
     assert error.code == "topic-missing"
@@ -140,10 +140,10 @@ def test_a_new_partition_is_read_from_its_beginning(broker: Broker) -> None:
     topic = broker.create_topic()
     reader = KafkaReader(kafka_options({"BROKER": broker.address}))
     broker.produce(topic, numbered(0, 2))
-    first = reader.plan(reader.look([topic]), {}, LARGE)
+    first = reader.plan(reader.fetch_offsets([topic]), {}, LARGE)
     broker.add_partitions(topic, 2)
     broker.produce(topic, numbered(2, 4), partition=1)
-    second = reader.plan(reader.look([topic]), first.position, LARGE)
+    second = reader.plan(reader.fetch_offsets([topic]), first.position, LARGE)
     assert values(reader.in_driver(second.ranges)) == numbered(2, 4)
 
 
@@ -155,17 +155,17 @@ def test_a_broker_that_dies_is_an_error_and_reading_goes_on_when_it_is_back(
         topic = broker.create_topic()
         broker.produce(topic, numbered(0, 10))
         reader = KafkaReader(kafka_options({"BROKER": broker.address}), timeout_s=3)
-        plan = reader.plan(reader.look([topic]), {}, LARGE)
+        plan = reader.plan(reader.fetch_offsets([topic]), {}, LARGE)
         assert reader.in_driver(plan.ranges).num_rows == 10
         broker.stop()
-        for call in (lambda: reader.look([topic]), lambda: reader.in_driver(plan.ranges)):
+        for call in (lambda: reader.fetch_offsets([topic]), lambda: reader.in_driver(plan.ranges)):
             with pytest.raises(UpstreamUnavailable) as raised:
                 call()
             assert broker.address in raised.value.message
             assert raised.value.detail
             assert raised.value.retryable
         broker.start()
-        assert reader.in_driver(reader.plan(reader.look([topic]), {}, LARGE).ranges).num_rows == 10
+        assert reader.in_driver(reader.plan(reader.fetch_offsets([topic]), {}, LARGE).ranges).num_rows == 10
     finally:
         broker.stop()
     assert capfd.readouterr().err == ""

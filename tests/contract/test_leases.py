@@ -85,7 +85,7 @@ def test_a_live_lease_keeps_others_out_and_says_whose_it_is(leased: Leased, cloc
         leased.acquire("b", 30_000)
     assert busy.value.message == leased.is_busy
     assert busy.value.detail == (
-        '"host-1/4711" has it since 1970-01-01 00:16:40.000 UTC, until 1970-01-01 00:16:55.000 or later.'
+        '"host-1/4711" has had it since 1970-01-01 00:16:40.000 UTC, until 1970-01-01 00:16:55.000 or later.'
     )
     assert "lease runs out" in busy.value.hint
     leased.acquire("b", 30_000, "stock")
@@ -122,7 +122,7 @@ def test_what_is_released_is_free_at_once(leased: Leased) -> None:
     assert leased.now() is None
     with pytest.raises(LeaseLost, match=r"no longer") as lost:
         leased.renew("a", 15_000)
-    assert lost.value.detail == 'Expected the lease of "a". Nobody has it now.'
+    assert lost.value.detail == 'Expected the lease of "a". No process has it now.'
     leased.acquire("b", 15_000)
     assert leased.now() == Lease("b", START_MS, START_MS + 15_000)
 

@@ -29,7 +29,7 @@ def upstream(request: pytest.FixtureRequest, tmp_path: Path) -> Upstream:
 
 
 def planned(upstream: Upstream, topics: Sequence[str], position: Offsets, limits: Limits = LARGE) -> ReadPlan:
-    return upstream.reader.plan(upstream.reader.look(topics), position, limits)
+    return upstream.reader.plan(upstream.reader.fetch_offsets(topics), position, limits)
 
 
 def rows(table: pa.Table) -> list[Row]:
@@ -140,7 +140,7 @@ def test_a_plan_can_be_cut_at_given_offsets(upstream: Upstream) -> None:
     topic, other = upstream.new_topic(), upstream.new_topic()
     upstream.publish(topic, numbered(0, 10))
     upstream.publish(other, numbered(0, 10))
-    available = upstream.reader.look([topic, other])
+    available = upstream.reader.fetch_offsets([topic, other])
     whole = rows(upstream.reader.in_driver(upstream.reader.plan(available, {}, LARGE).ranges))
     cut = next(row[2] for row in whole if row[0] == topic and row[5] == b"4")
 
@@ -211,11 +211,11 @@ def test_a_recreated_topic_is_an_error(upstream: Upstream) -> None:
 def test_a_recreated_topic_is_known_by_its_identity(upstream: Upstream) -> None:
     topic = upstream.new_topic()
     upstream.publish(topic, numbered(0, 5))
-    before = upstream.reader.look([topic])
+    before = upstream.reader.fetch_offsets([topic])
     plan = upstream.reader.plan(before, {}, LARGE)
     upstream.recreate(topic)
     upstream.publish(topic, [b"another record, and longer"] * 100)
-    after = upstream.reader.look([topic])
+    after = upstream.reader.fetch_offsets([topic])
     found = upstream.reader.faults(after, plan.position, before.identities)
     assert [error.code for error in found.values()] == ["topic-recreated"]
     assert upstream.reader.faults(after, {}, after.identities) == {}
@@ -223,6 +223,6 @@ def test_a_recreated_topic_is_known_by_its_identity(upstream: Upstream) -> None:
 
 def test_a_place_that_is_not_there_is_an_error(upstream: Upstream, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UpstreamError) as raised:
-        upstream.unreachable().look(["t"])
+        upstream.unreachable().fetch_offsets(["t"])
     assert raised.value.hint
     assert capfd.readouterr().err == ""

@@ -16,7 +16,7 @@ from tests.shop_records import ShopRecords
 
 @dataclass(frozen=True)
 class Orchestrated:
-    """A lake with a recorded shop, and the Airflow that looks after it."""
+    """A lake with a recorded shop, and the Airflow that ingests it."""
 
     airflow: AirflowProcess
     lake: Lake

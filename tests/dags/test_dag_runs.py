@@ -1,4 +1,4 @@
-"""Each DAG is run for real, over Spark Connect: what it does, what is red when something is wrong, and what its log says."""
+"""Each DAG is run for real, over Spark Connect: its effects, its red tasks, and its logs."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_quality_checks_each_snapshot_once_and_names_the_expectation(orchestrate
     assert "in the rows id 1" in last
     again = orchestrated.airflow.run("lakehold_quality", tables=["shop.orders"])
     assert again.state == "success"
-    assert "shop.orders: what it shows has been checked" in again.log
+    assert "shop.orders: its snapshot has been checked before" in again.log
 
 
 def test_holds_are_moved_and_checked(orchestrated: Orchestrated) -> None:

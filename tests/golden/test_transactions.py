@@ -194,7 +194,7 @@ def outcome(text: str) -> str:
         shown.append("a re-snapshot is over, and may not have come whole")
     if found.passed.replaced is not None:
         shown.append(" ".join(["a re-snapshot; not of", *sorted(found.passed.replaced.without_rows)]))
-    for what, topics in (("waiting", found.waiting), ("unsettled", found.unsettled)):
+    for what, topics in (("waiting", found.waiting), ("unread snapshots", found.unread_snapshots)):
         if topics:
             shown.append(f"{what}: {', '.join(sorted(topics))}")
     return "\n".join(shown)

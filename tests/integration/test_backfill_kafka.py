@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 
 from lakehold.lake import Lake
 from lakehold.model.readers import BACKFILL_READER, MAIN_READER
-from lakehold.overview.standing import Standing, standings
+from lakehold.overview.table_status import TableStatus, table_statuses
 from tests.conftest import LakeFactory
 from tests.kafka_broker import Broker
 
@@ -36,12 +36,12 @@ class Topics:
             producer.produce(topic, b'{"v": "%d"}' % key, b'{"k": %d}' % key, partition=key % 2)
         assert producer.flush(60) == 0
 
-    def standing(self, name: str) -> Standing:
-        found = standings(self.lake.definitions.definitions(), self.lake.batches.all_readers())
-        return next(standing for standing in found if standing.full_name == f"s.{name}")
+    def status(self, name: str) -> TableStatus:
+        found = table_statuses(self.lake.definitions.definitions(), self.lake.batches.all_readers())
+        return next(status for status in found if status.full_name == f"s.{name}")
 
     def come(self, name: str) -> tuple[int, int]:
-        backlog = self.standing(name).backlog
+        backlog = self.status(name).backlog
         assert backlog is not None
         return backlog.read, backlog.behind
 
@@ -84,7 +84,7 @@ def test_how_far_they_are_counts_what_the_topics_hold(topics: Topics) -> None:
     (again, items) = topics.lake.backfill(["s.again", "s.items"])
     assert (again.is_there, items.is_there) == (True, True)
     assert (topics.keys("again"), topics.keys("items")) == ([*range(21)], [*range(20, 61)])
-    assert topics.standing("items").backlog is None
+    assert topics.status("items").backlog is None
 
 
 def test_a_topic_that_is_made_again_with_its_table_amid_its_way(topics: Topics) -> None:

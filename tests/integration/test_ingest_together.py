@@ -100,11 +100,11 @@ def test_a_transaction_topic_is_looked_at_and_read_once(
 ) -> None:
     looked: list[frozenset[str]] = []
     read: Counter[tuple[TopicPartition, int]] = Counter()
-    look, in_driver = KafkaReader.look, KafkaReader.in_driver
+    fetch, in_driver = KafkaReader.fetch_offsets, KafkaReader.in_driver
 
-    def noted_look(self: KafkaReader, topics: Collection[str], ordered: str | None = None) -> Available:
+    def noted_fetch(self: KafkaReader, topics: Collection[str], ordered: str | None = None) -> Available:
         looked.append(frozenset(topics))
-        return look(self, topics, ordered)
+        return fetch(self, topics, ordered)
 
     def noted_read(self: KafkaReader, ranges: Collection[OffsetRange]) -> pa.Table:
         read.update((r.topic_partition, at) for r in ranges for at in range(r.start_inclusive, r.end_exclusive))
@@ -127,7 +127,7 @@ def test_a_transaction_topic_is_looked_at_and_read_once(
             )
     connector.transaction(("a", 1, 10), ("b", 1, 10))
     connector.transaction(("b", 1, 20), ("b", 2, 30))
-    monkeypatch.setattr(KafkaReader, "look", noted_look)
+    monkeypatch.setattr(KafkaReader, "fetch_offsets", noted_fetch)
     monkeypatch.setattr(KafkaReader, "in_driver", noted_read)
     list(lake.batches_together(sources))
     assert looked == [topics]

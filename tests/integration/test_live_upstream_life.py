@@ -219,7 +219,7 @@ def test_a_primary_key_is_dropped_and_put_back(
     )
     for error in _refused(source, "unkeyed"):
         assert error.code == "key-changed"
-        assert "are told apart by (id)" in error.detail
+        assert "are identified by (id)" in error.detail
         assert "1 of 1 have none" in error.detail
     _assert_equal(source, "neighbour")
     assert sorted(source.rows("unkeyed")) == sorted(source.rows("unkeyed_upsert")) == [(1, 1), (2, 2)]

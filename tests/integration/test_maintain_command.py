@@ -1,4 +1,4 @@
-"""`lakehold maintain` as a process: what it writes, how it ends, and that it can be killed anywhere without a loss."""
+"""`lakehold maintain` as a process: its output, its exit code, and that killing it anywhere loses nothing."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(lake: Lake, *arguments: str, kill_at: str = "") -> subprocess.CompletedP
 
 @pytest.fixture
 def held(make_lake: LakeFactory) -> tuple[Lake, list[int]]:
-    """A lake with a table of many small files, held at its third version, and the times of its versions."""
+    """Make a lake with a table of many small files, held at its third version; return it with the times of its versions."""
     lake = make_lake(**NOW)
     lake.sql(
         f"CREATE NAMESPACE shop; CREATE TABLE {NAME} (id BIGINT) USING iceberg TBLPROPERTIES ('format-version' = '3')"

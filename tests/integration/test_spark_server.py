@@ -43,7 +43,7 @@ from lakehold import session
 from lakehold.lake import connect
 
 warehouse, remote = sys.argv[1:]
-session._HEARD_OF_EVERY_S = 0.5
+session._KEEP_ALIVE_EVERY_S = 0.5
 with connect(warehouse, spark_remote=remote) as lake:
     lake.spark.sql("CREATE TEMPORARY VIEW kept AS SELECT 1 AS a")
     silent = [SparkSession.builder.remote(remote).create() for _ in range(15)]

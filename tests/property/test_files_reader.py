@@ -66,7 +66,7 @@ def another_process(directory: Path) -> FilesReader:
 
 
 def read_batch(reader: FilesReader, position: Offsets, limit: Limits) -> tuple[ReadPlan, list[Record]]:
-    plan = reader.plan(reader.look(TOPICS), position, limit)
+    plan = reader.plan(reader.fetch_offsets(TOPICS), position, limit)
     table = reader.in_driver(plan.ranges)
     rows = list(zip(*(table[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True))
     assert [value.decode() for value in table["value"].to_pylist()] == [repr(row) for row in rows]
@@ -113,7 +113,7 @@ def test_a_batch_read_again_by_another_process_is_the_same(recording: Recording,
             if not plan.ranges:
                 break
             another = another_process(directory)
-            again = another.plan_to(another.look(TOPICS), position, plan.position)
+            again = another.plan_to(another.fetch_offsets(TOPICS), position, plan.position)
             assert (again.ranges, again.position) == (plan.ranges, plan.position)
             assert another.in_driver(again.ranges).equals(reader.in_driver(plan.ranges))
             assert another.malformed(again) == reader.malformed(plan)
@@ -130,7 +130,7 @@ def test_each_line_is_a_record_or_rejected_in_one_batch(recording: Recording) ->
         plan, rows = read_batch(reader, {}, UNLIMITED)
         ours = [c for _, c in recording.lines if isinstance(c, str) or c[0] in TOPICS]
         assert len(rows) + len(reader.malformed(plan)) == len(ours)
-        assert not reader.plan(reader.look(TOPICS), plan.position, UNLIMITED).ranges
+        assert not reader.plan(reader.fetch_offsets(TOPICS), plan.position, UNLIMITED).ranges
 
 
 @given(recordings(unique=True), recordings(unique=True))

@@ -78,7 +78,7 @@ def test_the_others_go_on_meanwhile_and_nothing_is_left_to_do_then(shop: Numbere
     snapshot = shop.lake.catalog.load_table("s.again").metadata.current_snapshot_id
     code, (row,), said = backfill(shop.lake, "s.again", "s.again")
     assert (code, row["messages"]) == (0, 0)
-    assert said == "notice: s.again is with the others of source shop: there was nothing to do\n"
+    assert said == "notice: s.again is in sync with the others of source shop: nothing to do\n"
     assert shop.lake.catalog.load_table("s.again").metadata.current_snapshot_id == snapshot
 
 
@@ -122,7 +122,7 @@ def test_progress_is_seen_batch_by_batch_and_survives_a_restart(shop: NumberedSh
     assert begun["items"]["read"] + begun["items"]["behind"] == 3 * BATCH
     assert sum(status["read"] for status in begun.values()) == BATCH
     page = render(gather(shop.lake))
-    assert f"{begun['items']['read']:,} of 12 records read since it is behind its source" in page
+    assert f"{begun['items']['read']:,} of 12 records read since it began to catch up" in page
 
     watched = Watched()
     code, _, _ = backfill(shop.lake, "s.again", "s.items", progress=watched)

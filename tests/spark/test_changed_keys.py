@@ -81,7 +81,7 @@ def test_a_primary_key_that_is_gone_stops_the_table(
     other.create(row(2))
     stopped = shop.stopped(topic, other)
     assert {name: error.code for name, error in stopped.items()} == {"s.t": "key-changed"}
-    assert "are told apart by (id)" in stopped["s.t"].detail
+    assert "are identified by (id)" in stopped["s.t"].detail
     assert "1 of 2 have none" in stopped["s.t"].detail
     assert "KEY (…)" in stopped["s.t"].hint
     assert shop.rows("t") == [(1, "a", 0), (2, "a", 0)]

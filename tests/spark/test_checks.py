@@ -1,4 +1,4 @@
-"""Suites run on snapshots of tables: what they find, on which snapshot, and what keeps them from running."""
+"""Suites run on snapshots of tables: their findings, the snapshot they read, and the errors that keep them from running."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lakehold.cli.check import Asked, run_check
+from lakehold.cli.check import CheckRequest, run_check
 from lakehold.cli.output import OutputFormat, open_output
 from lakehold.errors import LakeholdError
 from lakehold.lake import Lake
@@ -164,7 +164,7 @@ DEBEZIUM = (
 
 
 def written(lake: Lake, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Rows `(mz_timestamp, mz_state, id)` as a table, in their order."""
+    """Make a table of the rows `(mz_timestamp, mz_state, id)`, in their order."""
     values = ", ".join(f"({place}, {t}, '{state}', {key})" for place, (t, state, key) in enumerate(rows))
     lake.sql(f"CREATE OR REPLACE TABLE {table} USING iceberg AS SELECT * FROM VALUES {values} "
              "AS t(place, mz_timestamp, mz_state, id)")  # fmt: skip
@@ -215,8 +215,8 @@ def test_the_command_says_what_failed(lake: Lake, tmp_path: Path) -> None:
     said: dict[OutputFormat, tuple[str, str]] = {}
     for wanted in (OutputFormat.TABLE, OutputFormat.JSON):
         stdout, stderr = io.StringIO(), io.StringIO()
-        asked = Asked("s.orders", None, None, tmp_path / "page.html", writes_suite=False)
-        assert not run_check(lake, asked, open_output(wanted, stdout, stderr))
+        request = CheckRequest("s.orders", None, None, tmp_path / "page.html", writes_suite=False)
+        assert not run_check(lake, request, open_output(wanted, stdout, stderr))
         said[wanted] = stdout.getvalue(), stderr.getvalue()
     assert "lost" in said[OutputFormat.TABLE][0]
     assert "UTC failed: 4 of 6 expectations are not met (suite: generated)" in said[OutputFormat.TABLE][1]

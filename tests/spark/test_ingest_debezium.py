@@ -211,7 +211,7 @@ def test_a_restored_database_stops_the_table(shop: Shop, topic: Topic, envelope:
     topic.snapshot([row(1)])
     error = shop.ingest(topic)[-1].stopped["s.t"]
     assert error.code == "database-restored"
-    assert "stands at 0/1F4 in the database's log, and is newer than those up to 0/3FC" in error.detail
+    assert "is at 0/1F4 in the database's log, and is newer than those up to 0/3FC" in error.detail
     assert [id_ for id_, *_ in shop.rows()] == [1, 2, 3, 4]
 
 

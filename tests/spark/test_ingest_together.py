@@ -99,8 +99,10 @@ def test_what_tables_share_is_read_from_memory_and_let_go_of_behind_their_batch(
     persisted: list[DataFrame] = []
 
     class Seen(SharedTopic):
-        def decoded(self, table: Table, stored_key: tuple[ColumnType, ...], *, look: bool) -> tuple[DecodedTopic, bool]:
-            found = super().decoded(table, stored_key, look=look)
+        def decoded(
+            self, table: Table, stored_key: tuple[ColumnType, ...], *, scan_schemas: bool
+        ) -> tuple[DecodedTopic, bool]:
+            found = super().decoded(table, stored_key, scan_schemas=scan_schemas)
             if self._part.here is None:
                 capsys.readouterr()
                 found[0].decoded.frame.explain()

@@ -1,4 +1,4 @@
-"""What maintenance does to real tables, and what it never takes: held history, other people's tables, files about to be used."""
+"""Maintenance of real tables, and what it never deletes: held history, foreign tables, files about to be used."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NAME = "shop.t"
 
 
 def table_of(lake: Lake, version: int = 3, batches: int = SMALL_FILES_MOST + 2) -> None:
-    """A table of as many small files, with some of their rows deleted."""
+    """Make a table of as many small files, with some of their rows deleted."""
     properties = f"'format-version' = '{version}', 'write.delete.mode' = 'merge-on-read'"
     lake.sql(f"""
         CREATE NAMESPACE IF NOT EXISTS shop;

@@ -73,10 +73,10 @@ def test_it_is_waited_for_and_told(shop: Shop) -> None:
     shop.connector.snapshot("b", rows[:1], is_last=False)
     *_, waiting = shop.ingest()
     assert waiting.waiting is not None
-    assert waiting.waiting.what == "the snapshot that the connector takes anew"
+    assert waiting.waiting.what == "the connector's re-snapshot"
     assert waiting.waiting.tables == ("shop.a", "shop.b")
     (told, _) = (row[WAITING_FOR] for row in status_of(shop.lake).rows)
-    assert told.startswith("the snapshot that the connector takes anew since")
+    assert told.startswith("the connector's re-snapshot since")
     assert "3 of its rows have come" in told
     shop.assert_commits({1: 1, 2: 1, 3: 1, 4: 1})
     shop.connector.snapshot("b", rows[1:])
@@ -88,7 +88,7 @@ def test_it_is_waited_for_and_told(shop: Shop) -> None:
 def test_one_that_does_not_go_on_is_an_error_and_the_next_one_heals_it(make_lake: LakeFactory, tmp_path: Path) -> None:
     shop = Shop(make_lake(transaction_timeout_ms=0), tmp_path / "topics")
     shop.connector.snapshot("a", [(1, 3)], is_last=False)
-    with pytest.raises(TransactionIncomplete, match="the snapshot that the connector takes anew") as stopped:
+    with pytest.raises(TransactionIncomplete, match="the connector's re-snapshot") as stopped:
         shop.ingest()
     assert "1 of its rows have come" in stopped.value.detail
     shop.connector.begin_anew(unseen=1)

@@ -21,7 +21,7 @@ T, FILE = TopicPartition("t", 0), TopicPartition("$files/a.jsonl", 0)
 
 
 def planned(reader: FilesReader, position: Offsets, limits: Limits = LARGE) -> ReadPlan:
-    return reader.plan(reader.look(["t"]), position, limits)
+    return reader.plan(reader.fetch_offsets(["t"]), position, limits)
 
 
 def offsets(reader: FilesReader, plan: ReadPlan) -> list[int]:
@@ -43,7 +43,7 @@ def test_paths_and_file_uris_name_the_directory(tmp_path: Path, path: str) -> No
 @pytest.mark.parametrize("path", ["/nowhere/at/all", "s3://bucket/recorded"])
 def test_a_directory_that_is_not_there_is_an_error(path: str) -> None:
     with pytest.raises(UpstreamError) as raised:
-        FilesReader(path).look(["t"])
+        FilesReader(path).fetch_offsets(["t"])
     assert raised.value.code == "directory-missing"
     assert raised.value.hint
 
@@ -143,7 +143,7 @@ def test_files_that_shrank_or_are_gone(tmp_path: Path) -> None:
     position = planned(reader, {}).position
     (tmp_path / "a.jsonl").write_text(line("t", 0, 0) + "\n")
     (tmp_path / "b.jsonl").unlink()
-    found = reader.faults(reader.look(["t", "u"]), position)
+    found = reader.faults(reader.fetch_offsets(["t", "u"]), position)
     assert {topic: error.code for topic, error in found.items()} == {
         "$files/a.jsonl": "topic-recreated",
         "$files/b.jsonl": "offsets-lost",
@@ -162,23 +162,23 @@ def test_a_file_with_another_first_line_is_an_error_until_it_is_put_back(tmp_pat
     before = [line("t", 0, n) for n in range(3)]
     append(tmp_path / "a.jsonl", before)
     reader = FilesReader(str(tmp_path))
-    identities = reader.look(["t"]).identities
+    identities = reader.fetch_offsets(["t"]).identities
     position = planned(reader, {}).position
     (tmp_path / "a.jsonl").write_text("\n".join([line("t", 0, 9), *before[1:], ""]))
-    error = reader.faults(reader.look(["t"]), position, identities)["$files/a.jsonl"]
+    error = reader.faults(reader.fetch_offsets(["t"]), position, identities)["$files/a.jsonl"]
     assert (error.code, error.detail) == (
         "topic-recreated",
         "Its first line is not the one that it had when it was first read.",
     )
     (tmp_path / "a.jsonl").write_text("\n".join([*before, line("t", 0, 3), ""]))
-    assert reader.faults(reader.look(["t"]), position, identities) == {}
+    assert reader.faults(reader.fetch_offsets(["t"]), position, identities) == {}
     assert offsets(reader, planned(reader, position)) == [3]
 
 
 def test_partitions_begin_and_end_where_their_lines_do(tmp_path: Path) -> None:
     append(tmp_path / "b.jsonl", [line("t", 0, 9), line("t", 1, 0), line("u", 0, 4)])
     append(tmp_path / "a.jsonl", [line("t", 0, 12), line("t", 0, 7)])
-    found = FilesReader(str(tmp_path)).look(["t", "no-such-topic"])
+    found = FilesReader(str(tmp_path)).fetch_offsets(["t", "no-such-topic"])
     of_topics = {tp: marks for tp, marks in found.partitions.items() if not tp.is_internal}
     assert of_topics == {T: Watermarks(7, 13), TopicPartition("t", 1): Watermarks(0, 1)}
     assert found.missing == ()
@@ -210,9 +210,9 @@ def test_files_are_read_once_and_then_what_is_new_of_them(tmp_path: Path, monkey
     monkeypatch.setattr("lakehold.ingest.read.line_index.parse", counting)
     append(tmp_path / "a.jsonl", [line("t", 0, n) for n in range(10)])
     for reader in (FilesReader(str(tmp_path)), FilesReader(str(tmp_path))):
-        assert reader.look(["t"], ordered="t").partitions[T] == Watermarks(0, 10)
+        assert reader.fetch_offsets(["t"], ordered="t").partitions[T] == Watermarks(0, 10)
     append(tmp_path / "a.jsonl", [line("t", 0, 10)])
-    assert FilesReader(str(tmp_path)).look(["t"]).partitions[T] == Watermarks(0, 11)
+    assert FilesReader(str(tmp_path)).fetch_offsets(["t"]).partitions[T] == Watermarks(0, 11)
     assert len(parsed) == 11
 
 
@@ -256,14 +256,14 @@ def test_the_position_of_an_older_lake_goes_on_where_it_ended(
     append(tmp_path / "sub" / "b.jsonl", [line("t", 0, 5), "no message", line("t", 0, 1), line("t", 0, 5)])
     identities = {"$files/a.jsonl": "d8c57c98024f3ae4", "$files/sub/b.jsonl": "8c209217cf946492"}
     reader = FilesReader(str(tmp_path))
-    look = reader.look(["t", "u"])
+    look = reader.fetch_offsets(["t", "u"])
     assert reader.faults(look, from_json(position), identities) == {}
     plan = reader.plan(look, from_json(position), LARGE)
     read = reader.in_driver(plan.ranges).select(["topic", "partition", "offset"])
     assert [tuple(row.values()) for row in read.to_pylist()] == expected
     assert [line.byte_offset for line in reader.malformed(plan)] == bad
     append(tmp_path / "a.jsonl", ["more nonsense", line("t", 0, 9)])
-    after = reader.plan(reader.look(["t", "u"]), plan.position, LARGE)
+    after = reader.plan(reader.fetch_offsets(["t", "u"]), plan.position, LARGE)
     assert offsets(reader, after) == [9]
     assert [line.raw for line in reader.malformed(after)] == [b"more nonsense"]
 

@@ -1,4 +1,4 @@
-"""What `--help` says of every command: whole on a terminal of any usual width, with examples that can be copied."""
+"""The `--help` of every command is complete on terminals of usual widths, with examples that can be copied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakehold.cli.app import app
 
 
 def commands(group: TyperGroup, *names: str) -> Iterator[tuple[str, ...]]:
-    """The group and every command below it."""
+    """Yield the group and every command below it."""
     yield names
     for name, command in group.commands.items():
         if isinstance(command, TyperGroup):

@@ -1,4 +1,4 @@
-"""How catalogs and procedures word that another writer came first."""
+"""Messages by which catalogs and procedures report that another writer committed first."""
 
 from __future__ import annotations
 

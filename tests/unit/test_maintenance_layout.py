@@ -1,4 +1,4 @@
-"""Which files are worth writing anew, and how Iceberg is told."""
+"""The choice of files that are worth rewriting, and the calls of Iceberg's procedures."""
 
 from __future__ import annotations
 

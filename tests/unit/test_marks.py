@@ -1,4 +1,4 @@
-"""Marks survive a snapshot's summary, and say when a connector's snapshot begins anew and when it is whole."""
+"""High-water marks survive a snapshot's summary, and show when a re-snapshot begins and when it is complete."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def streamed(*partitions: int) -> BatchStatistics:
 
 
 def after(before: Marks, arrived: BatchStatistics, sequence_number: int | None = None, **reached: int) -> Marks:
-    """The marks after a batch that reads partitions `p0`, `p1`, … up to offsets."""
+    """Return the marks after a batch that reads partitions `p0`, `p1`, … up to offsets."""
     reach = Reach({int(name.removeprefix("p")): at for name, at in reached.items()})
     return advanced(before, arrived, reach=reach, sequence_number=sequence_number)
 

@@ -1,4 +1,4 @@
-"""The counters for Prometheus: each is described, and processes that end leave them where the docs say."""
+"""Counters for Prometheus: each has a description, and processes that end leave them where the docs say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes to stdout and what to stderr, and that values survive as text."""
+"""Output of commands: data on stdout, everything else on stderr, and values without loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `gather` finds in a real lake, without Spark: a fed table, one of others with holds and followers, verdicts, a crash."""
+"""`gather` on a real lake, without Spark: a fed table, a foreign one with holds and followers, verdicts, a crash."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lakehold.model.offsets import TopicPartition
 from lakehold.model.readers import Intent, ReaderError, Readers, TableProgress, split_off
 from lakehold.overview import Overview, gather
 from lakehold.overview.facts import TableFacts
-from lakehold.overview.standing import State
+from lakehold.overview.table_status import State
 from lakehold.state.batches import Batch
 from lakehold.state.hold_checks import HoldCheck
 from lakehold.state.subscribers import Subscriber, SubscriberKind
@@ -33,7 +33,7 @@ HOUR_MS = 3_600_000
 
 
 class Shop:
-    """A lake in which the source `feed` feeds `shop.orders` and `shop.stock`, and somebody else writes `shop.rates`."""
+    """A lake in which the source `feed` feeds `shop.orders` and `shop.stock`, and another program writes `shop.rates`."""
 
     def __init__(self, warehouse: Path) -> None:
         self.lake: Lake = connect(str(warehouse), foreign_lag_ms=0)

@@ -1,4 +1,4 @@
-"""Times to places: where marks stand, what is written under them, and how many of them become columns."""
+"""Layout of times: the places of marks, the labels under them, and the columns that stand for many marks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page of a lake says: what is wrong comes first, with what to do; and it is one file that loads nothing."""
+"""The page of a lake: problems come first, with what to do; and it is one file that loads nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.overviews import HOUR_MS, NOW_MS, follower, hold, table
 
 
 class Reading(HTMLParser):
-    """The texts of a page, its links, and the elements by name."""
+    """A parsed page: its texts, its links, and its elements by name."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ def test_each_kind_of_problem_is_said() -> None:
         (Level.WRONG, 'stopped: column "amount" of "shop.payments" changed from decimal(10, 2) to string')
     ]
     assert problem_texts(overviews.HELD) == [
-        (Level.WRONG, 'check failed: 1 of 12 expectations not met where hold "report" stands'),
+        (Level.WRONG, 'check failed: 1 of 12 expectations not met at the time of hold "report"'),
         (Level.LOOK, 'client "pricing" is 2 h behind'),
         (Level.LOOK, 'hold "audit" is 5 h behind, MAX LAG is 3 h'),
         (Level.LOOK, "3 messages in error"),
@@ -89,7 +89,7 @@ def test_a_problem_comes_with_what_to_do() -> None:
 def test_a_table_that_is_behind_says_how_far_it_has_come() -> None:
     text = Reading(render(overviews.overview(overviews.CATCHING_UP, table()))).text
     assert "catching-up 1,200,000 behind" in text
-    assert "400,000 of 1,600,000 records read since it is behind its source, 1,200,000 are left." in text
+    assert "400,000 of 1,600,000 records read since it began to catch up, 1,200,000 are left." in text
     assert text.count("behind its source") == 1
 
 

@@ -103,7 +103,7 @@ def test_records_that_retention_took() -> None:
         "detail: The next offset to read is 5, but the partition now begins at 8: offsets 5 to 7 are gone. "
         "The topic's retention (retention.ms, retention.bytes) or a deletion took them.\n"
         "hint: Raise the topic's retention above the longest pause between runs; then drop the source's tables and "
-        "create them again, so that they are loaded anew."
+        "create them again, so that they are loaded again."
     )
 
 
@@ -114,7 +114,7 @@ def test_a_topic_that_ends_before_the_position() -> None:
         'topic "a" was deleted and created again since it was last read\n'
         "detail: The offsets of partition 0 below 5 were read before, but it now ends at 3.\n"
         "hint: If the new topic is meant to be read, drop the source's tables and create them again, "
-        "so that they are loaded anew."
+        "so that they are loaded again."
     )
 
 

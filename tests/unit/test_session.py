@@ -1,4 +1,4 @@
-"""What the session is configured with."""
+"""The configuration of the Spark session."""
 
 from __future__ import annotations
 

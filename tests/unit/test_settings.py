@@ -1,4 +1,4 @@
-"""Where settings come from, what refuses them, and what both clients of a catalog are told."""
+"""Settings: their sources, refusals, and the properties of a catalog for both of its clients."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Counting(Reader):
         self.end = 10
         self.refused: set[str] = set()
 
-    def look(self, topics: Collection[str], ordered: str | None = None) -> Available:
+    def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> Available:
         self.fetched.append(tuple(topics))
         if not self.refused.isdisjoint(topics):
             raise UpstreamUnavailable("Kafka refuses a topic")

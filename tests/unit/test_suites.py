@@ -1,4 +1,4 @@
-"""Suites of tables: what is made of a schema, what is read from a file, and what a file may get wrong."""
+"""Suites of tables: generated from a schema, read from a file, and files with faults."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from lakehold.errors import DefinitionError
-from lakehold.quality.generate import Described, generated_suite
+from lakehold.quality.generate import TableDescription, generated_suite
 from lakehold.quality.page import page_text, page_uri
 from lakehold.quality.suites import read_suite, suite_text, write_suite
 from lakehold.quality.verdict import Outcome, Verdict
 
-ORDERS = Described(
+ORDERS = TableDescription(
     "shop.orders",
     {
         "id": "bigint",
@@ -42,7 +42,7 @@ expect_column_values_to_be_between column="changed_at" max_value={"$PARAMETER": 
 """
 
 
-def shown(table: Described) -> str:
+def shown(table: TableDescription) -> str:
     lines = []
     for expectation in generated_suite(table).expectations:
         assert expectation.type != "expect_columns_to_have_types" or expectation.kwargs == {"types": table.types}
@@ -62,7 +62,7 @@ def test_without_a_key_nothing_is_said_of_one() -> None:
 
 def test_the_timestamps_of_outputs_do_not_lie_in_the_future() -> None:
     assert 'column="mz_timestamp" max_value={"$PARAMETER": "future_ms"}' in shown(
-        Described("s.out", {"mz_timestamp": "bigint"})
+        TableDescription("s.out", {"mz_timestamp": "bigint"})
     )
 
 
@@ -78,7 +78,7 @@ def test_the_timestamps_of_outputs_do_not_lie_in_the_future() -> None:
     ],
 )
 def test_values_are_taken_from_a_list_of_words_only(doc: str, values: list[str] | None) -> None:
-    (_, *rest) = generated_suite(Described("s.t", {"c": "string"}, docs={"c": doc})).expectations
+    (_, *rest) = generated_suite(TableDescription("s.t", {"c": "string"}, docs={"c": doc})).expectations
     assert [expectation.kwargs["value_set"] for expectation in rest] == ([] if values is None else [values])
 
 

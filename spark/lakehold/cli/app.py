@@ -1,4 +1,4 @@
-"""The `lakehold` command: opens a lake, calls it, writes what it returns."""
+"""The `lakehold` command: opens a lake, calls its methods and writes what they return."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stder
 
 
 def _examples(*commands: str) -> str:
-    """Text below the options; the backspace keeps the lines from being filled like prose."""
+    """Join example commands into the text below the options; the backspace keeps each on a line of its own."""
     return "\n".join(["\b", *commands])
 
 
@@ -79,15 +79,16 @@ def ingest(  # noqa: PLR0913 - a command's options
     sources: Annotated[list[str] | None, typer.Argument(metavar="SOURCE", help="Their names.")] = None,
     *,
     every: Annotated[bool, typer.Option("--all", help="Ingest all sources that have tables.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with what arrives, until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue with new records until Ctrl-C.")] = False,
     output_format: Format = None,
     quiet: Quiet = False,
     warehouse: Warehouse = None,
 ) -> None:
-    """Merge what the topics of sources hold into their tables.
+    """Merge the records of sources' topics into their tables.
 
-    Several sources take turns, a batch each; those that read the same topics read and decode them once. One line for each table
-    that a batch changed. Exit code 1 when a table or a source could not go on: the others did, and the error says what to do.
+    Several sources take turns, one batch each. Sources that read the same topics read and decode them once. The output
+    has one line for each table that a batch changed. Exit code 1 when a table or a source failed: the others continued,
+    and the error says what to do.
     """
     if bool(sources) == every:
         raise typer.BadParameter("name sources, or say --all", param_hint="SOURCE")
@@ -110,13 +111,13 @@ def backfill(
     quiet: Quiet = False,
     warehouse: Warehouse = None,
 ) -> None:
-    """Fill new tables of a running source, and try stopped ones again.
+    """Fill new tables of a running source, and retry stopped ones.
 
-    What each lacks is read by a reader of its own, while the others of its source go on. It joins them where both stand at the
-    same offsets, and is readable from then on. Cut short anywhere, the next run goes on. Each ingest does the same for all
-    tables of its source; lakehold status shows how far they are.
+    A separate reader catches up with what the tables lack, while the other tables of the source continue. The tables join
+    the others once both have reached the same offsets, and are readable from then on. An interrupted run is continued
+    by the next one. Each ingest does the same for all tables of its source; lakehold status shows their progress.
 
-    One line a table. Exit code 1 when one is not with the others: the error says why and what to do.
+    One line a table. Exit code 1 when a table is not in sync with the others: the error says why and what to do.
     """
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
@@ -139,7 +140,7 @@ def backfill(
 def subscribe(
     text: Annotated[str, typer.Argument(metavar="SUBSCRIBE", help="A table, or a whole SUBSCRIBE statement.")],
     *,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with what changes, until Ctrl-C or UP TO.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue with new changes until Ctrl-C or UP TO.")] = False,
     output_format: Format = None,
     quiet: Quiet = False,
     warehouse: Warehouse = None,
@@ -163,17 +164,17 @@ def subscribe(
 def maintain(  # noqa: PLR0913 - a command's options
     tables: Annotated[list[str] | None, typer.Argument(metavar="TABLE", help="By default all.")] = None,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; report what would be done.")] = False,
     orphans: Annotated[
-        bool, typer.Option("--orphans", help="Search files that no table refers to also where that was done today.")
+        bool, typer.Option("--orphans", help="Search for files that no table refers to, even if that was done today.")
     ] = False,
     output_format: Format = None,
     quiet: Quiet = False,
     warehouse: Warehouse = None,
 ) -> None:
-    """Let go of history that nothing needs, and gather small files.
+    """Expire history that nothing needs, and compact small files.
 
-    What no table refers to is deleted. Exit code 1 when a table failed: the others were maintained.
+    Files that no table refers to are deleted. Exit code 1 when a table failed: the others were maintained.
     """
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
@@ -198,30 +199,30 @@ def check(  # noqa: PLR0913 - a command's options
     table: Annotated[str, typer.Argument(metavar="TABLE", help="Full name of the table.")],
     *,
     at: Annotated[
-        str | None, typer.Option("--at", metavar="TIME", help="As it was then: epoch milliseconds or ISO 8601.")
+        str | None, typer.Option("--at", metavar="TIME", help="Check it as of a time: epoch milliseconds or ISO 8601.")
     ] = None,
     hold: Annotated[
-        str | None, typer.Option("--hold", metavar="HOLD", help="Where a hold keeps it; the verdict is kept beside it.")
+        str | None, typer.Option("--hold", metavar="HOLD", help="Check it as of a hold; the hold keeps the verdict.")
     ] = None,
-    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the page there as well.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Also write the page to a file.")] = None,
     suite: Annotated[
-        bool, typer.Option("--write-suite", help="Check nothing: write the generated suite as a file to edit.")
+        bool, typer.Option("--write-suite", help="Check nothing; write the generated suite to a file for editing.")
     ] = False,
     output_format: Format = None,
     warehouse: Warehouse = None,
 ) -> None:
     """Run a table's suite of Great Expectations.
 
-    One is made from its schema and key when no file has it. Exit code 1 when the table is not as expected: the rows say
-    where.
+    Without a file for the table, the suite is generated from its schema and key. Exit code 1 when the table does not
+    meet the expectations: the rows say where.
     """
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
-        from lakehold.cli.check import Asked, run_check
+        from lakehold.cli.check import CheckRequest, run_check
         from lakehold.lake import connect
 
         with connect(warehouse) as lake:
-            passed = run_check(lake, Asked(table, at, hold, html, writes_suite=suite), output)
+            passed = run_check(lake, CheckRequest(table, at, hold, html, writes_suite=suite), output)
         if not passed:
             raise typer.Exit(1)
 
@@ -231,15 +232,15 @@ def publish(  # noqa: PLR0913 - a command's options
     subscriptions: Annotated[list[str] | None, typer.Argument(metavar="SUBSCRIPTION", help="Their names.")] = None,
     *,
     every: Annotated[bool, typer.Option("--all", help="Publish all subscriptions.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with what changes, until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue with new changes until Ctrl-C.")] = False,
     output_format: Format = None,
     quiet: Quiet = False,
     warehouse: Warehouse = None,
 ) -> None:
-    """Append what subscriptions give to their tables.
+    """Append the changes of subscriptions to their output tables.
 
-    Each timestamp is appended once; one line for each commit. Those that read the same tables read each change once. Exit code
-    1 when one failed: the others were published.
+    Each timestamp is appended once; the output has one line for each commit. Subscriptions that read the same tables
+    read each change once. Exit code 1 when a subscription failed: the others were published.
     """
     if bool(subscriptions) == every:
         raise typer.BadParameter("name subscriptions, or say --all", param_hint="SUBSCRIPTION")
@@ -259,14 +260,14 @@ def publish(  # noqa: PLR0913 - a command's options
 def status(
     *,
     html: Annotated[
-        str | None, typer.Option("--html", metavar="FILE", help="Draw them instead, as a page in a file ('-': stdout).")
+        str | None, typer.Option("--html", metavar="FILE", help="Write an HTML page to a file instead ('-': stdout).")
     ] = None,
     output_format: Format = None,
     warehouse: Warehouse = None,
 ) -> None:
-    """Show how far every table is readable, its rows and errors.
+    """Show for each table how far it is readable, its rows and its errors.
 
-    What stopped it as well, if anything did. Starts no Spark.
+    A stopped table shows the error that stopped it. Starts no Spark.
     """
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
@@ -281,15 +282,15 @@ def status(
 def demo(
     *,
     live: Annotated[
-        bool, typer.Option("--live", help="On a real PostgreSQL, Debezium and Kafka on this machine, started for it.")
+        bool, typer.Option("--live", help="Start PostgreSQL, Debezium and Kafka on this machine and use them.")
     ] = False,
     airflow: Annotated[
-        bool, typer.Option("--airflow", help="The live shop under Airflow, with its UI, until Ctrl-C.")
+        bool, typer.Option("--airflow", help="Run the live shop under Airflow, with its UI, until Ctrl-C.")
     ] = False,
-    port: Annotated[int, typer.Option("--port", min=1, max=65_535, help="Of Airflow's UI.")] = 8080,
+    port: Annotated[int, typer.Option("--port", min=1, max=65_535, help="Port of Airflow's UI.")] = 8080,
     directory: Annotated[
         Path | None,
-        typer.Option("--directory", help="Where the demo's lake is made; by default a new temporary directory."),
+        typer.Option("--directory", help="Directory of the demo's lake; by default a new temporary one."),
     ] = None,
     seconds: Annotated[int, typer.Option("--seconds", min=1, help="How long the live shop is open.")] = 60,
 ) -> None:
@@ -302,7 +303,7 @@ def demo(
 
 
 def main() -> None:
-    """Entry point of the `lakehold` command."""
+    """Run the `lakehold` command."""
     logging.basicConfig(
         level=os.environ.get("LAKEHOLD_LOG", "WARNING").upper(), format="%(levelname)s %(name)s: %(message)s"
     )
@@ -317,14 +318,14 @@ def main() -> None:
 
 @contextmanager
 def reported(output: Output) -> Iterator[None]:
-    """Errors of lakehold end the command with exit code 1 and no traceback."""
+    """End the command with exit code 1, and without a traceback, when an error of lakehold is raised inside."""
     try:
         yield
     except LakeholdError as error:
         output.error(error)
         raise typer.Exit(1) from None
     except BrokenPipeError:
-        # Whoever reads has seen enough; what Python still holds for it would fail once more at the end.
+        # The reader closed the pipe. Python's buffered output would raise again at exit: send it to /dev/null.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
 

@@ -1,4 +1,4 @@
-"""`lakehold backfill`: a row for each table, why one is not with the others behind them, Ctrl-C between batches."""
+"""`lakehold backfill`: one row per table, then errors of tables that are not in sync; Ctrl-C stops between batches."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ COLUMNS = ("table", "source", "messages", "since", "upper", "behind")
 
 
 def run_backfill(lake: Lake, tables: Sequence[str], output: Output, progress: Progress) -> int:
-    """Fill tables, and show where they are.
+    """Fill tables, and show their progress.
 
     Returns:
-        The exit code: 0, 1 when one is not with the others of its source, `INTERRUPTED` when Ctrl-C came before that was known.
+        The exit code: 0 when all tables are in sync, 1 when one has an error, `INTERRUPTED` when Ctrl-C came first.
     """
     stop = stop_on_signal()
     reports = lake.backfill(tables, progress=progress, stop=stop)
     output.result(Result(COLUMNS, [_row(report) for report in reports]))
     for report in reports:
         if not report.was_behind:
-            output.notice(f"{report.table} is with the others of source {report.source}: there was nothing to do")
-    said = set()
+            output.notice(f"{report.table} is in sync with the others of source {report.source}: nothing to do")
+    shown = set()
     for report in reports:
-        # What keeps a whole source from it is said once.
-        if report.error is not None and report.error.message not in said:
+        # An error of the whole source comes with each of its tables: show it once.
+        if report.error is not None and report.error.message not in shown:
             output.error(report.error)
-            said.add(report.error.message)
-    if said:
+            shown.add(report.error.message)
+    if shown:
         return 1
     return 0 if all(report.is_there for report in reports) else INTERRUPTED
 

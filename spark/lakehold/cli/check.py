@@ -1,4 +1,4 @@
-"""`lakehold check`: what a suite found, for people and for programs."""
+"""`lakehold check`: the verdict of a suite, for people and for programs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from lakehold.sql.result import Result
 from lakehold.times import iso
 
 FAILED_COLUMNS = ("expectation", "column", "expected", "found", "examples", "keys")
-"""Of the table for people: one row for each expectation that is not met."""
+"""Columns of the table for people: one row for each expectation that is not met."""
 
 VERDICT_COLUMNS = ("table", "at", "snapshot_id", "suite", "success", "statistics", "failed", "html", "checked_at")
-"""Of the one object for programs; `failed` is a list of objects with the columns for people."""
+"""Fields of the one object for programs; `failed` is a list of objects with the columns for people."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The command's arguments, as given."""
+class CheckRequest:
+    """The arguments of the command, as given."""
 
     table: str
     at: str | None
@@ -35,37 +35,37 @@ class Asked:
     writes_suite: bool
 
 
-def run_check(lake: Lake, asked: Asked, output: Output) -> bool:
+def run_check(lake: Lake, request: CheckRequest, output: Output) -> bool:
     """Check a table and write the verdict, or write its suite.
 
     Returns:
-        Whether the table is as expected.
+        Whether the table meets all expectations.
     """
-    if asked.writes_suite:
+    if request.writes_suite:
         with readable():
-            output.notice(f"the suite is in {lake.checks.write_suite(asked.table)}")
+            output.notice(f"the suite is in {lake.checks.write_suite(request.table)}")
         return True
-    if asked.at is not None and asked.hold is not None:
+    if request.at is not None and request.hold is not None:
         raise LakeholdError("expected --at or --hold, not both of them", code="usage")
-    verdict = lake.check(asked.table, None if asked.at is None else parse_time(asked.at), asked.hold)
-    if asked.html is not None:
-        _write(asked.html, page_text(verdict))
+    verdict = lake.check(request.table, None if request.at is None else parse_time(request.at), request.hold)
+    if request.html is not None:
+        _write(request.html, page_text(verdict))
     if not isinstance(output, TableOutput):
         output.result(Result(VERDICT_COLUMNS, [_verdict_row(verdict)]))
     elif verdict.failed:
         output.result(Result(FAILED_COLUMNS, _failed_rows(verdict)))
-    output.notice(_summary(verdict, str(asked.html or verdict.html_path)))
+    output.notice(_summary(verdict, str(request.html or verdict.html_path)))
     return verdict.success
 
 
 def _summary(verdict: Verdict, page: str) -> str:
     counted = verdict.statistics
-    said = (
+    outcome = (
         f"passed: all {counted['evaluated']} expectations are met"
         if verdict.success
         else f"failed: {counted['failed']} of {counted['evaluated']} expectations are not met"
     )
-    return f"{verdict.full_name} at {iso(verdict.at_ms)} UTC {said} (suite: {verdict.suite}), see {page}"
+    return f"{verdict.full_name} at {iso(verdict.at_ms)} UTC {outcome} (suite: {verdict.suite}), see {page}"
 
 
 def _failed_rows(verdict: Verdict) -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""`lakehold ingest`: batches as rows, stopped tables and sources as errors, Ctrl-C between batches."""
+"""`lakehold ingest`: a row for each batch, errors of stopped tables and sources; Ctrl-C ends it between batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from lakehold.cli.interrupt import stop_on_signal
 from lakehold.cli.output import Output
-from lakehold.cli.patience import Patience
+from lakehold.cli.poll_backoff import PollBackoff
 from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.pace import CATCH_UP_S
 from lakehold.ingest.together import SourceFailed
@@ -25,14 +25,17 @@ _POLL_S = 1.0
 _MAX_PAUSE_S = 30.0
 _IDLE_MS = 10_000
 _WAITING_MS = 10_000
-"""How long a source that is followed may wait for the rest of a transaction before it is said."""
+"""How long a source that is followed may wait for the rest of a transaction before a notice reports it."""
 
 
 @dataclass
-class _Said:
-    """What was said last of what does not go on.
+class _Shown:
+    """The problems that were shown already, so that each is shown once.
 
-    Errors of stopped tables by name, sources that cannot be ingested, and the transaction that is waited for.
+    Attributes:
+        stopped: The message that stopped each table, by name.
+        failed: Sources that cannot be ingested.
+        waiting: The transaction that a source waits for.
     """
 
     stopped: dict[str, str] = field(default_factory=dict)
@@ -41,42 +44,43 @@ class _Said:
 
 
 def run_ingest(lake: Lake, sources: Sequence[str] | None, output: Output, progress: Progress, *, follow: bool) -> bool:
-    """Ingest once, or until Ctrl-C; a batch that was begun is finished before leaving.
+    """Ingest once, or until Ctrl-C; a batch that has begun is finished first.
 
     Args:
         lake: The lake.
-        sources: Their names; None: all that have tables.
+        sources: Names of sources; None: all that have tables.
         output: Where rows and errors go.
         progress: Shows how many messages were read.
-        follow: Whether to go on with what arrives.
+        follow: Whether to continue with new records.
 
     Returns:
-        Whether all sources and tables are going on.
+        Whether no source failed and no table is stopped.
 
     Raises:
-        DefinitionError: There is no such source; none was ingested.
+        DefinitionError: A source does not exist; nothing was ingested.
     """
     stop = stop_on_signal()
     defined = lake.definitions.definitions()
     wanted = [defined.source(name).name for name in sources] if sources is not None else defined.sources_with_tables
     what = wanted[0] if len(wanted) == 1 else f"{len(wanted)} sources"
-    said, patience = _Said(), Patience()
+    shown, backoff = _Shown(), PollBackoff()
     pause_s = _POLL_S
-    while not stop.is_set() and (going := [source for source in wanted if source not in said.failed]):
+    while not stop.is_set() and (going := [source for source in wanted if source not in shown.failed]):
         is_well = True
         with progress.task(f"ingesting {what}", unit="messages") as task:
-            due, began_s = [source for source in going if patience.is_due(source)], time.monotonic()
+            due, began_s = [source for source in going if backoff.is_due(source)], time.monotonic()
             again = {"idle_ms": _IDLE_MS, "catch_up_s": CATCH_UP_S} if follow else {}
             batches = lake.batches_together(due, **again)
             for report in batches:
                 if isinstance(report, SourceFailed):
                     is_well = False
-                    _show_failed(report, output, said, follow=follow, is_one_of_many=len(wanted) > 1)
+                    _show_failed(report, output, shown, follow=follow, is_one_of_many=len(wanted) > 1)
                     continue
                 task.advance(report.records, _note(lake, report))
                 if report.waiting is not None:
-                    patience.waits(report.source, now_ms() - report.waiting.since_ms, time.monotonic() - began_s)
-                _show(report, output, said, follow=follow)
+                    waited_ms = now_ms() - report.waiting.since_ms
+                    backoff.record_wait(report.source, waited_ms, time.monotonic() - began_s)
+                _show(report, output, shown, follow=follow)
                 if stop.is_set():
                     batches.close()
                     break
@@ -89,20 +93,20 @@ def run_ingest(lake: Lake, sources: Sequence[str] | None, output: Output, progre
         else:
             pause_s = min(pause_s * 2, _MAX_PAUSE_S)
             stop.wait(pause_s)
-    return not said.stopped and not said.failed
+    return not shown.stopped and not shown.failed
 
 
-def _show_failed(failed: SourceFailed, output: Output, said: _Said, *, follow: bool, is_one_of_many: bool) -> None:
+def _show_failed(failed: SourceFailed, output: Output, shown: _Shown, *, follow: bool, is_one_of_many: bool) -> None:
     if is_one_of_many:
         output.notice(f"source {failed.source} was not ingested")
     output.error(failed.error)
-    # Following outlives a broker that restarts and a neighbour that has the source for a while.
+    # Following survives a broker that restarts, and another process that ingests the source for a while.
     if not (follow and failed.error.retryable):
-        said.failed.add(failed.source)
+        shown.failed.add(failed.source)
 
 
 def _note(lake: Lake, report: BatchReport) -> str:
-    """Where the source is; of a reader that catches up how far it has come."""
+    """Describe how far a source is; for a reader that catches up, how much it has read."""
     at = f"at {iso(report.timestamp_ms)}"
     if report.reader == MAIN_READER:
         return at
@@ -116,8 +120,8 @@ def _note(lake: Lake, report: BatchReport) -> str:
     return f"{at}, {count(len(left), 'table')} behind: {come.read:,} of {come.total:,} read"
 
 
-def _show(report: BatchReport, output: Output, said: _Said, *, follow: bool) -> None:
-    """Write a batch's rows, and once what does not go on."""
+def _show(report: BatchReport, output: Output, shown: _Shown, *, follow: bool) -> None:
+    """Write the rows of a batch, and each new problem once."""
     rows = [
         (
             report.timestamp_ms,
@@ -137,17 +141,17 @@ def _show(report: BatchReport, output: Output, said: _Said, *, follow: bool) -> 
     if report.malformed:
         output.notice(f"{report.malformed} malformed lines are in mz_catalog.mz_source_errors")
     for table in report.tables:
-        said.stopped.pop(table.table, None)
+        shown.stopped.pop(table.table, None)
         for sentence in table.left_out:
             output.notice(f"{table.table}: {sentence}")
     for name, error in report.stopped.items():
-        if said.stopped.get(name) != error.message:
+        if shown.stopped.get(name) != error.message:
             output.error(error)
-        said.stopped[name] = error.message
+        shown.stopped[name] = error.message
     waiting = report.waiting
     if waiting is None or (follow and now_ms() - waiting.since_ms < _WAITING_MS):
         return
-    if waiting != said.waiting:
+    if waiting != shown.waiting:
         tables = ", ".join(waiting.tables)
-        output.notice(f"{tables}: waiting for {waiting.what} to come whole. {waiting.detail}")
-    said.waiting = waiting
+        output.notice(f"{tables}: waiting for the rest of {waiting.what}. {waiting.detail}")
+    shown.waiting = waiting

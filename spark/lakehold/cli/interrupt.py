@@ -1,4 +1,4 @@
-"""Ctrl-C: the first one asks to stop at the next good moment, the second one interrupts."""
+"""Ctrl-C: the first one asks the command to stop at its next safe point, the second one interrupts it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ INTERRUPTED = 130
 
 
 def stop_on_signal() -> threading.Event:
-    """An event that Ctrl-C and SIGTERM set; a second one interrupts at once."""
+    """Return an event that Ctrl-C and SIGTERM set; a second signal interrupts at once."""
     stop = threading.Event()
 
     def stopping(_signal: int, _frame: object) -> None:

@@ -1,4 +1,4 @@
-"""`lakehold maintain`: a row for each table, errors of single tables behind them."""
+"""`lakehold maintain`: a row for each table, then the errors of single tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def run_maintain(  # noqa: PLR0913 - a command's options
     """Maintain `tables`, or all, and show what was done.
 
     Returns:
-        Whether nothing failed.
+        Whether no table failed.
     """
     reports = lake.maintain(tables or None, dry_run=dry_run, orphans=orphans, progress=progress)
     rows = [

@@ -1,4 +1,4 @@
-"""What a person or a program sees: data on stdout as a table, JSON lines or CSV; notices and errors on stderr."""
+"""Output of the commands: data on stdout as a table, JSON lines or CSV; notices and errors on stderr."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from lakehold.errors import LakeholdError
 from lakehold.sql.result import Result
 
 _ANY_WIDTH = 1_000_000
-"""Characters: no table is as wide, so that it is measured as if there were room."""
+"""Characters: wider than any table, so that the width a table needs can be measured."""
 
 
 class OutputFormat(StrEnum):
-    """How rows are written."""
+    """The format in which rows are written."""
 
     TABLE = "table"
     JSON = "json"
@@ -30,7 +30,7 @@ class OutputFormat(StrEnum):
 
 
 class Output(ABC):
-    """Where commands write; they never print. Notices and errors look the same in every format.
+    """The writer that commands use instead of printing. Notices and errors look the same in every format.
 
     Args:
         stdout: Takes data only.
@@ -55,22 +55,22 @@ class Output(ABC):
         self._stdout.flush()
 
     def notice(self, text: str) -> None:
-        """Tell the person something that is not data."""
+        """Write a line for the person that is not data."""
         self._stderr.write(f"notice: {text}\n")
         self._stderr.flush()
 
     def error(self, error: LakeholdError) -> None:
-        """Say what went wrong and what to do about it, see `error_lines`."""
+        """Write an error and what to do about it, see `error_lines`."""
         self._stderr.write("".join(f"{line}\n" for line in error_lines(error)))
         self._stderr.flush()
 
     @abstractmethod
     def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]], *, first: bool = True) -> None:
-        """Write rows to stdout; `first` of those that have these columns."""
+        """Write rows to stdout; `first` says that these are the first ones with these columns."""
 
 
 def error_lines(error: LakeholdError) -> list[str]:
-    """`error:`, for a statement of a script its line and a caret, then `detail:`, `hint:` and `code:` where there are any."""
+    """Format an error: for a statement of a script its line and a caret, then the detail, hint and code that it has."""
     lines = [f"error: {error.message}"]
     if error.place is not None:
         excerpt = (f"  {line}" for line in error.place.excerpt().split("\n"))
@@ -80,7 +80,10 @@ def error_lines(error: LakeholdError) -> list[str]:
 
 
 class TableOutput(Output):
-    """A ruled table for people; numbers to the right, null in grey. Where words would break for want of room: a block a row."""
+    """A writer of ruled tables for people: numbers to the right, null in grey.
+
+    Tables wider than the terminal are written one block per row.
+    """
 
     def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]], *, first: bool = True) -> None:  # noqa: ARG002
         values = list(rows)
@@ -93,7 +96,7 @@ class TableOutput(Output):
 def _ruled(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Table:
     table = Table(show_edge=False, header_style="bold")
     for at, name in enumerate(columns):
-        # What is one word keeps its width: only sentences are folded.
+        # Single words are not broken: only sentences fold.
         is_word = len(columns) > 1 and not any(" " in _text(row[at]) for row in rows)
         table.add_column(Text(name), overflow="fold", no_wrap=is_word)
     for row in rows:
@@ -125,7 +128,7 @@ def _text(value: object) -> str:
 
 
 class JsonOutput(Output):
-    """One JSON object a row; a name that comes twice is written twice, as the row has it."""
+    """A writer of one JSON object a row; a column name that occurs twice is written twice, as the row has it."""
 
     def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]], *, first: bool = True) -> None:  # noqa: ARG002
         names = [as_json_text(name) for name in columns]
@@ -138,7 +141,10 @@ class JsonOutput(Output):
 
 
 class CsvOutput(Output):
-    """Comma-separated with a header (RFC 4180, lines end in a newline); null is empty, an empty string is quoted."""
+    """A writer of comma-separated values with a header (RFC 4180, lines end in a newline).
+
+    Null is empty, and an empty string is quoted.
+    """
 
     def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]], *, first: bool = True) -> None:
         for row in itertools.chain([columns] if first else [], rows):
@@ -158,7 +164,7 @@ def _csv_field(value: object) -> str:
 
 
 def open_output(wanted: OutputFormat | None, stdout: TextIO, stderr: TextIO) -> Output:
-    """The output for `wanted`; without it a table on a terminal and JSON for programs."""
+    """Open the output for `wanted`; without a format, a table on a terminal and JSON for programs."""
     match wanted or (OutputFormat.TABLE if stdout.isatty() else OutputFormat.JSON):
         case OutputFormat.TABLE:
             return TableOutput(stdout, stderr)

@@ -1,4 +1,4 @@
-"""Which progress a command shows: bars on a terminal, log lines elsewhere, nothing when quiet."""
+"""The progress that a command shows: bars on a terminal, log lines elsewhere, nothing when quiet."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from lakehold.progress import LogProgress, NoProgress, Progress, Task
 
 
 def open_progress(stderr: TextIO, *, quiet: bool = False) -> Progress:
-    """The progress for a command whose stderr is `stderr`."""
+    """Open the progress for a command whose stderr is `stderr`."""
     if quiet:
         return NoProgress()
     return RichProgress(Console(file=stderr)) if stderr.isatty() else LogProgress()
 
 
 class RichProgress:
-    """A bar a task, gone when the task ends; a spinner while the total is not known."""
+    """A bar for each task, gone when the task ends; a spinner while the total is unknown."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -41,14 +41,14 @@ class RichProgress:
 
 
 class _Counted(rich.progress.ProgressColumn):
-    """How many are done, of how many if that is known, and what is going on."""
+    """A column with how many units are done, the total if it is known, and what is going on."""
 
     def __init__(self, unit: str) -> None:
         super().__init__()
         self._unit = unit
 
     def render(self, task: rich.progress.Task) -> Text:
-        """The column of one bar."""
+        """Render the column of one bar."""
         of = "" if task.total is None else f" of {task.total:,.0f}"
         return Text(f"{task.completed:,.0f}{of} {self._unit} {task.fields['note']}")
 
@@ -63,5 +63,5 @@ class _Bar:
         self._bars.update(self._task_id, advance=amount, note=note)
 
     def expect(self, total: int) -> None:
-        """Show how much of it is done."""
+        """Set the total of the bar."""
         self._bars.update(self._task_id, total=total)

@@ -1,4 +1,4 @@
-"""`lakehold publish`: a row for each commit to an output table, Ctrl-C between them."""
+"""`lakehold publish`: a row for each commit to an output table; Ctrl-C ends it between commits."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ _MAX_PAUSE_S = 30.0
 
 
 def run_publish(lake: Lake, names: Sequence[str] | None, output: Output, progress: Progress, *, follow: bool) -> int:
-    """Publish what there is, or go on until Ctrl-C; what was not committed then comes the next time.
+    """Publish what is due, or continue until Ctrl-C; the next run publishes what was not committed.
 
     Args:
         lake: The lake.
-        names: The subscriptions; None: all. One that fails does not keep the others from it.
+        names: The subscriptions; None: all. A subscription that fails does not keep the others from being published.
         output: Where rows and errors go.
         progress: Shows how many rows were published.
-        follow: Whether to go on with what changes.
+        follow: Whether to continue with new changes.
 
     Returns:
-        The exit code: 0, 1 when one failed, `INTERRUPTED` when Ctrl-C came before the end, which to follow has none.
+        The exit code: 0, 1 when a subscription failed, `INTERRUPTED` when Ctrl-C came before the end. Following has no
+        end: Ctrl-C is 0 there.
     """
     stop = stop_on_signal()
     wanted = [name for group in lake.subscriptions.together(names) for name in group]
@@ -51,7 +52,7 @@ def run_publish(lake: Lake, names: Sequence[str] | None, output: Output, progres
 
 @dataclass(frozen=True)
 class _Publishing:
-    """One run of the command; what it shows comes from several threads when several subscriptions are followed."""
+    """One run of the command. When it follows several subscriptions, their threads share it."""
 
     lake: Lake
     output: Output
@@ -62,7 +63,7 @@ class _Publishing:
     showing: Lock = field(default_factory=Lock)
 
     def run(self, name: str) -> bool:
-        """Publish one subscription; false when it failed, which is shown."""
+        """Publish one subscription; return false after showing the error when it failed."""
         pause_s = _POLL_S
         while not self.stop.is_set():
             try:
@@ -75,7 +76,7 @@ class _Publishing:
                 return True
             except LakeholdError as error:
                 self._show_error(name, error)
-                # Following outlives a catalog that restarts and another publisher that runs for a while.
+                # Following survives a catalog that restarts, and another publisher that runs for a while.
                 if not (self.follow and error.retryable):
                     return False
             self.stop.wait(pause_s)

@@ -1,4 +1,4 @@
-"""`lakehold status`: every table in a line, or the page that draws them."""
+"""`lakehold status`: a row for each table, or an HTML page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakehold.status import status_of
 
 
 def run_status(lake: Lake, html: str | None, output: Output, stdout: TextIO) -> None:
-    """Write how every table is to `output`; with `html` a page instead, to that file or with `-` to `stdout`."""
+    """Write the status of each table to `output`; with `html`, write a page to that file (`-`: to `stdout`) instead."""
     if html is None:
         output.result(status_of(lake))
         return

@@ -1,4 +1,4 @@
-"""`lakehold subscribe`: rows as timestamps complete, Ctrl-C between them."""
+"""`lakehold subscribe`: rows as timestamps complete; Ctrl-C ends it between timestamps."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from lakehold.subscribe.batches import Row
 from lakehold.subscribe.row_values import tuples
 
 _ROWS_TOGETHER = 1_000
-"""Rows that are written together as long as more are there at once."""
+"""Rows that are written together while more are available at once."""
 
 
 def run_subscribe(lake: Lake, text: str, output: Output, progress: Progress, *, follow: bool) -> bool:
-    """Write what a SUBSCRIBE gives: now, or on and on until Ctrl-C.
+    """Write the rows of a SUBSCRIBE up to now, or continue until Ctrl-C.
 
     Args:
         lake: The lake.
-        text: A SUBSCRIBE, whose first word may be left out.
+        text: A SUBSCRIBE, whose first word may be missing.
         output: Where rows go.
-        progress: Shows how many there were.
+        progress: Shows how many rows there were.
         follow: Whether to wait for more.
 
     Returns:
-        Whether it came to its end: to follow has none, so Ctrl-C is one.
+        Whether it came to its end. Following has none: Ctrl-C counts as the end there.
     """
     stop = stop_on_signal()
     opened = lake.open_subscription(_as_statement(text))

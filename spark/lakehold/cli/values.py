@@ -1,4 +1,4 @@
-"""Values of rows as JSON and as text, exactly: what JSON has no exact form for is text."""
+"""Values of rows as JSON and as text, without loss: a value that JSON has no exact form for becomes text."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "Jso
 
 @runtime_checkable
 class _Struct(Protocol):
-    """A PySpark `Row`, known by its method: reading rows must not cost the import of Spark."""
+    """The interface of a PySpark `Row`, known by its method: reading rows must not cost the import of Spark."""
 
     def asDict(self) -> dict[str, Any]:
-        """Fields by name."""
+        """Return the fields by name."""
 
 
 def as_json(value: object) -> JsonValue:  # noqa: PLR0911 - one a kind of value
-    """`value` for `json.dumps`: dates and times ISO 8601, decimals text, bytes base64, structs and maps objects."""
+    """Convert a value for `json.dumps`.
+
+    Dates and times become ISO 8601, decimals text, bytes base64, structs and maps objects.
+    """
     match value:
         case None | bool() | int() | str():
             return value
@@ -47,7 +50,7 @@ def as_json(value: object) -> JsonValue:  # noqa: PLR0911 - one a kind of value
 
 
 def as_text(value: object) -> str:
-    """`value` for a cell: as in JSON, text without quotes."""
+    """Convert a value for a cell: as in JSON, but text has no quotes."""
     if isinstance(value, str):
         return value
     plain = as_json(value)
@@ -55,11 +58,11 @@ def as_text(value: object) -> str:
 
 
 as_json_text = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
-"""What `json.dumps` does, without making an encoder for each value."""
+"""Encode a value as `json.dumps` does, without making an encoder each time."""
 
 
 def _duration(value: timedelta) -> str:
-    """ISO 8601, days and seconds, microseconds kept; the sign stands before the whole."""
+    """Format a duration as ISO 8601 in days and seconds, with microseconds; a sign precedes the whole."""
     sign, size = ("-", -value) if value < timedelta(0) else ("", value)
     seconds = (
         f"{size.seconds}.{size.microseconds:06d}".rstrip("0").rstrip(".") if size.microseconds else str(size.seconds)

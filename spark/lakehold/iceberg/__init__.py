@@ -1,1 +1,1 @@
-"""Adapters to Iceberg through PyIceberg: catalogs, tables, branches and tags, and commits on what was read."""
+"""Adapters to Iceberg through PyIceberg: catalogs, tables, branches and tags, and optimistic commits."""

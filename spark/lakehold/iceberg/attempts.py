@@ -1,4 +1,4 @@
-"""Changing a table while others do: what was decided on a table is committed on top of that table only, or decided again."""
+"""Optimistic changes of a table: a change is committed only on top of the version it was planned on, else planned again."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ from lakehold.iceberg import expiry
 logger = logging.getLogger(__name__)
 
 COMMIT_ATTEMPTS = 100
-"""How often a change is tried while others commit first. Of eight writers that never rest, each wins one try in eight:
-all hundred are lost about once in a million changes."""
+"""How often a change is tried while others commit first. With eight writers that commit all the time, each wins one try in
+eight: losing all hundred happens about once in a million changes."""
 
 OPEN_OUTCOMES_MOST = 5
-"""How many commits of one change may fail without saying whether they happened."""
+"""How many commits of one change may end with an unknown outcome."""
 
 MAX_PAUSE_S = 0.25
-"""The longest pause between two tries; it is drawn at random, so that writers that met once do not meet again."""
+"""The longest pause between two tries; pauses are random, so that two writers that collided do not collide again."""
 
 READ_ATTEMPTS = 5
-"""How often a read may meet files that the changes of others, some fifteen later, expired."""
+"""How often a read is tried when it meets files that others expired; that takes some fifteen changes."""
 
 UNANSWERED = (SQLAlchemyError, RESTError, OSError)
-"""What catalogs and warehouses raise that do not answer: a database, a REST server that says so, and the network to either."""
+"""Exceptions of catalogs and warehouses that do not answer: from a database, a REST server, or the network to either."""
 
 MALFORMED = (
     *(ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError),
     *(BadGzipFile, zlib.error, ValidationError),
 )
-"""What reading metadata raises that is damaged or of an unknown version."""
+"""Exceptions from reading metadata that is damaged or of an unknown version."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
 class Attempt(Generic[T]):
-    """One try of a change: all that it needs is written, and nobody sees it yet.
+    """One try of a change: everything is written, but not visible yet.
 
     Attributes:
         table: The table it was made from.
-        result: What the change is, once it is committed.
-        files: What was written for it: they go if others come first.
-        commit: Makes it the table's. Raises `CommitFailedException` if others committed first.
-        is_in: Whether the table shows it; tells of a commit whose outcome is open.
+        result: The result of the change, once it is committed.
+        files: Files that were written for it: they are deleted if others commit first.
+        commit: Makes it visible in the table. Raises `CommitFailedException` if others committed first.
+        is_in: Whether the table contains it; for commits with an unknown outcome.
     """
 
     table: Table
@@ -66,23 +66,23 @@ class Attempt(Generic[T]):
 
 
 def change(catalog: Catalog, table_name: str, attempt: Callable[[Table], Attempt[T] | None]) -> T | None:
-    """Commit `attempt(table)` if nobody commits in between; else attempt it again on the newest table.
+    """Commit `attempt(table)` unless another writer commits in between; then attempt it again on the newest table.
 
-    Returns what was committed; None when there was nothing to change.
+    Returns the committed result; None if there was nothing to change.
 
     Args:
         catalog: The lake's catalog.
         table_name: Full name of the table.
-        attempt: Decides from the table given, and writes; None for nothing to change. It raises to refuse.
+        attempt: Plans a change of the given table and writes its files; None for no change. It raises to refuse.
 
     Raises:
-        CommitConflict: Others came first each time.
+        CommitConflict: Others committed first each time.
         UpstreamUnavailable: The catalog does not answer; a commit may or may not have happened.
     """
-    unsettled: list[Attempt[T]] = []  # whose commit has an open outcome
+    open_attempts: list[Attempt[T]] = []  # whose commit has an unknown outcome
     for tries in range(COMMIT_ATTEMPTS):
-        made = read(catalog, table_name, lambda table: _settled(table, unsettled) or attempt(table))
-        if made is None or made in unsettled:
+        made = read(catalog, table_name, lambda table: _committed(table, open_attempts) or attempt(table))
+        if made is None or made in open_attempts:
             return made.result if made is not None else None
         try:
             made.commit()
@@ -90,10 +90,10 @@ def change(catalog: Catalog, table_name: str, attempt: Callable[[Table], Attempt
             expiry.delete(made.table.io, made.files)
             logger.debug("another commit to %s came first: %s", table_name, error)
         except UNANSWERED as error:
-            # The catalog may have committed before it failed: the next read of the table tells.
-            logger.warning("commit to %s has an open outcome: %s", table_name, error)
-            unsettled.append(made)
-            if len(unsettled) == OPEN_OUTCOMES_MOST:
+            # The catalog may have committed before it failed: the next read of the table shows that.
+            logger.warning("commit to %s has an unknown outcome: %s", table_name, error)
+            open_attempts.append(made)
+            if len(open_attempts) == OPEN_OUTCOMES_MOST:
                 raise _unavailable(table_name, error) from error
         else:
             return made.result
@@ -106,10 +106,10 @@ def change(catalog: Catalog, table_name: str, attempt: Callable[[Table], Attempt
 
 
 def read(catalog: Catalog, table_name: str, of: Callable[[Table], T]) -> T:
-    """Return `of(table)` for the newest table; read again when its files were expired meanwhile.
+    """Return `of(table)` for the newest table; read again if its files were expired meanwhile.
 
     Raises:
-        DefinitionError: Its metadata is gone or makes no sense.
+        DefinitionError: Its metadata is missing or damaged.
         UpstreamUnavailable: The catalog does not answer.
     """
     try:
@@ -135,12 +135,12 @@ def _loaded(catalog: Catalog, table_name: str) -> Table:
 
 
 def unreadable(table_name: str, cause: Exception) -> DefinitionError:
-    """Return the error of a table of which a file cannot be read."""
+    """Return the error for a table with a file that cannot be read."""
     reason = str(cause).strip().splitlines() or [type(cause).__name__]
     return DefinitionError(
         f'table "{table_name}" cannot be read',
         code="table-unreadable",
-        detail=f"A file of it is gone or damaged, or of an Iceberg that is newer than this lakehold: {reason[0].rstrip('.')}.",
+        detail=f"One of its files is gone or damaged, or of an Iceberg newer than this lakehold: {reason[0].rstrip('.')}.",
         hint="Restore the file, or drop the table from the catalog.",
     )
 
@@ -154,8 +154,8 @@ def _denied(table_name: str, cause: Exception) -> DefinitionError:
     )
 
 
-def _settled(table: Table, unsettled: list[Attempt[T]]) -> Attempt[T] | None:
-    return next((attempt for attempt in unsettled if attempt.is_in(table)), None)
+def _committed(table: Table, open_attempts: list[Attempt[T]]) -> Attempt[T] | None:
+    return next((attempt for attempt in open_attempts if attempt.is_in(table)), None)
 
 
 def _unavailable(table_name: str, cause: Exception) -> UpstreamUnavailable:

@@ -1,4 +1,4 @@
-"""Between which values a column lies, from the statistics that Iceberg keeps of each data file."""
+"""Bounds of a column's values, from the statistics that Iceberg keeps of each data file."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from pyiceberg.types import (
 
 @dataclass(frozen=True)
 class ColumnBounds:
-    """`[lower, upper]` of the values that are not null; both None when there is none.
+    """The bounds `[lower, upper]` of the values that are not null; both None if there are no such values.
 
-    Values are as Spark gives them in Python, but dates are days and timestamps microseconds since 1970, as Iceberg stores them:
+    Values are as Spark returns them in Python, but dates are days and timestamps microseconds since 1970, as Iceberg stores them:
     Python has no years before 1 or after 9999.
     """
 
@@ -37,11 +37,11 @@ class ColumnBounds:
 
 
 EMPTY = ColumnBounds()
-"""The bounds of no value at all."""
+"""The bounds of an empty set of values."""
 
 
 def around_all(bounds: Iterable[ColumnBounds | None]) -> ColumnBounds | None:
-    """Return the narrowest bounds around all of `bounds`; unknown (None) when any is."""
+    """Return the narrowest bounds around all of `bounds`; unknown (None) if any is."""
     lower = upper = None
     for one in bounds:
         if one is None:
@@ -53,7 +53,7 @@ def around_all(bounds: Iterable[ColumnBounds | None]) -> ColumnBounds | None:
 
 
 def file_bounds(file: DataFile, field: NestedField) -> ColumnBounds | None:
-    """Return the bounds of `field` in `file`; None when the file has no statistics of it."""
+    """Return the bounds of `field` in `file`; None if the file has no statistics of it."""
     lower = (file.lower_bounds or {}).get(field.field_id)
     upper = (file.upper_bounds or {}).get(field.field_id)
     if lower is not None and upper is not None and isinstance(field.field_type, PrimitiveType):

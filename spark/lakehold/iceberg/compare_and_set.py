@@ -1,7 +1,7 @@
-"""Changing an Iceberg table's rows in one commit that fails when anyone else committed since they were read.
+"""Changes of an Iceberg table's rows in one commit, which fails if anyone else committed since they were read.
 
 A commit is built from PyIceberg's own parts (files, manifest, snapshot, requirements) instead of its transactions: a
-transaction copies the whole metadata some forty times a commit, and its overwrite keeps a manifest of each one before.
+transaction copies the whole metadata some forty times per commit, and its overwrite keeps a manifest for each earlier one.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ _AVRO_COMPRESSION: AvroCompressionCodec = "deflate"
 
 @dataclass(frozen=True)
 class Rewrite:
-    """The content of a commit to a table: `rows` are added as one file, `removed` files go.
+    """The content of a commit to a table: `rows` are added as one file, `removed` files are removed.
 
     `kept` manifests stay as they are; `existing` files stay and their entries move into the new manifest.
 
     Attributes:
-        files: Data files that are there already and are added; they stay when the commit fails.
+        files: Existing data files that are added; they stay if the commit fails.
         summary: Further properties of the snapshot.
         properties: Properties that the table gets in the same commit.
-        expires: Whether old snapshots may go in the same commit.
+        expires: Whether the commit may also expire old snapshots.
     """
 
     rows: pa.Table = field(default_factory=lambda: pa.table({}))
@@ -72,7 +72,7 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Written:
-    """A snapshot and what was written for it."""
+    """A snapshot with the rows and files that were written for it."""
 
     snapshot: Snapshot
     rows: pa.Table
@@ -81,17 +81,17 @@ class Written:
 
 
 def change(catalog: Catalog, table_name: str, plan: Callable[[Table], Rewrite | None]) -> Written | None:
-    """Commit `plan(table)` if nobody commits between the plan and the commit; else plan again on the newest table.
+    """Commit `plan(table)` unless another writer commits in between; then plan again on the newest table.
 
-    Returns what was committed; None when there was nothing to change.
+    Returns the commit; None if there was nothing to change.
 
     Args:
         catalog: The lake's catalog.
         table_name: Full name of the table.
-        plan: What to change, decided from the table given; None for nothing. It raises to refuse.
+        plan: Plans a change of the given table; None for no change. It raises to refuse.
 
     Raises:
-        CommitConflict: Others came first each time.
+        CommitConflict: Others committed first each time.
         UpstreamUnavailable: The catalog does not answer; a commit may or may not have happened.
     """
 
@@ -160,7 +160,7 @@ def _write(table: Table, rewrite: Rewrite) -> Written:
 def _manifest(
     table: Table, snapshot_id: int, path: str, added: Sequence[ManifestEntry], rewrite: Rewrite
 ) -> list[ManifestFile]:
-    """Return the manifest of what comes and goes; none when nothing does."""
+    """Write the manifest of added, removed and moved files; none if there are no such files."""
     if not (added or rewrite.removed or rewrite.existing):
         return []
     with write_manifest(

@@ -1,4 +1,4 @@
-"""What can be known of a table without Spark: its schema, the batches it has taken, and which values it can hold."""
+"""The properties of a table that are known without Spark: its schema, its batches, and the bounds of its values."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ SOURCE_PROPERTY = "lakehold.source"
 """In a snapshot's summary: the source of the batch that made it."""
 
 MANIFESTS_REMEMBERED = 20_000
-"""Manifests times columns whose bounds are kept: a manifest never changes."""
+"""Bounds that are kept, one for each manifest and column: a manifest never changes."""
 
 
 @dataclass(frozen=True)
 class SnapshotState:
-    """One snapshot: `committed_at_ms` is the writer's clock (epoch milliseconds), `summary` all of its properties."""
+    """One snapshot: `committed_at_ms` is the writer's clock (epoch milliseconds), `summary` has all of its properties."""
 
     snapshot_id: int
     sequence_number: int
@@ -43,13 +43,13 @@ class SnapshotState:
     summary: Mapping[str, str]
 
     def is_of(self, source: str) -> bool:
-        """Return whether a batch of `source` made it."""
+        """Return whether a batch of `source` made the snapshot."""
         return self.summary.get(SOURCE_PROPERTY) == source and TIMESTAMP_PROPERTY in self.summary
 
 
 @dataclass(frozen=True)
 class TableState:
-    """A table as its current metadata says."""
+    """A table in the state of its current metadata."""
 
     full_name: str
     format_version: int
@@ -59,7 +59,7 @@ class TableState:
 
     @cached_property
     def history(self) -> tuple[SnapshotState, ...]:
-        """Return the snapshots of main that remain, newest first: thousands where holds keep them."""
+        """Return the remaining snapshots of main, newest first: there are thousands if holds keep them."""
         return tuple(self._newest_first())
 
     @cached_property
@@ -75,7 +75,10 @@ class TableState:
 
     @property
     def row_count(self) -> int | None:
-        """Return how many rows the table has at most, by its summary: equality deletes may hide some. None: it does not say."""
+        """Return the number of rows by the table's summary, at most: equality deletes may hide some.
+
+        None if the summary does not have it.
+        """
         if self.current is None:
             return 0
         summary = self.current.summary
@@ -84,17 +87,17 @@ class TableState:
         return int(summary["total-records"]) - int(summary.get("total-position-deletes", 0))
 
     def of_batch(self, source: str, mz_timestamp: int) -> Iterator[SnapshotState]:
-        """Return the snapshots that the batch of `source` at `mz_timestamp` made here, newest first."""
+        """Yield the snapshots that the batch of `source` at `mz_timestamp` made, newest first."""
         for snapshot in self._newest_first():
             if snapshot.is_of(source):
-                # A source's timestamps only grow: what is before an earlier batch need not be looked at.
+                # A source's timestamps only grow: snapshots before an earlier batch cannot match.
                 if int(snapshot.summary[TIMESTAMP_PROPERTY]) < mz_timestamp:
                     return
                 if int(snapshot.summary[TIMESTAMP_PROPERTY]) == mz_timestamp:
                     yield snapshot
 
     def staged(self, wap_id: str) -> SnapshotState | None:
-        """Return the newest snapshot staged as `wap_id` on top of the current one; None when there is none."""
+        """Find the newest snapshot staged as `wap_id` on top of the current one; None if there is none."""
         found = [
             _as_state(snapshot)
             for snapshot in self.table.metadata.snapshots
@@ -124,7 +127,7 @@ def state_of(full_name: str, table: Table) -> TableState:
 
 
 class DataTables:
-    """The tables in the catalog, data tables of any format version among them.
+    """The tables of the catalog, among them data tables of any format version.
 
     Args:
         catalog: The lake's catalog.
@@ -136,7 +139,7 @@ class DataTables:
         self._remembering = threading.Lock()
 
     def table_state(self, full_name: str) -> TableState | None:
-        """Load the table `full_name`; None when there is none.
+        """Load the table `full_name`; None if it does not exist.
 
         Raises:
             DefinitionError: Its metadata cannot be read.
@@ -149,7 +152,7 @@ class DataTables:
         return state_of(full_name, table)
 
     def has_namespace(self, name: str) -> bool:
-        """Return whether there is a namespace called `name`."""
+        """Return whether the namespace `name` exists."""
         return self._catalog.namespace_exists(name)
 
     def is_view(self, full_name: str) -> bool:
@@ -159,14 +162,14 @@ class DataTables:
     def column_bounds(
         self, state: TableState, columns: Iterable[str], *, added_by: int | None = None
     ) -> dict[str, ColumnBounds | None]:
-        """Return the bounds of `columns` over all live data files of `state`; None where they are unknown.
+        """Return the bounds of `columns` over all live data files of `state`; None if they are unknown.
 
-        The bounds hold all rows and may be wider: rows that deletes hide count, long texts are cut.
+        The bounds contain all values and may be wider: rows that deletes hide count, long texts are cut.
 
         Args:
             state: The table.
             columns: Names of columns.
-            added_by: Look only at the data files that this snapshot added, which may be a staged one.
+            added_by: Use only the data files that this snapshot added, which may be a staged one.
         """
         wanted = {column: state.schema.find_field(column) for column in columns}
         snapshot = state.table.current_snapshot() if added_by is None else state.table.snapshot_by_id(added_by)
@@ -182,7 +185,10 @@ class DataTables:
         }
 
     def nulls_added(self, state: TableState, column: str, snapshot_id: int) -> int | None:
-        """Return how many nulls of `column` are in the data files that a snapshot added; None when some file does not say."""
+        """Count the nulls of `column` in the data files that a snapshot added.
+
+        None if some file has no count.
+        """
         field_id = state.schema.find_field(column).field_id
         snapshot = state.table.snapshot_by_id(snapshot_id)
         counts = [
@@ -199,10 +205,10 @@ class DataTables:
         Args:
             state: The table.
             snapshot_id: The snapshot.
-            tag: Put on it in the same commit; None for none.
+            tag: A tag to put on it in the same commit; None for none.
 
         Raises:
-            CommitConflict: The current one is another by now.
+            CommitConflict: The table has another current snapshot by now.
         """
 
         def plan(table: Table) -> RefChanges | None:
@@ -217,7 +223,7 @@ class DataTables:
         change_refs(self._catalog, state.full_name, plan)
 
     def drop_table(self, full_name: str, *, purge: bool = True) -> bool:
-        """Drop the table and, with `purge`, its files; False when there is none."""
+        """Drop the table and, with `purge`, its files; return False if it does not exist."""
         try:
             if purge:
                 self._catalog.purge_table(full_name)

@@ -1,4 +1,4 @@
-"""Keeping a small table small: old snapshots go with a commit now and then, and their files with them."""
+"""Expiry that keeps a small table small: now and then, a commit also expires old snapshots and deletes their files."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pyiceberg.table.snapshots import Snapshot
 logger = logging.getLogger(__name__)
 
 SNAPSHOTS_KEPT = 15
-"""Newest snapshots that stay, with their files: what a slow reader may still be reading."""
+"""Newest snapshots that stay, with their files: a slow reader may still read them."""
 
 SNAPSHOTS_MOST = 30
-"""Snapshots at which the next commit expires: each snapshot makes every commit slower, each expiry takes reads."""
+"""Number of snapshots at which the next commit expires some: snapshots make commits slower, but expiry itself reads files."""
 
 
 def due(metadata: TableMetadata) -> tuple[Snapshot, ...]:
-    """Return the snapshots that the next commit should expire, oldest first; mostly none.
+    """Return the snapshots that the next commit should expire, oldest first; usually none.
 
-    None either while anyone keeps a snapshot of the table by a tag or a branch: which files can go is told from an
-    unbroken line of snapshots.
+    While a tag or another branch keeps a snapshot of the table, none expires: finding the files to delete needs an unbroken
+    line of snapshots.
     """
     if len(metadata.snapshots) < SNAPSHOTS_MOST or len(metadata.refs) > 1:
         return ()
@@ -31,9 +31,9 @@ def due(metadata: TableMetadata) -> tuple[Snapshot, ...]:
 
 
 def delete_unreachable(io: FileIO, before: TableMetadata, after: TableMetadata) -> None:
-    """Delete the files that a commit cut off: old metadata, and what only expired snapshots refer to.
+    """Delete the files that a commit made unreachable: old metadata, and files that only expired snapshots refer to.
 
-    What cannot be deleted stays behind and is logged: the commit stands whatever happens here.
+    Files that cannot be deleted stay and are logged: the commit is valid whatever happens here.
 
     Args:
         io: The table's files.
@@ -46,23 +46,26 @@ def delete_unreachable(io: FileIO, before: TableMetadata, after: TableMetadata) 
     try:
         paths |= _reachable_only_from(io, expired, oldest_kept=remaining[0]) if expired else set()
     except OSError:
-        logger.warning("left the files of expired snapshots in %s behind", after.location, exc_info=True)
+        logger.warning("could not delete the files of expired snapshots in %s", after.location, exc_info=True)
     delete(io, sorted(paths))
 
 
 def delete(io: FileIO, paths: Iterable[str]) -> None:
-    """Delete files that nothing refers to; one that stays behind is logged."""
+    """Delete files that nothing refers to; a file that cannot be deleted is logged."""
     for path in paths:
         try:
             io.delete(path)
         except FileNotFoundError:  # a REST catalog deletes old metadata itself
             logger.debug("the file %s is gone already", path)
         except OSError:
-            logger.warning("left the file %s behind", path, exc_info=True)
+            logger.warning("could not delete the file %s", path, exc_info=True)
 
 
 def _reachable_only_from(io: FileIO, expired: Sequence[Snapshot], oldest_kept: Snapshot) -> set[str]:
-    """Return the files of a line of snapshots that its successor does not use: a file once removed never comes back."""
+    """Return the files of a line of expired snapshots that the oldest kept one does not use.
+
+    A file that was removed once never comes back.
+    """
     kept = {manifest.manifest_path for manifest in oldest_kept.manifests(io)}
     paths: set[str] = set()
     for snapshot in expired:

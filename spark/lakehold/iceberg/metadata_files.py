@@ -1,7 +1,8 @@
 """Metadata files as JSON: PyIceberg's models drop fields that they do not know, and cannot write format version 3.
 
-A file has all snapshots of its table, thousands when the table is held, and hardly one that the file before did not have. So
-their text is kept apart from the other fields: what is equal to the file before is neither parsed nor validated again.
+A file contains all snapshots of its table: thousands if the table is held, and few that are not in the file before. So the
+text of snapshots is kept apart from the other fields: the part that is equal to the file before is neither parsed nor
+validated again.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from pyiceberg.table.snapshots import SnapshotLogEntry
 from lakehold.iceberg.other_types import with_other_types
 
 MetadataJson = Mapping[str, Any]
-"""Table metadata as in its file (Iceberg spec, "Table Metadata and Snapshots"), without the snapshots."""
+"""Table metadata in the form of its file (Iceberg spec, "Table Metadata and Snapshots"), without the snapshots."""
 
 _SNAPSHOTS = b'"snapshots":['
 _VERSION = re.compile(r"(\d+)-")
 _CODEC = re.compile(r"(\.\w+)?\.metadata\.json$")
 
 _GZIP_LEVEL = 1
-"""A third of the time of the best, and a fifth more bytes: each commit writes the whole file anew."""
+"""Level 1 takes a third of the best level's time, for a fifth more bytes: each commit writes the whole file again."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,12 @@ class MetadataFile:
     """The content of one metadata file.
 
     Attributes:
-        location: Where it is.
-        fields: All but the snapshots.
+        location: Its location.
+        fields: All fields but the snapshots.
         snapshots: The text of the snapshots, without the brackets around them.
         metadata: All of it as PyIceberg's model.
-        refs: The model's refs by what they say.
-        log: The model's snapshot log by what each entry says.
+        refs: The model's refs by their content.
+        log: The entries of the model's snapshot log by their content.
     """
 
     location: str
@@ -90,7 +91,7 @@ def _elements(snapshots: object) -> bytes:
 
 
 def _modelled(location: str, fields: MetadataJson, snapshots: bytes, before: MetadataFile | None) -> MetadataFile:
-    """Return the file whose `fields` have the snapshots that are not in `before`."""
+    """Make the file from `fields`, which contain only the snapshots that are not in `before`."""
     refs = {name: tuple(ref.items()) for name, ref in (fields.get("refs") or {}).items()}
     log = [tuple(entry.items()) for entry in fields.get("snapshot-log") or ()]
     known_refs = before.refs if before is not None else {}
@@ -121,7 +122,7 @@ def _model(fields: dict[str, Any]) -> TableMetadata:
 
 
 def _next_location(fields: MetadataJson, location: str) -> str:
-    """Return where the metadata that follows the one at `location` goes: the next version number, the same codec."""
+    """Return the location of the metadata after the one at `location`: the next version number, the same codec."""
     name = location.rsplit("/", 1)[-1]
     version, codec = _VERSION.match(name), _CODEC.search(name)
     number = int(version[1]) + 1 if version else 0

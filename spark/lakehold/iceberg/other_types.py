@@ -1,4 +1,4 @@
-"""Column types that PyIceberg does not know, such as `variant`: a table that has one is readable but for that column."""
+"""Column types that PyIceberg does not know, such as `variant`: other columns of a table that has one stay readable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyiceberg.types import IcebergType, PrimitiveType
 
 
 class OtherType(PrimitiveType):
-    """A type of Iceberg's that PyIceberg does not know, by its name."""
+    """A type of Iceberg that PyIceberg does not know, by its name."""
 
     root: tuple[str]
 
@@ -22,16 +22,19 @@ class OtherType(PrimitiveType):
         return self.root[0]
 
     def __repr__(self) -> str:
-        """Return what makes the type."""
+        """Return the expression that makes the type."""
         return f"OtherType({self.root[0]!r})"
 
     def __getnewargs__(self) -> tuple[str]:
-        """Return the arguments that pickle makes the type of."""
+        """Return the arguments from which pickle makes the type."""
         return self.root
 
 
 def with_other_types(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return table metadata as JSON whose schemas PyIceberg can read: unknown types are `OtherType`, without defaults."""
+    """Convert table metadata as JSON so that PyIceberg can read its schemas.
+
+    Unknown types become `OtherType`, without defaults.
+    """
     found = {**metadata, "schemas": [_struct(schema) for schema in metadata.get("schemas") or ()]}
     return {**found, "schema": _struct(metadata["schema"])} if "schema" in metadata else found
 

@@ -1,7 +1,7 @@
-"""One lake, two clients: the properties with which PyIceberg and Spark open the same catalog.
+"""Properties with which the two clients of a lake, PyIceberg and Spark, open the same catalog.
 
-Both must agree on the catalog's name (a column of its database), the database and the warehouse URI, so both are made
-here from the same settings. Commits of either are a conditional update of one row, so they may write side by side.
+Both must agree on the catalog's name (a column of its database), the database and the warehouse URI, so both are derived
+here from the same settings. A commit of either is a conditional update of one row, so they may write side by side.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from sqlalchemy.engine import URL
 from lakehold.settings import Settings
 
 BUSY_TIMEOUT_MS = 30_000
-"""How long a commit waits for another's write to the SQLite file before it fails."""
+"""How long a commit waits for another write to the SQLite file before it fails."""
 
 _REST_CATALOG = "lakehold.iceberg.rest_catalog.AnyTypeRestCatalog"
 
@@ -39,7 +39,7 @@ def pyiceberg_properties(settings: Settings) -> dict[str, str]:
 def spark_catalog_conf(settings: Settings) -> dict[str, str]:
     """Return the `spark.sql.catalog.<name>.*` settings of the same catalog.
 
-    `cache-enabled=false`, because a cached table hides what another process committed.
+    `cache-enabled=false`, because a cached table hides commits of other processes.
     """
     uri = settings.catalog_uri
     of_kind = {"type": "rest", "uri": uri} if is_rest(uri) else _jdbc(make_url(uri))

@@ -1,4 +1,4 @@
-"""Changing a table's branches and tags in one small commit that needs no Spark, whatever the table's format version."""
+"""Changes of a table's branches and tags in one small commit without Spark, for tables of any format version."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ RefsJson = Mapping[str, Mapping[str, Any]]
 """Refs by their names, each as in a metadata file."""
 
 FOREVER_MS = 2**63 - 1
-"""The `max-ref-age-ms` of a tag that no setting of its table takes away."""
+"""The `max-ref-age-ms` of a tag that no setting of its table expires."""
 
 
 @dataclass(frozen=True)
 class RefChanges:
-    """Changes of a table's branches and tags.
+    """A set of changes to a table's branches and tags.
 
     Attributes:
         main: The snapshot that becomes the current one; None leaves it.
-        tags: Snapshot ids by the names of the tags that are to be on them, for ever; a tag that is elsewhere moves.
-        removed: Names of tags that go.
+        tags: Snapshot ids by tag names, for tags that never expire; a tag on another snapshot moves.
+        removed: Names of tags to remove.
     """
 
     main: int | None = None
@@ -52,18 +52,18 @@ class RefChanges:
 
 
 def change_refs(catalog: Catalog, full_name: str, plan: Callable[[Table], RefChanges | None]) -> RefChanges | None:
-    """Commit `plan(table)` if nobody commits between the plan and the commit; else plan again on the newest table.
+    """Commit `plan(table)` unless another writer commits in between; then plan again on the newest table.
 
-    Returns what was committed; None when there was nothing to change.
+    Returns the committed changes; None if there was nothing to change.
 
     Args:
         catalog: The lake's catalog.
-        full_name: The table's.
-        plan: What to change, decided from the table given; it raises to refuse.
+        full_name: Full name of the table.
+        plan: Plans the changes of the given table; it raises to refuse.
 
     Raises:
-        NoSuchTableError: There is no such table.
-        CommitConflict: Others came first each time.
+        NoSuchTableError: The table does not exist.
+        CommitConflict: Others committed first each time.
         UpstreamUnavailable: The catalog does not answer; a commit may or may not have happened.
     """
 
@@ -79,7 +79,7 @@ def change_refs(catalog: Catalog, full_name: str, plan: Callable[[Table], RefCha
 
 
 def _by_catalog(catalog: Catalog, table: Table, changes: RefChanges) -> Attempt[RefChanges]:
-    """Change refs through a catalog that writes the metadata itself: it gets the refs, and what they were."""
+    """Change refs through a catalog that writes the metadata itself, with the earlier refs as requirements."""
     before = _as_json(table)
     after = _changed(before, changes)
     touched = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
@@ -115,7 +115,7 @@ def _changed(refs: RefsJson, changes: RefChanges) -> dict[str, Any]:
 
 
 def _in_file(catalog: RememberingSqlCatalog, table: Table, changes: RefChanges) -> Attempt[RefChanges]:
-    """Write the next metadata file with the refs; the catalog's row points at it if it has not moved since."""
+    """Write the next metadata file with the new refs; the catalog's row is updated if it has not changed since."""
     before = catalog.file_of(table.name(), table.metadata_location)
     after = before.followed_by(with_refs(before.fields, before.location, changes))
     metadata_files.write(table.io, after)
@@ -144,7 +144,7 @@ def _logged(metadata: TableMetadata) -> set[str]:
 
 
 def with_refs(fields: MetadataJson, location: str, changes: RefChanges) -> MetadataJson:
-    """Return the metadata that follows `fields`, which are at `location`: what is not about refs stays as it is."""
+    """Return the metadata after `fields`, which are at `location`: all fields but those about refs stay."""
     logged = {"metadata-file": location, "timestamp-ms": fields["last-updated-ms"]}
     kept = property_as_int(
         fields.get("properties", {}),
@@ -169,7 +169,7 @@ _BRANCH = {"type": SnapshotRefType.BRANCH.value}
 
 
 def _refs(fields: MetadataJson) -> RefsJson:
-    """Return the refs of a metadata file; a table whose writer knew none has a main branch."""
+    """Return the refs of a metadata file; a table whose writer knew no refs has a main branch."""
     current = fields.get("current-snapshot-id")
     main = {} if current in (None, -1) else {MAIN_BRANCH: {**_BRANCH, "snapshot-id": current}}
     return {**main, **(fields.get("refs") or {})}

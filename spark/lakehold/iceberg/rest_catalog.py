@@ -1,4 +1,4 @@
-"""PyIceberg's client of REST catalogs, which also loads tables that have columns of types it does not know."""
+"""PyIceberg's client of REST catalogs, extended to tables with columns of types that it does not know."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class AnyTypeRestCatalog(RestCatalog):
         """Load the table.
 
         Raises:
-            NoSuchTableError: There is none.
+            NoSuchTableError: The table does not exist.
         """
         try:
             loaded: Table = super().load_table(identifier)
@@ -35,7 +35,7 @@ class AnyTypeRestCatalog(RestCatalog):
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Commit updates; the answer of a catalog that has done so may have types that only `load_table` reads."""
+        """Commit updates; the catalog's answer may have types that only `load_table` reads."""
         try:
             committed: CommitTableResponse = super().commit_table(table, requirements, updates)
         except ValidationError:

@@ -1,4 +1,4 @@
-"""PyIceberg's SQL catalog, whose cost of loading a table hardly grows with its snapshots, and of dropping it only as they do.
+"""PyIceberg's SQL catalog with caching, so that loading a table hardly slows down as its snapshots grow.
 
 A batch loads its table several times. Metadata files and manifests never change, so that each is read once.
 """
@@ -28,11 +28,11 @@ from lakehold.iceberg import metadata_files
 from lakehold.iceberg.metadata_files import MetadataFile
 
 TABLES_REMEMBERED = 100
-"""Tables whose last metadata is kept."""
+"""Tables whose last metadata is cached."""
 
 
 class RememberingSqlCatalog(SqlCatalog):
-    """An `SqlCatalog` that remembers the metadata files it has read."""
+    """An `SqlCatalog` that caches the metadata files it has read."""
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
@@ -43,7 +43,7 @@ class RememberingSqlCatalog(SqlCatalog):
         """Load the table.
 
         Raises:
-            NoSuchTableError: There is none.
+            NoSuchTableError: The table does not exist.
         """
         names = Catalog.identifier_to_tuple(identifier)
         location = self._location(names)
@@ -61,10 +61,10 @@ class RememberingSqlCatalog(SqlCatalog):
         return seen
 
     def replace(self, table: Table, file: MetadataFile) -> None:
-        """Make a written metadata file the table's, if the table is still as it was loaded.
+        """Make a written metadata file the table's, if the table has not changed since it was loaded.
 
         Raises:
-            CommitFailedException: Somebody else committed since.
+            CommitFailedException: Another writer committed since.
         """
         before, names = table.metadata_location, table.name()
         statement = (
@@ -81,7 +81,7 @@ class RememberingSqlCatalog(SqlCatalog):
         """Drop a table, and delete its files; each manifest is read once, however many snapshots list it.
 
         Raises:
-            NoSuchTableError: There is none.
+            NoSuchTableError: The table does not exist.
         """
         table = self.load_table(identifier)
         self.drop_table(identifier)
@@ -94,7 +94,7 @@ class RememberingSqlCatalog(SqlCatalog):
         delete_files(io, {table.metadata_location}, METADATA)
 
     def close(self) -> None:
-        """Let go of the database, and of what is remembered: of large tables too much to wait for the garbage collector."""
+        """Close the database, and clear the cache: large tables are too much to wait for the garbage collector."""
         with self._seeing:
             self._seen.clear()
         super().close()

@@ -1,4 +1,4 @@
-"""Views: which names of the catalog are theirs. PyIceberg does not read them from a database."""
+"""Views: the names of the catalog that are views, which PyIceberg does not read from a database."""
 
 from __future__ import annotations
 

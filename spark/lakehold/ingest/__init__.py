@@ -1,1 +1,1 @@
-"""Data in: read, decode, envelope, deduplicate, merge, record (design, "The way in")."""
+"""The way in: read, decode, apply the envelope, deduplicate, merge, record (design, "The way in")."""

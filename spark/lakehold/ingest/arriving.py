@@ -1,7 +1,7 @@
-"""Arriving: the records of a range, read once and decoded once for each table, before anything is written.
+"""The records of an offset range: read once, and decoded once for each table, before anything is written.
 
-A planner looks at their headers to find where the batch ends; the tables of the batch take the same changes, without what lies
-after its end. Reading has no effects, so it comes before the intent.
+A planner uses their headers to find where the batch ends; the tables of the batch take the same changes, without those after its
+end. Reading has no effects, so it comes before the intent.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ log = logging.getLogger(__name__)
 
 
 class Arriving:
-    """The records that arrive for the tables of a reader; `close` lets go of them.
+    """The records that arrive for the tables of a reader; `close` releases them.
 
-    Tables over one topic share its parsing, whatever their envelopes, keys and column lists are; what one of them wants of a
-    record is no error of another. Tables of several sources share as those of one do: `lakehold.ingest.shared_reads`.
+    Tables over one topic share its parsing, whatever their envelopes, keys and column lists are. A record that one of them cannot
+    take is no error of another. Tables of several sources share like those of one: `lakehold.ingest.shared_reads`.
 
     Args:
         reading: Reads and decodes.
         entries: The reader's tables, by full name.
-        tables: Reads what is there of them.
-        lanes: Where the topics are worked on side by side.
+        tables: Reads the state of their Iceberg tables.
+        lanes: Work on topics in parallel.
     """
 
     def __init__(self, reading: Reading, entries: Mapping[str, Entry[Table]], tables: DataTables, lanes: Lanes) -> None:
@@ -77,7 +77,7 @@ class Arriving:
         return self._plan is not None and bool(self._plan.ranges) and self._plan.fits(self._reading.driver_limits)
 
     def read(self, plan: ReadPlan) -> None:
-        """Read what `plan` says, and let go of what was read before."""
+        """Read the ranges of `plan`, and release what was read before."""
         if self._plan != plan:
             self.close()
             self._plan = plan
@@ -89,7 +89,7 @@ class Arriving:
             self._lane_of = self._lanes.of(sizes)
 
     def take(self, plan: ReadPlan) -> None:
-        """Make `plan` the batch: what was read and is not in it is left out. Reads it, if nothing was read."""
+        """Make `plan` the batch: records outside of it are skipped. Reads the plan if nothing was read yet."""
         if self._plan == plan:
             return
         if self._plan is None:
@@ -104,7 +104,8 @@ class Arriving:
     def headers(self, topic: str) -> pa.Table | None:
         """Return `HEADERS` (`lakehold.ingest.transactions.headers`) of a topic's changes, as decoded for one of its tables.
 
-        None where no table says them: none can be decoded, or some message cannot, so that only its envelope may tell what it is.
+        None if no table can give them: none can be decoded, or some message cannot, so that only its envelope may show what
+        it is.
         """
         if not self.has(topic):
             return HEADERS.empty_table()
@@ -112,7 +113,7 @@ class Arriving:
             if entry.definition.topic == topic and entry.definition.envelope.wraps_rows:
                 try:
                     found = self.of(name).carrier.header_rows
-                # The table stops by it when its turn comes.
+                # The table stops with this error when its turn comes.
                 except Exception as error:
                     if not (isinstance(error, TableStopped) or is_sparks(error)):
                         raise
@@ -128,15 +129,15 @@ class Arriving:
         return found is not None and found.may_have_records and (self._ends is None or bool(self._ends.get(topic)))
 
     def raw(self, topics: Collection[str]) -> pa.Table | DataFrame:
-        """Return the records of some topics as they are: a table if they are few."""
+        """Return the raw records of some topics: an Arrow table if they are few."""
         if self.are_few:
             found = (self._topics[topic].here for topic in topics if topic in self._topics)
             return pa.concat_tables([RAW_SCHEMA.empty_table(), *(table for table in found if table is not None)])
         return self._reading.reader.dataframe(self._reading.shared.decoder.spark(), self._ranges_of(topics))
 
-    def decoded(self, table: Table, stored_key: tuple[ColumnType, ...], *, look: bool) -> DecodedTopic:
+    def decoded(self, table: Table, stored_key: tuple[ColumnType, ...], *, scan_schemas: bool) -> DecodedTopic:
         """Decode a table's topic: see `TopicDecoder.wanted`."""
-        topic, is_shared = self._topics[table.topic].decoded(table, stored_key, look=look)
+        topic, is_shared = self._topics[table.topic].decoded(table, stored_key, scan_schemas=scan_schemas)
         DECODES.labels(source=table.source, by="shared" if is_shared else "own").inc()
         return topic
 
@@ -151,15 +152,18 @@ class Arriving:
             takers = [each for each in self._definitions if each.topic == table.topic]
             records = edges(self._reading.reader, ranges)
             self._edges[table.topic] = SharedTopic(self._reading.shared.decoder, records, takers)
-        return self._edges[table.topic].decoded(table, stored_key, look=False)[0]
+        return self._edges[table.topic].decoded(table, stored_key, scan_schemas=False)[0]
 
     def may_move_keys(self, topic: str, before_: Marks) -> bool:
-        """Return whether a partition has records that had none before, beside others: keys may have come from those."""
+        """Return whether keys may have moved to a partition from another one.
+
+        That is possible if a partition had no records before this batch and the topic has others.
+        """
         read = {r.topic_partition.partition for r in self._ranges_of([topic])}
         return bool(read - before_.passed.keys()) and len(read | before_.passed.keys()) > 1
 
     def of(self, name: str) -> TableArrival:
-        """Return what arrives for a table."""
+        """Return the records that arrive for a table."""
         if name not in self._of:
             entry = self._entries[name]
             arrival = TableArrival(self, entry, self._tables.table_state(entry.definition.full_name))
@@ -169,12 +173,12 @@ class Arriving:
         return self._of[name]
 
     def side_by_side(self, work: Mapping[str, Callable[[], Result]]) -> dict[str, Result]:
-        """Do work on topics at once. Returns what it gives, by topic."""
+        """Run work for each topic in parallel. Returns the results by topic."""
         found = self._lanes.run([(self._lane_of.get(topic, 0), do) for topic, do in work.items()])
         return dict(zip(work, found, strict=True))
 
     def for_tables(self, names: Sequence[str], do: Callable[[str], Result]) -> dict[str, Result]:
-        """Do something to tables, those of one topic one after the other. Returns what it gives, by table in their order."""
+        """Run work for tables; those of one topic run one after the other. Returns the results by table, in their order."""
         of_topic: dict[str, list[str]] = {}
         for name in names:
             of_topic.setdefault(self._entries[name].definition.topic, []).append(name)
@@ -185,7 +189,7 @@ class Arriving:
         return {name: found[name] for name in names}
 
     def close(self) -> None:
-        """Let go of what was read, unless another source takes it."""
+        """Release what was read, unless another source takes it."""
         for arrival in self._of.values():
             arrival.close()
         for sampled in self._edges.values():
@@ -198,10 +202,10 @@ class Arriving:
 
 
 class TableArrival:
-    """The records that arrive for one table, read and decoded when they are asked for.
+    """The records that arrive for one table, read and decoded at the first use.
 
     Args:
-        arriving: What is read.
+        arriving: The records of its reader.
         entry: The table.
         state: The Iceberg table; None before the first batch.
     """
@@ -233,15 +237,15 @@ class TableArrival:
 
     @property
     def raw(self) -> DataFrame:
-        """Return the raw records, and perhaps some that lie after the batch."""
+        """Return the raw records, perhaps with some that lie after the batch."""
         return self._decoded[0].raw
 
     @property
     def carrier(self) -> Carrier:
-        """Return the changes with their headers, which are read and decoded when they are first asked for, and not again.
+        """Return the changes with their headers, which are read and decoded once, at the first use.
 
         Raises:
-            TableStopped: The table cannot take such messages. It is raised again whenever they are asked for.
+            TableStopped: The table cannot take such messages. Each further use raises the same error.
         """
         if self._failed is not None:
             raise self._failed
@@ -266,12 +270,12 @@ class TableArrival:
         if topic.knows_all or not unknown:
             return carrier
         carrier.release()
-        self._found = self._decode(look=True)
+        self._found = self._decode(scan_schemas=True)
         return self._read()
 
     @property
     def has_edges(self) -> bool:
-        """Return whether there are many records, of which the first and the last tell what most likely stands in between."""
+        """Return whether there are many records, so that the first and last ones serve as a sample of all."""
         return not self._arriving.are_few and self._arriving.has(self.table.topic)
 
     @property
@@ -280,17 +284,17 @@ class TableArrival:
         return changes_of(self._arriving.decoded_edges(self.table, self._key).decoded, self.table, self._key)
 
     def may_move_keys(self, before_: Marks) -> bool:
-        """Return whether a partition has records that had none before, beside others: keys may have come from those."""
+        """Return whether keys may have moved to a partition from another one."""
         return self._arriving.may_move_keys(self.table.topic, before_)
 
     def end_at(self, ends: dict[int, int]) -> None:
-        """Leave out what lies at or after `ends`, by partition."""
+        """Skip records at or after `ends`, by partition."""
         self._ends = ends
         if self._carrier is not None:
             self._carrier.end_at(ends)
 
     def close(self) -> None:
-        """Let go of the changes."""
+        """Release the changes."""
         if self._carrier is not None:
             self._carrier.release()
         self._carrier = None
@@ -299,21 +303,21 @@ class TableArrival:
     def _decoded(self) -> tuple[DecodedTopic, Changes]:
         if self._found is None:
             try:
-                self._found = self._decode(look=False)
+                self._found = self._decode(scan_schemas=False)
             except TableStopped:
                 if self._arriving.are_few:
                     raise
-                # The topic's subjects may know schemas that contradict each other and that no message of the batch has.
-                self._found = self._decode(look=True)
+                # The topic's subjects may have conflicting schemas that no message of the batch uses: scan the messages.
+                self._found = self._decode(scan_schemas=True)
         return self._found
 
-    def _decode(self, *, look: bool) -> tuple[DecodedTopic, Changes]:
-        topic = self._arriving.decoded(self.table, self._key, look=look)
+    def _decode(self, *, scan_schemas: bool) -> tuple[DecodedTopic, Changes]:
+        topic = self._arriving.decoded(self.table, self._key, scan_schemas=scan_schemas)
         try:
             return topic, changes_of(topic.decoded, self.table, self._key)
         except TableStopped as stop:
             if not (self._key and stop.code == "key-changed" and self.state is not None and self.state.current is None):
                 raise
-        # The database said which key the table has, and it has no rows yet that depend on it.
+        # The key came from the database, and the table has no rows yet that depend on it: take the messages' key.
         self._key = ()
-        return self._decode(look=look)
+        return self._decode(scan_schemas=scan_schemas)

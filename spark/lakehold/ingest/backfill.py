@@ -1,4 +1,4 @@
-"""Filling tables that are behind: each is brought to where the others of its source are, and one that fails stops alone."""
+"""Backfills: each new or stopped table is brought in sync with its source, and one that fails stops alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakehold.state.batches import BatchStore
 from lakehold.timeline.timelines import Timelines
 
 Filled = Callable[[str, Collection[str]], Generator[BatchReport, None, None]]
-"""Runs the batches that tables of a source need; the source is held until the iterator ends or is closed."""
+"""Runs the batches that tables of a source need; the lease is held until the iterator ends or is closed."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class BackfillReport:
 
     Attributes:
         table: Its full name.
-        source: What feeds it.
-        since_ms: From when on it is readable, epoch milliseconds; None: it is not yet.
+        source: The source that feeds it.
+        since_ms: From when on it is readable, epoch milliseconds; None: it is not readable yet.
         upper_ms: The first time that is not readable yet; None before its first batch.
-        messages: Those of its topic that were read for it.
-        backlog: How far it has come, if it is behind still.
-        was_behind: Whether there was something to do.
-        is_there: Whether it is with the others of its source now, and readable.
-        error: Why it is behind still, or not readable.
+        messages: How many messages of its topic were read for it.
+        backlog: Its progress, if it is still catching up.
+        was_behind: Whether it had to catch up.
+        is_there: Whether it is in sync with its source now, and readable.
+        error: Why it is not in sync, or not readable.
     """
 
     table: str
@@ -54,10 +54,10 @@ class Backfilling:
     """The command that fills tables of one lake.
 
     Args:
-        definitions: Which source feeds a table.
-        batches: Where readers stand.
-        tables: Tells of tables that no source feeds.
-        timelines: From when on a table is readable.
+        definitions: The definitions, which name the source of a table.
+        batches: The states of readers.
+        tables: The Iceberg tables, which shows those that no source feeds.
+        timelines: The readable windows of tables.
         filled: Runs the batches of a source.
     """
 
@@ -68,14 +68,14 @@ class Backfilling:
     filled: Filled
 
     def together(self, names: Sequence[str] | None = None) -> list[list[str]]:
-        """Return the tables to fill, those of one source together.
+        """Return the tables to fill, grouped by source.
 
         Args:
-            names: Full names; None: all that are not with the others of their source. One that is with them and waits for its
-                first snapshot lacks nothing that could be read.
+            names: Full names; None: all that are not in sync with their source. A table in sync that waits for its first snapshot
+                is not among them: there is nothing to read for it.
 
         Raises:
-            DefinitionError: There is no such table, or no source feeds it.
+            DefinitionError: A table does not exist, or no source feeds it.
         """
         defined = self.definitions.definitions()
         if names is None:
@@ -89,7 +89,7 @@ class Backfilling:
     def run(
         self, names: Sequence[str], on_batch: Callable[[BatchReport], None], progress: Progress, stop: Event | None
     ) -> list[BackfillReport]:
-        """See `lakehold.lake.Lake.backfill`."""
+        """Fill tables and report on each, see `lakehold.lake.Lake.backfill`."""
         defined = self.definitions.definitions()
         sources = {name: self._source(name, defined) for name in dict.fromkeys(names)}
         there = {*filter(self._is_there(defined), sources)}
@@ -112,19 +112,19 @@ class Backfilling:
         """Return the source that feeds a table.
 
         Raises:
-            DefinitionError: Nothing does.
+            DefinitionError: No source does.
         """
         if name not in defined.tables and "." in name and self.tables.table_state(name) is not None:
             raise DefinitionError(
                 f'table "{name}" is not fed by a source',
                 code="table-not-fed",
-                detail="Somebody else writes it: there is nothing that it could be behind of.",
+                detail="Another program writes it, so that there is nothing to catch up with.",
                 hint="SHOW TABLES lists the tables that sources feed.",
             )
         return defined.table(name).definition.source
 
     def _is_there(self, defined: Definitions) -> Callable[[str], bool]:
-        """Return a test of whether a table is in sync with the others of its source, and readable."""
+        """Return a function that tests whether a table is in sync with its source, and readable."""
         joined = self._joined(defined)
 
         def is_there(name: str) -> bool:
@@ -134,7 +134,7 @@ class Backfilling:
         return is_there
 
     def _joined(self, defined: Definitions) -> Callable[[str], TableProgress | None]:
-        """Return a function that gives the progress of a table in sync with the others of its source; None of one that is not."""
+        """Return a function that returns the progress of a table that is in sync with its source, None for others."""
         readers = cache(self.batches.readers)
 
         def joined(name: str) -> TableProgress | None:
@@ -169,7 +169,7 @@ class Backfilling:
         return replace(report, error=error)
 
     def _why(self, source: str, name: str) -> LakeholdError:
-        """Return what keeps a table from being in sync that no batch of this call reported."""
+        """Return the error that keeps a table from being in sync when no batch of this call reported one."""
         try:
             self.definitions.definitions().table(name)
             if name in self.batches.readers(source)[MAIN_READER].tables:
@@ -180,7 +180,7 @@ class Backfilling:
         return LakeholdError(
             f'table "{name}" has not joined the others of source "{source}" yet',
             code="still-behind",
-            detail="It has read all that it can, and the others have not come as far.",
+            detail="It has read everything that it can, and the others have not reached the same offsets yet.",
             hint=f"lakehold ingest {source}",
         )
 
@@ -191,7 +191,7 @@ class Backfilling:
 
 @dataclass
 class _Filling:
-    """The tables of one source under way."""
+    """The tables of one source while they are filled."""
 
     source: str
     wanted: Sequence[str]
@@ -205,7 +205,7 @@ class _Filling:
     _shown: dict[str, Backlog] = field(default_factory=dict)
 
     def take(self, report: BatchReport, readers: Readers, topics: dict[str, str]) -> None:
-        """Count a batch, and show how far it brought them."""
+        """Count a batch, and show the progress of the tables."""
         self.on_batch(report)
         self.stopped.update(report.stopped)
         for table in report.tables:
@@ -213,7 +213,7 @@ class _Filling:
             self.stopped.pop(table.table, None)
         before = sum(shown.read for shown in self._shown.values())
         now = {name: left for name, left in backlogs(readers, topics).items() if name in self.wanted}
-        # One that has joined the others has read all.
+        # A table that has joined the others has read everything.
         joined = {name: Backlog(shown.total) for name, shown in self._shown.items() if name not in now}
         self._shown = {**joined, **now}
         reached = sum(self._shown.values(), Backlog())

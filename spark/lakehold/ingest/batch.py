@@ -1,7 +1,7 @@
-"""One batch, from a look at what there is to its commit: read `next_batch` from top to bottom.
+"""One batch, from fetching offsets to its commit: read `next_batch` from top to bottom.
 
-Everything a batch does is named by its intent, which is in the lake before any table is touched: run again after a crash it
-reads the same offsets under the same timestamp, and every effect that is there already is seen and skipped.
+The intent, which is in the lake before any table is touched, names everything that a batch does. Run again after a crash,
+the batch reads the same offsets under the same timestamp, and skips every effect that exists already.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class BatchReport:
 
     Args:
         source: The source.
-        reader: `main`, or the table that caught up alone.
+        reader: `main`, or the reader of tables that catch up.
         timestamp_ms: The batch's timestamp.
-        records: Messages read.
-        tables: What it did to each table that had messages, or rows that a repeated snapshot did not bring.
-        stopped: Tables that could not go on, with the error.
-        waiting: An upstream transaction that has not come whole, for which the source waits.
-        malformed: Lines of a FILES source that are no message.
-        elapsed_ms: From before anything was read to the last table's commit.
+        records: Number of messages read.
+        tables: Its effects on each table with messages, or with rows that a repeated snapshot does not contain.
+        stopped: Tables that stopped, each with its error.
+        waiting: The incomplete upstream transaction for which the source waits.
+        malformed: Number of lines of a FILES source that are no messages.
+        elapsed_ms: The time from before anything was read to the last table's commit.
     """
 
     source: str
@@ -59,14 +59,14 @@ def next_batch(
     plan: Callable[[Arriving], Planned],
     is_wanted: Callable[[Planned], bool],
 ) -> tuple[Planned, BatchReport | None]:
-    """Run the next batch of a reader. Returns what was planned, and what was done if that was wanted.
+    """Plan the next batch of a reader, and run it if it is wanted. Returns the plan, and the report if it ran.
 
     Args:
         of: The source.
         state: The reader.
-        plan: Chooses a range of what there is; where that must end with a whole transaction, it is read, decoded, and the headers
-            of its changes tell.
-        is_wanted: Says whether what was planned is run.
+        plan: Chooses an offset range. If it must end at a transaction boundary, the range is read and decoded, and the headers of
+            its changes show the boundary.
+        is_wanted: Returns whether to run the planned batch.
     """
     started_ms = now_ms()
     with closing(of.arriving(state)) as arriving:
@@ -79,7 +79,7 @@ def next_batch(
 
 
 def finish_batch(of: HeldSource, state: ReaderState, planned: Planned, intent: Intent) -> BatchReport:
-    """Bring a batch to its commit that a crash left open; of the effects that it made none is made again."""
+    """Commit a batch that a crash left open; effects that it made already are not repeated."""
     started_ms = now_ms()
     with closing(of.arriving(state)) as arriving:
         _read(of, state, planned, arriving)
@@ -87,7 +87,7 @@ def finish_batch(of: HeldSource, state: ReaderState, planned: Planned, intent: I
 
 
 def stop(of: HeldSource, reader: str, stopped: Mapping[str, LakeholdError]) -> BatchReport:
-    """Let tables leave a reader without a batch, each with the error that it stops by."""
+    """Move tables out of a reader without a batch, each stopped by its error."""
     of.leave(stopped)
     return without_batch(of, reader, stopped=stopped)
 
@@ -99,12 +99,12 @@ def without_batch(
     stopped: Mapping[str, LakeholdError] | None = None,
     waiting: Waiting | None = None,
 ) -> BatchReport:
-    """Report what happened at the source's last timestamp."""
+    """Return a report without a batch, at the source's last timestamp."""
     return BatchReport(of.source, reader, of.last_ms(), 0, stopped=stopped or {}, waiting=waiting)
 
 
 def _read(of: HeldSource, state: ReaderState, planned: Planned, arriving: Arriving) -> None:
-    """Read and decode what the batch has for each table, as far as its end did not depend on it."""
+    """Read and decode the batch for each table, as far as finding its end has not done so."""
     arriving.take(planned.plan)
 
     def prepare(name: str) -> None:
@@ -112,7 +112,7 @@ def _read(of: HeldSource, state: ReaderState, planned: Planned, arriving: Arrivi
             of.applier.prepare(arriving.of(name), state.tables[name])
         except (LeaseLost, UpstreamUnavailable):
             raise
-        # The table stops by it when its turn comes, alone.
+        # The table alone stops with this error when its turn comes.
         except Exception as error:
             log.info("table %s cannot be prepared", name, exc_info=error)
 
@@ -120,7 +120,7 @@ def _read(of: HeldSource, state: ReaderState, planned: Planned, arriving: Arrivi
 
 
 def _begin(of: HeldSource, state: ReaderState, planned: Planned) -> Intent:
-    """Write the intent: from here on the batch has a timestamp and its end offsets."""
+    """Write the intent, which fixes the batch's timestamp and its end offsets."""
     parents: dict[str, int | None] = dict.fromkeys(state.tables)
     ends, transactions = planned.plan.position, planned.transactions
     intent = Intent(state.source, state.reader, of.next_timestamp(), ends, parents, transactions)
@@ -133,7 +133,7 @@ def _begin(of: HeldSource, state: ReaderState, planned: Planned) -> Intent:
 def _complete(  # noqa: PLR0913 - a batch, what it reads, and where it is run
     of: HeldSource, state: ReaderState, planned: Planned, arriving: Arriving, intent: Intent, started_ms: int
 ) -> BatchReport:
-    """Deduplicate and write, the tables side by side; then commit."""
+    """Deduplicate and write the tables in parallel; then commit."""
     ends = {r.topic_partition: r.end_exclusive for r in planned.plan.ranges}
     batch = Begun(
         of, state, planned, arriving, BatchIdentity(intent.source, intent.mz_timestamp, to_json(ends)), started_ms
@@ -169,7 +169,7 @@ def _report(batch: Begun, tables: Mapping[str, Brought], malformed: int) -> Batc
 
 
 def _commit(batch: Begun, intent: Intent, tables: Mapping[str, Brought], report: BatchReport) -> None:
-    """Commit: all tables of the reader move to the batch's timestamp at once."""
+    """Commit the batch: all tables of the reader move to its timestamp at once."""
     of, state, plan = batch.of, batch.state, batch.planned.plan
     progress = {name: done.progress for name, done in tables.items()}
     done = Batch(

@@ -1,4 +1,4 @@
-"""How tables that are behind catch up with those of `main`: in batches of their own, until both stand at the same offsets."""
+"""Catching up: tables read batches of their own until they reach the offsets of `main`, and then join it."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from lakehold.model.readers import MAIN_READER, ReaderError, ReaderState, TableP
 
 @dataclass(frozen=True)
 class CatchingUp:
-    """Tables of one source that catch up.
+    """The tables of one source that catch up.
 
     Args:
         of: The source.
-        meanwhile: Runs the batches of what arrives for `main`.
+        meanwhile: Runs the batches of new records for `main`.
     """
 
     of: HeldSource
     meanwhile: Callable[[], Iterator[BatchReport]]
 
     def run(self, names: Collection[str], budget_s: float | None = None) -> Iterator[BatchReport]:
-        """Bring tables that are behind to where `main` stands, which goes on meanwhile, and let them join.
+        """Bring readers to the position of `main`, which continues meanwhile, and let their tables join it.
 
-        Their readers take turns, a batch each: one with little to read does not wait for one with much.
-        Behind `budget_s` nobody has another turn.
+        The readers take turns of one batch, so that one with little to read does not wait for one with much. After `budget_s`, no
+        reader gets another turn.
         """
         paces = {name: Pace(self.of.planner.limits) for name in names}
         going, begins, began_s = [*names], True, time.monotonic()
@@ -50,7 +50,7 @@ class CatchingUp:
             begins = False
 
     def _turn(self, name: str, pace: Pace, *, begins: bool) -> tuple[BatchReport | None, bool]:
-        """Give reader `name` its turn. Returns its batch, and whether it has another turn."""
+        """Give reader `name` its turn. Returns its batch, and whether it gets another turn."""
         if name not in self.of.readers():
             return None, False
         try:
@@ -59,7 +59,7 @@ class CatchingUp:
             raise
         except LakeholdError as error:
             return self._failed(name, error), False
-        # They have joined; or one stopped and left for a reader of its own: the last one takes the reader with it.
+        # A reader that no longer exists has joined `main`, or its last table has stopped and moved to a reader of its own.
         return report, report is not None and name not in report.stopped and name in self.of.readers()
 
     def _failed(self, name: str, error: LakeholdError) -> BatchReport:
@@ -68,18 +68,20 @@ class CatchingUp:
         return without_batch(self.of, name, stopped=dict.fromkeys(self.of.readers()[name].tables, error))
 
     def _step(self, name: str, pace: Pace, *, begins: bool) -> BatchReport | None:
-        """Run a batch of reader `name`, and let it join `main` if it is in sync then; None: without a batch, or it must wait.
+        """Run a batch of reader `name`, and let it join `main` if it is in sync then.
+
+        Returns None if it had nothing to read, or must wait.
 
         Args:
             name: The reader.
             pace: How much it reads while others wait for it.
-            begins: Whether it is the first of this call: then it is written down how much there is to read.
+            begins: Whether this is its first batch in this call: then the range to read is recorded.
         """
-        # Behind the look that `main` was planned from: all is there of the transactions that `main` has taken.
-        newest = self.of.look()
+        # Fetched after the offsets of `main`'s plan: all events of transactions that `main` has committed are below these.
+        newest = self.of.fetch_offsets()
         state, main = self.of.readers()[name], self.of.readers()[MAIN_READER]
         topics = self.of.topics(state)
-        # What has no table in `main` yet goes on as `main` would, and becomes it.
+        # If `main` has no position yet, this reader continues as `main` would, and becomes it.
         read = topics if main.position else self.of.with_transactions(topics)
         own = newest.without(newest.topics - read)
         found = self.of.faults(own.without(own.topics - topics), state)
@@ -92,8 +94,8 @@ class CatchingUp:
             return None
         of_tables = own.without(own.topics - topics)
         if begins:
-            stretch = self.of.planner.stretch(state, main, of_tables)
-            self.of.change(lambda readers: begun(readers, name, *stretch))
+            catch_up_range = self.of.planner.catch_up_range(state, main, of_tables)
+            self.of.change(lambda readers: begun(readers, name, *catch_up_range))
         limits = pace.limits if main.tables else self.of.planner.limits
         began_s = time.monotonic()
         planned, report = next_batch(
@@ -123,18 +125,21 @@ class CatchingUp:
         self.of.begin_holds(before, {table: in_main[table] for table in before if table in in_main})
 
     def _has_table(self, name: str) -> bool:
-        """Return whether a table exists or needs not to; one that cannot be made is stopped by its first batch in `main`."""
+        """Return whether a table exists or need not exist yet.
+
+        A table that cannot be created is stopped by its first batch in `main`.
+        """
         try:
             return self.of.has_table(name)
         except TableStopped:
             return False
 
-    def _is_level(  # noqa: PLR0913 - a reader, its batch, and what to look at behind it
+    def _is_level(  # noqa: PLR0913 - a reader, its batch, and the offsets to compare
         self, name: str, report: BatchReport, planned: Planned, main: ReaderState, own: Available, limits: Limits
     ) -> bool:
-        """Return whether reader `name` has nothing more to read after a batch, as `main` stands: what arrives next is for both.
+        """Return whether reader `name` has reached `main` after a batch, so that both read what arrives next.
 
-        Where more than a batch is left it is not looked at, as that may take as long as the next batch's own look.
+        False if more than a batch is left: checking that may take as long as planning the next batch.
         """
         if report.stopped or planned.plan.remaining > limits.max_records:
             return False

@@ -1,4 +1,4 @@
-"""One source under a lease: what its batches take, where its readers stand, and what there is upstream of them."""
+"""A source under a lease: its readers, and the collaborators of its batches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakehold.ingest.write.dropped import clear
 from lakehold.ingest.write.empty_tables import UpstreamColumnsOf, make_empty, no_columns
 from lakehold.ingest.write.repeats import Snapshots
 from lakehold.ingest.write.writing import Writing
-from lakehold.model import readers as decide
+from lakehold.model import readers as reader_state
 from lakehold.model.definitions import Entry
 from lakehold.model.marks import Marks
 from lakehold.model.passed import Passed
@@ -37,19 +37,19 @@ class HeldSource:
 
     Args:
         source: Its name.
-        store: Where its readers, intents and commits are.
-        lease: Held on the source.
+        store: The store of its readers, intents and commits.
+        lease: The lease of the source.
         tables: Its tables, by full name.
-        transaction_topic: Says which transactions are whole; None: batches end anywhere.
-        planner: Says what its batches read.
-        reading: Where records come from.
-        applier: Where changes go.
+        transaction_topic: The topic that shows which transactions are complete; None: batches may end anywhere.
+        planner: Plans its batches.
+        reading: Reads records.
+        applier: Applies changes to tables.
         writing: Commits to tables.
-        lanes: Where tables take their changes side by side.
-        object_ids: Gives those of the source's tables as they are defined now.
-        snapshots: What is said of those upstream, as the topics of tables need not tell.
+        lanes: Work on tables in parallel.
+        object_ids: Returns the ids of the source's tables as they are defined now.
+        snapshots: The state of the tables' connector snapshots as upstream reports it; topics alone need not show it.
         seen_upstream_ms: See `ReaderState`; None: nothing new.
-        columns_of: Gives the columns of a table in the database.
+        columns_of: Returns the columns of a table in the database.
     """
 
     source: str
@@ -68,58 +68,61 @@ class HeldSource:
     columns_of: UpstreamColumnsOf = no_columns
 
     def readers(self) -> Readers:
-        """Read where they stand."""
+        """Read the states of the source's readers."""
         return self.store.readers(self.source)
 
     def main(self) -> ReaderState:
-        """Read where the tables stand that are read together."""
+        """Read the state of the reader `main`."""
         return self.readers()[MAIN_READER]
 
     def change(self, apply: Callable[[Readers], Readers]) -> None:
-        """Replace the readers by what `apply` makes of them."""
+        """Replace the readers by `apply(readers)`; nothing is written if that changes nothing."""
         readers = self.readers()
         if apply(readers) != readers:
             self.store.change_readers(self.source, self.lease.owner, apply)
 
     def next_timestamp(self) -> int:
-        """Return that of a batch which begins now (epoch milliseconds)."""
-        return next_timestamp(decide.last_timestamp(self.readers()))
+        """Return the timestamp of a batch that begins now (epoch milliseconds)."""
+        return next_timestamp(reader_state.last_timestamp(self.readers()))
 
     def last_ms(self) -> int:
         """Return the source's last timestamp (epoch milliseconds)."""
-        return decide.last_timestamp(self.readers()) or 0
+        return reader_state.last_timestamp(self.readers()) or 0
 
-    def look(self) -> Available:
-        """Fetch what there is to read now."""
+    def fetch_offsets(self) -> Available:
+        """Fetch the offsets that can be read now."""
         return self.reading.shared.fetch(self.source)
 
     def faults(self, available: Available, state: ReaderState) -> Mapping[str, LakeholdError]:
-        """Return by topic what keeps a reader from going on: see `lakehold.ingest.read.checks.faults`."""
+        """Return the error that keeps each topic from being read on: see `lakehold.ingest.read.checks.faults`."""
         return self.reading.reader.faults(available, state.position, state.topic_ids)
 
     def arriving(self, state: ReaderState) -> Arriving:
-        """Return what will arrive for the tables of a reader; to be closed."""
+        """Return the records that will arrive for the tables of a reader; the caller closes them."""
         entries = {name: self.tables[name] for name in state.tables}
         return Arriving(self.reading, entries, self.writing.tables, self.lanes)
 
     def topic(self, table: str) -> str:
-        """Return that of one of the tables."""
+        """Return the topic of a table."""
         return self.tables[table].definition.topic
 
     def topics(self, state: ReaderState) -> set[str]:
-        """Return those of the tables of a reader."""
+        """Return the topics of a reader's tables."""
         return {self.topic(table) for table in state.tables}
 
     def with_transactions(self, topics: Collection[str]) -> set[str]:
-        """Return some topics, and the one that says which transactions are whole."""
+        """Return `topics` with the transaction topic, if the source has one."""
         return {*topics, self.transaction_topic} if self.transaction_topic is not None else {*topics}
 
     def with_tables(self, readers: Readers, tables: Mapping[str, Entry[Table]]) -> Readers:
-        """Return the readers with every one of `tables` in one of them, and no others."""
+        """Return the readers with each of `tables` in one of them, and no others."""
         return with_tables(readers, self.source, tables, self.transaction_topic)
 
     def leave_dropped(self) -> Mapping[str, Entry[Table]]:
-        """Read no more for tables that are dropped by now: their next batch would make them again. Returns the others."""
+        """Stop reading for tables that were dropped. Returns the others.
+
+        Their next batch would create them again.
+        """
         defined = self.object_ids()
         tables = {name: entry for name, entry in self.tables.items() if entry.object_id in defined}
         read = [(name, p.object_id) for state in self.readers().values() for name, p in state.tables.items()]
@@ -131,19 +134,19 @@ class HeldSource:
         return tables
 
     def leave(self, stopped: Mapping[str, LakeholdError]) -> None:
-        """Let tables leave their reader, each with the error that it stopped by."""
+        """Move stopped tables out of their reader, each with its error."""
         self.change(lambda readers: split(readers, stopped))
 
     def keeps_back(self, table: str, progress: TableProgress, transactions: Passed) -> bool:
-        """Return whether a table is not readable yet, though no snapshot of it is half read.
+        """Return whether a table must stay unreadable although no snapshot of it is half read.
 
-        A topic that nothing came of may get a snapshot's rows yet: the first message tells, or a transaction, which connectors
-        send after their snapshots. Keys of `UPSERT` come one by one.
+        A topic without records may still get the rows of a snapshot. Its first message shows that it will not, or a
+        transaction, which connectors send after their snapshots. Keys of `UPSERT` arrive one by one.
 
         Args:
             table: Its full name.
-            progress: How far it is.
-            transactions: What `main` has taken of upstream's transactions.
+            progress: Its progress.
+            transactions: The upstream transactions that `main` has committed.
         """
         is_silent = (
             not self.snapshots.are_told
@@ -154,7 +157,7 @@ class HeldSource:
         return is_silent or self.snapshots.keeps_back(progress.object_id, transactions)
 
     def has_table(self, name: str) -> bool:
-        """Return whether a table that has no rows may become readable: it exists then, if anything says its columns.
+        """Return whether a table without rows may become readable: it is created now if its columns are known.
 
         Raises:
             TableStopped: No table can have its columns, or the name is another table's.
@@ -167,7 +170,7 @@ class HeldSource:
         return True
 
     def begin_holds(self, before: Mapping[str, TableProgress], after: Mapping[str, TableProgress]) -> None:
-        """Give holds their time that waited for tables which have become readable."""
+        """Set the time of holds that waited for tables which have become readable."""
         begun = [
             name
             for name, progress in after.items()

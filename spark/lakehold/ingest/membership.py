@@ -1,4 +1,4 @@
-"""Which tables a source's readers read: tables come and go, stop, catch up and join. Pure: readers in, readers out."""
+"""Membership: which reader reads which table. Tables come and go, stop, catch up and join. Pure: readers in, readers out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import count
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError
 from lakehold.ingest.read.reader import Available
-from lakehold.model import readers as decide
+from lakehold.model import readers as reader_state
 from lakehold.model.definitions import Entry
 from lakehold.model.offsets import Offsets, TopicPartition
 from lakehold.model.passed import NOTHING_PASSED, Passed, joined_transactions
@@ -19,17 +19,17 @@ from lakehold.model.readers import BACKFILL_READER, MAIN_READER, ReaderError, Re
 def with_tables(
     readers: Readers, source: str, tables: Mapping[str, Entry[Table]], transaction_topic: str | None = None
 ) -> Readers:
-    """Return the readers with each defined table in one of them, and none that is not defined or was created again.
+    """Return the readers with each defined table in one of them, without tables that are not defined or were created again.
 
-    Tables of a source that stands nowhere yet join `main` at once. Later ones become the tables of the reader `backfill`,
-    which begins at their topics' earliest offsets and stands where `main` stands for everything else; while an earlier
-    `backfill` is on its way, they get another one together, or one that comes alone gets one of its own.
+    The first tables of a source without a position join `main` at once. Later ones become the tables of the reader `backfill`,
+    which begins at their topics' earliest offsets, and at `main`'s position for everything else. While an earlier `backfill` is
+    catching up, new tables share another reader, or get a reader of its own if there is only one.
     """
     found = dict(readers)
     for state in readers.values():
         for name, progress in state.tables.items():
             if name not in tables or progress.object_id != tables[name].object_id:
-                found = dict(decide.dropped(found, name))
+                found = dict(reader_state.dropped(found, name))
     found[MAIN_READER] = _pruned(found[MAIN_READER], tables, transaction_topic)
     read = {name for state in found.values() for name in state.tables}
     new = {name: TableProgress(object_id=entry.object_id) for name, entry in tables.items() if name not in read}
@@ -45,7 +45,7 @@ def with_tables(
 
 
 def _free_reader(readers: Readers, new: Mapping[str, TableProgress]) -> str:
-    """Choose the name of the reader of new tables: none of the others', and no table's that it does not have alone."""
+    """Choose a name for the reader of new tables that no other reader has."""
     if BACKFILL_READER not in readers:
         return BACKFILL_READER
     if len(new) == 1:
@@ -54,9 +54,9 @@ def _free_reader(readers: Readers, new: Mapping[str, TableProgress]) -> str:
 
 
 def _pruned(main: ReaderState, tables: Mapping[str, Entry[Table]], transaction_topic: str | None) -> ReaderState:
-    """Return `main` without the topics that no table of it reads: one that comes back is read from its beginning.
+    """Return `main` without the topics that none of its tables reads: a topic that returns is read from its beginning.
 
-    A batch that a crash left open has nobody to be finished for when the last table went; its timestamp stays taken.
+    When the last table is gone, a batch that a crash left open is abandoned; its timestamp stays taken.
     """
     topics = {tables[name].definition.topic for name in main.tables}
     if not topics:
@@ -76,22 +76,22 @@ def _pruned(main: ReaderState, tables: Mapping[str, Entry[Table]], transaction_t
 
 
 def identified(readers: Readers, available: Available, topics: Collection[str]) -> Readers:
-    """Return the readers with what tells each of the `topics` of `main` from a later one of its name."""
+    """Return the readers with the identity of each of `main`'s `topics`, which distinguishes it from a later one of its name."""
     main = readers[MAIN_READER]
     own = available.without(available.topics - set(topics))
     return {**readers, MAIN_READER: replace(main, topic_ids={**own.identities, **main.topic_ids})}
 
 
 def split(readers: Readers, stopped: Mapping[str, LakeholdError]) -> Readers:
-    """Return the readers with each stopped table in one of its own."""
+    """Return the readers with each stopped table in a reader of its own."""
     found = readers
     for name, error in stopped.items():
-        found = decide.split_off(found, name, ReaderError(error.code, error.message, error.detail, error.hint))
+        found = reader_state.split_off(found, name, ReaderError(error.code, error.message, error.detail, error.hint))
     return found
 
 
 def begun(readers: Readers, name: str, begins: Offsets, ends: Offsets) -> Readers:
-    """Return the readers with what there is to read for `name`, which catches up: where it begins is kept from the first time."""
+    """Return the readers with the range that reader `name` has to catch up; its beginning stays that of the first time."""
     state = readers[name]
     return {**readers, name: replace(state, catch_up_from={**begins, **state.catch_up_from}, catch_up_to=ends)}
 
@@ -108,13 +108,13 @@ def joined(
     Args:
         readers: The readers.
         name: The reader that joins.
-        available: What there is of its topics.
-        keeps_back: Whether a table, so far, is not readable yet where `main` has taken such transactions.
-        read: The topics that it read. Of others, whose tables have been dropped on their way, nothing stays.
+        available: The fetched offsets of its topics.
+        keeps_back: Returns whether a table with this progress must stay unreadable after these transactions.
+        read: The topics that it read. Positions in other topics, whose tables were dropped meanwhile, are removed.
     """
     main, joining = readers[MAIN_READER], readers[name]
     transactions = joined_transactions(main.transactions, joining.transactions)
-    # What is internal is `main`'s, once that stands anywhere.
+    # Internal partitions are `main`'s, once `main` has a position.
     own = {tp: at for tp, at in joining.position.items() if tp.topic in read or not main.position}
     position = {**own, **main.position}
     identities = {t: identity for t, identity in available.identities.items() if t in available.topics}
@@ -132,11 +132,11 @@ def joined(
         ),
         name: replace(joining, tables=tables, position=position, error=None),
     }
-    return decide.joined(level, name)
+    return reader_state.joined(level, name)
 
 
 def _readable(progress: TableProgress, upper_ms: int | None) -> TableProgress:
-    """Return the progress of a table that joins: readable from its reader's last batch on, once no snapshot is half read."""
+    """Return the progress of a table that joins: readable from its reader's last batch on, unless a snapshot is half read."""
     if progress.since_ms is not None or upper_ms is None or not progress.marks.is_whole:
         return progress
     return replace(progress, since_ms=upper_ms - 1)

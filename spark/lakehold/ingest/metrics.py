@@ -1,4 +1,4 @@
-"""What ingesting does, for Prometheus."""
+"""Metrics of ingesting, for Prometheus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One table in a batch: it is brought to the batch's timestamp, whatever of it arrives, and stops alone if it cannot."""
+"""One table in a batch: it is brought to the batch's timestamp whatever arrives for it, and stops alone if that fails."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Begun:
 
     Args:
         of: Its source.
-        state: Its reader, before it.
-        planned: What it reads.
-        arriving: The same, as far as it has been read.
-        identity: What its effects are named by.
-        started_ms: When it was begun to be planned (epoch milliseconds).
+        state: The state of its reader before the batch.
+        planned: Its plan.
+        arriving: Its records.
+        identity: The name of its effects.
+        started_ms: When planning it began (epoch milliseconds).
     """
 
     of: HeldSource
@@ -49,9 +49,9 @@ class Brought:
     """The outcome of a batch for one table.
 
     Args:
-        progress: How far the table is then.
-        report: What was done to its rows, if anything.
-        stopped: What it stopped by.
+        progress: The table's progress after the batch.
+        report: The effects on its rows, if any.
+        stopped: The error that stopped it.
     """
 
     progress: TableProgress
@@ -60,11 +60,11 @@ class Brought:
 
 
 def bring(batch: Begun, name: str) -> Brought:
-    """Bring a table to the batch's timestamp; whatever goes wrong with it stops it alone, and none of its neighbours.
+    """Bring a table to the batch's timestamp; an error stops this table alone.
 
     Raises:
-        LeaseLost: Somebody else has the source.
-        UpstreamUnavailable: What arrives cannot be read now.
+        LeaseLost: Another process has the source.
+        UpstreamUnavailable: The records cannot be read now.
     """
     state = batch.state
     try:
@@ -74,7 +74,7 @@ def bring(batch: Begun, name: str) -> Brought:
     except Exception as error:
         stop = _as_stop(batch.of.tables[name].definition, error)
         if state.error is None or state.error.message != stop.message:
-            # A follow tries it again every few seconds.
+            # While a source is followed, each error comes again every few seconds: log it once.
             log.warning("table %s stopped: %s", name, stop.message, exc_info=not isinstance(error, LakeholdError))
         return Brought(state.tables[name], stopped=stop)
     reach("after-table")
@@ -93,20 +93,20 @@ class _OneTable:
         )
 
     def brought(self) -> Brought:
-        """Take what arrives, then what is known without a message: emptied tables, ends of snapshots, rows that are gone."""
+        """Apply the changes, then what is known without messages: emptied tables, ends of snapshots, deleted rows."""
         batch, of = self._batch, self._of
         report, after = None, self._emptied()
         if batch.arriving.has(self._table.topic):
             with closing(batch.arriving.of(self._table.full_name)) as arrival:
                 report, after = of.applier.apply(TableBatch(batch.identity, arrival, after, self._reach))
-        elif after.marks.snapshot is not None or self._table.topic in self._planned.settled:
-            # It may become readable by a batch that has no message of it.
-            after = of.applier.settle(batch.identity, self._table, after, self._reach)
+        elif after.marks.snapshot is not None or self._table.topic in self._planned.fully_read:
+            # A table may become readable by a batch without messages for it.
+            after = of.applier.finish_snapshot(batch.identity, self._table, after, self._reach)
         report, after = self._without_gone(report, self._with_ends(after))
         return Brought(self._readable(report, after), report)
 
     def _emptied(self) -> TableProgress:
-        """Return the progress, emptied if a snapshot taken anew has no row of the table: what it had goes with the batch."""
+        """Return the progress, emptied if a re-snapshot has no row of the table: the batch deletes its earlier rows."""
         table, before, replaced = self._table, self._before, self._planned.replaced
         if replaced is None or table.topic not in replaced.without_rows or not table.envelope.has_positions:
             return before
@@ -115,13 +115,13 @@ class _OneTable:
         return replace(before, marks=emptied_marks(before.marks, replaced.position, sequence_number))
 
     def _with_ends(self, after: TableProgress) -> TableProgress:
-        """Return the progress with where partitions ended that may have more of a snapshot, when its end was first seen.
+        """Return the progress with the ends of partitions that may have more rows of a snapshot, once its end was seen.
 
-        They are fetched now, with what is not committed in Kafka yet: what comes after them was sent after the snapshot's end.
+        The ends are fetched now, with records that Kafka has not committed yet: later records were sent after the snapshot's end.
         """
         marks = after.marks
         if after.since_ms is None and self._of.snapshots.tells_complete(self._entry.object_id):
-            # The last row may be a message that cannot be read.
+            # The message with the last row may be unreadable.
             marks = with_end_seen(marks)
         partitions = without_end(marks, self._reach)
         if not partitions:
@@ -130,12 +130,12 @@ class _OneTable:
         ends = self._of_topic({**self._planned.ends, **self._of.reading.reader.written_ends(of_topic)})
         found = {partition: at for partition, at in ends.items() if partition in partitions}
         ended = replace(after, marks=ending_at(marks, found))
-        return self._of.applier.settle(self._batch.identity, self._table, ended, self._reach)
+        return self._of.applier.finish_snapshot(self._batch.identity, self._table, ended, self._reach)
 
     def _without_gone(
         self, report: TableReport | None, after: TableProgress
     ) -> tuple[TableReport | None, TableProgress]:
-        """Delete what a repeated snapshot did not bring, if the batch has read all of one."""
+        """Delete rows that a repeated snapshot does not contain, once the batch has read all of it."""
         snapshot = self._of.snapshots.repeated.get(self._entry.object_id)
         if snapshot is None:
             return report, after
@@ -146,7 +146,7 @@ class _OneTable:
         return removed or report, after
 
     def _readable(self, report: TableReport | None, after: TableProgress) -> TableProgress:
-        """Return the progress; a table that is readable first by this batch may have to wait."""
+        """Return the progress; a table that this batch would make readable may have to wait."""
         since_ms, name = self._before.since_ms, self._table.full_name
         if since_ms is not None or after.since_ms is None:
             is_kept_back = False
@@ -171,5 +171,5 @@ def _as_stop(table: Table, error: Exception) -> LakeholdError:
         f'table "{table.full_name}" could not take its changes',
         code="table-failed",
         detail=said_by_spark(error) if is_sparks(error) else f"{type(error).__name__}: {first_line}",
-        hint="It is tried again by the next ingest; its neighbours went on. The whole error is in the log.",
+        hint="The next ingest tries it again; the other tables continued. The whole error is in the log.",
     )

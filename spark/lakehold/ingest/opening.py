@@ -1,4 +1,4 @@
-"""From a lake's definitions to what ingests its sources. Those that read the same topics of the same place share a reader."""
+"""Opens sources for ingesting, from a lake's definitions. Sources that read the same topics of the same place share reads."""
 
 from __future__ import annotations
 
@@ -38,31 +38,31 @@ from lakehold.state.batches import BatchStore
 from lakehold.state.lease import HeldLease, held
 
 if TYPE_CHECKING:
-    # Its client of the registry is a second of imports, which a source without one does not need.
+    # The registry's client takes a second to import, which sources without a registry do not need.
     from lakehold.kafka.registry import Registry
 
 _READ_TASKS = max(4, os.cpu_count() or 1)
-"""Tasks a large read is cut into at least, so that one large partition uses all cores; each writes a file per bucket."""
+"""Least number of tasks of a large read, so that one large partition uses all cores; each writes a file per bucket."""
 
 
 class Captured(Protocol):
-    """The part of lakehold that knows what is upstream of sources that capture a database."""
+    """The interface to the upstream objects of sources that capture a database."""
 
     def tend(self, source: str, /) -> int | None:
-        """Repair what differs from the definitions, and restart what failed.
+        """Reconcile the upstream objects with the definitions, and restart failed connectors.
 
         Returns:
-            See `ReaderState.seen_upstream_ms`; None: it was not looked.
+            See `ReaderState.seen_upstream_ms`; None: the database was not inspected.
         """
 
     def confirm_standing(self, source: str, /) -> None:
-        """Raise when the source is gone, or another process changes it: what is missing of it is no fault then."""
+        """Raise if the source was dropped, or another process changes it: missing upstream objects are no fault then."""
 
     def snapshots(self, source: str, /) -> Snapshots:
-        """Return what upstream says of the snapshots of the tables."""
+        """Return the state of the tables' connector snapshots as upstream reports it."""
 
     def columns_of(self, source: str, table: Table, /) -> UpstreamColumns:
-        """Return the columns that the database says a table has."""
+        """Return the columns of a table in the database."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,13 @@ class Opening:
 
     Args:
         settings: Limits and timeouts.
-        definitions: What is declared.
-        store: Where intents and commits go.
+        definitions: The definitions.
+        store: The store of intents and commits.
         tables: Reads a table's metadata.
-        history: Keeps what holds need of a table's history.
-        captured: Gives what is upstream.
-        lanes: Give sessions, the first of which takes seconds to start.
-        applier: Gives what brings changes into tables.
+        history: Keeps the history that holds need.
+        captured: Returns the upstream objects.
+        lanes: Provide sessions, the first of which takes seconds to start.
+        applier: Makes the applier of changes.
     """
 
     settings: Settings
@@ -90,10 +90,10 @@ class Opening:
     applier: Callable[[Writing], Applier] = IcebergApplier
 
     def held(self, source: str, idle_ms: int = 0, catch_up_s: float | None = None) -> AbstractContextManager[Ingesting]:
-        """Hold one source until the context ends; see `Ingesting` for the rest.
+        """Hold the lease of one source until the context ends; see `Ingesting` for the rest.
 
         Raises:
-            DefinitionError: There is no such source, or it has no tables.
+            DefinitionError: The source does not exist, or it has no tables.
             SourceBusy: Another process has it.
         """
         return self._holding(idle_ms, catch_up_s)(source)
@@ -101,17 +101,17 @@ class Opening:
     def drain_together(
         self, sources: Sequence[str], idle_ms: int = 0, catch_up_s: float | None = None
     ) -> Generator[Progressed, None, None]:
-        """Bring all tables of several sources to what their topics hold now: see `lakehold.ingest.together`."""
+        """Ingest several sources: see `lakehold.ingest.together`."""
         names = list(dict.fromkeys(sources))
         return drain_together(names, self._holding(idle_ms, catch_up_s))
 
     def fill(self, source: str, tables: Collection[str]) -> Generator[BatchReport, None, None]:
-        """Bring some tables of a source to where the others of it are: see `Ingesting.fill`; raises as `held` does."""
+        """Bring some tables of a source in sync with the others: see `Ingesting.fill`; raises as `held` does."""
         with self.held(source) as ingesting:
             yield from ingesting.fill(tables)
 
     def _holding(self, idle_ms: int, catch_up_s: float | None) -> Held:
-        """Return what holds sources, of which those of one place share what they read."""
+        """Return a function that holds sources; sources of one place share what they read."""
         defined = self.definitions.definitions()
         at_place: dict[Hashable, SharedReads] = {}
 
@@ -119,7 +119,7 @@ class Opening:
         def hold(name: str) -> Iterator[Ingesting]:
             _tables(name, defined)
             with held(self.store, name, self.settings) as lease:
-                # Who had the source until now may have read for tables that were created meanwhile.
+                # The former lease holder may have read for tables that were created meanwhile: read the definitions again.
                 now = self.definitions.definitions()
                 source = now.source(name)
                 place = place_of(source, now)
@@ -134,7 +134,7 @@ class Opening:
         return hold
 
     def _built(self, source: Source, defined: Definitions, shared: SharedReads, lease: HeldLease) -> Ingesting:
-        """Build what ingests a source: every collaborator of its batches, in the order in which they work."""
+        """Build everything that ingests a source: the collaborators of its batches, in the order in which they work."""
         settings, name = self.settings, source.name
         tables, snapshots, seen_upstream_ms = _tables(name, defined), Snapshots(), None
         columns_of: UpstreamColumnsOf = no_columns
@@ -172,9 +172,10 @@ class Opening:
         )
 
     def _captured(self, source: str, tables: Mapping[str, Entry[Table]]) -> tuple[dict[str, Entry[Table]], Snapshots]:
-        """Return the tables that can be read, and what upstream says of their snapshots.
+        """Return the tables that can be read, and the state of their connector snapshots.
 
-        A table that a statement is just making is left to the next ingest: an empty topic would be taken for all it has.
+        A table that a statement is just creating waits for the next ingest: its topic is still empty, which would count as
+        complete.
         """
         snapshots = self.captured().snapshots(source)
         coming = snapshots.unasked
@@ -186,7 +187,7 @@ class Opening:
     def _planner(
         self, source: Source, tables: Mapping[str, Entry[Table]], shared: SharedReads, driver_limits: Limits
     ) -> Planner:
-        """Build what says which records the batches of `source` read."""
+        """Build the planner for batches of `source`."""
         settings, options = self.settings, source.options
         limits = Limits(
             int(str(options.get("max_records", settings.max_batch_records))),
@@ -208,7 +209,7 @@ class Opening:
         )
 
     def _shared(self, source: Source, defined: Definitions) -> SharedReads:
-        """Build what reads for a source and for others of its place."""
+        """Build the reads that a source shares with others of its place."""
         registry = self._registry(source, defined)
         decoder = TopicDecoder(source.format.type, registry, self.lanes.spark, self.settings.max_record_bytes)
         return SharedReads(self._reader(source, defined), decoder, self.store.all_readers)

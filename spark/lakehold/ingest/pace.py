@@ -1,4 +1,4 @@
-"""How much a table that catches up reads at once: the others of its source wait for each of its batches."""
+"""The batch size of a table that catches up: the others of its source wait for each of its batches."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass, field, replace
 from lakehold.ingest.read.reader import Limits
 
 CATCH_UP_S = 30
-"""How long an ingest that comes again goes on with tables that are behind: other sources and newer tables wait so long."""
+"""How long an ingest that is repeated works on tables that catch up: other sources and newer tables wait that long."""
 _BATCH_MS = 4_000
-"""What a batch may take, more or less. About as long is what it costs whatever it reads, and the others' batch in between."""
+"""Target duration of a batch. Its fixed cost, with the others' batch in between, takes about as long."""
 _LEAST_RECORDS = 50_000
-"""At first, as it is not known how fast they are read; and at least, so that a backfill ends where every batch is slow."""
+"""Records of the first batch, whose speed is unknown; and of any batch at least, so that a slow backfill ends, too."""
 
 
 @dataclass
 class Pace:
-    """The limits of the next batch of a table that catches up, by how long the last one took.
+    """The limits of the next batch of a table that catches up, derived from the duration of the last one.
 
     Args:
-        most: They never exceed these.
+        most: The upper bounds of these limits.
     """
 
     most: Limits
@@ -29,7 +29,7 @@ class Pace:
         self.limits = self._of(_LEAST_RECORDS)
 
     def took(self, records: int, elapsed_ms: int) -> None:
-        """Learn from a batch how much the next one may read: from its planning to its commit."""
+        """Set the limits of the next batch from the records and the duration, planning to commit, of the last one."""
         if records and elapsed_ms:
             self.limits = self._of(max(records * _BATCH_MS // elapsed_ms, _LEAST_RECORDS))
 

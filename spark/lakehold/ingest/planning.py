@@ -1,4 +1,4 @@
-"""What a reader's next batch reads, bounded by records and bytes. Nothing is changed by it."""
+"""Plans a reader's next batch, bounded by records and bytes. Planning has no effects."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from lakehold.model.passed import NOTHING_PASSED, Passed, Replaced
 from lakehold.model.readers import ReaderState
 
 _ALL = Limits(sys.maxsize, sys.maxsize, record_bytes=1)
-"""All there is; with the size of a record nobody reads one to know it."""
+"""No limits; a given record size saves reading records to estimate it."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A batch to be.
+    """A planned batch.
 
     Attributes:
-        plan: What it reads.
-        settled: Topics that it reads to the end, as far as they went when the ends were fetched.
-        ends: Where (exclusive) the partitions ended then.
-        past_snapshots: Of each partition the offset below which it leaves no row of a snapshot unread.
-        transactions: What has been taken of upstream's transactions when it is done (`lakehold.ingest.transactions`).
-        has_news: It reads something for tables, and not only what says that nothing happened to them.
-        is_last: Of what there was nothing more can be taken now.
-        blocked: The transaction that keeps what is behind the batch waiting.
-        waiting: Topics with events behind it.
-        look_again_ms: When a further look tells whether more of what has come can be taken (epoch milliseconds); None: it does
-            not depend on time.
-        replaced: The re-snapshot that it has all of.
+        plan: The ranges it reads.
+        fully_read: Topics that it reads up to the fetched ends.
+        ends: The fetched ends of the partitions (exclusive).
+        past_snapshots: For each partition the offset below which it leaves no row of a snapshot unread.
+        transactions: The committed upstream transactions after the batch (`lakehold.ingest.transactions`).
+        has_news: Whether it reads records for tables, and not only those that show that nothing happened to them.
+        is_last: Whether no more of the fetched records can be taken now.
+        blocked: The incomplete transaction for which everything after the batch waits.
+        waiting: Topics with events after the batch.
+        fetch_again_ms: When fetching offsets again may show that more of the records can be taken (epoch milliseconds);
+            None: time does not matter.
+        replaced: The re-snapshot that it contains completely.
     """
 
     plan: ReadPlan
-    settled: frozenset[str]
+    fully_read: frozenset[str]
     ends: Offsets
     past_snapshots: Offsets
     transactions: Passed = NOTHING_PASSED
@@ -44,12 +44,12 @@ class Planned:
     is_last: bool = False
     blocked: Blocked | None = None
     waiting: frozenset[str] = frozenset()
-    look_again_ms: int | None = None
+    fetch_again_ms: int | None = None
     replaced: Replaced | None = None
 
     @classmethod
     def of(cls, plan: ReadPlan, available: Available) -> Planned:
-        """Return a plan with what it says about topics and their snapshots."""
+        """Make a planned batch from a plan, with what it implies about topics and their snapshots."""
         ends = ends_of(available)
         unread = {tp.topic for tp, end in ends.items() if plan.position.get(tp, 0) < end}
         return cls(plan, available.topics - unread, ends, plan.position, has_news=bool(plan.ranges))
@@ -60,8 +60,8 @@ class Planner:
     """The planner of a source's batches.
 
     Args:
-        reader: Where records come from.
-        limits: How large batches may be.
+        reader: Reads records.
+        limits: Limits of the batches.
     """
 
     reader: Reader
@@ -71,9 +71,9 @@ class Planner:
         """Plan the next batch of `main`.
 
         Args:
-            state: Where it stands.
-            available: What there is.
-            arriving: Reads what the end of a batch depends on.
+            state: The state of `main`.
+            available: The fetched offsets.
+            arriving: Reads the records on which the end of a batch depends.
         """
         plan = self.reader.plan(available, state.position, self.limits)
         return Planned.of(plan, available)
@@ -86,22 +86,22 @@ class Planner:
         limits: Limits,
         arriving: Arriving,  # noqa: ARG002
     ) -> Planned:
-        """Plan the next batch of tables that catch up: nothing that `main` has not read of the same partitions.
+        """Plan the next batch of tables that catch up, which reads nothing that `main` has not read of the same partitions.
 
         Args:
-            state: Where they stand.
-            main: Where `main` stands.
-            available: What there is of their topics.
-            limits: How large the batch may be, instead of those of `main`.
+            state: The state of their reader.
+            main: The state of `main`.
+            available: The fetched offsets of their topics.
+            limits: Limits of the batch, in place of those of `main`.
             arriving: See `plan`.
         """
         plan, own = self._behind(state, main, available, limits)
         return replace(Planned.of(plan, own), ends=ends_of(available))
 
-    def stretch(self, state: ReaderState, main: ReaderState, available: Available) -> tuple[Offsets, Offsets]:
-        """Return where the partitions begin that tables catch up with, and where what there is of them ends now.
+    def catch_up_range(self, state: ReaderState, main: ReaderState, available: Available) -> tuple[Offsets, Offsets]:
+        """Return where tables that catch up begin, and where the records they have to read end now, by partition.
 
-        Takes what `plan_behind` takes.
+        Takes the arguments of `plan_behind`.
         """
         own = clipped(available, main.position)
         plan = self.reader.plan(own, state.position, _ALL)
@@ -111,11 +111,11 @@ class Planner:
         return {tp: begins[tp] for tp in of_topics}, {tp: ends[tp] for tp in of_topics}
 
     def is_ahead(self, state: ReaderState, main: ReaderState) -> bool:  # noqa: ARG002 - for whole transactions
-        """Return whether tables that catch up must wait for `main`: it can only be where they are, or further."""
+        """Return whether tables that catch up must wait for `main`; without transactions they never pass it."""
         return False
 
     def plan_again(self, state: ReaderState, ends: Offsets, transactions: Passed, available: Available) -> Planned:
-        """Plan a batch that was begun before, with its own ends."""
+        """Plan a batch again that was begun before, with its own ends."""
         plan = self.reader.plan_to(available, state.position, ends)
         return replace(Planned.of(plan, available), transactions=transactions)
 
@@ -130,12 +130,12 @@ class Planner:
 
 
 def ends_of(available: Available) -> Offsets:
-    """Return where (exclusive) partitions end."""
+    """Return the ends of partitions (exclusive)."""
     return {tp: marks.end_exclusive for tp, marks in available.partitions.items()}
 
 
 def clipped(available: Available, limit: Offsets) -> Available:
-    """Return what was fetched, no further than `limit`, where that names a partition."""
+    """Limit fetched offsets to `limit`, for the partitions that it names."""
     clipped = {
         tp: Watermarks(marks.earliest, min(marks.end_exclusive, limit.get(tp, marks.end_exclusive)))
         for tp, marks in available.partitions.items()

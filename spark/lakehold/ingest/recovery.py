@@ -1,4 +1,4 @@
-"""Before a source is read on: batches that a crash left open are finished, and tables stop of which upstream lost something."""
+"""Recovery before a source is read on: finish batches that a crash left open, and stop tables whose upstream lost records."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ log = logging.getLogger(__name__)
 
 
 def recover(of: HeldSource, available: Available) -> Generator[BatchReport, None, set[str]]:
-    """Bring batches that a crash left open to their commit, with their own offsets and timestamps.
+    """Commit batches that a crash left open, with their own offsets and timestamps. Returns the tables that stopped.
 
-    Topics of tables that went meanwhile are left out: they may have gone, too, or be others of the same name. Tables whose topics
-    do not have any more what the batch reads stop where they stood before it. The topic that says which transactions are whole is
-    not needed again: the batch ends where it said. Returns the tables that stopped so.
+    Topics of tables that were dropped meanwhile are skipped: the topics may be deleted, or be others of the same name. A
+    table whose topic no longer has the records of the batch stops at the position before it. The transaction topic is not
+    needed again: the intent has the end of the batch.
     """
     all_stopped: set[str] = set()
     for name in tuple(of.readers()):
         state = of.readers()[name]
         if state.intent is None:
             continue
-        log.info("going on with batch %s of %s", state.intent.mz_timestamp, of.source)
+        log.info("finishing batch %s of %s", state.intent.mz_timestamp, of.source)
         topics = of.with_transactions(of.topics(state))
         own = available.without(available.topics - topics)
         found = of.faults(own, state)
         if of_no_topic := [error for topic, error in found.items() if topic not in topics]:
-            # A file is: any table may have had messages there.
+            # A fault of a file belongs to no topic: any table may have had messages there.
             raise of_no_topic[0]
         if stopped := {table: found[of.topic(table)] for table in state.tables if of.topic(table) in found}:
             yield stop(of, name, stopped)
@@ -43,11 +43,11 @@ def recover(of: HeldSource, available: Available) -> Generator[BatchReport, None
 
 
 def stop_faulty(of: HeldSource, available: Available) -> Generator[BatchReport, None, set[str]]:
-    """Stop the tables of topics that contradict what was read of them; the others go on. Returns them."""
+    """Stop the tables of topics that contradict what was read of them; the others continue. Returns the stopped ones."""
     main = of.readers()[MAIN_READER]
     found = of.faults(available, main)
     if of.transaction_topic not in main.topic_ids and of.transaction_topic in available.missing:
-        # The connector makes it with its first transaction.
+        # The connector creates the transaction topic with its first transaction.
         found = {topic: error for topic, error in found.items() if topic != of.transaction_topic}
     of_no_table = {topic: e for topic, e in found.items() if topic not in available.topics - {of.transaction_topic}}
     if of_no_table:

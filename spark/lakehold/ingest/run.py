@@ -1,9 +1,9 @@
-"""Ingesting a source: everything that was there when it was called, new and stopped tables included.
+"""Ingests a source: all records that exist at the call, for all tables, including new and stopped ones.
 
-A source has a reader `main` for the tables that are read together, and others for those that are behind: created while the
-source ran, or stopped by an error. Those catch up to where `main` stands, in batches of their own, and join it at identical
-offsets; a table whose cause of stopping is gone so recovers by itself. Meanwhile `main` goes on with what arrives: a backfill is
-a temporary reader, which slows nobody (seed "Dynamic resource sharing").
+A source has a reader `main` for the tables that are in sync. Other readers are for tables that are catching up: they were created
+while the source ran, or stopped by an error. These read batches of their own up to the position of `main`, and join it at
+identical offsets; so a table recovers by itself once the cause of its stop is removed. Meanwhile `main` continues with new
+records: a backfill is a temporary reader, which slows down no other table (seed "Dynamic resource sharing").
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from lakehold.times import now_ms
 log = logging.getLogger(__name__)
 
 _MEANWHILE_IDLE_MS = 10_000
-"""How far empty batches are apart while others catch up: who waits for a quiet table's write frontier does not wait for them."""
+"""Interval of empty batches while others catch up: the write frontier of a quiet table does not wait for them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ingesting(HeldSource):
-    """One source being ingested under a lease.
+    """One source that is ingested under a lease.
 
     Args:
-        idle_ms: A call that finds nothing to read moves the write frontier at most so often. Above 0 the caller calls again and
-            again: nothing is waited for.
-        catch_up_s: How long a call goes on with tables that are behind, a batch of each at least: the next one does. None: until
-            they have caught up.
-        transaction_timeout_ms: How long a transaction may keep the source waiting.
-        confirm_standing: Raises when the source is gone, or a statement changes what is upstream of it right now.
+        idle_ms: The least interval at which calls without new records move the write frontier. Above 0, the caller polls: no call
+            waits for anything.
+        catch_up_s: How long a call works on tables that catch up, with a batch of each at least; the next call continues.
+            None: until they have caught up.
+        transaction_timeout_ms: How long an incomplete transaction may block the source.
+        confirm_standing: Raises if the source was dropped, or a statement changes its upstream objects right now.
         pause: Waits for so many seconds.
     """
 
@@ -59,43 +59,46 @@ class Ingesting(HeldSource):
         return CatchingUp(self, self._meanwhile)
 
     def drain(self) -> Generator[BatchReport, None, None]:
-        """Run the batches that bring every table of the source to what its topics held at the call, one report each.
+        """Run the batches that apply everything in the source's topics at the call, one report each.
 
         A call that finds nothing to read runs one empty batch, which moves the source's write frontier, unless it moved less
         than `idle_ms` ago.
         """
-        with self._told():
+        with self._errors_reported():
             available, stopped = yield from self._begin()
             behind = [name for name in self.readers() if name not in {MAIN_READER, *stopped}]
             yield from self._catching_up.run(behind, self.catch_up_s)
-            yield from self._drain_main(self.look() if behind else available)
+            yield from self._drain_main(self.fetch_offsets() if behind else available)
 
     def go_on(self) -> Iterator[BatchReport]:
-        """Read what arrived for the tables that are read together, for who waits for something else behind a `drain`."""
-        with self._told():
+        """Read new records for the tables that are in sync, after a `drain` and while the caller waits for something else."""
+        with self._errors_reported():
             yield from self._meanwhile()
 
     def fill(self, tables: Collection[str]) -> Iterator[BatchReport]:
-        """Run the batches that bring some tables to where `main` stands, which goes on meanwhile, and let them join it.
+        """Run the batches that bring some tables to the position of `main`, which continues meanwhile, and let them join it.
 
-        Other tables that are behind stay so, unless they share a reader.
+        Other tables that are not in sync stay so, unless they share a reader.
         """
-        with self._told():
+        with self._errors_reported():
             _, stopped = yield from self._begin()
             behind = [name for name, state in self.readers().items() if not state.tables.keys().isdisjoint(tables)]
             yield from self._catching_up.run([name for name in behind if name not in {MAIN_READER, *stopped}])
             in_main = self.main().tables
             if any(progress.since_ms is None for name, progress in in_main.items() if name in tables):
-                yield from self._drain_main(self.look())
+                yield from self._drain_main(self.fetch_offsets())
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Report what Spark throws outside of tables, as of topics that are deleted while it reads their transactions."""
+    def _errors_reported(self) -> Iterator[None]:
+        """Translate errors of Spark outside of tables, and keep errors of the upstream with the reader.
+
+        Spark fails, for example, when a topic is deleted while it reads its transactions.
+        """
         try:
             yield
         except UpstreamError as error:
             if not error.retryable:
-                # The topics of a source that is dropped go before its definition does.
+                # Dropping a source deletes its topics before its definition.
                 self.confirm_standing()
                 stop = ReaderError(error.code, error.message, error.detail, error.hint)
                 self.change(lambda readers: {**readers, MAIN_READER: replace(readers[MAIN_READER], error=stop)})
@@ -107,12 +110,12 @@ class Ingesting(HeldSource):
             raise IngestFailed(
                 f'source "{self.source}" could not be read',
                 detail=said_by_spark(error),
-                hint="It is tried again by the next ingest. The whole error is in the log.",
+                hint="The next ingest tries it again. The whole error is in the log.",
             ) from error
 
     def _begin(self) -> Generator[BatchReport, None, tuple[Available, set[str]]]:
-        """Bring readers and tables together, and finish what was begun. Returns what there is now, and who stopped by that."""
-        available = self.look()
+        """Match readers with tables, and finish open batches. Returns the fetched offsets, and the tables that stopped."""
+        available = self.fetch_offsets()
         tables = self.leave_dropped()
         self.change(lambda readers: self._identified(self.with_tables(readers, tables), available))
         stopped = yield from recover(self, available)
@@ -121,25 +124,28 @@ class Ingesting(HeldSource):
         return available, stopped
 
     def _meanwhile(self) -> Iterator[BatchReport]:
-        yield from self._drain_main(self.look(), meanwhile=True)
+        yield from self._drain_main(self.fetch_offsets(), meanwhile=True)
 
     def _drain_main(self, available: Available, *, meanwhile: bool = False) -> Iterator[BatchReport]:
-        """Read on with `main`; `meanwhile` empty batches are as far apart as in a follow, and its end is not told of."""
+        """Run `main` up to the fetched offsets, and report if it waits.
+
+        With `meanwhile`, empty batches are as far apart as in a follow, and a wait is not reported.
+        """
         planned = yield from self._read_on(available, meanwhile=meanwhile)
         if meanwhile or planned is None:
             return
-        if planned.look_again_ms is not None and not self.idle_ms:
-            # Once: what else keeps it waiting then was sent behind the call.
-            self.pause(max(0, planned.look_again_ms - now_ms()) / 1000)
-            planned = yield from self._read_on(self.look(), meanwhile=True)
+        if planned.fetch_again_ms is not None and not self.idle_ms:
+            # Once only: whatever blocks it after that was sent after the call.
+            self.pause(max(0, planned.fetch_again_ms - now_ms()) / 1000)
+            planned = yield from self._read_on(self.fetch_offsets(), meanwhile=True)
         if planned is not None:
             yield from self._wait(planned)
 
     def _read_on(self, available: Available, *, meanwhile: bool) -> Generator[BatchReport, None, Planned | None]:
-        """Run the batches of `main` up to what there is. Returns what was planned last; None: it has no tables."""
+        """Run the batches of `main` up to the fetched offsets. Returns the last plan; None if it has no tables."""
         if not self.main().tables:
             return None
-        # Tables that caught up have joined since.
+        # Tables that caught up may have joined since.
         self.change(lambda readers: self._identified(readers, available))
         ran = False
         while True:
@@ -161,25 +167,28 @@ class Ingesting(HeldSource):
                 return planned if was_readable else self._ended(planned, self.main())
 
     def _is_wanted(self, state: ReaderState, may_stand: bool, planned: Planned) -> bool:
-        """Return whether a batch is run: it has news, or moves the write frontier, which stands still while something is late."""
+        """Return whether to run a batch: it has news, or moves the write frontier.
+
+        The frontier does not move while a transaction is overdue.
+        """
         if state.waiting is not None:
-            # It may have come, and long batches may lie before the end of them.
+            # The transaction may have arrived; record that now, as long batches may come before the end of this call.
             self._note_waiting(planned)
             state = self.main()
         return planned.has_news or not (may_stand or self._is_overdue(planned, state))
 
     def _ended(self, planned: Planned, state: ReaderState) -> Planned:
-        """Return the last plan, to fetch end offsets again if a table lacks only the end of some partition to be readable.
+        """Return the last plan, asking to fetch offsets again if a table lacks only the end of a partition to be readable.
 
-        A partition may have got more than the batches were planned for, when the end of a snapshot was seen in another one.
+        A partition may have got more records than were planned for when the end of a snapshot was seen in another one.
         """
-        return replace(planned, look_again_ms=planned.look_again_ms or 0) if _lacks_ends(state) else planned
+        return replace(planned, fetch_again_ms=planned.fetch_again_ms or 0) if _lacks_ends(state) else planned
 
     def _wait(self, planned: Planned) -> Iterator[BatchReport]:
-        """Keep and tell which transaction keeps the source waiting.
+        """Record and report which transaction blocks the source.
 
         Raises:
-            TransactionIncomplete: It has for too long.
+            TransactionIncomplete: It has blocked the source for too long.
         """
         waiting, error = self._note_waiting(planned)
         if error is not None:
@@ -188,7 +197,7 @@ class Ingesting(HeldSource):
             yield without_batch(self, MAIN_READER, waiting=waiting)
 
     def _note_waiting(self, planned: Planned) -> tuple[Waiting | None, TransactionIncomplete | None]:
-        """Keep for what the source waits as a batch was planned, and the error if that takes too long."""
+        """Record the transaction for which the source waits, and return it, with an error if it takes too long."""
         waiting = self._waiting(planned, self.main())
         error = incomplete(self.source, waiting) if waiting is not None and self._is_late(waiting) else None
         stop = ReaderError(error.code, error.message, error.detail, error.hint) if error is not None else None
@@ -204,7 +213,7 @@ class Ingesting(HeldSource):
         return waiting_for(planned.blocked, planned.waiting, tables, main.waiting, now_ms())
 
     def _is_overdue(self, planned: Planned, main: ReaderState) -> bool:
-        """Return whether the write frontier must stand still, because something does not come."""
+        """Return whether the write frontier must not move, because a transaction is overdue."""
         waiting = self._waiting(planned, main)
         return waiting is not None and self._is_late(waiting)
 
@@ -212,7 +221,10 @@ class Ingesting(HeldSource):
         return now_ms() - waiting.since_ms >= self.transaction_timeout_ms
 
     def _moved_lately(self, main: ReaderState, *, meanwhile: bool) -> bool:
-        """Return whether the write frontier of `main` may stand: others that catch up have timestamps too, and do not move it."""
+        """Return whether the write frontier of `main` moved so recently that it need not move.
+
+        Batches of tables that catch up have timestamps, too, but do not move it.
+        """
         idle_ms = max(self.idle_ms, _MEANWHILE_IDLE_MS) if meanwhile else self.idle_ms
         return main.upper_ms is not None and now_ms() < main.upper_ms - 1 + idle_ms
 

@@ -1,7 +1,8 @@
-"""One cache for sources over the same topics that are ingested together (seed "Dynamic resource sharing").
+"""A cache that sources over the same topics share when they are ingested together (seed "Dynamic resource sharing").
 
-They fetch end offsets together, so that they read up to the same ones and then stand at the same ones. What one of them has read
-and decoded of a topic is kept while another one reads on from there. A source that stands elsewhere reads by itself.
+They fetch end offsets together, so that they read up to the same offsets and reach the same positions. The records of a
+topic that one source has read and decoded are kept while another source still needs them. A source at other positions reads
+by itself.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ class _Kept:
 
 
 class SharedReads:
-    """The end offsets and the records that sources of one place have fetched and read for each other.
+    """The end offsets and records that sources of one place fetch and read for each other.
 
     Args:
         reader: Reads.
         decoder: Turns a topic's records into typed columns.
-        states: Gives the readers of all sources: they tell who reads on from where.
+        states: Returns the readers of all sources: they show which sources will read the same range next.
     """
 
     def __init__(self, reader: Reader, decoder: TopicDecoder, states: Callable[[], Iterable[ReaderState]]) -> None:
@@ -62,16 +63,16 @@ class SharedReads:
         self._kept: dict[str, _Kept] = {}
 
     def join(self, source: str, tables: Iterable[Table], transaction_topic: str | None) -> None:
-        """Let a source with its tables take part."""
+        """Add a source with its tables."""
         self._joined[source] = _Joined(tuple(tables), transaction_topic)
 
     def leave(self, source: str) -> None:
-        """Let a source go: nothing is kept for it any more."""
+        """Remove a source, and release what was kept for it."""
         del self._joined[source]
         self.done(source, self._kept)
 
     def fetch(self, source: str) -> Available:
-        """Return the end offsets that were fetched last, unless `source` has been given them; new ones then."""
+        """Return the last fetched end offsets, or fetch new ones if `source` has been given these already."""
         own = self._joined[source]
         has_all = own.topics <= self._fetched.topics and own.transaction_topic in (None, self._ordered)
         if source in self._given or not has_all:
@@ -84,23 +85,24 @@ class SharedReads:
         others = [] if self._fails_together else [*self._joined.values()]
         topics = own.topics.union(*(other.topics for other in others))
         of_transactions = self._transaction_topics() if others else set()
-        # With several of them no fetch is in the order that all need.
+        # With several transaction topics, no order of fetching suits all sources.
         self._ordered = own.transaction_topic or (of_transactions.pop() if len(of_transactions) == 1 else None)
         try:
-            return self.reader.look(sorted(topics), self._ordered)
+            return self.reader.fetch_offsets(sorted(topics), self._ordered)
         except LakeholdError:
             if topics == own.topics and self._ordered == own.transaction_topic:
                 raise
-        # A topic of another source may be what fails: from now on each fetches alone.
+        # A topic of another source may have failed: from now on each source fetches alone.
         self._fails_together = True
         return self._fetch(own)
 
     def topics(
         self, source: str, ranges: Iterable[OffsetRange], tables: Sequence[Table], *, in_driver: bool
     ) -> dict[str, SharedTopic]:
-        """Return the records of some ranges, by topic: kept ones, or new ones for `tables` and for who reads on there.
+        """Return the records of some ranges, by topic: kept ones, or new ones.
 
-        They are kept until all who take them are `done`, or other records of their topic are read.
+        New ones are read for `tables` and for other sources that will read the same ranges. Records are kept until every
+        source that takes them is `done`, or other records of their topic are read.
         """
         of_topic: dict[str, list[OffsetRange]] = {}
         for r in ranges:
@@ -128,7 +130,7 @@ class SharedReads:
         return {topic: self._kept[topic].topic for topic in of_topic}
 
     def done(self, source: str, topics: Iterable[str]) -> None:
-        """Let go of the records of topics that `source` took, unless another source takes them, too."""
+        """Release the records of topics that `source` took, unless another source takes them, too."""
         for topic in [topic for topic in topics if topic in self._kept]:
             self._kept[topic].takers.discard(source)
             if not self._kept[topic].takers:
@@ -142,7 +144,7 @@ class SharedReads:
         return self.reader.dataframe(self.decoder.spark(), ranges)
 
     def _reading_on(self, topic: str, ranges: Iterable[OffsetRange], states: Iterable[ReaderState]) -> set[str]:
-        """Return the sources with a reader among `states` that begins with `ranges` of `topic`, or goes on with them."""
+        """Return the sources with a reader among `states` that is at the start of `ranges` of `topic`."""
         begins = {tp: marks.earliest for tp, marks in self._fetched.partitions.items()}
         return {
             state.source
@@ -158,12 +160,12 @@ class SharedReads:
 
 @dataclass(frozen=True)
 class Reading:
-    """Everything that reading the records of a source's batches takes.
+    """The means of reading the records of a source's batches.
 
     Args:
         source: Its name.
-        shared: Reads and decodes, for those that the source is ingested together with as well.
-        driver_limits: Batches within them are read in the driver.
+        shared: Reads and decodes, also for the sources that are ingested together with it.
+        driver_limits: Batches within these limits are read in the driver.
     """
 
     source: str
@@ -172,5 +174,5 @@ class Reading:
 
     @property
     def reader(self) -> Reader:
-        """Return what the records come from."""
+        """Return the reader of the source's records."""
         return self.shared.reader

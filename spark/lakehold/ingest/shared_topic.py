@@ -1,4 +1,4 @@
-"""Records of one topic for all tables that take them: read once, and decoded in one pass for what all of them want."""
+"""Records of one topic for all tables that take them: read once, and decoded in one pass for all of these tables."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from lakehold.ingest.topic import DecodedTopic, TopicDecoder, TopicPart
 
 
 class SharedTopic:
-    """Records of one topic, and what was decoded of them so far.
+    """A topic's records, with the results of decoding them so far.
 
     Args:
         decoder: Decodes.
-        records: The records, or what has Spark read them.
-        tables: Those that take them.
+        records: The records, or a function that has Spark read them.
+        tables: The tables that take them.
     """
 
     def __init__(
@@ -39,25 +39,27 @@ class SharedTopic:
 
     @cached_property
     def _part(self) -> TopicPart:
-        """Return the records in the session of the lane that decodes them."""
+        """Return the records, in the session of the lane that decodes them."""
         return self._decoder.part(self._records() if callable(self._records) else self._records)
 
     @property
     def may_have_records(self) -> bool:
-        """Return whether there are records, as far as is known without Spark."""
+        """Return whether there may be records; without Spark that is not always known."""
         return self.here is None or self.here.num_rows > 0
 
-    def decoded(self, table: Table, stored_key: tuple[ColumnType, ...], *, look: bool) -> tuple[DecodedTopic, bool]:
-        """Return the records decoded for a table, and whether they were for another one; see `TopicDecoder.wanted`."""
-        wanted, knows_all = self._decoder.wanted(table, self._part, stored_key, look=look)
+    def decoded(
+        self, table: Table, stored_key: tuple[ColumnType, ...], *, scan_schemas: bool
+    ) -> tuple[DecodedTopic, bool]:
+        """Return the records decoded for a table, and whether another table's decoding served; see `TopicDecoder.wanted`."""
+        wanted, knows_all = self._decoder.wanted(table, self._part, stored_key, scan_schemas=scan_schemas)
         is_shared = (found := self._found(wanted)) is not None
         if found is None:
-            self._decode_with_others(table, wanted, look=look)
+            self._decode_with_others(table, wanted, scan_schemas=scan_schemas)
             found = self._found(wanted) or self._decoder.decode(table, self._part, wanted)
         return DecodedTopic(self._part.raw, found, knows_all), is_shared
 
     def release(self) -> None:
-        """Let go of what is kept for several tables."""
+        """Release what is kept for several tables."""
         for frame in self._persisted:
             frame.unpersist()
         self._persisted.clear()
@@ -66,22 +68,24 @@ class SharedTopic:
     def _found(self, wanted: Wanted) -> Decoded | None:
         return next((found for each in self._together if (found := each.of(wanted)) is not None), None)
 
-    def _decode_with_others(self, table: Table, wanted: Wanted, *, look: bool) -> None:
-        """Decode the records for a table and for what others will want, as far as their definitions tell."""
-        others = [each for other in self._tables if other != table for each in self._wanted(other, look=look)]
-        # Where one of them cannot be decoded, that one alone stops, when its turn comes.
+    def _decode_with_others(self, table: Table, wanted: Wanted, *, scan_schemas: bool) -> None:
+        """Decode the records for a table and for the other tables, as far as their definitions show what these need."""
+        others = [
+            each for other in self._tables if other != table for each in self._wanted(other, scan_schemas=scan_schemas)
+        ]
+        # If one of them cannot be decoded, it alone stops, when its turn comes.
         with suppress(LakeholdError):
             if others:
                 self._together.append(self._decoder.decode_together(self._part, [wanted, *others], self._kept))
 
-    def _wanted(self, table: Table, *, look: bool) -> Iterator[Wanted]:
-        # The table stops by this when its turn comes.
+    def _wanted(self, table: Table, *, scan_schemas: bool) -> Iterator[Wanted]:
+        # The table stops with this error when its turn comes.
         with suppress(LakeholdError):
-            yield self._decoder.wanted(table, self._part, (), look=look)[0]
+            yield self._decoder.wanted(table, self._part, (), scan_schemas=scan_schemas)[0]
 
     def _kept(self, frame: DataFrame) -> DataFrame:
-        """Return the same records, in memory once they have been read."""
-        # In one column, because Spark's cache takes twice as long for a dozen.
+        """Return the same records, cached once they have been read."""
+        # In one column: Spark's cache takes twice as long for a dozen columns.
         packed = frame.select(F.struct("*").alias("record"))
         self._persisted.append(packed.persist())
         return packed.select("record.*")

@@ -1,7 +1,8 @@
-"""Side by side: the topics of a batch are decoded and written at once, in lanes that share nothing but the lake.
+"""Lanes: the topics of a batch are decoded and written in parallel, in lanes that share nothing but the lake.
 
-A lane is a thread and a Spark session of its own, because a session has one configuration and one set of views, from which a
-statement takes what its commit carries. Lane 0 is the caller's thread with the lake's session. What a lane decoded it writes.
+A lane is a thread with a Spark session of its own. A session has one configuration and one set of views, which a statement
+uses for its commit, so that threads cannot share one. Lane 0 is the caller's thread with the lake's session. The lane that
+decodes a topic also writes it.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ Result = TypeVar("Result")
 
 
 class Lanes:
-    """The lanes of one lake; their threads and sessions are made when they are first needed.
+    """The lanes of one lake; their threads and sessions are made at the first use.
 
     Args:
-        spark: Gives the lake's session.
-        another: Gives one more that knows the same tables, for as long as the context goes on.
-        at_once: How many lanes there are.
+        spark: Returns the lake's session.
+        another: Opens one more session over the same catalog until its context ends.
+        at_once: The number of lanes.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Lanes:
         return own or self._spark()
 
     def of(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Choose a lane for each topic, the largest first, so that all have about as much to do."""
+        """Choose a lane for each topic, the largest first, so that all lanes have about as much to do."""
         lanes, taken = {}, [0] * (len(self._threads) + 1)
         for topic in sorted(sizes, key=lambda topic: (-sizes[topic], topic)):
             lanes[topic] = taken.index(min(taken))
@@ -54,9 +55,9 @@ class Lanes:
         return lanes
 
     def run(self, work: Sequence[tuple[int, Callable[[], Result]]]) -> list[Result]:
-        """Run work, each in its lane, and return what it gives in the order of `work`.
+        """Run work, each in its lane, and return the results in the order of `work`.
 
-        What one raises is raised when all have ended: a table that is being written is not left alone.
+        An error is raised after all have ended: no table is left in the middle of a write.
         """
         ended: list[Future[Result]] = [Future() for _ in work]
         others = [
@@ -69,7 +70,7 @@ class Lanes:
                 if not lane:
                     _run(do, future)
         except BaseException:
-            # Whoever interrupts does not wait for what has not begun.
+            # After an interrupt, work that has not begun is cancelled.
             for other in others:
                 other.cancel()
             raise

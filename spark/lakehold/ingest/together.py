@@ -1,9 +1,9 @@
-"""Ingesting several sources in one process, so that those over the same topics read and decode once.
+"""Ingests several sources in one process, so that sources over the same topics read and decode them once.
 
-They take turns, a batch each. Sources that stand at the same offsets so read the same stretch of a topic one right after the
-other, and the second takes what the first has decoded. One that is new, or was stopped, reads by itself until it stands where the
-others do; these go on meanwhile with what arrives. Each has a lease, timestamps and errors of its own: one that fails keeps none
-of the others from it.
+The sources take turns, a batch each. Sources at the same offsets read the same range of a topic one right after the other,
+and the second one takes what the first one has decoded. A source that is new, or was stopped, reads by itself until it
+reaches the position of the others, which continue meanwhile. Each source has a lease, timestamps and errors of its own: one
+that fails does not stop the others.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.run import Ingesting
 
 Held = Callable[[str], AbstractContextManager[Ingesting]]
-"""Holds a source by name until the context ends."""
+"""Holds the lease of a source, by name, until the context ends."""
 
 
 @dataclass(frozen=True)
 class SourceFailed:
-    """A source that could not be ingested, or not to the end."""
+    """A source that could not be ingested, or not completely."""
 
     source: str
     error: LakeholdError
 
 
 Progressed = BatchReport | SourceFailed
-"""What is told of sources that are ingested together."""
+"""A report about one of the sources that are ingested together."""
 
 
 def drain_together(sources: Sequence[str], held: Held) -> Generator[Progressed, None, None]:
-    """Bring every table of `sources` to what their topics held at the call, one report a batch; sources are held until the end.
+    """Apply everything in the topics of `sources` at the call, one report a batch; leases are held until the end.
 
-    Each ends with an empty batch as `Ingesting.drain` does, and reads on while another has not come to its end. The turn of one
-    that waits out how far partitions may lag keeps the others for that time, in which what they would wait for grows old as well.
+    Each source ends with an empty batch as `Ingesting.drain` does, and continues with new records while another has not
+    ended. While one source waits in its turn for lagging partitions, the others wait, too; that shortens their own waits.
     """
     turns: list[_Turns] = []
     with ExitStack() as stack:
@@ -51,7 +51,7 @@ def drain_together(sources: Sequence[str], held: Held) -> Generator[Progressed, 
                     yield from turn.take()
                 except LakeholdError as error:
                     turns.remove(turn)
-                    # That it could not be let go of says less than why it should be.
+                    # The first error matters more than one from releasing the source.
                     with suppress(LakeholdError):
                         turn.close()
                     yield SourceFailed(turn.source, error)
@@ -63,7 +63,7 @@ def drain_together(sources: Sequence[str], held: Held) -> Generator[Progressed, 
 
 
 class _Turns:
-    """One source's turns."""
+    """The turns of one source."""
 
     def __init__(self, source: str, held: Held) -> None:
         self.source = source
@@ -73,7 +73,7 @@ class _Turns:
         self._reports = self._stack.enter_context(closing(self._ingesting.drain()))
 
     def take(self) -> Iterator[BatchReport]:
-        """Run its next batch, or after its end what arrived for its tables meanwhile."""
+        """Run its next batch; after its end, read what arrived for its tables meanwhile."""
         if self.is_done:
             yield from self._ingesting.go_on()
         else:
@@ -83,5 +83,5 @@ class _Turns:
                 self.is_done = True
 
     def close(self) -> None:
-        """Let go of the source."""
+        """Release the source."""
         self._stack.close()

@@ -1,7 +1,7 @@
-"""Decodes a topic's part of a batch: finds out how its records were written, then decodes them once.
+"""Decodes a topic's part of a batch: finds out which schemas its records use, then decodes them once.
 
-Which schemas records that are many were written with is not looked up in them, because that is one more pass over the topic:
-it is taken from the topic's subjects in the registry, and looked up only when that turns out not to be all.
+Looking up the schemas in many records would be one more pass over the topic. So they are taken from the topic's subjects in the
+registry, and looked up in the records only if these turn out to be incomplete.
 
 A schema id that the registry does not know leaves its records undecodable: they are errors, like any other bad record.
 """
@@ -30,22 +30,22 @@ from lakehold.ingest.decode.unify import TypeConflict
 from lakehold.ingest.read.reader import RAW_DDL
 
 if TYPE_CHECKING:
-    # Its client of the registry is a second of imports, which a source without one does not need.
+    # The registry's client takes a second to import, which sources without a registry do not need.
     from lakehold.kafka.registry import Registry
 
 _SAMPLED = 100
-"""Keys and values looked at to find out what they are, where the first ones may be broken."""
+"""Keys and values that are inspected to find out their form, as the first ones may be broken."""
 
 _MOST_VERSIONS = 8
-"""Versions of a subject that are tried on each record, rather than looked up in the records first."""
+"""Versions of a subject up to which all are tried on each record, instead of looking them up in the records first."""
 
 
 class TopicPart:
-    """A topic's part of a batch: what is found out about it once, whoever asks.
+    """A topic's part of a batch; what is found out about it is found out once for all tables.
 
     Args:
         raw: The records as a DataFrame.
-        here: The same as a table, if they are few.
+        here: The records as an Arrow table, if they are few.
         written: The source's format.
     """
 
@@ -57,7 +57,7 @@ class TopicPart:
         self._subjects: TopicSchemas | None = None
 
     def subjects(self, registry: Registry, topic: str) -> TopicSchemas:
-        """Return all schemas that a topic's subjects know: what its records were most likely written with."""
+        """Return all schemas of a topic's subjects: those that its records most likely use."""
         if self._subjects is None:
             key, value = (_known(registry, registry.subject_ids(f"{topic}-{part}")) for part in ("key", "value"))
             self._subjects = TopicSchemas(key, value)
@@ -65,11 +65,11 @@ class TopicPart:
 
     @cached_property
     def ids(self) -> SchemaIds:
-        """Find how the records were written; when they are many, one pass over them."""
+        """Find which schemas the records use; for many records this is one pass over them."""
         return schema_ids(self.raw, self._written) if self.here is None else schema_ids_of(self.here, self._written)
 
     def sample(self, part: str) -> tuple[bytes, ...]:
-        """Return some of the keys or values that are there."""
+        """Return a sample of the keys or values."""
         if part not in self._samples:
             self._samples[part] = self._sampled(part, _SAMPLED)
         return self._samples[part]
@@ -87,8 +87,8 @@ class DecodedTopic:
 
     Args:
         raw: The records as a DataFrame.
-        decoded: The same, decoded.
-        knows_all: Every schema the records name was looked for: what is unknown is unknown to the registry.
+        decoded: The records, decoded.
+        knows_all: Whether every schema that the records name was looked up: an unknown one is unknown to the registry, too.
     """
 
     raw: DataFrame
@@ -102,10 +102,10 @@ class TopicDecoder:
 
     Args:
         written: The source's format.
-        registry: Where Avro schemas are; None for JSON.
-        spark: Gives the session.
+        registry: The registry of Avro schemas; None for JSON.
+        spark: Returns the session.
         max_record_bytes: Longer records are errors.
-        has_heads: Whether what stands around rows is wanted of all records: a transaction topic says which of them come together.
+        has_heads: Whether the fields around rows are decoded for all records: whole transactions need them.
     """
 
     written: FormatType
@@ -115,26 +115,26 @@ class TopicDecoder:
     has_heads: bool = False
 
     def part(self, records: pa.Table | DataFrame) -> TopicPart:
-        """Return the part that records of one topic are."""
+        """Make the part of a batch from the records of one topic."""
         if isinstance(records, pa.Table):
             return TopicPart(frame_of(records, self.spark(), RAW_DDL), records, self.written)
         return TopicPart(records, None, self.written)
 
     def wanted(
-        self, table: Table, part: TopicPart, stored_key: tuple[ColumnType, ...], *, look: bool
+        self, table: Table, part: TopicPart, stored_key: tuple[ColumnType, ...], *, scan_schemas: bool
     ) -> tuple[Wanted, bool]:
-        """Return what a table wants of a topic's records, and whether all schemas that they name were looked for.
+        """Return the columns that a table needs from a topic's records, and whether all schemas that they name were looked up.
 
         Args:
-            table: It declares what bare JSON holds.
+            table: The table; it declares the columns of bare JSON.
             part: The records.
-            stored_key: The key of its Iceberg table, if there is one.
-            look: Look up in the records how they were written.
+            stored_key: The key of its Iceberg table, if it exists.
+            scan_schemas: Whether to look up in the records which schemas they use.
 
         Raises:
-            TableStopped: Nothing says which columns they have.
+            TableStopped: The columns of the records are unknown.
         """
-        subjects = None if look or part.here is not None else self._subjects(table, part)
+        subjects = None if scan_schemas or part.here is not None else self._subjects(table, part)
         shape = Shape.DEBEZIUM if table.envelope.wraps_rows else Shape.FLAT
         has_heads = self.has_heads and shape is Shape.DEBEZIUM
         schemas = subjects or self._found(table, part, stored_key)
@@ -143,7 +143,7 @@ class TopicDecoder:
         return Wanted(schemas, shape, has_heads), subjects is None
 
     def decode(self, table: Table, part: TopicPart, wanted: Wanted) -> Decoded:
-        """Decode the records of a topic for a table, as what `wanted` gave.
+        """Decode the records of a topic for a table, as `wanted` says.
 
         Raises:
             TableStopped: The schemas contradict each other.
@@ -164,15 +164,15 @@ class TopicDecoder:
     def decode_together(
         self, part: TopicPart, wanted: Sequence[Wanted], kept: Callable[[DataFrame], DataFrame]
     ) -> DecodedTogether:
-        """Decode the records of a topic for tables that want different things; `kept` as for `decode_together`.
+        """Decode the records of a topic for tables with different needs; `kept` as for `decode_together`.
 
         Raises:
-            TypeConflict: The schemas that one of them knows contradict each other.
+            TypeConflict: The schemas of one table contradict each other.
         """
         return decode_together(part.raw, wanted, kept, max_record_bytes=self.max_record_bytes)
 
     def _subjects(self, table: Table, part: TopicPart) -> TopicSchemas | None:
-        """Return what the topic's subjects say; None when they do not say it, or say too much to try it all on each record."""
+        """Return the schemas of the topic's subjects; None if there are none, or too many to try on each record."""
         if self.registry is None:
             return None
         found = part.subjects(self.registry, table.topic)
@@ -181,7 +181,7 @@ class TopicDecoder:
         return found if all(0 < count <= _MOST_VERSIONS for count in counts) else None
 
     def _found(self, table: Table, part: TopicPart, stored_key: tuple[ColumnType, ...]) -> TopicSchemas:
-        """Find in the records how they were written."""
+        """Find in the records which schemas they use."""
         ids = part.ids
         if self.registry is not None:
             return TopicSchemas(_known(self.registry, ids.keys), _known(self.registry, ids.values))
@@ -208,9 +208,9 @@ def _heads(found: frozenset[int] | frozenset[str]) -> JsonHeads:
 def _declared_key(
     table: Table, stored: tuple[ColumnType, ...], sample: tuple[bytes, ...]
 ) -> tuple[DeclaredColumn, ...]:
-    """Return what a bare JSON key holds: the columns of `KEY (…)`, else those that keys name, of the declared types.
+    """Return the columns of a bare JSON key: those of `KEY (…)`, else those that keys name, of the declared types.
 
-    A key that is no record is a column `key` (design, "The way in"). A table keeps the key that it was made with.
+    A key that is not a record is a column `key` (design, "The way in"). A table keeps the key that it was created with.
     """
     declared = {c.name: c for c in table.columns}
     if table.key:
@@ -234,7 +234,7 @@ def _declared_key(
 
 
 def _single_key(table: Table, declared: Mapping[str, DeclaredColumn]) -> DeclaredColumn:
-    """Return the column of a key that is no record, of the type that the column list or the clause that includes it gives."""
+    """Return the column of a key that is not a record; the column list or the clause that includes it gives its type."""
     aliases = (each.alias for each in table.include if each.what is Metadata.KEY and each.alias)
     found = next((declared[name] for name in ("key", *aliases) if name in declared), None)
     return DeclaredColumn("key", "string" if found is None else found.type)
@@ -247,7 +247,7 @@ def _is_bare_record(value: bytes) -> bool:
 
 
 def _record(key: bytes) -> dict[str, Any] | None:
-    """Return the key as a record; None when it is none."""
+    """Return the key as a record; None if it is not a record."""
     try:
         content = json.loads(key)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Plans batches that hold whole transactions only: a plan within the limits, cut back; made larger until something is whole."""
+"""Plans batches of whole transactions: a plan within the limits is cut back, or enlarged until a transaction is complete."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from lakehold.times import now_ms
 
 @dataclass(frozen=True)
 class WholeTransactions(Planner):
-    """The planner of batches of a source with a transaction topic.
+    """The planner of batches for a source with a transaction topic.
 
     Args:
         records: Reads headers from raw records.
-        topics_of: By table with a Debezium envelope its topic, of which events are counted.
-        driver_limits: Plans within them are read in the driver.
-        lag_ms: How much later than others that were sent after it a message may be written.
-        snapshots_all: A re-snapshot is of all tables.
+        topics_of: The topic of each table with a Debezium envelope, whose events are counted.
+        driver_limits: Plans within these limits are read in the driver.
+        lag_ms: How much later than messages that were sent after it a message may be written.
+        snapshots_all: Whether a re-snapshot contains all tables.
     """
 
     records: Records
@@ -52,11 +52,11 @@ class WholeTransactions(Planner):
 
     @property
     def topics(self) -> frozenset[str]:
-        """Return those whose events are counted."""
+        """Return the topics whose events are counted."""
         return frozenset(self.topics_of.values())
 
     def plan(self, state: ReaderState, available: Available, arriving: Arriving) -> Planned:
-        """See `Planner.plan`. A transaction that is larger than a batch makes its batch larger."""
+        """Plan the next batch of `main`, see `Planner.plan`. A transaction larger than the limits enlarges its batch."""
         self._refuse_partitions(available)
         passed, limits = _passed(state), self.limits
         first_read = {
@@ -72,7 +72,7 @@ class WholeTransactions(Planner):
             planned = replace(
                 self._planned(plan, found, state, available),
                 is_last=candidate.extent.is_all and not found.is_followed,
-                look_again_ms=self._look_again_ms(found, candidate),
+                fetch_again_ms=self._fetch_again_ms(found, candidate),
             )
             if planned.has_news or not _may_grow(found, candidate, available):
                 blocked = found.blocked
@@ -81,21 +81,24 @@ class WholeTransactions(Planner):
             limits = _doubled(limits)
 
     def plan_again(self, state: ReaderState, ends: Offsets, transactions: Passed, available: Available) -> Planned:
-        """See `Planner.plan_again`."""
+        """Plan a batch again that was begun before, see `Planner.plan_again`."""
         planned = super().plan_again(state, ends, transactions, available)
         return self._replacing(planned, transactions)
 
     def plan_behind(
         self, state: ReaderState, main: ReaderState, available: Available, limits: Limits, arriving: Arriving
     ) -> Planned:
-        """See `Planner.plan_behind`: also of partitions that are new to `main` no more than it would have taken."""
+        """Plan the next batch of tables that catch up, see `Planner.plan_behind`.
+
+        Of partitions that are new to `main`, it takes no more than `main` would have taken.
+        """
         if not main.position:
             return self.plan(state, available, arriving)
         passed = replace(_passed(state), commits=_passed(main).commits)
         while True:
             plan, own = self._behind(state, main, available, limits)
             candidate = self._candidate(plan, own, arriving)
-            # Where the place of a transaction is unknown, nobody can tell whether `main` has taken it.
+            # If the place of a transaction is unknown, it is also unknown whether `main` has committed it.
             found = find_boundary(replace(candidate, runs=candidate.runs.placed), passed)
             planned = self._planned(plan, found, state, own)
             amid_repetition = found.blocked is not None and found.blocked.repeats
@@ -104,13 +107,16 @@ class WholeTransactions(Planner):
             limits = _doubled(limits)
 
     def is_ahead(self, state: ReaderState, main: ReaderState) -> bool:
-        """See `Planner.is_ahead`: `main` has begun again at an earlier commit, as it does when all of its tables left it."""
+        """Return whether tables that catch up must wait for `main`, see `Planner.is_ahead`.
+
+        They must if `main` has begun again at an earlier commit, as it does after all of its tables left it.
+        """
         return bool(main.position) and _passed(state).is_ahead_of(_passed(main))
 
     def _candidate(
         self, plan: ReadPlan, available: Available, arriving: Arriving, state: ReaderState | None = None
     ) -> Candidate:
-        """Read what `plan` says; `state` is of the reader whose readable tables a re-snapshot would replace."""
+        """Read the records of `plan` as a candidate; a re-snapshot would replace the readable tables of `state`."""
         partitions, ends = [tp for tp in plan.position if tp.topic in available.topics], ends_of(available)
         begins = {**plan.position, **starts(plan.ranges)}
         extent = Extent(
@@ -118,7 +124,7 @@ class WholeTransactions(Planner):
             stops={tp: plan.position[tp] for tp in partitions},
             unread=frozenset(tp for tp in partitions if ends.get(tp, 0) > plan.position[tp]),
             written=available.written,
-            fetched_ms=available.looked_ms,
+            fetched_ms=available.fetched_ms,
             lag_ms=self.lag_ms,
             shown={} if state is None else self._shown(state, available),
         )
@@ -126,7 +132,7 @@ class WholeTransactions(Planner):
         return candidate_of(extent, headers, records, self.topics & available.topics, self.records.transaction_topic)
 
     def _read(self, plan: ReadPlan, available: Available, arriving: Arriving) -> tuple[pa.Table, pa.Table]:
-        """Read `HEADERS` and `RECORDS` of a plan; counts are of the topics that are read now."""
+        """Read `HEADERS` and `RECORDS` of a plan; events are counted in the topics that are read now."""
         if not plan.ranges:
             return HEADERS.empty_table(), RECORDS.empty_table()
         topics, transaction_topic = self.topics & available.topics, self.records.transaction_topic
@@ -151,9 +157,9 @@ class WholeTransactions(Planner):
         return self.records.headers(arriving.raw([self.records.transaction_topic]), frozenset())[1]
 
     def _snapshots(self, plan: ReadPlan, topics: frozenset[str]) -> dict[TopicPartition, pa.Table]:
-        """Return the partitions of which many rows of one snapshot are read, as far as their ends tell, with `HEADERS` of those.
+        """Return the partitions that contain many rows of one snapshot, as samples of their ends show, with these `HEADERS`.
 
-        While the connector reads a snapshot it writes nothing else, so that nothing else stands in between.
+        While the connector reads a snapshot it writes nothing else, so that only its rows are between the samples.
         """
         ranges = {r.topic_partition: r for r in plan.ranges if r.topic_partition.topic in topics}
         raw = edges(self.reader, list(ranges.values()))
@@ -165,7 +171,7 @@ class WholeTransactions(Planner):
         for tp, of_partition in groupby(rows, key=itemgetter(0)):
             _, offsets, numbers = zip(*of_partition, strict=True)
             own = headers.take(pa.array(numbers))
-            # Of a range that begins with a gap nothing was sampled there.
+            # If a range begins with a gap, there is no sample of its beginning.
             is_whole = (
                 offsets[0] < ranges[tp].start_inclusive + EDGE_RECORDS
                 and len(offsets) == sampled[tp.topic, tp.partition]
@@ -175,7 +181,7 @@ class WholeTransactions(Planner):
         return found
 
     def _shown(self, state: ReaderState, available: Available) -> Mapping[str, Position | None]:
-        """See `Extent`."""
+        """Return the connector snapshots that readable tables show, see `Extent`."""
         readable = (
             (topic, progress.marks.snapshot)
             for name, progress in state.tables.items()
@@ -184,14 +190,14 @@ class WholeTransactions(Planner):
         return shown_by((topic, None if shown is None else shown.position) for topic, shown in readable)
 
     def _replacing(self, planned: Planned, passed: Passed) -> Planned:
-        """Return the batch with what the re-snapshot says that it has whole."""
+        """Return the batch with the re-snapshot that it contains completely."""
         if passed.replaced is None:
             return planned
         replaced = passed.replaced if self.snapshots_all else replace(passed.replaced, without_rows=frozenset())
-        return replace(planned, settled=planned.settled | self.topics, replaced=replaced)
+        return replace(planned, fully_read=planned.fully_read | self.topics, replaced=replaced)
 
-    def _look_again_ms(self, found: Boundary, candidate: Candidate) -> int | None:
-        """See `Planned`; nothing was sent later than now, whatever its sender's clock says."""
+    def _fetch_again_ms(self, found: Boundary, candidate: Candidate) -> int | None:
+        """Return when to fetch offsets again, see `Planned`; senders' clocks that are ahead do not count."""
         sent_ms = candidate.boundaries.sent_ms[candidate.boundaries.is_end]
         if found.over_ms is not None:
             sent_ms = np.append(sent_ms, found.over_ms)
@@ -206,10 +212,10 @@ class WholeTransactions(Planner):
             whole = plan
         batch = Planned.of(whole, available)
         if plan.remaining == 0:
-            # What is left after it are events of transactions, unless it is known to be rows of a snapshot.
-            past = {tp: at for tp, at in plan.position.items() if tp.topic not in found.unsettled}
+            # Records after the batch are events of transactions, except in topics that are known to have rows of a snapshot.
+            past = {tp: at for tp, at in plan.position.items() if tp.topic not in found.unread_snapshots}
             batch = replace(
-                batch, settled=available.topics - found.unsettled, past_snapshots={**whole.position, **past}
+                batch, fully_read=available.topics - found.unread_snapshots, past_snapshots={**whole.position, **past}
             )
         batch = replace(
             batch,
@@ -221,7 +227,7 @@ class WholeTransactions(Planner):
         return self._replacing(batch, found.passed)
 
     def _refuse_partitions(self, available: Available) -> None:
-        """Refuse a transaction topic of several partitions: only one keeps BEGIN and END of transactions in their order."""
+        """Raise if the transaction topic has several partitions: BEGINs and ENDs are in order only within one."""
         topic = self.records.transaction_topic
         partitions = sum(tp.topic == topic for tp in available.partitions)
         if partitions > 1:
@@ -236,7 +242,7 @@ class WholeTransactions(Planner):
 
     def _uncounted(self, topic: str) -> UpstreamError:
         return UpstreamError(
-            f'transactions with changes in topic "{topic}" cannot be judged',
+            f'transactions with changes in topic "{topic}" cannot be checked',
             code="transaction-counts",
             detail=f'The transaction topic "{self.records.transaction_topic}" counts changes by table, and no table that it '
             "counts has the name of this topic.",
@@ -246,13 +252,16 @@ class WholeTransactions(Planner):
 
 
 def _passed(state: ReaderState) -> Passed:
-    """Return what a reader has taken, of the partitions that it still has: a topic that comes back is read from its beginning."""
+    """Return the committed transactions of a reader, for its present partitions.
+
+    A topic that returns is read from its beginning.
+    """
     passed = state.transactions
     return replace(passed, marks={tp: mark for tp, mark in passed.marks.items() if tp in state.position})
 
 
 def _are_of_one_snapshot(headers: pa.Table) -> bool:
-    """Return whether records are rows of one snapshot whose position is known, perhaps with the last one."""
+    """Return whether records are rows of one snapshot with a known position, perhaps with the last row."""
     first, *others = headers["kind"].to_pylist()
     positions = {*zip(*(headers[name].to_pylist() for name in POSITION), strict=True)}
     is_one = first == Kind.SNAPSHOT and {*others[:-1]} <= {Kind.SNAPSHOT}
@@ -265,12 +274,12 @@ def _are_of_one_snapshot(headers: pa.Table) -> bool:
 
 
 def _may_grow(found: Boundary, candidate: Candidate, available: Available) -> bool:
-    """Return whether more of what there is may have what the batch lacks."""
+    """Return whether records that were not read yet may contain what the batch lacks."""
     extent = candidate.extent
     if (found.blocked is None and not found.is_uncertain) or extent.is_all:
         return False
     if found.blocked is None or not found.blocked.transaction:
-        # Something may be missing in any partition.
+        # Events may be missing in any partition.
         return True
     wanted = {candidate.transaction_topic.topic, *found.blocked.lacking, found.blocked.repeats}
     ends = ends_of(available)
@@ -278,16 +287,16 @@ def _may_grow(found: Boundary, candidate: Candidate, available: Available) -> bo
 
 
 def _came(blocked: Blocked, candidate: Candidate, available: Available) -> int:
-    """Return a number that grows while more comes of what is waited for, also where not all there is was read."""
+    """Return a number that grows while more of an incomplete transaction arrives, even if not all records were read."""
     ends = {tp: at for tp, at in ends_of(available).items() if tp in candidate.runs.partitions}
     if blocked.repeats:
         return sum(at for tp, at in ends.items() if tp.topic == blocked.repeats)
     if blocked.lacking:
-        # Of these topics all was read.
+        # These topics were read completely.
         return sum(arrived for arrived, _ in blocked.lacking.values())
     if not blocked.transaction or candidate.extent.is_all:
         return blocked.arrived
-    # A connector sends nothing else before its END: what comes is of it until another one begins.
+    # Before the END, a connector sends only events of this transaction: all new records are its own until another begins.
     return 0 if blocked.is_followed else sum(ends.values())
 
 

@@ -1,1 +1,1 @@
-"""Clients of Kafka and of schema registries, and the options that they and Spark connect with."""
+"""Clients of Kafka and of schema registries, and the options with which they and Spark connect."""

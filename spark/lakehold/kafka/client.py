@@ -1,4 +1,4 @@
-"""librdkafka clients that stay open: opening one costs more than reading a small batch."""
+"""Long-lived librdkafka clients: opening one costs more than reading a small batch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lakehold.kafka.options import KafkaOptions
 from lakehold.model.offsets import OffsetRange, TopicPartition, Watermarks
 
 _log = logging.getLogger("lakehold.librdkafka")
-# What matters of its messages is in our errors: none goes to stderr, whether the program logs there or not.
+# Our errors contain librdkafka's relevant messages. None goes to stderr, whatever the program's logging is.
 _log.addHandler(logging.NullHandler())
 _log.propagate = False
 
@@ -37,11 +37,11 @@ Answer = TypeVar("Answer")
 _MESSAGES_PER_CALL = 10_000
 _LEADER_POLL_S = 0.1
 _UNLED = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._NOENT})
-"""Of partitions that are asked for: librdkafka says the second where it finds a leader for none of them."""
+"""Errors for partitions without a known leader: librdkafka raises the second if it finds a leader for none of them."""
 _CHANGING_LEADER = _UNLED | {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
-    # A leader that has just begun, and a client that knows of an earlier one.
+    # A leader that has just been elected, and a client that knows an earlier one.
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.FENCED_LEADER_EPOCH,
 }
@@ -59,10 +59,10 @@ _REFUSED = frozenset(
 
 
 class KafkaClient:
-    """Metadata and records of one cluster. Safe to share between threads; one of them reads records at a time.
+    """A client for metadata and records of one cluster. Threads may share it; one at a time reads records.
 
     Args:
-        options: How to reach the brokers.
+        options: The options that reach the brokers.
         timeout_s: How long a broker may stay silent before `UpstreamUnavailable` is raised.
     """
 
@@ -79,15 +79,15 @@ class KafkaClient:
             "logger": _log,
         }
         consumer_options = {
-            # assign() needs a group by name only: nothing is committed and nobody joins it.
+            # assign() needs the name of a group only: nothing is committed, and no consumer joins the group.
             "group.id": "lakehold",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "isolation.level": "read_committed",
             "auto.offset.reset": "error",
-            # The offsets of control records are delivered by nothing else than the end of the partition ...
+            # Offsets of control records are visible only through the end of the partition ...
             "enable.partition.eof": True,
-            # ... which is told by an empty answer: let brokers give it at once.
+            # ... which an empty answer reports: let brokers send it at once.
             "fetch.wait.max.ms": 10,
             "fetch.queue.backoff.ms": 10,
             "check.crcs": True,
@@ -119,18 +119,21 @@ class KafkaClient:
         ]
 
     def topic_names(self) -> tuple[str, ...]:
-        """Fetch the names of the topics that users made, sorted."""
+        """Fetch the names of all but internal topics, sorted."""
         with self._explained():
             names = self._admin.list_topics(timeout=self._timeout_s).topics
         return tuple(sorted(name for name in names if not name.startswith("__")))
 
     def watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Watermarks]:
-        """Fetch earliest and last stable offsets, in one request per broker for each; deleted topics have none."""
+        """Fetch earliest and last stable offsets, with one request per broker for each; deleted topics are skipped."""
         with self._explained():
             return self._until_led()(self._of_existing, self._watermarks, partitions)
 
     def written_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """End offsets (exclusive) with the records of open transactions, in one request per broker; nothing of deleted topics."""
+        """Fetch end offsets (exclusive) including records of open transactions, with one request per broker.
+
+        Deleted topics are skipped.
+        """
         with self._explained():
             return self._until_led()(self._of_existing, self._written_ends, partitions)
 
@@ -139,7 +142,7 @@ class KafkaClient:
         ask: Callable[[Collection[TopicPartition]], dict[TopicPartition, Answer]],
         partitions: Collection[TopicPartition],
     ) -> dict[TopicPartition, Answer]:
-        """Return what `ask` finds of `partitions`, of whose topics some may be deleted meanwhile."""
+        """Call `ask` for `partitions`, and again without those whose topics were deleted meanwhile."""
         if not partitions:
             return {}
         try:
@@ -150,7 +153,7 @@ class KafkaClient:
             described = self.describe({tp.topic for tp in partitions})
             left = [tp for tp in partitions if tp.topic in described]
             if len(left) == len(partitions):
-                # It is so new that not every broker knows of it.
+                # A topic is so new that not every broker knows it.
                 raise
         return self._of_existing(ask, left)
 
@@ -174,7 +177,7 @@ class KafkaClient:
         return {tp: self._result(found[asked]).offset for tp, asked in wanted.items()}
 
     def _until_led(self) -> Retrying:
-        """Yield attempts while partitions change their leader, as they do when a topic is new or a broker goes."""
+        """Return a retry policy for partitions that change their leader: a topic is new, or a broker leaves."""
         return Retrying(
             retry=retry_if_exception(lambda e: isinstance(e, KafkaException) and e.args[0].code() in _CHANGING_LEADER),
             stop=stop_after_delay(self._timeout_s),
@@ -199,7 +202,7 @@ class KafkaClient:
                 self._consumer.unassign()
 
     def create_topic(self, name: str, partitions: int, options: Mapping[str, str]) -> None:
-        """Make a topic with the broker's replication factor, unless it exists; `options` are `retention.ms` and its like."""
+        """Create a topic with the broker's replication factor, unless it exists; `options` are `retention.ms` and the like."""
         topic = NewTopic(name, partitions, config=dict(options))
         with self._explained():
             self._done(
@@ -207,7 +210,10 @@ class KafkaClient:
             )
 
     def delete_topics(self, names: Collection[str]) -> None:
-        """Delete topics, those that exist, and wait until none is shown: it would be, and give nothing, for a moment longer."""
+        """Delete the topics that exist, and wait until brokers no longer list them.
+
+        Brokers list a deleted topic for a moment, without its records.
+        """
         with self._explained():
             deleted = self._admin.delete_topics(sorted(names), request_timeout=self._timeout_s)
             self._done(deleted, KafkaError.UNKNOWN_TOPIC_OR_PART)
@@ -220,7 +226,7 @@ class KafkaClient:
         gone(self.describe, names)
 
     def send(self, topic: str, key: str, values: Collection[str]) -> None:
-        """Write records to partition 0 of a topic, and wait until they are kept."""
+        """Write records to partition 0 of a topic, and wait until brokers have stored them."""
         with self._explained():
             failed: list[KafkaError] = []
             producer = Producer({**self._common, "enable.idempotence": True})
@@ -238,7 +244,7 @@ class KafkaClient:
                 self._fail(failed[0])
 
     def _done(self, futures: Mapping[str, Future[Any]], harmless: int) -> None:
-        """Wait for changes of topics; the error `harmless` says that one was done before."""
+        """Wait for changes of topics; the error code `harmless` means that a change was made before."""
         for future in futures.values():
             try:
                 self._result(future)
@@ -247,7 +253,7 @@ class KafkaClient:
                     raise
 
     def close(self) -> None:
-        """Leave the brokers."""
+        """Close the connections to the brokers."""
         with self._reading:
             self._consumer.close()
 
@@ -256,11 +262,11 @@ class KafkaClient:
         first = self._consumer.poll(self._timeout_s)
         if first is None:
             self._fail(None)
-        # consume() waits until it has all that it may give, unless it may not wait.
+        # consume() waits until it has the requested number, unless its timeout is 0.
         return [first, *self._consumer.consume(min(wanted, _MESSAGES_PER_CALL), timeout=0)]
 
     def _taken(self, message: Message, pending: dict[tuple[str, int], OffsetRange]) -> Iterator[Message]:
-        """Return the message if it is in its range; a range that is complete leaves `pending`."""
+        """Yield the message if it is in its range; a range that is complete leaves `pending`."""
         tp = (message.topic() or "", message.partition() or 0)
         wanted = pending.get(tp)
         error = message.error()
@@ -281,15 +287,15 @@ class KafkaClient:
             offset += 1
         if offset >= wanted.end_exclusive:
             del pending[tp]
-            # Not pause(): a partition stays paused when it is assigned anew, and resumes with a delay of a second.
+            # Not pause(): a partition stays paused when it is assigned again, and resumes after a second.
             self._consumer.incremental_unassign([KafkaPartition(*tp)])
 
     def _result(self, future: Future[Any]) -> Any:
-        # librdkafka keeps the time; the second is for it to say so.
+        # librdkafka applies the timeout itself; the extra second lets it report that.
         return future.result(self._timeout_s + 1)
 
     def _note(self, error: KafkaError) -> None:
-        # That all brokers are down follows from a cause that was told before: keep the cause.
+        # "All brokers are down" follows from a cause that was reported before: keep the cause.
         if self._last_error is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._last_error = error
 
@@ -304,7 +310,7 @@ class KafkaClient:
             self._fail(None)
 
     def _fail(self, error: KafkaError | None) -> NoReturn:
-        self._admin.poll(0)  # hands out what `_note` has not been told yet
+        self._admin.poll(0)  # passes pending errors to `_note`
         silent = error is None or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
         cause = self._last_error if silent and self._last_error is not None else error
         refused = cause is not None and cause.code() in _REFUSED
@@ -323,7 +329,7 @@ _opening = threading.Lock()
 
 
 def shared_client(options: KafkaOptions, timeout_s: float) -> KafkaClient:
-    """Return the process's client for these options; opened once and closed when the process ends."""
+    """Return the process's client for these options; it is opened once and closed when the process ends."""
     # librdkafka's threads do not survive a fork, so a child opens clients of its own.
     key = (os.getpid(), options.brokers, frozenset(options.librdkafka.items()), timeout_s)
     with _opening:

@@ -1,8 +1,8 @@
-"""The options of a Kafka connection, for the two clients that read: Spark's (Java) and librdkafka.
+"""Options of a Kafka connection, for the two clients that read: Spark's (Java) and librdkafka.
 
-A connection is described in Kafka's Java names, in which `_` may stand for a dot (`SASL_USERNAME` is `sasl.username`).
-`sasl.username` and `sasl.password` are short for the `sasl.jaas.config` that Java asks for. Certificates are PEM, the
-one format both clients read.
+A connection uses the option names of Kafka's Java client, in which `_` may replace a dot (`SASL_USERNAME` is `sasl.username`).
+`sasl.username` and `sasl.password` are short for the `sasl.jaas.config` that Java requires. Certificates are PEM, the
+one format that both clients read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PEM_STORES: Final = {
     "ssl.keystore.certificate.chain": ("ssl.certificate.pem",),
     "ssl.keystore.key": ("ssl.key.pem",),
 }
-"""Java's options about certificates and librdkafka's for the same PEM file or text."""
+"""Java's options for certificates, and librdkafka's options for the same PEM file or text."""
 
 _ENDPOINT_CHECK: Final = "ssl.endpoint.identification.algorithm"
 
@@ -53,12 +53,12 @@ _JAAS_ARGUMENT = re.compile(r'([\w.]+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 @dataclass(frozen=True, repr=False)
 class KafkaOptions:
-    """The options that reach a broker; never shown in messages, as they may hold secrets.
+    """The options that reach a broker; messages never show them, as they may hold secrets.
 
     Attributes:
         brokers: `host:port,…`.
         java: Options of Java's client, without `bootstrap.servers`.
-        librdkafka: The same for librdkafka.
+        librdkafka: The same options for librdkafka.
     """
 
     brokers: str
@@ -67,10 +67,10 @@ class KafkaOptions:
 
 
 def kafka_options(options: Mapping[str, str]) -> KafkaOptions:
-    """Translate a connection's options, secrets already looked up.
+    """Translate a connection's options, in which secrets are replaced by their values.
 
     Raises:
-        DefinitionError: An option is missing, unknown, or only one of the two clients could keep it.
+        DefinitionError: An option is missing or unknown, or only one of the two clients could apply it.
     """
     given = {name.lower().replace("_", "."): value for name, value in options.items()}
     if not given.get("broker"):

@@ -1,4 +1,4 @@
-"""The schema registry: schema texts by id, and the ids of a topic's subjects."""
+"""The schema registry: schema texts by id, and the schema ids of subjects."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _DENIED = (401, 403)
 
 
 class Registry:
-    """One registry with Confluent's API. Schemas are kept once read: an id never changes its schema.
+    """A client of a registry with Confluent's API. It keeps schemas that it has read: an id never changes its schema.
 
     Args:
-        url: Its address, several with commas between.
+        url: Its address; several are separated by commas.
         options: Further options of `confluent_kafka.schema_registry.SchemaRegistryClient`, such as
             `basic.auth.user.info`, `bearer.auth.token` and `ssl.ca.location`.
     """
@@ -36,7 +36,7 @@ class Registry:
 
         Raises:
             UpstreamUnavailable: The registry does not answer.
-            UpstreamError: It refuses the credentials, or does not answer as a registry does.
+            UpstreamError: It refuses the credentials.
         """
         if schema_id not in self._texts:
             schema: Schema | None = self._asked(partial(self._client.get_schema, schema_id))
@@ -51,18 +51,18 @@ class Registry:
         return self._texts[schema_id]
 
     def subject_ids(self, subject: str) -> frozenset[int]:
-        """Fetch the ids of all versions of a subject; empty if there is no such subject."""
+        """Fetch the ids of all versions of a subject; empty if the subject does not exist."""
         versions = self._asked(partial(self._client.get_versions, subject)) or []
         registered = (self._asked(partial(self._client.get_version, subject, v)) for v in versions)
         return frozenset(r.schema_id for r in registered if r is not None and r.schema_id is not None)
 
     def schema_texts(self, ids: Iterable[int]) -> dict[int, str]:
-        """Return the schemas with these ids, in their order, without those that the registry lacks."""
+        """Fetch the schemas with these ids, in order of id, without those that the registry lacks."""
         texts = {i: self.schema_text(i) for i in sorted(ids)}
         return {i: text for i, text in texts.items() if text is not None}
 
     def _asked(self, ask: Callable[[], _T]) -> _T | None:
-        """Ask the registry; None if what was asked for does not exist."""
+        """Call the registry; None if the requested object does not exist."""
         try:
             return ask()
         except SchemaRegistryError as e:
@@ -77,7 +77,7 @@ class Registry:
                 ) from e
             raise self._unavailable(f"It answered {e.http_status_code}: {e.error_message}.") from e
         except Exception as e:
-            # The client passes on whatever its transport and its parser raise, and names none of it.
+            # The client passes on all that its transport and its parser raise, and documents none of it.
             raise self._unavailable(f"{type(e).__name__}: {e}.") from e
 
     def _unavailable(self, detail: str) -> UpstreamUnavailable:
@@ -85,14 +85,14 @@ class Registry:
             f"the schema registry at {self.url} does not answer",
             code="registry-unavailable",
             detail=detail,
-            hint="Check that it runs and that its connection has the right URL, then run the same again.",
+            hint="Check that it runs and that its connection has the right URL, then run it again.",
         )
 
 
 def registry_of(options: Mapping[str, str], *, timeout_s: float) -> Registry:
-    """Return the registry of a connection's options, secrets looked up: `URL`, `USERNAME`, `PASSWORD`, `TOKEN`, `SSL …`.
+    """Return the registry for a connection's options `URL`, `USERNAME`, `PASSWORD`, `TOKEN`, `SSL …`, with secret values.
 
-    The process has one for the same options: what it read is kept, and a client takes a while to make.
+    A process has one client for equal options: it keeps the schemas it has read, and making a client takes a while.
     """
     given = {name.lower().replace("_", "."): value for name, value in options.items()}
     url = given.pop("url", None)
@@ -115,5 +115,5 @@ def registry_of(options: Mapping[str, str], *, timeout_s: float) -> Registry:
 
 @lru_cache(maxsize=16)
 def _shared(_process: int, url: str, options: frozenset[tuple[str, str | float]]) -> Registry:
-    """Return the registry of one process: connections do not survive a fork."""
+    """Return the registry client of one process: connections do not survive a fork."""
     return Registry(url, dict(options))

@@ -1,1 +1,1 @@
-"""Keeping tables small and quick: what nobody needs any more goes, small files become large ones."""
+"""Maintenance keeps tables small and fast: history that nothing needs is expired, and small files become large ones."""

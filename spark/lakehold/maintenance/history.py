@@ -1,7 +1,7 @@
-"""Which snapshots of a table nobody needs any more. Pure.
+"""Snapshots of a table that nothing needs any more. Pure.
 
-What is kept is the end of the table's history, without a gap: from the version that its oldest need reads. Iceberg forgets all
-that was current before a snapshot that is expired, so a hole in the middle would cost the history before it.
+The end of the table's history is kept without a gap, from the version that its oldest need reads. When a snapshot is expired,
+Iceberg forgets all history before it: a hole in the middle would cost the history before the hole.
 """
 
 from __future__ import annotations
@@ -21,31 +21,30 @@ from lakehold.timeline.versions import Version
 
 @dataclass(frozen=True)
 class Needs:
-    """What keeps a table's history.
+    """The needs that keep a table's history.
 
     Attributes:
         kept_from_ms: From when on the table stays readable, inclusive; None: all of its history stays.
-        settled_before_ms: A snapshot that was never the table's and was made before then (exclusive) belongs to no write that
-            is under way.
+        abandoned_before_ms: An unpublished snapshot made before then (exclusive) belongs to no write in progress.
         is_written: Whether a batch of the table is begun and not committed: it may stage a snapshot and publish it later.
     """
 
     kept_from_ms: int | None
-    settled_before_ms: int
+    abandoned_before_ms: int
     is_written: bool
 
 
 def kept_from_ms(
     upper_ms: int, now_ms: int, retention_ms: int, grace_ms: int, needed_ms: Iterable[int | None]
 ) -> int | None:
-    """From when on a table must stay readable, inclusive; None: all of its history.
+    """Return from when on a table must stay readable, inclusive; None: all of its history.
 
     Args:
         upper_ms: The table's write frontier.
         now_ms: The clock: a table may be ahead of it.
         retention_ms: How much history it promises.
-        grace_ms: How much longer a read may take that began with the oldest of that.
-        needed_ms: Where its holds stand and its reads began; None: at the beginning.
+        grace_ms: How much longer a read may take that began with the oldest promised history.
+        needed_ms: The times of its holds, and the beginnings of its reads; None: the beginning of its history.
     """
     oldest = min(upper_ms - 1, now_ms) - retention_ms - grace_ms
     for need in needed_ms:
@@ -56,7 +55,7 @@ def kept_from_ms(
 
 
 def kept_versions(timeline: Timeline, from_ms: int | None) -> tuple[Version, ...]:
-    """The versions that reads at `from_ms` and later see."""
+    """Return the versions that reads at `from_ms` and later see."""
     if from_ms is None:
         return timeline.versions
     place = bisect_right(timeline.versions, from_ms, key=lambda version: version.mz_timestamp)
@@ -64,12 +63,12 @@ def kept_versions(timeline: Timeline, from_ms: int | None) -> tuple[Version, ...
 
 
 def unneeded_snapshots(timeline: Timeline, needs: Needs, unneeded_tags: Collection[str]) -> tuple[Snapshot, ...]:
-    """The snapshots that can be expired, oldest first.
+    """Return the snapshots that can be expired, oldest first.
 
     Args:
-        timeline: The table, with all versions that its metadata files know.
-        needs: What keeps its history.
-        unneeded_tags: Tags that go before. What any other tag or branch refers to stays.
+        timeline: The table, with all versions in its metadata files.
+        needs: The needs that keep its history.
+        unneeded_tags: Tags that are removed first. Snapshots that any other tag or branch refers to stay.
     """
     table = timeline.table
     kept = {version.snapshot_id for version in kept_versions(timeline, needs.kept_from_ms)}
@@ -81,7 +80,7 @@ def unneeded_snapshots(timeline: Timeline, needs: Needs, unneeded_tags: Collecti
             return False
         if snapshot.snapshot_id in shown:
             return True
-        return not needs.is_written and snapshot.timestamp_ms < needs.settled_before_ms
+        return not needs.is_written and snapshot.timestamp_ms < needs.abandoned_before_ms
 
     found = (snapshot for snapshot in table.metadata.snapshots if is_unneeded(snapshot))
     return tuple(sorted(found, key=lambda snapshot: (snapshot.sequence_number or 0, snapshot.timestamp_ms)))
@@ -89,14 +88,17 @@ def unneeded_snapshots(timeline: Timeline, needs: Needs, unneeded_tags: Collecti
 
 @dataclass(frozen=True)
 class Freed:
-    """About what goes with expired snapshots: data and delete files, as their writers counted them."""
+    """An estimate of what expired snapshots free: data and delete files, as their writers counted them."""
 
     files: int = 0
     bytes: int = 0
 
 
 def freed(timeline: Timeline, expired: Collection[Snapshot]) -> Freed:
-    """About what goes with `expired` snapshots: what their successors removed, and all that a never published one added."""
+    """Estimate what expiring snapshots frees.
+
+    It is what their successors removed, and all that an unpublished snapshot added.
+    """
     gone = {snapshot.snapshot_id for snapshot in expired}
     shown = [version.snapshot_id for version in timeline.versions]
     successors = {after for before, after in pairwise(shown) if before in gone}
@@ -114,7 +116,7 @@ def _referenced(table: Table, unneeded_tags: Collection[str]) -> set[int]:
 
 
 def _on_branches(table: Table) -> set[int]:
-    """The snapshots of branches other than main: how long those keep their history is up to whoever made them."""
+    """Return the snapshots of branches other than main: the history of those is up to their owners."""
     found: set[int] = set()
     for name, ref in table.metadata.refs.items():
         if name == MAIN_BRANCH or ref.snapshot_ref_type is not SnapshotRefType.BRANCH:

@@ -1,7 +1,7 @@
-"""Which files of a table are worth writing anew. Pure.
+"""Files of a table that are worth rewriting. Pure.
 
-Writing files anew costs reading and writing them, and what they replace stays until no history needs it. So a file is written
-anew while it is small, together with others, and afterwards only when much of it is deleted.
+A rewrite costs reading and writing, and the old files stay until no history needs them. So a file is rewritten while it is
+small, together with others, and later only when many of its rows are deleted.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from pyiceberg.manifest import DataFileContent
 from lakehold.subscribe.live_files import LiveFile
 
 SMALL_FILE_BYTES = 32 * 1024 * 1024
-"""Data files below this size are gathered. Two row groups of a fed table: what a merge skips in a larger one is as much."""
+"""Data files below this size are compacted. It is two row groups of a fed table: a merge skips as much within a larger file."""
 
 SMALL_FILES_MOST = 8
-"""Small files of one partition at which they are gathered."""
+"""Number of small files in a partition at which they are compacted."""
 
 DELETED_SHARE = 0.3
-"""Share of deleted rows at which a file is written without them."""
+"""Share of deleted rows at which a file is rewritten without them."""
 
 MANIFESTS_MOST = 40
-"""Manifests at which they are gathered: planning a read opens each of them."""
+"""Number of manifests at which they are compacted: planning a read opens each of them."""
 
 _TARGET_PROPERTY = "write.target-file-size-bytes"
 _SMALL_SHARE_OF_TARGET = 0.75
@@ -32,15 +32,15 @@ _SMALL_SHARE_OF_TARGET = 0.75
 
 @dataclass(frozen=True)
 class Rewrite:
-    """What is written anew.
+    """The files of a table that are rewritten.
 
     Attributes:
-        small_files: Data files that are gathered.
-        deleted_files: Larger data files of which much is deleted.
+        small_files: Small data files that are compacted.
+        deleted_files: Larger data files with many deleted rows.
         rewritten_bytes: Size of all of them.
         small_below_bytes: A data file below this size is small.
-        delete_files: Files of position deletes that are gathered.
-        manifests: Manifests that are gathered.
+        delete_files: Files of position deletes that are compacted.
+        manifests: Manifests that are compacted.
     """
 
     small_files: int = 0
@@ -52,20 +52,20 @@ class Rewrite:
 
     @property
     def data_files(self) -> int:
-        """Data files that are written anew."""
+        """Return the number of data files that are rewritten."""
         return self.small_files + self.deleted_files
 
 
 def rewrite_of(
     data: Sequence[LiveFile], deletes: Sequence[LiveFile], manifests: int, properties: Mapping[str, str]
 ) -> Rewrite:
-    """What of a snapshot's files is worth writing anew.
+    """Choose the files of a snapshot that are worth rewriting.
 
     Args:
         data: Its data files.
         deletes: Its delete files.
         manifests: How many manifests it has.
-        properties: Of the table.
+        properties: Properties of the table.
     """
     target = int(properties.get(_TARGET_PROPERTY, 2**63 - 1))
     small_below = min(SMALL_FILE_BYTES, int(target * _SMALL_SHARE_OF_TARGET))

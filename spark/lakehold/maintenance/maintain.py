@@ -1,6 +1,7 @@
-"""Looking after tables: tags, then what nobody needs any more, then files. Every step can be repeated, and cut short anywhere.
+"""Maintains tables: tags, then expiry, then files. Every step can be repeated, and interrupted anywhere.
 
-Tags are put before anything is expired, and taken away before what they are on, so that what a hold needs is never without one.
+Tags are put before anything is expired, and removed before their snapshots are, so that the history a hold needs always has a
+tag.
 """
 
 from __future__ import annotations
@@ -17,34 +18,34 @@ from lakehold.iceberg.attempts import read, unreadable
 from lakehold.maintenance.plan import TablePlan
 from lakehold.maintenance.procedures import Procedures, is_conflict, is_file_gone
 from lakehold.maintenance.records import KEPT_MS, Records
-from lakehold.maintenance.survey import Care, Survey
+from lakehold.maintenance.survey import MaintenanceScope, Survey
 from lakehold.progress import Progress
 from lakehold.state.holds import Hold
 
 log = logging.getLogger(__name__)
 
-Done = TypeVar("Done")
+Result = TypeVar("Result")
 
 _ATTEMPTS = 3
-"""How often files are rewritten while other writers come first."""
+"""How often a rewrite is tried while other writers commit first."""
 
 
 @dataclass(frozen=True)
 class MaintenanceReport:
-    """What was done to one table; with `dry_run` what would be.
+    """A report of what was done to one table; with `dry_run`, of what would be done.
 
     Attributes:
         table: Its full name.
-        kept_from_ms: From when on it stays readable at least, inclusive; None: nothing of its history went.
+        kept_from_ms: From when on it stays readable at least, inclusive; None: nothing of its history was expired.
         tags: Tags of lakehold that no hold needed.
         snapshots: Snapshots that were expired.
-        files: Files that were deleted with them; with `dry_run` about how many.
-        bytes: About the size of those.
-        rewritten: Data and delete files that were written anew; what they replace goes when no history needs it.
+        files: Files that were deleted with them; with `dry_run` an estimate.
+        bytes: Estimated size of those.
+        rewritten: Data and delete files that were rewritten; the old ones are deleted when no history needs them.
         orphans: Files that the table did not refer to.
         rows: Rows of a system table that were too old to be kept.
-        error: What kept it from being done; None: all was done.
-        skipped: Why nothing could be done to it yet: its first snapshot is not complete.
+        error: The error that stopped its maintenance; None: all was done.
+        skipped: Why it cannot be maintained yet: its first snapshot is not complete.
     """
 
     table: str
@@ -62,14 +63,14 @@ class MaintenanceReport:
 
 @dataclass(frozen=True)
 class Maintaining:
-    """Looks after the tables of one lake.
+    """The maintenance of one lake.
 
     Args:
         survey: Plans.
         procedures: Acts on tables.
-        records: Forgets what is old in system tables.
-        let_go: Drops the holds of subscribers that are gone.
-        enforce_lag: Moves the holds that are behind their MAX LAG.
+        records: Deletes old rows of system tables.
+        let_go: Drops the holds of subscribers that no longer exist.
+        enforce_lag: Moves the holds that exceed their MAX LAG.
     """
 
     survey: Survey
@@ -81,58 +82,58 @@ class Maintaining:
     def run(
         self, names: Sequence[str] | None, progress: Progress, *, dry_run: bool, orphans: bool = False
     ) -> list[MaintenanceReport]:
-        """Look after the tables called `names`, or all; one that fails does not keep the others from it.
+        """Maintain the tables called `names`, or all; one that fails does not keep the others from being maintained.
 
         Args:
             names: Full names; None: all.
             progress: Shows which are done.
-            dry_run: Only tell what would be done.
-            orphans: Search orphans of all of them, not only where that was not done for long.
+            dry_run: Change nothing; report what would be done.
+            orphans: Search for orphans in all of them, even where that was done recently.
         """
         if not dry_run:
             self.let_go()
             self.enforce_lag()
         reports = []
-        cares = self.survey.cares(names, orphans=orphans)
-        with progress.task("maintaining", unit="tables", total=len(cares)) as task:
-            for care in cares:
-                reports.append(self._reported(care, is_named=names is not None, dry_run=dry_run))
-                task.advance(1, care.full_name)
+        scopes = self.survey.scopes(names, orphans=orphans)
+        with progress.task("maintaining", unit="tables", total=len(scopes)) as task:
+            for scope in scopes:
+                reports.append(self._reported(scope, is_named=names is not None, dry_run=dry_run))
+                task.advance(1, scope.full_name)
         return reports
 
-    def _reported(self, care: Care, *, is_named: bool, dry_run: bool) -> MaintenanceReport:
-        report = MaintenanceReport(care.full_name)
+    def _reported(self, scope: MaintenanceScope, *, is_named: bool, dry_run: bool) -> MaintenanceReport:
+        report = MaintenanceReport(scope.full_name)
         try:
-            for so_far in self._foreseen(care) if dry_run else self._maintained(care):
+            for so_far in self._foreseen(scope) if dry_run else self._maintained(scope):
                 report = so_far
         except DefinitionError as error:
-            # Of all tables some may be gone meanwhile, or wait for their first snapshot to be complete.
+            # Without names, a table may be dropped meanwhile, or wait for its first snapshot to be complete.
             report = replace(report, error=error) if is_named else replace(report, skipped=error)
         except LakeholdError as error:
             report = replace(report, error=error)
         except (OSError, ValueError) as error:
-            report = replace(report, error=unreadable(care.full_name, error))
+            report = replace(report, error=unreadable(scope.full_name, error))
         return report
 
-    def _foreseen(self, care: Care) -> Iterator[MaintenanceReport]:
-        plan = self.survey.plan(care)
+    def _foreseen(self, scope: MaintenanceScope) -> Iterator[MaintenanceReport]:
+        plan = self.survey.plan(scope)
         report = replace(_planned(plan), rewritten=plan.rewrite.data_files + plan.rewrite.delete_files)
         yield (report := self._without_old(report, dry_run=True))
         yield replace(report, orphans=self._without_orphans(plan, dry_run=True))
 
-    def _maintained(self, care: Care) -> Iterator[MaintenanceReport]:
-        """What was done so far, after each step."""
-        if self.survey.tags.is_held(care.full_name):
-            self.survey.tags.put([care.full_name])
+    def _maintained(self, scope: MaintenanceScope) -> Iterator[MaintenanceReport]:
+        """Maintain a table and yield the report so far, after each step."""
+        if self.survey.tags.is_held(scope.full_name):
+            self.survey.tags.put([scope.full_name])
         reach("after-tags")
-        plan = self.survey.plan(care)
-        yield (report := self._without_old(MaintenanceReport(care.full_name, plan.kept_from_ms), dry_run=False))
+        plan = self.survey.plan(scope)
+        yield (report := self._without_old(MaintenanceReport(scope.full_name, plan.kept_from_ms), dry_run=False))
         if plan.unneeded_tags:
-            self.survey.tags.remove(care.full_name, plan.unneeded_tags)
+            self.survey.tags.remove(scope.full_name, plan.unneeded_tags)
             reach("after-untag")
             yield (report := replace(report, tags=len(plan.unneeded_tags)))
-        plans = chain((plan,), iter(lambda: self.survey.plan(care), None))
-        plan, files = _while_others_write(care.full_name, lambda: self._expired(next(plans)))
+        plans = chain((plan,), iter(lambda: self.survey.plan(scope), None))
+        plan, files = _while_others_write(scope.full_name, lambda: self._expired(next(plans)))
         if plan.expired:
             reach("after-expiry")
             yield (
@@ -145,7 +146,7 @@ class Maintaining:
         yield replace(report, orphans=self._without_orphans(plan, dry_run=False))
 
     def _expired(self, plan: TablePlan) -> tuple[TablePlan, int]:
-        """The plan that was followed, and how many files were deleted with its snapshots."""
+        """Expire snapshots; return the plan that was followed, and how many files were deleted."""
         return plan, self.procedures.expire_snapshots(plan.full_name, plan.expired) if plan.expired else 0
 
     def _rewritten(self, plan: TablePlan) -> int:
@@ -193,8 +194,11 @@ def _planned(plan: TablePlan) -> MaintenanceReport:
     )
 
 
-def _while_others_write(full_name: str, act: Callable[[], Done]) -> Done:
-    """Other writers and other maintenance go on meanwhile: whoever commits second, or finds a file deleted, begins again."""
+def _while_others_write(full_name: str, act: Callable[[], Result]) -> Result:
+    """Run `act`, and again when another writer committed first or deleted a file.
+
+    Other writers and other maintenance continue meanwhile.
+    """
     for attempt in range(_ATTEMPTS):
         try:
             return act()

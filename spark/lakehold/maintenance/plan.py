@@ -1,4 +1,4 @@
-"""What should be done to a table now: a value, made without touching anything."""
+"""The plan for a table's maintenance: a value, made without effects."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from lakehold.timeline.timelines import Timeline
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What is to be done to one table, in this order.
+    """The steps for one table, in this order.
 
     Attributes:
         full_name: `namespace.table`.
-        kept_from_ms: From when on it stays readable, inclusive; None: nothing of its history goes.
-        unneeded_tags: Tags of lakehold that no hold needs: they go before what they are on.
-        expired: Ids of the snapshots that go.
-        freed: About what goes with them.
-        rewrite: Files that are worth writing anew.
-        orphans_before_ms: Files made before then (exclusive) that the table does not refer to go; None: they are not looked for.
+        kept_from_ms: From when on it stays readable, inclusive; None: all of its history stays.
+        unneeded_tags: Tags of lakehold that no hold needs: they are removed before their snapshots.
+        expired: Ids of the snapshots to expire.
+        freed: An estimate of what that frees.
+        rewrite: Files that are worth rewriting.
+        orphans_before_ms: Unreferenced files made before then (exclusive) are deleted; None: they are not searched for.
     """
 
     full_name: str
@@ -39,13 +39,13 @@ def plan_table(
     rewrite: Rewrite,
     orphans_before_ms: int | None,
 ) -> TablePlan:
-    """What is to be done to a table.
+    """Plan the maintenance of a table.
 
     Args:
-        timeline: The table, with all versions that its metadata files know.
-        needs: What keeps its history; None: its history is somebody else's to shorten.
+        timeline: The table, with all versions in its metadata files.
+        needs: The needs that keep its history; None: another program decides about its history.
         unneeded_tags: Tags of lakehold that no hold needs.
-        rewrite: Files that are worth writing anew.
+        rewrite: Files that are worth rewriting.
         orphans_before_ms: See `TablePlan`.
     """
     expired = unneeded_snapshots(timeline, needs, unneeded_tags) if needs is not None else ()

@@ -1,4 +1,4 @@
-"""Iceberg's procedures, as lakehold calls them."""
+"""Iceberg's Spark procedures, as lakehold calls them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from lakehold.maintenance.layout import DELETED_SHARE, SMALL_FILES_MOST, Rewrite
 from lakehold.spark_sql import alter_table, literal, map_of, quoted, quoted_table, table_properties
 
 CallProcedure = Callable[[str], Sequence[Mapping[str, Any]]]
-"""Runs one statement and gives its rows by column; it raises `LakeholdError`."""
+"""Runs one statement and returns its rows by column; it raises `LakeholdError`."""
 
 ORPHANS_SEARCHED_PROPERTY = "lakehold.orphans-searched-ms"
-"""The property of a table that says when its orphans were last searched, epoch milliseconds as text."""
+"""The property of a table that keeps when orphans were last searched for, epoch milliseconds as text."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -32,18 +32,21 @@ _GONE = re.compile(
 
 
 def is_conflict(message: str) -> bool:
-    """Whether a procedure failed because another writer came first; nothing was changed then."""
+    """Return whether a procedure failed because another writer committed first; nothing was changed then."""
     return _CONFLICT.search(message) is not None
 
 
 def is_file_gone(message: str) -> bool:
-    """Whether a procedure failed because a file is not there: another maintenance has deleted it, or the table is damaged."""
+    """Return whether a procedure failed because a file is missing.
+
+    Another maintenance has deleted it, or the table is damaged.
+    """
     return _GONE.search(message) is not None
 
 
 @dataclass(frozen=True)
 class Procedures:
-    """Calls procedures on the tables of one lake.
+    """The procedures that run on the tables of one lake.
 
     Args:
         call: Runs a statement.
@@ -54,10 +57,10 @@ class Procedures:
     catalog_name: str
 
     def expire_snapshots(self, full_name: str, snapshot_ids: Sequence[int]) -> int:
-        """Expire exactly these snapshots and delete what only they refer to. Returns how many files were deleted.
+        """Expire exactly these snapshots and delete the files that only they refer to. Returns how many files were deleted.
 
-        By itself the procedure takes every snapshot of the last branch that is older than five days as well, so that it is told
-        of a time before all of them. It refuses when a tag or a branch refers to one of them.
+        By default the procedure also expires every snapshot of the last branch that is older than five days; a time before all
+        snapshots prevents that. It refuses to expire a snapshot that a tag or a branch refers to.
         """
         ids = ", ".join(f"{snapshot_id}L" for snapshot_id in snapshot_ids)
         rows = self._run(
@@ -66,12 +69,12 @@ class Procedures:
         return sum(count for row in rows for name, count in row.items() if name.startswith("deleted_") and count)
 
     def rewrite_data_files(self, full_name: str, rewrite: Rewrite, *, in_order: bool) -> int:
-        """Gather small data files and write those without much of their rows anew. Returns how many were rewritten.
+        """Compact small data files, and rewrite files with many deleted rows without them. Returns how many were rewritten.
 
         Args:
             full_name: The table.
-            rewrite: What is worth it.
-            in_order: Whether rows are sorted as the table says.
+            rewrite: The files that are worth it.
+            in_order: Whether rows are sorted by the table's sort order.
         """
         options = {
             "min-input-files": SMALL_FILES_MOST,
@@ -83,17 +86,20 @@ class Procedures:
         return sum(row["rewritten_data_files_count"] for row in rows)
 
     def rewrite_position_delete_files(self, full_name: str) -> int:
-        """Gather small files of position deletes, which format version 2 has. Returns how many were rewritten."""
+        """Compact small files of position deletes, which format version 2 has. Returns how many were rewritten."""
         options = map_of({"min-input-files": SMALL_FILES_MOST})
         rows = self._run("rewrite_position_delete_files", full_name, f"options => {options}")
         return sum(row["rewritten_delete_files_count"] for row in rows)
 
     def rewrite_manifests(self, full_name: str) -> None:
-        """Gather small manifests."""
+        """Compact small manifests."""
         self._run("rewrite_manifests", full_name)
 
     def rewrites_manifests_safely(self, format_version: int) -> bool:
-        """Whether the Iceberg that runs keeps row ids when it gathers manifests: 1.11 loses those of format version 3."""
+        """Return whether the running Iceberg keeps row ids when it compacts manifests.
+
+        Iceberg 1.11 loses those of format version 3.
+        """
         if format_version < 3:  # noqa: PLR2004 - the first with row ids
             return True
         (row,) = self.call(f"SELECT {quoted_table(self.catalog_name, 'system.iceberg_version')}() AS version")
@@ -101,11 +107,11 @@ class Procedures:
         return found is not None and (int(found[1]), int(found[2])) >= (1, 12)
 
     def remove_orphan_files(self, full_name: str, before_ms: int, *, dry_run: bool) -> int:
-        """Delete the files under the table's location that it does not refer to. Returns how many there were.
+        """Delete files below the table's location that it does not refer to. Returns how many there were.
 
         Args:
             full_name: The table.
-            before_ms: Files made at or after this time stay, epoch milliseconds: somebody may be about to commit them.
+            before_ms: Files made at or after this time stay, epoch milliseconds: a writer may be about to commit them.
             dry_run: Only count them.
         """
         arguments = (
@@ -114,13 +120,13 @@ class Procedures:
         return len(self._run("remove_orphan_files", full_name, arguments))
 
     def note_orphan_search(self, full_name: str, at_ms: int) -> None:
-        """Write down on the table that orphans were searched at a time, epoch milliseconds."""
+        """Record on the table that orphans were searched for at a time, epoch milliseconds."""
         name = quoted_table(self.catalog_name, full_name)
         properties = table_properties({ORPHANS_SEARCHED_PROPERTY: str(at_ms)})
         self.call(alter_table(name, f"SET TBLPROPERTIES {properties}"))
 
     def delete_rows(self, full_name: str, where: str) -> None:
-        """Delete the rows of a table that are `where`."""
+        """Delete the rows of a table that match the condition `where`."""
         self.call(f"DELETE FROM {quoted_table(self.catalog_name, full_name)} WHERE {where}")
 
     def _run(self, procedure: str, full_name: str, arguments: str = "") -> Sequence[Mapping[str, Any]]:

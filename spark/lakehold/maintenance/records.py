@@ -1,4 +1,4 @@
-"""What lakehold writes down about its work goes when it is old: batches, errors that were healed, checks and their pages."""
+"""Expiry of lakehold's own records: batches, errors that were healed, checks and their pages."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from lakehold.state.store import Log
 SOURCE_ERRORS = f"{SYSTEM_NAMESPACE}.mz_source_errors"
 
 KEPT_MS = 30 * 24 * 60 * 60 * 1000
-"""How long what nothing needs can still be looked up."""
+"""How long records stay readable after nothing needs them."""
 
 
 @dataclass(frozen=True)
 class Forgotten:
-    """What went: rows of a system table, and files beside it."""
+    """A count of what was deleted: rows of a system table, and files that belong to them."""
 
     rows: int = 0
     files: int = 0
@@ -34,15 +34,15 @@ class Forgotten:
 
 @dataclass(frozen=True)
 class Records:
-    """What is written down in one lake.
+    """The records of one lake.
 
     Args:
-        batches: The history of batches: where a source goes on, and what of a batch is done, its readers know.
-        checks: What checks of holds found.
+        batches: The history of batches; readers themselves keep the position and progress of a source.
+        checks: The verdicts of checks.
         pages: Their pages, and those of other checks.
-        tables: Has the errors.
-        holds: The holds: what was found on one that is there stays.
-        definitions: Tells which of them are there.
+        tables: The tables, one of which keeps errors.
+        holds: The holds: verdicts on an existing hold stay.
+        definitions: The definitions, which show which holds exist.
         procedures: Deletes errors.
     """
 
@@ -55,7 +55,7 @@ class Records:
     procedures: Procedures
 
     def forget(self, full_name: str, before_ms: int, *, dry_run: bool = False) -> Forgotten:
-        """Let the rows of a system table go that are older than a time (exclusive); nothing of other tables.
+        """Delete the rows of a system table that are older than a time (exclusive); does nothing for other tables.
 
         Args:
             full_name: `namespace.table`.
@@ -71,7 +71,7 @@ class Records:
         return Forgotten()
 
     def _forget_checks(self, before_ms: int, *, dry_run: bool) -> Forgotten:
-        # The holds before the checks: one that is made later has no check that is old.
+        # Read the holds before the checks: a hold that is created in between has no old check.
         there = {hold.hold_id for hold in protecting(self.holds.holds(), self.definitions.definitions())}
         rows = self.checks.forget("checked_at_ms", before_ms, lambda check: check.hold_id in there, dry_run=dry_run)
         linked = {

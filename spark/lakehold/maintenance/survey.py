@@ -1,4 +1,4 @@
-"""Surveying the lake: which tables are looked after, and what their plans are made from."""
+"""The survey of a lake: which tables are maintained, and the facts from which their plans are made."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from lakehold.timeline.timelines import Timeline, Timelines
 from lakehold.times import now_ms
 
 ORPHANS_EVERY_MS = 24 * 60 * 60 * 1000
-"""How often orphans of a table are searched: that lists all of its files, and few are ever found."""
+"""How often a table is searched for orphans: the search lists all of its files, and rarely finds any."""
 
 SYSTEM_RETENTION_MS = 60 * 60 * 1000
-"""History that a system table keeps: nobody subscribes to one."""
+"""History that a system table keeps: subscriptions do not read system tables."""
 
 
 @dataclass(frozen=True)
-class Care:
-    """How far a table is looked after.
+class MaintenanceScope:
+    """The maintenance that a table gets.
 
     Attributes:
         full_name: `namespace.table`.
-        retention_ms: How much of its history stays; None: its history is somebody else's to shorten.
-        rewrites: Whether its files are written anew.
+        retention_ms: How much of its history stays; None: another program decides about its history.
+        rewrites: Whether its files are rewritten.
         orphans: Whether files that it does not refer to are deleted.
     """
 
@@ -54,15 +54,15 @@ class Care:
 
 @dataclass(frozen=True)
 class Survey:
-    """Looks at the lake; changes nothing.
+    """The survey of a lake, which changes nothing.
 
     Args:
         catalog: The lake's catalog.
         timelines: The tables' histories.
-        batches: Which batches are under way.
+        batches: Shows which batches are open.
         holds: The holds.
-        reads: The reads of history that take long.
-        tags: Which tags no hold needs.
+        reads: The read leases.
+        tags: Shows which tags no hold needs.
         settings: How much history is kept, and how old an orphan is.
         clock: Epoch milliseconds.
     """
@@ -76,13 +76,14 @@ class Survey:
     settings: Settings
     clock: Callable[[], int] = now_ms
 
-    def cares(self, names: Sequence[str] | None, *, orphans: bool = False) -> list[Care]:
-        """The tables to look after.
+    def scopes(self, names: Sequence[str] | None, *, orphans: bool = False) -> list[MaintenanceScope]:
+        """Return the maintenance of each table.
 
-        Without names all that are lakehold's own, those of others that say how much history they keep, those that are or were
-        held, whose tags come and go and nothing else, and those that cannot be read, to be reported. Orphans are searched once
-        in `ORPHANS_EVERY_MS`, of tables that are named or with `orphans` always; of none while some table cannot be read: its
-        files might lie among another's.
+        Without names, these are all of lakehold's own tables, and tables of others that declare how much history they keep.
+        Tables that are or were held are among them for their tags only, and tables that cannot be read, to be reported.
+
+        Orphans are searched for once in `ORPHANS_EVERY_MS`; always in named tables, or with `orphans`. While some table
+        cannot be read, no table is searched: the files of the unreadable one might lie among another's.
         """
         definitions = self.timelines.definitions.definitions()
         everything = {name: self._table(name) for name in self._all_names()}
@@ -96,37 +97,37 @@ class Survey:
             )
             table = everything.get(name)
             searches = is_alone and (orphans or names is not None or self._is_search_due(table))
-            care = self._care(name, table, definitions, named=names is not None, searches=searches)
+            scope = self._scope(name, table, definitions, named=names is not None, searches=searches)
             is_tagged = table is not None and bool(own_tags(table))
-            if care.retention_ms is not None or _is_system(name) or name in held or is_tagged or name in unreadable:
-                found.append(care)
+            if scope.retention_ms is not None or _is_system(name) or name in held or is_tagged or name in unreadable:
+                found.append(scope)
         return found
 
-    def plan(self, care: Care) -> TablePlan:
-        """What is to be done to a table now.
+    def plan(self, scope: MaintenanceScope) -> TablePlan:
+        """Plan the maintenance of a table as of now.
 
         Raises:
-            DefinitionError: It is not there, or not readable yet.
+            DefinitionError: It does not exist, or is not readable yet.
         """
-        # Holds, reads, intents and the clock before the table: what comes later needs nothing that is older than they are.
+        # Read holds, reads, intents and the clock before the table: later ones need no history older than these.
         clock_ms = self.clock()
         definitions = self.timelines.definitions.definitions()
         holds = protecting(self.holds.holds(), definitions)
         reads = self.reads.reads()
-        is_written = self._is_written(care.full_name)
-        timeline = self.timelines.of([care.full_name])[care.full_name]
+        is_written = self._is_written(scope.full_name)
+        timeline = self.timelines.of([scope.full_name])[scope.full_name]
         needs = None
-        if care.retention_ms is not None:
-            from_ms = self._kept_from_ms(timeline, care.retention_ms, holds, reads, clock_ms)
+        if scope.retention_ms is not None:
+            from_ms = self._kept_from_ms(timeline, scope.retention_ms, holds, reads, clock_ms)
             needs = Needs(from_ms, clock_ms - self.settings.expire_grace_ms, is_written)
             if from_ms is not None:
                 timeline = self.timelines.reaching(timeline, from_ms)
         return plan_table(
             timeline,
             needs,
-            self.tags.unneeded(care.full_name),
-            _rewrite(timeline.table) if care.rewrites else Rewrite(),
-            clock_ms - self.settings.orphan_age_ms if care.orphans else None,
+            self.tags.unneeded(scope.full_name),
+            _rewrite(timeline.table) if scope.rewrites else Rewrite(),
+            clock_ms - self.settings.orphan_age_ms if scope.orphans else None,
         )
 
     def _table(self, full_name: str) -> Table | None:
@@ -143,17 +144,21 @@ class Survey:
             for identifier in self.catalog.list_tables(namespace)
         )
 
-    def _care(self, name: str, table: Table | None, definitions: Definitions, *, named: bool, searches: bool) -> Care:
+    def _scope(
+        self, name: str, table: Table | None, definitions: Definitions, *, named: bool, searches: bool
+    ) -> MaintenanceScope:
         properties = table.properties if table is not None else {}
         if _is_system(name):
-            # The one that Spark writes: the others shorten their own history, commit by commit.
+            # Only Spark's table needs maintenance: the others expire their own history, commit by commit.
             is_by_spark = name == SOURCE_ERRORS
-            return Care(name, SYSTEM_RETENTION_MS if is_by_spark else None, rewrites=is_by_spark, orphans=searches)
+            return MaintenanceScope(
+                name, SYSTEM_RETENTION_MS if is_by_spark else None, rewrites=is_by_spark, orphans=searches
+            )
         own_ms = own_retention_ms(definitions, properties, name)
         if not named and name not in definitions.tables and own_ms is None:
-            return Care(name, None, rewrites=False, orphans=False)
+            return MaintenanceScope(name, None, rewrites=False, orphans=False)
         retained_ms = retention_ms(definitions, properties, name, self.settings)
-        return Care(name, retained_ms, rewrites=True, orphans=searches)
+        return MaintenanceScope(name, retained_ms, rewrites=True, orphans=searches)
 
     def _is_search_due(self, table: Table | None) -> bool:
         searched = table.properties.get(ORPHANS_SEARCHED_PROPERTY, "") if table is not None else ""

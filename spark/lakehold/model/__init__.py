@@ -1,1 +1,1 @@
-"""The vocabulary of batches and readers: values and what follows from them, without an engine or a store."""
+"""The vocabulary of batches and readers: values and rules, without an engine or a store."""

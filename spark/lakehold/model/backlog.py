@@ -1,4 +1,4 @@
-"""How far tables that are behind have come: from the rows of their reader and of `main`, nobody upstream is asked."""
+"""Progress of tables that are catching up, from the states of their reader and of `main`, without asking any upstream."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from lakehold.model.readers import MAIN_READER, Readers, ReaderState
 
 @dataclass(frozen=True)
 class Backlog:
-    """The progress of a reader that catches up, counted as offsets, of which there are no fewer than records.
+    """The progress of a reader that catches up, counted as offsets: at least as many as records.
 
     Attributes:
-        read: What it has read since it is behind.
-        behind: What is left before it stands where `main` does.
+        read: Offsets that it has read since it began to catch up.
+        behind: Offsets that are left until it reaches `main`.
     """
 
     read: int = 0
@@ -31,15 +31,15 @@ class Backlog:
 
 
 def backlog(state: ReaderState, main: ReaderState, topics: Collection[str]) -> Backlog | None:
-    """Return how far `state` has come with some of its topics.
+    """Return the progress of `state` over some of its topics.
 
     Args:
         state: A reader.
-        main: The reader `main` of the same source.
-        topics: Those that count.
+        main: The reader `main` of its source.
+        topics: The topics that count.
 
     Returns:
-        None for `main` itself, and before an ingest has seen what there is to read.
+        None for `main` itself, and before an ingest has seen how much there is to read.
     """
     if state.reader == MAIN_READER:
         return None
@@ -48,7 +48,7 @@ def backlog(state: ReaderState, main: ReaderState, topics: Collection[str]) -> B
     begins = {**state.position, **state.catch_up_from}
     if ends.keys().isdisjoint(begins):
         return None
-    # A partition that it has not seen is newer than the reader, and begins at 0.
+    # A partition that the reader has not seen is newer than the reader, and begins at 0.
     reached = {tp: state.position.get(tp, begins.get(tp, 0)) for tp in ends}
     return Backlog(
         read=sum(max(0, at - begins.get(tp, 0)) for tp, at in reached.items()),
@@ -57,10 +57,10 @@ def backlog(state: ReaderState, main: ReaderState, topics: Collection[str]) -> B
 
 
 def backlogs(readers: Readers, topics: Mapping[str, str]) -> dict[str, Backlog]:
-    """Return how far the tables that catch up have come, by full name.
+    """Return the progress of the tables that catch up, by full name.
 
     Args:
-        readers: Those of their source.
+        readers: The readers of their source.
         topics: The topic of each of the source's tables.
     """
     found = {

@@ -1,4 +1,4 @@
-"""All definitions at one moment, and the seam through which they change."""
+"""All definitions of a lake at one time, and the interface that reads them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ D = TypeVar("D", Connection, Source, Table, Subscription)
 
 @dataclass(frozen=True)
 class Entry(Generic[D]):
-    """A definition with its identity: `object_id` is never used again, `sql` is the statement as written."""
+    """A definition with its identity: `object_id` is never reused, `sql` is the statement as written."""
 
     object_id: str
     definition: D
@@ -29,7 +29,7 @@ AnyEntry = Entry[Connection] | Entry[Source] | Entry[Table] | Entry[Subscription
 
 @dataclass(frozen=True)
 class Definitions:
-    """Everything declared in a lake at one moment; tables by full name. Values only: changing means making another."""
+    """A lake's definitions at one time; tables by full name. A value: changes return a new one."""
 
     connections: Mapping[str, Entry[Connection]] = field(default_factory=dict)
     sources: Mapping[str, Entry[Source]] = field(default_factory=dict)
@@ -69,11 +69,11 @@ class Definitions:
 
     @property
     def sources_with_tables(self) -> list[str]:
-        """Names of the sources that feed a table, in order."""
+        """Return the names of the sources that feed a table, in order."""
         return sorted({entry.definition.source for entry in self.tables.values()})
 
     def users_of_connection(self, name: str) -> tuple[str, ...]:
-        """Names of the sources that read through the connection `name`."""
+        """Return the names of the sources that use the connection `name`."""
         sources = (e.definition for e in self.sources.values())
         return tuple(sorted(s.name for s in sources if name in s.connections))
 
@@ -90,7 +90,7 @@ class Definitions:
                 return replace(self, subscriptions={**self.subscriptions, name: entry})
 
     def without(self, definition: Definition) -> Definitions:
-        """Return these definitions less one."""
+        """Return these definitions without one of them."""
         match definition:
             case Connection(name=name):
                 return replace(self, connections={n: e for n, e in self.connections.items() if n != name})
@@ -118,8 +118,8 @@ def _found(entries: Mapping[str, Entry[D]], name: str, kind: str) -> Entry[D]:
 
 
 class DefinitionReader(ABC):
-    """The interface that reads definitions: plans are made from them."""
+    """An interface that reads definitions."""
 
     @abstractmethod
     def definitions(self) -> Definitions:
-        """Return all definitions now."""
+        """Return all definitions."""

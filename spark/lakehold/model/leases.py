@@ -1,4 +1,4 @@
-"""Leases: which process alone may change something, and until when. Values and decisions, without a store."""
+"""Leases: which process alone may change something, and until when. Values and rules, without a store."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Lease:
 
 @dataclass(frozen=True)
 class LeaseRules:
-    """The rules by which a lease is given or refused, with the words that a refusal uses.
+    """The rules by which a lease is given or refused, with the words of a refusal.
 
     Attributes:
-        what: What the lease is of, as the subject of a sentence.
+        what: The object of the lease, as the subject of a sentence.
         used: What its owner does to it, as in "is being read".
-        to_use: The same as in "to write".
-        busy: The error of whoever comes while the lease is live.
+        to_use: The infinitive of that, as in "to write".
+        busy: The error for another process while the lease is live.
         when_busy: The hint of that error.
         when_lost: The hint for an owner that lost the lease.
     """
@@ -38,7 +38,7 @@ class LeaseRules:
     when_lost: str
 
     def taken(self, lease: Lease | None, owner: str, now_ms: int, until_ms: int) -> Lease:
-        """Return the lease of `owner`, who takes over one that ran out and prolongs its own.
+        """Return the lease of `owner`, which prolongs its own or takes over one that ran out.
 
         Raises:
             LakeholdError: Another's lease is live.
@@ -48,20 +48,20 @@ class LeaseRules:
         if lease and now_ms < lease.until_ms:
             raise self.busy(
                 f"{self.what} is being {self.used} by another process",
-                detail=f'"{lease.owner}" has it since {iso(lease.since_ms)} UTC, until {iso(lease.until_ms)} or later.',
+                detail=f'"{lease.owner}" has had it since {iso(lease.since_ms)} UTC, until {iso(lease.until_ms)} or later.',
                 hint=self.when_busy,
             )
         return Lease(owner, now_ms, until_ms)
 
     def owned(self, lease: Lease | None, owner: str) -> Lease:
-        """Return the lease, which must be `owner`'s; one that ran out but was not taken over still is.
+        """Return the lease, which must be `owner`'s, even if it ran out and no other process took it.
 
         Raises:
-            LeaseLost: Another has it, or nobody.
+            LeaseLost: Another process has it, or none.
         """
         if lease and lease.owner == owner:
             return lease
-        found = f'"{lease.owner}" took it over at {iso(lease.since_ms)} UTC' if lease else "Nobody has it now"
+        found = f'"{lease.owner}" took it over at {iso(lease.since_ms)} UTC' if lease else "No process has it now"
         raise self.lost(f'Expected the lease of "{owner}". {found}.')
 
     def lost(self, detail: str) -> LeaseLost:
@@ -72,5 +72,5 @@ class LeaseRules:
 
 
 def released(lease: Lease | None, owner: str) -> Lease | None:
-    """Return the lease after `owner` has let go of it: another's stays."""
+    """Return the lease after `owner` has released it; another's lease stays."""
     return None if lease and lease.owner == owner else lease

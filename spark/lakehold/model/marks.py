@@ -1,9 +1,9 @@
-"""Marks: what a Debezium table remembers between batches, kept in its snapshots' summaries and beside its reader.
+"""High-water marks of a Debezium table, kept between batches in its snapshots' summaries and with its reader.
 
-`passed` is the high-water mark of `envelopes.md`: per partition the highest position applied; what lies at or below it was
-applied before. `snapshot` says which of the connector's snapshots the table shows and whether it is whole. `latest_ms` tells a
-change that is sent again from one of a log that has gone back, which is newer than all that was seen. `repeated` names the last
-snapshot of this table alone that was taken again (`lakehold.ingest.write.repeats`).
+`passed` is the high-water mark of `envelopes.md`: per partition the highest position applied; changes at or below it were applied
+before. `snapshot` names the connector snapshot that the table shows, and whether it is complete. `latest_ms` distinguishes a
+change that is sent again from a log that has gone back: the changes of the latter are newer than all that were seen.
+`repeated` names the last snapshot of this table alone that was repeated (`lakehold.ingest.write.repeats`).
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Position = tuple[int, int, int, int]
-"""See `lakehold.ingest.envelope.position`; compared from the left."""
+"""A log position, see `lakehold.ingest.envelope.position`; compared from the left."""
 
 
 @dataclass(frozen=True)
 class SnapshotProgress:
-    """One snapshot of a connector, as far as it was read.
+    """The progress of reading one connector snapshot.
 
     Args:
-        position: Where it stands upstream; all its rows share it.
-        end_seen: Its last row was read.
-        complete: All of it was read.
-        replaces_through: Rows whose last change has at most this Iceberg sequence number are not of this snapshot: those
-            it does not bring are gone once it is complete. None when there were none before it.
-        until: By partition an offset below which all of its rows lie, as far as that is known; of a complete one it is not kept.
+        position: Its log position, which all its rows share.
+        end_seen: Whether its last row was read.
+        complete: Whether all of it was read.
+        replaces_through: Rows whose last change has at most this Iceberg sequence number are older than this snapshot. Once it is
+            complete, those that it does not contain are deleted. None if the table had no rows before it.
+        until: By partition an offset below which all of its rows lie, if known; not kept for a complete snapshot.
     """
 
     position: Position
@@ -44,17 +44,17 @@ class Marks:
     passed: Mapping[int, Position] = field(default_factory=dict)
     snapshot: SnapshotProgress | None = None
     latest_ms: int | None = None
-    """The latest commit upstream of any change, epoch milliseconds; None where no change told."""
+    """The latest upstream commit time of any change, epoch milliseconds; None if no change has one."""
     repeated: str | None = None
-    """The signal that asked for the last repeated snapshot of which all is in the table; None: there was none."""
+    """The signal that asked for the last repeated snapshot that is complete in the table; None: there was none."""
 
     @property
     def is_whole(self) -> bool:
-        """Return whether no snapshot is half read."""
+        """Return whether no snapshot is partly read."""
         return self.snapshot is None or self.snapshot.complete
 
     def to_json(self) -> str:
-        """Return compact text for a snapshot summary."""
+        """Convert the marks to compact text for a snapshot summary."""
         snapshot = self.snapshot
         content: dict[str, Any] = {"passed": {str(p): list(at) for p, at in sorted(self.passed.items())}}
         if snapshot is not None:
@@ -74,7 +74,7 @@ class Marks:
 
     @classmethod
     def from_json(cls, text: str | None) -> Marks:
-        """Return the inverse of `to_json`; no text is no marks."""
+        """Read the text of `to_json`; empty text means no marks."""
         if not text:
             return cls()
         content = json.loads(text)
@@ -93,7 +93,7 @@ class Marks:
 
 
 NO_MARKS = Marks()
-"""Of a table that has passed nothing, or whose changes have no positions."""
+"""The marks of a table that has applied nothing, or whose changes have no positions."""
 
 
 def _position(numbers: list[int]) -> Position:

@@ -1,4 +1,4 @@
-"""Offsets: which records of which partitions, in the JSON form Spark's Kafka source uses."""
+"""Offsets: which records of which partitions, in the JSON form of Spark's Kafka source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TopicPartition:
 
     @property
     def is_internal(self) -> bool:
-        """Return whether a reader keeps it for itself: it stands in positions, and no table takes anything from it."""
+        """Return whether the partition is only for a reader's own use: it is in positions, but feeds no table."""
         return self.topic.startswith(INTERNAL_PREFIX)
 
 
@@ -54,11 +54,11 @@ class Watermarks:
 
 
 Offsets = Mapping[TopicPartition, int]
-"""For each partition an offset: of the next record to read, or behind the last one."""
+"""An offset for each partition: that of the next record to read, or the one after the last record."""
 
 
 def to_json(offsets: Offsets) -> str:
-    """Return `{"topic": {"0": 12}}`, keys sorted, as Spark's `startingOffsets` takes it."""
+    """Convert offsets to `{"topic": {"0": 12}}`, keys sorted, as Spark's `startingOffsets` takes it."""
     nested: dict[str, dict[str, int]] = {}
     for tp in sorted(offsets):
         nested.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
@@ -66,7 +66,7 @@ def to_json(offsets: Offsets) -> str:
 
 
 def from_json(text: str) -> dict[TopicPartition, int]:
-    """Return the inverse of `to_json`."""
+    """Read the text of `to_json`."""
     return {
         TopicPartition(topic, int(partition)): offset
         for topic, partitions in json.loads(text).items()
@@ -75,16 +75,16 @@ def from_json(text: str) -> dict[TopicPartition, int]:
 
 
 def ranges(start: Offsets, end: Offsets) -> tuple[OffsetRange, ...]:
-    """Return the non-empty ranges between `start` and `end`; a partition `start` lacks begins at 0."""
+    """Return the non-empty ranges between `start` and `end`; a partition that `start` lacks begins at 0."""
     found = (OffsetRange(tp, start.get(tp, 0), end[tp]) for tp in sorted(end))
     return tuple(r for r in found if not r.is_empty)
 
 
 def starts(of: Iterable[OffsetRange]) -> dict[TopicPartition, int]:
-    """Return where each range starts (inclusive)."""
+    """Return the start of each range (inclusive)."""
     return {r.topic_partition: r.start_inclusive for r in of}
 
 
 def ends(of: Iterable[OffsetRange]) -> dict[TopicPartition, int]:
-    """Return where each range ends (exclusive)."""
+    """Return the end of each range (exclusive)."""
     return {r.topic_partition: r.end_exclusive for r in of}

@@ -1,4 +1,4 @@
-"""What the batches before have taken of an upstream's transactions: kept with the reader, as `marks` are with a table."""
+"""Upstream transactions that earlier batches committed: kept with the reader, as `marks` are with a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakehold.model.places import Place
 
 @dataclass(frozen=True)
 class Mark:
-    """The furthest event of a partition: its transaction's place, and its position."""
+    """The furthest event of a partition: the place of its transaction, and its position."""
 
     place: Place
     position: Position
@@ -22,11 +22,11 @@ class Mark:
 
 @dataclass(frozen=True)
 class Replaced:
-    """A re-snapshot that a batch has all of (`lakehold.ingest.transactions.resnapshot`).
+    """A re-snapshot that a batch contains completely (`lakehold.ingest.transactions.resnapshot`).
 
     Args:
-        position: Where it stands upstream.
-        without_rows: Topics of readable tables of which it has no row: what they have from before goes, too.
+        position: Its log position.
+        without_rows: Topics of readable tables without a row in it: their earlier rows are deleted, too.
     """
 
     position: Position
@@ -38,11 +38,10 @@ class Passed:
     """The upstream transactions that earlier batches committed.
 
     Args:
-        commits: Of each log where the last transaction in it commits, as `Place.at`; of those whose place is known.
-        marks: The furthest event of each partition that had some.
-        cut_off: Partitions whose beginning was deleted before they were first read, and which may still show it: their first
-            transaction may lack events.
-        replaced: The re-snapshot that the last batch has.
+        commits: For each log the commit of its last transaction, as `Place.at`; only of transactions whose place is known.
+        marks: The furthest event of each partition that had events.
+        cut_off: Partitions whose beginning was deleted before they were first read: their first transaction may lack events.
+        replaced: The re-snapshot that the last batch contains.
     """
 
     commits: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -51,15 +50,15 @@ class Passed:
     replaced: Replaced | None = None
 
     def has(self, place: Place | None) -> bool:
-        """Return whether the transaction at `place` was taken."""
+        """Return whether the transaction at `place` was committed by an earlier batch."""
         return place is not None and place.log in self.commits and place.at <= self.commits[place.log]
 
     def is_ahead_of(self, other: Passed) -> bool:
-        """Return whether in some log more was taken."""
+        """Return whether it has committed more than `other` in some log."""
         return any(log not in other.commits or other.commits[log] < at for log, at in self.commits.items())
 
     def to_json(self) -> str:
-        """Return compact text for `mz_readers`; empty when nothing was taken."""
+        """Convert it to compact text for `mz_readers`; empty if nothing was committed."""
         if self == Passed():
             return ""
         content: dict[str, object] = {
@@ -76,7 +75,7 @@ class Passed:
 
     @classmethod
     def from_json(cls, text: str) -> Passed:
-        """Return the inverse of `to_json`."""
+        """Read the text of `to_json`."""
         if not text:
             return cls()
         content = json.loads(text)
@@ -96,7 +95,7 @@ NOTHING_PASSED = Passed()
 
 
 def joined_transactions(main: Passed, joining: Passed) -> Passed:
-    """Return what `main` has taken when tables join that have caught up with it."""
+    """Return the committed transactions of `main` after tables that have caught up with it join."""
     return joining if main == NOTHING_PASSED else replace(main, marks={**joining.marks, **main.marks})
 
 

@@ -1,4 +1,4 @@
-"""Which transaction an event belongs to, and where that stands in the upstream's log, from the ids that Debezium gives it.
+"""Transaction ids of Debezium's events: the transaction that they name, and its place in the upstream's log.
 
     connector              id                             transaction    place
     PostgreSQL             `txId:LSN of this event`       txId           of an END the LSN, of an event its last commit's LSN + 1
@@ -7,8 +7,8 @@
     MariaDB with GTIDs     `domain-server-number`         the id         number, in the log of that domain
     SQL Server             `00000025:00000d98:00a2`       the id         the three numbers
 
-PostgreSQL gives each event an id of its own (facts, "What a consumer must get right"), and no event tells the LSN at which its
-transaction commits: that of the commit before it, in `source.sequence`, lies below it and not below any earlier END.
+PostgreSQL gives each event an id of its own (facts, "What a consumer must get right"), and no event contains the LSN at which its
+transaction commits. `source.sequence` has the LSN of the commit before it, which lies below it and not below any earlier END.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 POSTGRES_ID = r"^(?P<transaction>[0-9]+):[0-9]+$"
-"""The id of an event of PostgreSQL; its group is the transaction."""
+"""The form of an event's id in PostgreSQL; its group is the transaction."""
 
 WAL = "wal"
-"""The log of places in PostgreSQL."""
+"""The name of PostgreSQL's log."""
 _BINLOG_OF = "binlog "
 
 
 @dataclass(frozen=True)
 class IdForm:
-    """A form of transaction ids, from which the place of a commit can be read.
+    """A form of transaction ids from which the place of a commit can be read.
 
     Args:
         pattern: A regular expression that Python and Arrow both take. Its groups `a`, `b` and `c` are the numbers of the place,
             and `log` ends the name of the log.
-        log: How that name begins.
+        log: The beginning of that name.
         is_hex: Whether the numbers are hexadecimal.
     """
 
@@ -42,7 +42,7 @@ class IdForm:
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """Return the groups of the numbers."""
+        """Return the names of the groups that are numbers."""
         return tuple(name for name in "abc" if f"?P<{name}>" in self.pattern)
 
 
@@ -53,7 +53,7 @@ ID_FORMS = (
     IdForm(r"^(?P<a>[0-9a-f]{8}):(?P<b>[0-9a-f]{8}):(?P<c>[0-9a-f]{4})$", "lsn", is_hex=True),
     IdForm(r"^(?P<log>[0-9a-f]{8}-.+):(?P<a>[0-9]{1,18})$", "server "),
 )
-"""How the connectors write ids, see above; no id has two of these forms. Numbers have at most 64 bits."""
+"""The forms in which connectors write ids, see above; no id has two of them. Numbers have at most 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class Place:
     """A place in an upstream's log.
 
     Args:
-        log: Which log: places of two logs cannot be compared.
-        at: Compared from the left.
+        log: The log: places of two logs cannot be compared.
+        at: Numbers that are compared from the left.
     """
 
     log: str
@@ -76,7 +76,7 @@ def transaction_of(transaction_id: str) -> str:
 
 
 def place_of_end(transaction_id: str) -> Place | None:
-    """Read from the id of an END where the transaction commits; None for connectors whose ids have no order."""
+    """Read the place of a transaction's commit from the id of its END; None for connectors whose ids have no order."""
     for form in ID_FORMS:
         if found := re.match(form.pattern, transaction_id):
             named, base = found.groupdict(), 16 if form.is_hex else 10
@@ -85,7 +85,7 @@ def place_of_end(transaction_id: str) -> Place | None:
 
 
 def place_in(log: str, numbers: Sequence[int]) -> Place:
-    """Return a place in a log, of at least as many numbers as its places have."""
+    """Return a place in a log from its numbers, of which there may be more than the log's places have."""
     form = next(form for form in ID_FORMS if log.startswith(form.log))
     return Place(log, tuple(numbers[: len(form.numbers)]))
 

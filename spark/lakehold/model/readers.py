@@ -1,9 +1,9 @@
-"""Where the readers of a source stand, and which changes of that are allowed: values and decisions, without a store.
+"""Reader states of a source, and the changes that are allowed on them: values and rules, without a store.
 
-A *reader* is one position over a source's topics: `main` for the tables that are read together, `backfill` for new ones that
-catch up with it together (`backfill_2` for later ones), or a table's full name while that one catches up alone or is
-stopped. All readers of a source share one lease. Every decision takes the readers of one source and returns what they
-become, or raises; the store makes the result a compare-and-set.
+A *reader* is one position over a source's topics. `main` reads the tables that are in sync, `backfill` new ones that catch
+up with them together (`backfill_2` later ones). A reader with a table's full name reads that table while it catches up alone
+or is stopped. All readers of a source share one lease. Each function takes the readers of one source and returns the new
+ones, or raises; the store makes the result a compare-and-set.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BACKFILL_READER = "backfill"
 
 @dataclass(frozen=True)
 class Stop:
-    """Times at which a table that was readable was behind the others of its source: it had stopped, and then caught up.
+    """A time range in which a readable table was not in sync with its source: it had stopped, and then caught up.
 
     From `from_ms` (inclusive) to `until_ms` (exclusive), epoch milliseconds.
     """
@@ -40,12 +40,12 @@ class TableProgress:
     Attributes:
         since_ms: Its read frontier, epoch milliseconds; None until its first snapshot is complete.
         open_errors: Messages in error that no later one has healed.
-        marks: What a table whose changes have positions has passed.
+        marks: The high-water marks of a table whose changes have positions.
         object_id: Distinguishes the table from an earlier one of its name.
         stopped_ms: The first time from which the others are ahead of it, because it stopped; None while it is in sync with
             them, or not readable yet.
-        stops: Times at which it was so before, oldest first.
-        left_out: What the last messages had that no table can hold, in sentences.
+        stops: Earlier time ranges in which it was stopped, oldest first.
+        left_out: Parts of the last messages that no table can hold, in sentences.
     """
 
     since_ms: int | None = None
@@ -80,15 +80,15 @@ class ReaderError:
 
 @dataclass(frozen=True)
 class Waiting:
-    """An upstream transaction, or a snapshot taken anew, that has not come whole and keeps what is behind it waiting.
+    """An incomplete upstream transaction, or re-snapshot, for which all later changes wait.
 
     Args:
-        transaction: Its id, as upstream's messages give it; empty for a snapshot.
-        arrived: How many of its events or rows have come.
-        since_ms: When an ingest last saw more of it come, epoch milliseconds.
-        tables: Full names of those with changes that wait.
+        transaction: Its id, as upstream's messages give it; empty for a re-snapshot.
+        arrived: How many of its events or rows have arrived.
+        since_ms: When an ingest last saw more of it arrive, epoch milliseconds.
+        tables: Full names of tables with changes that wait.
         detail: What it lacks, in a sentence.
-        came: A number that grows while more of it comes.
+        came: A number that grows while more of it arrives.
     """
 
     transaction: str
@@ -101,12 +101,12 @@ class Waiting:
     @property
     def what(self) -> str:
         """Describe what the source waits for."""
-        return f"transaction {self.transaction}" if self.transaction else "the snapshot that the connector takes anew"
+        return f"transaction {self.transaction}" if self.transaction else "the connector's re-snapshot"
 
 
 @dataclass(frozen=True)
 class Intent:
-    """A batch begun and not yet committed: everything that running it again needs.
+    """A batch that was begun and is not committed: everything that is needed to run it again.
 
     It reads from the reader's position to `end` (exclusive) under `mz_timestamp`. `parents` are the tables it feeds and
     the snapshot that each had then (None: none). `transactions` becomes that of the reader.
@@ -122,24 +122,24 @@ class Intent:
 
 @dataclass(frozen=True)
 class ReaderState:
-    """One reader: a row of `mz_catalog.mz_readers`.
+    """The state of one reader: a row of `mz_catalog.mz_readers`.
 
     Attributes:
         source: Its source.
         reader: Its name.
-        tables: How far each of its tables is, by full name.
+        tables: The progress of each of its tables, by full name.
         position: The next offset to read of each partition.
         topic_ids: The identity that the broker gave each topic.
         upper_ms: The last committed `mz_timestamp` + 1; None before the first.
-        lease: Who owns the source.
+        lease: The lease of the source.
         intent: The batch that was begun and is not committed.
-        error: What stopped it.
-        transactions: What it has taken of upstream's transactions; nothing for a source without a transaction topic.
-        waiting: What it waits for there.
-        seen_upstream_ms: Of `main` of a source that captures a database, when that was last looked at, epoch milliseconds, as the
-            database keeps it, too; None: it does not.
+        error: The error that stopped it.
+        transactions: The upstream transactions it has committed; empty for a source without a transaction topic.
+        waiting: The transaction it waits for.
+        seen_upstream_ms: For `main` of a source that captures a database: when the database was last inspected, epoch
+            milliseconds, as the database keeps it, too. None for others.
         catch_up_from: Where a reader that catches up began.
-        catch_up_to: How far there was to read for it when an ingest last looked; how far `main` is, its own position says.
+        catch_up_to: The end offsets for it when an ingest last fetched them; `main`'s own position shows how far `main` is.
         updated_at_ms: When the row was written, epoch milliseconds.
     """
 
@@ -160,7 +160,7 @@ class ReaderState:
     updated_at_ms: int = 0
 
     def upper_of(self, table: str) -> int | None:
-        """Return the write frontier of a table; of a stopped one, where it stopped."""
+        """Return the write frontier of a table; for a stopped one, where it stopped."""
         stopped_ms = self.tables[table].stopped_ms
         return self.upper_ms if stopped_ms is None else stopped_ms
 
@@ -170,7 +170,7 @@ Readers = Mapping[str, ReaderState]
 
 
 def last_timestamp(readers: Readers) -> int | None:
-    """Return the greatest timestamp that any reader of the source committed or began; the next one must be later."""
+    """Return the greatest timestamp that any reader of the source committed or began; the next must be later."""
     committed = [r.upper_ms - 1 for r in readers.values() if r.upper_ms is not None]
     begun = [r.intent.mz_timestamp for r in readers.values() if r.intent]
     return max(committed + begun, default=None)
@@ -182,25 +182,25 @@ def lease_of(readers: Readers) -> Lease | None:
 
 
 def leased(source: str, readers: Readers, lease: Lease | None) -> Readers:
-    """Return the readers with `lease`; a source that is taken for the first time gets `main`."""
+    """Return the readers with `lease`; a source that is leased for the first time gets `main`."""
     known = readers or ({MAIN_READER: ReaderState(source, MAIN_READER)} if lease else {})
     return {name: replace(state, lease=lease) for name, state in known.items()}
 
 
 def lease_rules(source: str) -> LeaseRules:
-    """Return the rules of who may write a source."""
+    """Return the lease rules for writing a source."""
     return LeaseRules(
         what=f'source "{source}"',
         used="read",
         to_use="write",
         busy=SourceBusy,
-        when_busy="Wait until it has finished; if it is gone, the source is free when the lease runs out.",
+        when_busy="Wait until that process has finished; if it died, the source is free when the lease runs out.",
         when_lost="Nothing was committed twice. Run it again.",
     )
 
 
 def begun(readers: Readers, intent: Intent, owner: str, now_ms: int, seen_upstream_ms: int | None = None) -> Readers:
-    """Make `intent` the open batch of its reader, and keep `seen_upstream_ms`; the same intent again changes nothing.
+    """Make `intent` the open batch of its reader, and keep `seen_upstream_ms`; repeating it changes nothing.
 
     Raises:
         LeaseLost: `owner` has no live lease.
@@ -223,7 +223,10 @@ def begun(readers: Readers, intent: Intent, owner: str, now_ms: int, seen_upstre
 
 
 def is_committed(state: ReaderState, intent: Intent) -> bool:
-    """Return whether `intent` is committed: an open intent can only end by its commit, so a later `upper_ms` says so."""
+    """Return whether `intent` is committed.
+
+    Only a commit ends an open intent, so that a later `upper_ms` proves it.
+    """
     return state.intent != intent and state.upper_ms is not None and state.upper_ms > intent.mz_timestamp
 
 
@@ -236,12 +239,12 @@ def committed(
 ) -> Readers:
     """Close the batch of `intent`: the position moves to its end, and `upper_ms` to the first time after its timestamp.
 
-    `tables` is the progress of the reader's tables. A table in `stopped` did not take the batch: it leaves for a reader
-    of its own that stands where this one stood, and was level with the others until before this batch. A batch that is
-    committed already changes nothing.
+    `tables` is the progress of the reader's tables. A table in `stopped` did not take the batch: it moves to a reader of its
+    own at the position before the batch, and was in sync with the others until then. A batch that is committed already
+    changes nothing.
 
     Raises:
-        LeaseLost: Another owns the source, or the batch is not this one.
+        LeaseLost: Another process owns the source, or another batch is open.
     """
     state = _found(readers, intent.source, intent.reader)
     if is_committed(state, intent):
@@ -270,14 +273,14 @@ def committed(
 
 
 def joined(readers: Readers, reader: str) -> Readers:
-    """Move the tables of `reader` to `main`, which has the same position: they are in sync from the last batch of either on.
+    """Move the tables of `reader` to `main`, which has the same position: from the last batch of either on they are in sync.
 
     Raises:
         ValueError: The positions differ, or either has an open batch.
     """
     main, joining = readers[MAIN_READER], readers[reader]
     if main.intent or joining.intent or dict(main.position) != dict(joining.position):
-        raise ValueError(f"{joining.source}/{reader} does not stand where main stands")
+        raise ValueError(f"{joining.source}/{reader} is not at the position of main")
     uppers = [r.upper_ms for r in (main, joining) if r.upper_ms is not None]
     upper_ms = max(uppers, default=None)
     level = {name: p.level(None if upper_ms is None else upper_ms - 1) for name, p in joining.tables.items()}
@@ -288,7 +291,7 @@ def joined(readers: Readers, reader: str) -> Readers:
 def split_off(readers: Readers, table: str, error: ReaderError | None) -> Readers:
     """Move `table` to a reader of its own at the same position, stopped by `error`.
 
-    It takes no part in an open batch of that reader, whose timestamp nothing has again: the table may have it already.
+    The table takes no part in an open batch of its reader, but may have its changes already: no batch gets that timestamp again.
     """
     state = _reader_of(readers, table)
     without_batch = state
@@ -301,7 +304,7 @@ def split_off(readers: Readers, table: str, error: ReaderError | None) -> Reader
 
 
 def dropped(readers: Readers, table: str) -> Readers:
-    """Return the readers without `table`; a reader that had only it goes with it, unless that is `main`."""
+    """Return the readers without `table`; a reader that had only this table goes with it, unless it is `main`."""
     state = _reader_of(readers, table)
     rest = {name: progress for name, progress in state.tables.items() if name != table}
     if not rest and state.reader != MAIN_READER:
@@ -315,7 +318,7 @@ def without(readers: Readers, reader: str) -> Readers:
 
 
 def _alone(state: ReaderState, table: str, error: ReaderError | None, stopped_ms: int | None) -> ReaderState:
-    """Return a reader for one table of another reader, at the same position, which takes no part from `stopped_ms` on."""
+    """Return a reader for one table of another reader, at the same position; the table is stopped from `stopped_ms` on."""
     progress = state.tables[table].stopped(stopped_ms)
     return replace(state, reader=table, tables={table: progress}, error=error, waiting=None)
 

@@ -1,4 +1,4 @@
-"""Which sources share: they read a topic of the same place, written the same way (seed "Dynamic resource sharing")."""
+"""Sources that share: they read a topic at the same place, in the same format (seed "Dynamic resource sharing")."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakehold.model.definitions import Definitions
 
 
 def place_of(source: Source, definitions: Definitions) -> Hashable:
-    """Return a key for where a source reads and how messages are encoded, whatever its connections are called."""
+    """Return a key for where a source reads and how messages are encoded, independent of its connections' names."""
     kafka, registry = (
         frozenset(definitions.connection(name).options.items()) if name is not None else None
         for name in (source.connection, source.format.registry)
@@ -18,12 +18,15 @@ def place_of(source: Source, definitions: Definitions) -> Hashable:
 
 
 def topics_of(source: str, definitions: Definitions) -> frozenset[str]:
-    """Return the topics that tables of a source take from."""
+    """Return the topics that feed tables of a source."""
     return frozenset(entry.definition.topic for entry in definitions.tables_of(source))
 
 
 def sharing(source: Source, topics: Collection[str], definitions: Definitions) -> tuple[str, ...]:
-    """Names of the other sources that read one of `topics` where `source` does, in order; what they declare counts as well."""
+    """Return the names of the other sources that read one of `topics` where `source` does, in order.
+
+    Topics that they only declare count as well.
+    """
     place = place_of(source, definitions)
     others = (entry.definition for name, entry in sorted(definitions.sources.items()) if name != source.name)
     return tuple(
@@ -35,7 +38,7 @@ def sharing(source: Source, topics: Collection[str], definitions: Definitions) -
 
 
 def together(sources: Sequence[str], definitions: Definitions) -> list[list[str]]:
-    """Group `sources` whose tables share topics: with each other, or with one in between."""
+    """Group `sources` whose tables share topics, directly or through others."""
     groups: list[list[str]] = []
     for name in dict.fromkeys(sources):
         own = definitions.source(name)

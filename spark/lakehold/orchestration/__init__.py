@@ -1,1 +1,1 @@
-"""The one seam to Airflow: what the files in `dags/` are made of. Importing it starts no engine and reads no lake."""
+"""The only part of lakehold that imports Airflow: the tasks of `dags/`. Importing it starts no engine and reads no lake."""

@@ -1,4 +1,7 @@
-"""Assets: each table is one, told of when it has changed, so that what depends on it starts then and nothing polls."""
+"""Assets: each table is one, and its changes are events of the asset.
+
+DAGs that depend on a table start with these events: nothing polls.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 from airflow.sdk import Asset, AssetAlias
 
 TABLES = AssetAlias("lakehold-tables", group="lakehold")
-"""All tables that sources feed or subscriptions read: a DAG with it as its schedule runs after each change of any of them."""
+"""All tables that sources feed or subscriptions read: a DAG with this schedule runs after each change of any of them."""
 
 OUTPUTS = AssetAlias("lakehold-outputs", group="lakehold")
 """All tables that subscriptions publish into."""
@@ -22,7 +25,7 @@ class Changed:
     Args:
         table: Full name.
         snapshot_id: The newest snapshot.
-        at_ms: Its time, epoch milliseconds.
+        at_ms: The timestamp of that snapshot, epoch milliseconds.
     """
 
     table: str
@@ -31,18 +34,18 @@ class Changed:
 
 
 def asset_of(catalog_name: str, table: str) -> Asset:
-    """The asset of a table, for DAGs of others that depend on this one only."""
+    """Return the asset of a table, for other DAGs that depend on that table only."""
     return Asset(
         name=f"{catalog_name}.{table}", uri=f"lakehold://{catalog_name}/{table.replace('.', '/')}", group="lakehold"
     )
 
 
 def announce(outlet_events: Any, alias: AssetAlias, catalog_name: str, changes: Iterable[Changed]) -> None:
-    """Tell of changed tables, as events of `alias`, when the task has ended well.
+    """Announce changed tables, as events of `alias` that Airflow sends when the task succeeds.
 
     Args:
-        outlet_events: Of the task's context.
-        alias: Which the task has as an outlet.
+        outlet_events: The outlet events of the task's context.
+        alias: The alias that the task has as an outlet.
         catalog_name: Name of the lake's catalog.
         changes: The tables.
     """
@@ -52,5 +55,5 @@ def announce(outlet_events: Any, alias: AssetAlias, catalog_name: str, changes: 
 
 
 def announced(triggering_asset_events: Mapping[Any, Iterable[Any]]) -> list[str]:
-    """The tables that a run was started for, in order; none for one that a person started."""
+    """Return the tables whose changes started a run, in order; none for a run that a person started."""
     return sorted({str(event.extra["table"]) for events in triggering_asset_events.values() for event in events})

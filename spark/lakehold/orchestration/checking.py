@@ -1,4 +1,4 @@
-"""What the quality and holds DAGs check: changed tables, once a snapshot, and what holds keep."""
+"""Checks of the quality and holds DAGs: changed tables, once per snapshot, and the tables that holds keep."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ log = logging.getLogger(__name__)
 
 
 def check_tables(lake: Lake, tables: Sequence[str]) -> dict[str, str]:
-    """Check what tables show now, each snapshot once.
+    """Check the current data of tables, each snapshot once.
 
     Args:
         lake: The lake.
         tables: Their full names; none: all that sources feed and that can be read.
 
     Returns:
-        What is wrong, by table.
+        The failures, by table.
     """
     names = tables or sorted(lake.timelines.readable(lake.definitions.definitions().tables))
     checked = {(c.table, c.snapshot_id) for c in lake.checks.kept.values() if not c.hold_id}
@@ -38,17 +38,17 @@ def check_tables(lake: Lake, tables: Sequence[str]) -> dict[str, str]:
             failures[name] = str(error)
             continue
         if state is not None and (name, state.snapshot_id) in checked:
-            log.info("%s: what it shows has been checked", name)
+            log.info("%s: its snapshot has been checked before", name)
             continue
         failures |= _checked(lake, name, name, None)
     return failures
 
 
 def check_holds(lake: Lake, holds: Sequence[str]) -> dict[str, str]:
-    """Check the tables of holds where they stand, each place once: those called `holds`, else those with a CHECK.
+    """Check the tables of holds at the holds' times, each time once: the holds called `holds`, else those with a CHECK.
 
     Returns:
-        What is wrong, by hold and table.
+        The failures, by hold and table.
     """
     chosen = [lake.holds.hold(name) for name in holds] or [h for h in lake.holds.all() if h.check != "off"]
     done = {(c.hold_id, c.table, c.at_ms) for c in _of_holds(lake.checks.kept.values())}
@@ -65,18 +65,18 @@ def _of_holds(checks: Iterable[HoldCheck]) -> list[HoldCheck]:
 
 
 def _checked(lake: Lake, label: str, table: str, hold: str | None) -> dict[str, str]:
-    """What is wrong with one table; one that cannot be checked does not keep the others from it."""
+    """Check one table and return its failure; an error is a failure, too, so that the other tables are still checked."""
     try:
         verdict = lake.check(table, hold=hold)
     except LakeholdError as error:
         log.error("%s: %s", label, text_of(error))
         return {label: text_of(error)}
-    told = _told(verdict)
-    log.log(logging.INFO if verdict.success else logging.ERROR, "%s", told)
-    return {} if verdict.success else {label: told}
+    text = _verdict_text(verdict)
+    log.log(logging.INFO if verdict.success else logging.ERROR, "%s", text)
+    return {} if verdict.success else {label: text}
 
 
-def _told(verdict: Verdict) -> str:
+def _verdict_text(verdict: Verdict) -> str:
     from lakehold.quality.describe import examples_text, keys_text  # noqa: PLC0415 - with Spark, so not to parse a DAG file
 
     counted = verdict.statistics

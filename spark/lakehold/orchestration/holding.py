@@ -1,4 +1,4 @@
-"""What the holds DAG does with holds: moves those that are too far behind, and those that it is asked to."""
+"""Work of the holds DAG: it moves holds that exceed their MAX LAG, and holds that a person asks it to advance."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CALLERS = 32
-"""Advances that wait for one commit together."""
+"""Number of advances that share a commit."""
 
 
 def enforce_lag(lake: Lake) -> list[str]:
-    """Move holds to where their MAX LAG ends; the names of those that were behind."""
+    """Move holds that exceed their MAX LAG, and return their names."""
     moved = lake.holds.enforce_lag()
     for hold in moved:
-        log.warning("hold %s was further behind than its MAX LAG and keeps history from %s UTC on", *_place(hold))
+        log.warning("hold %s exceeded its MAX LAG and keeps history from %s UTC on", *_place(hold))
     if not moved:
-        log.info("no hold is further behind than its MAX LAG")
+        log.info("no hold exceeds its MAX LAG")
     return [hold.name for hold in moved]
 
 
 def advance(lake: Lake, holds: Sequence[str], to_ms: int | None) -> dict[str, str]:
-    """Advance holds, many in one commit; what kept one from it, by name."""
+    """Advance holds, many in one commit, and return the failures by name."""
 
     def advanced(name: str) -> str | None:
         try:
@@ -49,7 +49,7 @@ def advance(lake: Lake, holds: Sequence[str], to_ms: int | None) -> dict[str, st
 
 
 def milliseconds(moment: str | None) -> int | None:
-    """Epoch milliseconds of a moment in ISO 8601, as the trigger form gives it."""
+    """Convert a time in ISO 8601, as the trigger form gives it, to epoch milliseconds."""
     return None if moment is None else int(datetime.fromisoformat(moment).timestamp() * 1000)
 
 

@@ -1,4 +1,4 @@
-"""What the ingest and backfill DAGs do with sources."""
+"""Work of the ingest and backfill DAGs."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CLOCKS_APART_MS = 60_000
-"""How far the clocks of Airflow and of the writers may be apart, in milliseconds."""
+"""How much the clocks of Airflow and of the writers may differ, in milliseconds."""
 
 
 @dataclass(frozen=True)
 class Ingested:
-    """What an ingest left behind.
+    """The outcome of an ingest.
 
     Attributes:
         changed: Tables that have changed.
-        stopped: Tables that cannot go on, or the source that waits for a transaction, with their errors as text.
+        stopped: The error text of each stopped table, and of the source that waits for a transaction.
     """
 
     changed: tuple[Changed, ...]
@@ -38,28 +38,28 @@ class Ingested:
 
 
 def chosen_sources(lake: Lake, wanted: Sequence[str]) -> list[list[str]]:
-    """The sources called `wanted`, or all that have tables; those whose tables share topics together.
+    """Group the sources called `wanted`, or all that have tables: sources whose tables share topics form a group.
 
     Raises:
-        DefinitionError: There is no such source.
+        DefinitionError: A source does not exist.
     """
     defined = lake.definitions.definitions()
     return together(wanted or defined.sources_with_tables, defined)
 
 
 def ingest(lake: Lake, sources: Sequence[str], since: datetime | None) -> Ingested:
-    """Bring the tables of sources to what their topics hold now; the task's log tells what each batch did.
+    """Merge the records that the topics of sources hold now into their tables, and log each batch.
 
-    Tables that have much to catch up with are left to the next run after a while.
+    Tables that are far from having caught up are left to the next run after a while.
 
     Args:
         lake: The lake.
-        sources: Those that share topics: what they read of these they read once.
-        since: When the last run began that told of all changes: who changed a table since then, and died before it could
-            tell, is told for.
+        sources: Sources that share topics: shared records are read once.
+        since: When the last run began that announced all its changes. A table that changed after that is announced again, in
+            case its writer died before announcing it.
 
     Raises:
-        LakeholdError: What kept a source from it may pass; the others were ingested.
+        LakeholdError: A source failed with an error that may pass; the others were ingested.
     """
     from lakehold.ingest.pace import CATCH_UP_S  # noqa: PLC0415 - Airflow imports this to read the DAGs
     from lakehold.ingest.together import SourceFailed  # noqa: PLC0415 - see above
@@ -87,7 +87,7 @@ def ingest(lake: Lake, sources: Sequence[str], since: datetime | None) -> Ingest
 
 
 def changed(lake: Lake, tables: Sequence[str], touched: set[str], since: datetime | None) -> list[Changed]:
-    """Those of `tables` that are `touched`, or have a snapshot that is not older than `since`."""
+    """Return the tables that are `touched`, or have a snapshot that is not older than `since`."""
     found = []
     for name in tables:
         try:
@@ -106,7 +106,7 @@ def changed(lake: Lake, tables: Sequence[str], touched: set[str], since: datetim
 
 
 def changed_by_others(lake: Lake, since: datetime | None) -> list[Changed]:
-    """Tables of other writers that subscriptions read, and that have changed."""
+    """Return the tables of other writers that subscriptions read and that have changed."""
     defined = lake.definitions.definitions()
     held = {table.full_name for hold in lake.holds.all() if hold.kept_by is not None for table in hold.tables}
     return changed(lake, sorted(held - set(defined.tables)), set(), since)
@@ -114,11 +114,11 @@ def changed_by_others(lake: Lake, since: datetime | None) -> list[Changed]:
 
 @dataclass(frozen=True)
 class Filled:
-    """What a backfill left behind.
+    """The outcome of a backfill.
 
     Attributes:
         changed: Tables that have changed.
-        errors: By table what keeps it from being with the others of its source; empty: it is.
+        errors: For each table the error that keeps it from being in sync with its source; empty if it is in sync.
     """
 
     changed: tuple[Changed, ...]
@@ -126,22 +126,22 @@ class Filled:
 
 
 def behind(lake: Lake, wanted: Sequence[str]) -> list[list[str]]:
-    """The tables called `wanted`, or all that are behind; those of one source together, which one reader may fill.
+    """Group the tables called `wanted`, or all that are new or stopped: those of one source share a reader.
 
     Raises:
-        DefinitionError: There is no such table, or no source feeds it.
+        DefinitionError: A table does not exist, or no source feeds it.
     """
     found = lake.behind(wanted or None)
     if not found:
-        log.info("all tables are with the others of their sources: there is nothing to do")
+        log.info("all tables are in sync with the others of their sources: nothing to do")
     return found
 
 
 def backfill(lake: Lake, tables: Sequence[str]) -> Filled:
-    """Bring tables of a source to where the others of it are, and those along with them.
+    """Bring tables of a source, and others that catch up with them, in sync with the rest of the source.
 
     Raises:
-        LakeholdError: What kept them from it may pass.
+        LakeholdError: An error that may pass stopped the backfill.
     """
     touched: set[str] = set()
 
@@ -161,7 +161,7 @@ def backfill(lake: Lake, tables: Sequence[str]) -> Filled:
 
 def _log_batch(report: BatchReport) -> None:
     if report.waiting is not None:
-        log.info("waiting for %s to come whole: %s", report.waiting.what, report.waiting.detail)
+        log.info("waiting for the rest of %s: %s", report.waiting.what, report.waiting.detail)
     if not report.tables and not report.stopped and not report.malformed:
         return
     log.info(
@@ -184,7 +184,7 @@ def _log_batch(report: BatchReport) -> None:
             table.errors,
         )
         if table.errors:
-            log.warning("  %s: what could not be applied is in mz_catalog.mz_source_errors", table.table)
+            log.warning("  %s: messages that could not be applied are in mz_catalog.mz_source_errors", table.table)
     if report.malformed:
         log.warning("  %s malformed lines are in mz_catalog.mz_source_errors", report.malformed)
     for name, error in report.stopped.items():

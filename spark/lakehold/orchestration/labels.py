@@ -1,4 +1,4 @@
-"""What the UI calls a task that is mapped over several names."""
+"""Labels in the UI for a task that is mapped over several names."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ _MOST_CHARACTERS = 200
 
 
 def label(key: str, names: Sequence[str]) -> None:
-    """Call the running task after `names`; `key` is what its `map_index_template` shows."""
+    """Label the running task with `names`; its `map_index_template` shows `key`."""
     text = shorten(", ".join(names), _MOST_CHARACTERS, placeholder=" …")
     get_current_context()[key] = text  # type: ignore[literal-required]

@@ -1,4 +1,4 @@
-"""Opens the lake for a task, and ends the task as its error asks."""
+"""Opens the lake for a task, and fails the task in the way that an error requires."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def open_lake() -> Iterator[Lake]:
-    """The lake that `LAKEHOLD_*` or `lakehold.toml` say; Spark is where the connection `lakehold_spark` says, if there is one.
+    """Open the lake of `LAKEHOLD_*` or `lakehold.toml`; Spark is at the connection `lakehold_spark` if that exists.
 
     Raises:
-        AirflowFailException: An error of lakehold that another try does not help.
-        AirflowException: One that may pass.
+        AirflowFailException: An error of lakehold that would come again at the next try.
+        AirflowException: An error that may pass.
     """
-    with told(), lakehold.connect(spark_remote=_spark_remote()) as lake:
+    with errors_end_task(), lakehold.connect(spark_remote=_spark_remote()) as lake:
         yield lake
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """End the task with what an error of lakehold says, the hint last in its log. Raises as `open_lake` does."""
+def errors_end_task() -> Iterator[None]:
+    """Fail the task with the text of an error of lakehold, the hint last in its log. Raises as `open_lake` does."""
     try:
         yield
     except LakeholdError as error:
@@ -44,12 +44,12 @@ def told() -> Iterator[None]:
 
 
 def failure(error: LakeholdError) -> AirflowException:
-    """What a task raises for an error of lakehold: tried again only if that may help."""
+    """Return the exception that a task raises for an error of lakehold: Airflow retries only if that may help."""
     return (AirflowException if error.retryable else AirflowFailException)(text_of(error))
 
 
 def text_of(error: LakeholdError) -> str:
-    """An error as the command line shows it."""
+    """Format an error as the command line shows it."""
     return f"{error}\ncode: {error.code}"
 
 

@@ -1,4 +1,4 @@
-"""What the maintenance DAG does with a table."""
+"""Work of the maintenance DAG."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ log = logging.getLogger(__name__)
 
 
 def maintain(lake: Lake, tables: Sequence[str], *, dry_run: bool) -> dict[str, str]:
-    """Look after tables, or with no names all; what kept one from it, by name."""
+    """Maintain tables, or all if none is named, and return the failures by name."""
     failures: dict[str, str] = {}
     for report in lake.maintain(tables or None, dry_run=dry_run):
         kept = iso(report.kept_from_ms) if report.kept_from_ms is not None else "ever"
         log.info(
-            "%s is readable since %s: %s snapshots, %s files and %s bytes %s, %s files written anew, %s orphans",
+            "%s is readable since %s: %s snapshots, %s files and %s bytes %s, %s files rewritten, %s orphans",
             report.table,
             kept,
             report.snapshots,

@@ -1,4 +1,7 @@
-"""What Airflow loads as a plugin in all of its processes: it names the page, and imports what shows it with the first request."""
+"""The plugin that Airflow loads in all of its processes.
+
+It registers the page, and imports the code behind the page with the first request.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
 
 
 class LakeholdPlugin(AirflowPlugin):
-    """The page "lakehold" in the UI's navigation, and tasks that need not import what the scheduler has."""
+    """The page "lakehold" in the UI's navigation, and the preload that saves tasks their imports."""
 
     name = "lakehold"
     fastapi_apps: list[Any] = [{"name": "lakehold", "app": _app, "url_prefix": PREFIX}]  # noqa: RUF012 - as Airflow declares it

@@ -1,7 +1,7 @@
-"""The pool of those who write."""
+"""The pool of tasks that write."""
 
 from __future__ import annotations
 
 WRITERS = "lakehold_writers"
-"""Pool of tasks that write tables of sources. With one slot there are never two in one source; with more, sources run side by
-side, and of two in one source the second waits for its next try."""
+"""Pool of tasks that write tables of sources. With one slot, two never write the same source. With more slots, sources run in
+parallel, and the second task of a source waits for its next try."""

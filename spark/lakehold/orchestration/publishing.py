@@ -1,4 +1,4 @@
-"""What the subscriptions DAG does: publishes what a change of tables has made due."""
+"""Work of the subscriptions DAG: it publishes subscriptions that a change of tables has made due."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Published:
-    """What publishing several subscriptions left behind.
+    """The outcome of publishing several subscriptions.
 
     Attributes:
         changed: Output tables that have changed.
-        failed: Names of those that failed; the log says why.
+        failed: Names of subscriptions that failed; the log says why.
     """
 
     changed: tuple[Changed, ...]
@@ -33,10 +33,10 @@ class Published:
 
 
 def due_subscriptions(lake: Lake, wanted: Sequence[str], tables: Sequence[str]) -> list[str]:
-    """The subscriptions called `wanted`; else those that read one of `tables`; without either, all.
+    """Return the subscriptions called `wanted`; else those that read one of `tables`; without either, all.
 
     Raises:
-        DefinitionError: There is no such subscription.
+        DefinitionError: A subscription does not exist.
     """
     defined = lake.definitions.definitions()
     if wanted:
@@ -49,12 +49,12 @@ def due_subscriptions(lake: Lake, wanted: Sequence[str], tables: Sequence[str]) 
         for hold in lake.holds.all()
         if hold.kept_by is not None
     }
-    # One without a hold has not begun, or lost it: publishing says which.
+    # A subscription without a hold has not begun, or lost its hold: publishing finds out which.
     return sorted(e.definition.name for e in entries if not read.get(e.object_id, {*tables}).isdisjoint(tables))
 
 
 def publish_together(lake: Lake, subscriptions: Sequence[str]) -> Published:
-    """Publish one after the other what several subscriptions give until now; one that fails keeps none of the others from it."""
+    """Publish several subscriptions one after the other; one that fails does not keep the others from being published."""
     changed: list[Changed] = []
     failed = []
     for name in subscriptions:
@@ -63,14 +63,14 @@ def publish_together(lake: Lake, subscriptions: Sequence[str]) -> Published:
         except LakeholdError as error:
             log.error("subscription %s failed: %s", name, text_of(error))
             failed.append(name)
-        except Exception:  # the task that tries it again raises it
+        except Exception:  # the task that retries it raises it
             log.exception("subscription %s failed", name)
             failed.append(name)
     return Published(tuple(changed), tuple(failed))
 
 
 def publish(lake: Lake, subscription: str) -> list[Changed]:
-    """Append what a subscription gives until now to its table; the output table, if that changed it."""
+    """Append what a subscription gives until now to its table; return the output table if that changed it."""
     reports = lake.publish(subscription, _log)
     if not reports:
         log.info("nothing new for subscription %s", subscription)
@@ -81,10 +81,10 @@ def publish(lake: Lake, subscription: str) -> list[Changed]:
 
 def _log(report: PublishReport) -> None:
     log.info(
-        "%s: %s rows of %s timestamps, all below %s UTC is published%s",
+        "%s: %s rows of %s timestamps, published up to (not including) %s UTC%s",
         report.table,
         report.rows,
         report.timestamps,
         iso(report.position_ms),
-        ", begun anew from a snapshot" if report.restarted else "",
+        ", restarted from a snapshot" if report.restarted else "",
     )

@@ -1,4 +1,4 @@
-"""When the DAGs are due that no change of a table starts."""
+"""Schedules of the DAGs that no change of a table starts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class Schedules(BaseSettings):
-    """Schedules as Airflow takes them: cron expressions or presets such as `@continuous`; empty: only when triggered.
+    """The schedules as Airflow takes them: cron expressions or presets such as `@continuous`; empty: only when triggered.
 
     Each is an environment variable of the processes that parse DAG files: `LAKEHOLD_INGEST_SCHEDULE`, `LAKEHOLD_HOLDS_SCHEDULE`,
     `LAKEHOLD_MAINTENANCE_SCHEDULE`.

@@ -1,4 +1,4 @@
-"""What all DAGs have in common: retries that are safe because every step is, and limits."""
+"""Common arguments of all DAGs: limits, and retries, which are safe because every step can be repeated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STANDARD: dict[str, Any] = {
     # A second run would find nothing to do, or wait for the first one's lease.
     "max_active_runs": 1,
     "tags": ["lakehold"],
-    # A failed step did a part or nothing, and the next try does the rest: nothing is done twice.
+    # The next try of a failed step does what is left: nothing is done twice.
     "default_args": {
         "retries": 3,
         "retry_delay": timedelta(seconds=10),

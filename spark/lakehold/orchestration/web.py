@@ -1,4 +1,4 @@
-"""The lake's page in Airflow's UI: how every table is, with links to the DAG that acts on it."""
+"""The lake's page in Airflow's UI: the status of every table, with links to the DAGs that act on it."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _DAGS = {
     Action.CHECK: "lakehold_quality",
 }
 _READERS = [Depends(requires_access_view(AccessView.WEBSITE))]
-"""Who may see Airflow may see the pages: they tell names and times of tables, and a check's page some of their rows."""
+"""Users who may open Airflow may see the pages: names and times of tables, and on a check's page some of their rows."""
 
 Part = Annotated[str, Path(pattern=r"^[^/\\]*[^/\\.][^/\\]*$")]
-"""A part of a path that leads no further up."""
+"""One component of a path, but not `..`."""
 
 app = FastAPI(title="lakehold", docs_url=None, redoc_url=None, openapi_url=None, dependencies=_READERS)
 
 
 @app.get("/", response_class=HTMLResponse)
 def overview() -> str:
-    """How every table is now."""
+    """Render the status of every table as of now."""
     try:
         with lakehold.connect() as lake:
             pages = shown_path(lake.settings.check_pages_uri)
@@ -46,7 +46,7 @@ def overview() -> str:
 
 @app.get("/checks/{table}/{page}", response_class=HTMLResponse)
 def check(table: Part, page: Part) -> str:
-    """What a check found."""
+    """Return the page that a check wrote."""
     with lakehold.connect() as lake:
         try:
             return lake.checks.page(table, page)
@@ -55,12 +55,12 @@ def check(table: Part, page: Part) -> str:
 
 
 def _link(pages: str, action: Action, target: str) -> str | None:
-    """Where a person can act.
+    """Return the URL where a person can act.
 
     Args:
-        pages: Where pages of checks are, as verdicts name them.
-        action: What is to be done.
-        target: What it is done to.
+        pages: Directory of the pages of checks, as verdicts name it.
+        action: What to do.
+        target: The object of the action.
     """
     root = conf.get("api", "base_url", fallback="").rstrip("/")
     if action is Action.CHECK_PAGE:

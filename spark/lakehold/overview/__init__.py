@@ -1,6 +1,6 @@
-"""How the whole lake is, on one page: gather facts -> find what is wrong -> lay out -> write HTML. Starts no Spark.
+"""The overview: a whole lake on one page. Gather facts -> find problems -> lay out -> write HTML. Starts no Spark.
 
-`gather` reads the catalog, and no data; all that follows is pure. `render` asks whoever shows the page where a person can act.
+`gather` reads the catalog, and no data; all later steps are pure. `render` asks its caller where a person can act.
 """
 
 from __future__ import annotations

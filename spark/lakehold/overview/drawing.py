@@ -1,4 +1,4 @@
-"""What is drawn of a table, and the text of every mark: facts -> lanes along one axis. Pure."""
+"""The drawing of a table and the text of each mark: facts -> lanes along one axis. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from lakehold.overview.problems import Level
 from lakehold.overview.words import ago, count, duration, to_second
 
 TICKS_MOST = 80
-"""Snapshots up to which each has a tick of its own; more are drawn as so many columns, a column's height their number."""
+"""Snapshots that are drawn as a tick each, at most; more are drawn as this many columns whose heights are counts."""
 
 _STRIP_TICKS_MOST = 40
-"""The same in the picture of one line."""
+"""Snapshots that a strip draws as a tick each, at most."""
 
 
 class Shape(StrEnum):
-    """How a mark looks: the first four have a length, the others are at one place."""
+    """The form of a mark: the first four have a length, the others are at a point."""
 
     COLUMN = "column"
     BASE = "base"
@@ -33,7 +33,7 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True)
 class Mark:
-    """One mark: `height` is a share of the lane's; `text` says what it is."""
+    """One mark: `height` is a share of the lane's; `text` describes it."""
 
     shape: Shape
     span: Span
@@ -47,12 +47,12 @@ class Lane:
     """One row of a picture.
 
     Attributes:
-        kind: What it is of, one word.
-        name: Whose it is; empty where the kind says all.
-        value: What it says, as text.
+        kind: Its kind, in one word.
+        name: Name of the object it shows; empty if the kind is enough.
+        value: Its content, as text.
         marks: In the order in which they are painted.
-        level: How bad it is.
-        page: Of a verdict: path or URI of its page.
+        level: Severity of what it shows.
+        page: Path or URI of a verdict's page.
     """
 
     kind: str
@@ -64,13 +64,13 @@ class Lane:
 
     @property
     def spoken(self) -> str:
-        """All that the picture of it says."""
+        """Return the content of the lane as text."""
         return " ".join(part for part in (self.kind, self.name) if part) + f": {self.value}"
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """The picture of a table: its lanes, and what is written under all of them."""
+    """The picture of a table: its lanes, and the labels under all of them."""
 
     labels: tuple[AxisLabel, ...]
     lanes: tuple[Lane, ...]
@@ -85,7 +85,7 @@ class Strip:
 
 
 def draw(table: TableFacts, now_ms: int) -> Timeline | None:
-    """The timeline of a table at `now_ms`; None when it has no history yet."""
+    """Draw the timeline of a table at `now_ms`; None if it has no history yet."""
     frontiers = [ms for ms in (table.since_ms, table.upper_ms) if ms is not None]
     known = [*table.snapshots_ms[:1], *table.snapshots_ms[-1:], *frontiers]
     if not known:
@@ -102,7 +102,7 @@ def draw(table: TableFacts, now_ms: int) -> Timeline | None:
 
 
 def draw_strip(table: TableFacts, axis: Axis) -> Strip:
-    """The same in one line, on an axis that all tables share."""
+    """Draw the history of a table in one line, on an axis that all tables share."""
     recent = [ms for ms in table.snapshots_ms if axis.shows(ms)]
     marks = []
     if table.since_ms is not None and table.upper_ms is not None:
@@ -146,11 +146,11 @@ def _readable(table: TableFacts, axis: Axis, now_ms: int) -> Lane:
 
 
 def backlog_text(table: TableFacts) -> str:
-    """How far a table has come that is behind its source; empty for others."""
+    """Describe the progress of a table that is catching up; empty for others."""
     if table.backlog is None:
         return ""
     read, total = table.backlog.read, table.backlog.total
-    return f"{read:,} of {count(total, 'record')} read since it is behind its source, {table.backlog.behind:,} are left"
+    return f"{read:,} of {count(total, 'record')} read since it began to catch up, {table.backlog.behind:,} are left"
 
 
 def _hold(hold: HoldFacts, axis: Axis) -> Lane:
@@ -162,7 +162,7 @@ def _hold(hold: HoldFacts, axis: Axis) -> Lane:
 
 
 def hold_text(hold: HoldFacts) -> str:
-    """Its lag, and how much it may be."""
+    """Describe the lag of a hold, and its limit."""
     allowed = f"MAX LAG {duration(hold.max_lag_ms)}"
     if hold.at_ms is None:
         return f"waits for the first readable time, {allowed}"
@@ -173,7 +173,7 @@ def hold_text(hold: HoldFacts) -> str:
 
 
 def _kept(hold: HoldFacts, axis: Axis, level: Level) -> Iterator[Mark]:
-    """What a hold keeps, on how much it may."""
+    """Draw the history that a hold keeps, over the history that it may keep."""
     if hold.at_ms is None or hold.upper_ms is None:
         return
     upper = axis.place(hold.upper_ms)
@@ -197,7 +197,7 @@ def _follower(follower: FollowerFacts, axis: Axis) -> Lane:
 
 
 def follower_text(follower: FollowerFacts) -> str:
-    """How far it is, and what it holds."""
+    """Describe the lag of a follower, and its hold."""
     lag = "has not begun" if follower.lag_ms is None else f"{duration(follower.lag_ms)} behind"
     held = f"MAX LAG {duration(follower.hold.max_lag_ms)}" if follower.hold is not None else "holds nothing"
     state = "" if follower.state in ("idle", "new") else f"{follower.state}, "

@@ -1,4 +1,4 @@
-"""What is known of a lake at one moment: values only, all times epoch milliseconds."""
+"""The facts about a lake at one time: values only, all times in epoch milliseconds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lakehold.model.backlog import Backlog
 from lakehold.model.readers import ReaderError, Waiting
-from lakehold.overview.standing import State
+from lakehold.overview.table_status import State
 from lakehold.state.subscribers import SubscriberKind
 
 
@@ -19,8 +19,8 @@ class HoldFacts:
         name: Without the namespace.
         at_ms: From when on its tables stay readable (inclusive); None: it waits for their first readable time.
         upper_ms: The least `upper` of its tables, from which its lag is counted; None: none of them is readable yet.
-        max_lag_ms: How far it may stay behind.
-        forced_from_ms: Where it stood when MAX LAG last moved it.
+        max_lag_ms: How far it may lag.
+        forced_from_ms: Where it was when MAX LAG last moved it.
         tables: Full names.
     """
 
@@ -33,12 +33,12 @@ class HoldFacts:
 
     @property
     def lag_ms(self) -> int:
-        """How far it is behind; 0 when it is in the future or has not begun."""
+        """Return how far the hold lags; 0 when it is in the future or has not begun."""
         return 0 if self.at_ms is None or self.upper_ms is None else max(0, self.upper_ms - self.at_ms)
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether it is further behind than it may be: the next maintenance moves it."""
+        """Return whether the hold exceeds its MAX LAG: the next maintenance moves it."""
         return self.lag_ms > self.max_lag_ms
 
 
@@ -50,11 +50,11 @@ class FollowerFacts:
         kind: Which of the two.
         name: Unique among its kind.
         state: `new`, `running`, `idle` or `lapsed`, as in SHOW SUBSCRIPTIONS.
-        position_ms: It has taken all that is below (exclusive); None before it has the first snapshot.
+        position_ms: It has taken all changes below (exclusive); None before it has the first snapshot.
         upper_ms: The least `upper` of its tables; None: none of them is readable yet.
-        tables: Full names of what it reads.
-        hold: What keeps its input.
-        starts_over: Whether it takes a new snapshot by itself when it lapsed.
+        tables: Full names of the tables it reads.
+        hold: The hold on its input.
+        starts_over: Whether it takes a new snapshot by itself after it lapsed.
     """
 
     kind: SubscriberKind
@@ -68,33 +68,33 @@ class FollowerFacts:
 
     @property
     def lag_ms(self) -> int | None:
-        """How far it is behind; None before its first snapshot."""
+        """Return how far the follower lags; None before its first snapshot."""
         if self.position_ms is None or self.upper_ms is None:
             return None
         return max(0, self.upper_ms - self.position_ms)
 
     @property
     def is_lapsed(self) -> bool:
-        """Whether what it has not taken yet is gone."""
+        """Return whether changes that the follower has not taken are gone."""
         return self.state == "lapsed"
 
     @property
     def is_behind(self) -> bool:
-        """Whether it has used up more than half of the time after which it lapses."""
+        """Return whether the follower has used up more than half of the lag after which it lapses."""
         return self.lag_ms is not None and self.hold is not None and 2 * self.lag_ms > self.hold.max_lag_ms
 
 
 @dataclass(frozen=True)
 class CheckFacts:
-    """The newest verdict on a table, of a hold or otherwise.
+    """The newest verdict on a table, for a hold or for the table itself.
 
     Attributes:
-        hold: Name of the hold; None: the table was checked of itself.
+        hold: Name of the hold; None: the table itself was checked.
         at_ms: The time that was checked.
-        success: Whether all was as expected.
-        evaluated: Expectations that were evaluated.
-        failures: One sentence's part for each that was not met.
-        page: Path or URI of its page; empty: there is none.
+        success: Whether all expectations were met.
+        evaluated: Number of expectations that were evaluated.
+        failures: One phrase for each expectation that was not met.
+        page: Path or URI of its page; empty: it has none.
         checked_at_ms: When the suite ran.
     """
 
@@ -113,19 +113,19 @@ class TableFacts:
 
     Attributes:
         name: `namespace.table`.
-        source: What feeds it; None: somebody else writes it, and a hold or follower needs it.
-        state: How it is.
+        source: The source that feeds it; None: another program writes it, and a hold or follower needs it.
+        state: Its state.
         since_ms: Read frontier, inclusive; None: it is not readable yet.
         upper_ms: Write frontier, exclusive; None before the first batch.
         rows: Rows, at most; None: unknown.
         open_errors: Messages in error that no later one has healed.
-        error: What stopped it.
+        error: The error that stopped it.
         waiting: The upstream transaction that its next changes wait for.
-        backlog: How far it has come, if it is behind its source.
-        snapshots_ms: The time of each snapshot that its metadata knows, oldest first.
-        holds: On it, less those of its followers.
+        backlog: Its progress, if it is catching up with its source.
+        snapshots_ms: The timestamp of each snapshot in its metadata, oldest first.
+        holds: Holds on it, without those of its followers.
         followers: Subscriptions and durable clients that read it.
-        checks: The newest of each hold, and of none.
+        checks: The newest verdict for each hold, and for the table itself.
     """
 
     name: str
@@ -152,9 +152,9 @@ class SourceFacts:
         name: Its name.
         tables: How many it feeds.
         stopped: How many of them are stopped.
-        upper_ms: How far its tables are together; None before the first batch.
-        run_by: The process that has it now.
-        interrupted_ms: The timestamp of a batch that was begun and is not committed, and nobody runs it.
+        upper_ms: Write frontier of the tables that are in sync; None before the first batch.
+        run_by: The process that holds its lease now.
+        interrupted_ms: The timestamp of a batch that was begun and is not committed while no process runs it.
     """
 
     name: str
@@ -167,7 +167,7 @@ class SourceFacts:
 
 @dataclass(frozen=True)
 class Overview:
-    """A lake: where it is, when this was read, its tables by name and its sources by name."""
+    """A lake: its warehouse, when this was read, its tables by name and its sources by name."""
 
     warehouse: str
     taken_at_ms: int
@@ -176,17 +176,17 @@ class Overview:
 
     @property
     def holds(self) -> tuple[HoldFacts, ...]:
-        """Every hold once."""
+        """Return every hold once."""
         return tuple(_by_name(hold for table in self.tables for hold in table.holds))
 
     @property
     def followers(self) -> tuple[FollowerFacts, ...]:
-        """Every subscription and durable client once."""
+        """Return every subscription and durable client once."""
         return tuple({(f.kind, f.name): f for table in self.tables for f in table.followers}.values())
 
     @property
     def checks(self) -> tuple[CheckFacts, ...]:
-        """The newest verdicts on each table."""
+        """Return the newest verdicts on each table."""
         return tuple(check for table in self.tables for check in table.checks)
 
 

@@ -1,4 +1,4 @@
-"""Reads what is known of a lake: its own tables once, and the metadata of each data table once."""
+"""Reads the facts about a lake: its own tables once, and the metadata of each data table once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakehold.lake import Lake
 from lakehold.model.definitions import Definitions
 from lakehold.model.readers import MAIN_READER, ReaderError, ReaderState
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
-from lakehold.overview.standing import Standing, State, standings
+from lakehold.overview.table_status import State, TableStatus, table_statuses
 from lakehold.publish.subscriptions import COLUMNS
 from lakehold.state.hold_checks import HoldCheck
 from lakehold.state.holds import Hold
@@ -24,12 +24,12 @@ from lakehold.timeline.versions import versions
 from lakehold.times import now_ms
 
 _WAITING_MS = 60_000
-"""How long a source may wait for the rest of a transaction before it is a fact: some transaction is always under way."""
+"""How long a source may wait for the rest of a transaction before the page shows that: some transaction is always open."""
 
 
 @dataclass(frozen=True)
 class _Follower:
-    """A subscription or client before it is known how far its tables are; `keeper` is what its hold is kept by."""
+    """A subscription or client before the frontiers of its tables are known; `keeper` is the id under which its hold is kept."""
 
     kind: SubscriberKind
     name: str
@@ -41,7 +41,7 @@ class _Follower:
 
 
 def gather(lake: Lake) -> Overview:
-    """How `lake` is now. Reads metadata only, and starts no Spark."""
+    """Gather the facts about `lake` as of now. Reads metadata only, and starts no Spark."""
     taken_at_ms = now_ms()
     defined = lake.definitions.definitions()
     readers = lake.batches.all_readers()
@@ -49,12 +49,12 @@ def gather(lake: Lake) -> Overview:
     followers = [*_subscriptions(lake, defined), *_clients(lake, holds, taken_at_ms)]
     checks = _newest(lake.checks.kept.values(), holds)
 
-    fed = {standing.full_name: standing for standing in standings(defined, readers)}
+    fed = {status.full_name: status for status in table_statuses(defined, readers)}
     needed = (*(t.full_name for hold in holds for t in hold.tables), *(name for f in followers for name in f.tables))
     names = sorted({*fed, *needed})
     with _uncollected():
-        lines = lake.checks.timelines.readable(names)
-    uppers = {name: line.upper_ms for name, line in lines.items()}
+        timelines = lake.checks.timelines.readable(names)
+    uppers = {name: timeline.upper_ms for name, timeline in timelines.items()}
 
     of_holds = {hold.hold_id: _hold(hold, uppers) for hold in holds}
     kept_by = {hold.kept_by: of_holds[hold.hold_id] for hold in holds if hold.kept_by is not None}
@@ -63,9 +63,9 @@ def gather(lake: Lake) -> Overview:
     free_holds = [of_holds[hold.hold_id] for hold in holds if hold.kept_by not in keepers]
 
     def facts(name: str) -> TableFacts:
-        standing = fed.get(name) or Standing(name, "", State.FOREIGN)
+        status = fed.get(name) or TableStatus(name, "", State.FOREIGN)
         return replace(
-            _table(lake, standing, lines.get(name), taken_at_ms),
+            _table(lake, status, timelines.get(name), taken_at_ms),
             holds=tuple(hold for hold in free_holds if name in hold.tables),
             followers=tuple(follower for follower in of_followers if name in follower.tables),
             checks=checks.get(name, ()),
@@ -79,21 +79,23 @@ def gather(lake: Lake) -> Overview:
     )
 
 
-def _table(lake: Lake, standing: Standing, line: Timeline | None, taken_at_ms: int) -> TableFacts:
-    name, reader, progress, waiting = standing.full_name, standing.reader, standing.progress, standing.waiting
-    state, error = (state_of(name, line.table), None) if line is not None else _metadata(lake, name)
-    known = line.versions if line is not None else versions(state.table, standing.source) if state is not None else ()
+def _table(lake: Lake, status: TableStatus, timeline: Timeline | None, taken_at_ms: int) -> TableFacts:
+    name, reader, progress, waiting = status.full_name, status.reader, status.progress, status.waiting
+    state, error = (state_of(name, timeline.table), None) if timeline is not None else _metadata(lake, name)
+    known = (
+        timeline.versions if timeline is not None else versions(state.table, status.source) if state is not None else ()
+    )
     return TableFacts(
         name=name,
-        source=standing.source or None,
-        state=standing.state,
-        since_ms=line.since_ms if line is not None else None,
-        upper_ms=line.upper_ms if line is not None else reader.upper_ms if reader is not None else None,
+        source=status.source or None,
+        state=status.state,
+        since_ms=timeline.since_ms if timeline is not None else None,
+        upper_ms=timeline.upper_ms if timeline is not None else reader.upper_ms if reader is not None else None,
         rows=state.row_count if state is not None else None if error is not None else 0,
         open_errors=progress.open_errors if progress is not None else 0,
         error=reader.error if reader is not None and reader.error is not None else error,
         waiting=waiting if waiting is not None and taken_at_ms - waiting.since_ms >= _WAITING_MS else None,
-        backlog=standing.backlog,
+        backlog=status.backlog,
         snapshots_ms=tuple(version.mz_timestamp for version in known),
     )
 
@@ -164,7 +166,7 @@ def _clients(lake: Lake, holds: Sequence[Hold], at_ms: int) -> list[_Follower]:
 
 
 def _state(client: Subscriber, hold: Hold | None, at_ms: int) -> str:
-    """As SHOW SUBSCRIPTIONS says it of subscriptions."""
+    """Return the state of a client, as SHOW SUBSCRIPTIONS shows it for subscriptions."""
     if client.lease is not None and at_ms < client.lease.until_ms:
         return "running"
     if client.position_ms is None:
@@ -174,7 +176,7 @@ def _state(client: Subscriber, hold: Hold | None, at_ms: int) -> str:
 
 
 def _newest(checks: Iterable[HoldCheck], holds: Iterable[Hold]) -> dict[str, tuple[CheckFacts, ...]]:
-    """The newest verdict of each hold that there is, and of none, by table."""
+    """Return the newest verdicts for each existing hold, and for tables themselves, by table."""
     names = {"": None, **{hold.hold_id: hold.name for hold in holds}}
     newest = {(check.table, check.hold_id): check for check in checks if check.hold_id in names}
     found: dict[str, tuple[CheckFacts, ...]] = {}
@@ -209,7 +211,10 @@ def _source(name: str, defined: Definitions, readers: Sequence[ReaderState], at_
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Pause the garbage collector: where objects are made by the hundred thousand and kept, it takes as long as making them."""
+    """Pause the garbage collector.
+
+    Where hundreds of thousands of objects are made and kept, collecting takes as long as making them.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -14,10 +14,10 @@ HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 
 _SHORTEST_MS = 10 * SECOND_MS
-"""What an axis spans at least: a table with one snapshot has one, too."""
+"""The shortest span of an axis: a table with one snapshot has one, too."""
 
 _MARGIN = 0.02
-"""Of the span, left free on either side, so that a mark at an end is seen whole."""
+"""Share of the span that is left free on either side, so that a mark at an end is fully visible."""
 
 _STEPS_MS = (
     *(s * SECOND_MS for s in (1, 2, 5, 10, 15, 30)),
@@ -27,7 +27,7 @@ _STEPS_MS = (
 )
 _LABELS_MOST = 7
 _APART = 10.0
-"""Percent that a time is apart at least from where `now` is written."""
+"""Least distance of a time's label from the label `now`, in percent."""
 
 _WINDOWS_MS = (
     *(m * MINUTE_MS for m in (10, 30)),
@@ -44,25 +44,25 @@ class Axis:
     end_ms: float
 
     def place(self, time_ms: float) -> float:
-        """Where `time_ms` is; what is outside is at the nearer end."""
+        """Return the place of `time_ms`; a time outside of the axis is at the nearer end."""
         share = (time_ms - self.start_ms) / (self.end_ms - self.start_ms)
         return round(100 * min(1.0, max(0.0, share)), 3)
 
     def shows(self, time_ms: float) -> bool:
-        """Whether `time_ms` is on it."""
+        """Return whether `time_ms` is on the axis."""
         return self.start_ms <= time_ms <= self.end_ms
 
 
 @dataclass(frozen=True)
 class Span:
-    """From place `start` to place `end`."""
+    """A range of places from `start` to `end`."""
 
     start: float
     end: float
 
     @property
     def width(self) -> float:
-        """Never negative."""
+        """Return the length of the span, which is never negative."""
         return round(self.end - self.start, 3)
 
 
@@ -77,7 +77,7 @@ class AxisLabel:
 
 @dataclass(frozen=True)
 class Bin:
-    """Times too close together to be told apart: `height` is their number, as a share of the largest bin's."""
+    """Times too close together to be drawn apart: `height` is their number, as a share of the largest bin's."""
 
     span: Span
     height: float
@@ -87,9 +87,9 @@ class Bin:
 
 
 def axis_around(marks_ms: Sequence[int], now_ms: int) -> Axis:
-    """An axis on which all of `marks_ms` are, and `now_ms` if that is not far behind them.
+    """Return an axis that shows all of `marks_ms`, and `now_ms` if that is not long after them.
 
-    A table that stood still for long keeps its history legible: the axis then ends where the history does.
+    If a table has not changed for long, the axis ends where its history does, so that the history stays legible.
     """
     first, last = (min(marks_ms), max(marks_ms)) if marks_ms else (now_ms, now_ms)
     span_ms = max(last - first, _SHORTEST_MS)
@@ -100,7 +100,10 @@ def axis_around(marks_ms: Sequence[int], now_ms: int) -> Axis:
 
 
 def recent_axis(sinces_ms: Sequence[int], now_ms: int) -> Axis:
-    """The last minutes, hours or days before `now_ms`: as far as half of the tables, which begin at `sinces_ms`, have history."""
+    """Return an axis of the last minutes, hours or days before `now_ms`.
+
+    It is as long as the history of half of the tables, which begin at `sinces_ms`.
+    """
     ordered = sorted(sinces_ms)
     middle_ms = ordered[(len(ordered) - 1) // 2] if ordered else now_ms
     window_ms = next((window for window in _WINDOWS_MS if window >= now_ms - middle_ms), _WINDOWS_MS[-1])
@@ -108,7 +111,10 @@ def recent_axis(sinces_ms: Sequence[int], now_ms: int) -> Axis:
 
 
 def labels(axis: Axis, now_ms: int) -> tuple[AxisLabel, ...]:
-    """Some round times along `axis`, in UTC, a day's first being its date; and where now is, if that is on it."""
+    """Return labels for some round times along `axis`, in UTC, and for now if that is on the axis.
+
+    The first label of a day is its date.
+    """
     span_ms = axis.end_ms - axis.start_ms
     step_ms = next((step for step in _STEPS_MS if span_ms / step < _LABELS_MOST), _STEPS_MS[-1])
     first = -(-int(axis.start_ms) // step_ms) * step_ms
@@ -120,10 +126,10 @@ def labels(axis: Axis, now_ms: int) -> tuple[AxisLabel, ...]:
 
 
 def bins(times_ms: Sequence[int], axis: Axis, most: int) -> tuple[Bin, ...]:
-    """`times_ms`, in order and all on `axis`, in parts as wide as `most` on a whole axis; parts without any are left out."""
+    """Gather `times_ms`, in order and all on `axis`, in bins; a whole axis has `most` of them, and empty bins are skipped."""
     if not times_ms:
         return ()
-    # From the first time to the last: a part that is half outside would look as if less had happened there.
+    # From the first time to the last: a bin that is half outside would look as if less had happened there.
     first, last = times_ms[0], times_ms[-1]
     number = max(1, round(most * (last - first) / (axis.end_ms - axis.start_ms)))
     edges = [first + place * (last - first) / number for place in range(1, number)]

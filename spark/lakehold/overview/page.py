@@ -1,4 +1,4 @@
-"""An overview as one HTML page that needs nothing else: no script, no font, no network. Pure."""
+"""An overview as one HTML page that needs no script, no font and no network. Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from lakehold.overview.drawing import Strip, Timeline, backlog_text, draw, draw_
 from lakehold.overview.facts import Overview, TableFacts
 from lakehold.overview.layout import recent_axis
 from lakehold.overview.problems import Action, Level, Problem, level_of, problem_of_source, urgent_first
-from lakehold.overview.standing import State
+from lakehold.overview.table_status import State
 from lakehold.templates import page_template, shown_path
 
 OPENED_MOST = 8
-"""Tables that are unfolded from the start, at most: those that need a person, or all of a small lake."""
+"""Tables that are unfolded when the page opens, at most: those that need a person, or all of a small lake."""
 
 Links = Callable[[Action, str], str | None]
-"""Where a person can do something: an action and what it is done to (a source, a table, a subscription, or the path of a check's
-page) -> a URL; None: nowhere, the page then names the command."""
+"""Where a person can act: an action and its target (a source, a table, a subscription, or the path of a check's page) -> a URL.
+None: nowhere; the page then names the command."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Row:
 
     @property
     def backlog(self) -> str:
-        """How far it has come, if it is behind."""
+        """Describe the progress of a table that is catching up."""
         return backlog_text(self.facts)
 
     @property
     def level(self) -> Level:
-        """That of its worst problem."""
+        """Return the level of the table's worst problem."""
         return level_of(self.problems)
 
 
@@ -56,14 +56,14 @@ class Figure:
 
 @dataclass(frozen=True)
 class Headline:
-    """What to know first."""
+    """The first thing to know about a lake."""
 
     text: str
     level: Level
 
 
 def file_links(action: Action, target: str) -> str | None:
-    """Where the pages of checks are, for a page that is a file itself."""
+    """Return the URL of a check's page, for an overview that is a file itself."""
     if action is not Action.CHECK_PAGE or not target:
         return None
     if urlsplit(target).scheme in ("http", "https"):
@@ -73,10 +73,10 @@ def file_links(action: Action, target: str) -> str | None:
 
 
 def render(overview: Overview, links: Links = file_links) -> str:
-    """The page.
+    """Render the page.
 
     Args:
-        overview: What it shows.
+        overview: The facts to show.
         links: Where a person can act.
     """
     rows = _rows(overview)

@@ -1,4 +1,4 @@
-"""What of a table needs a person, what is worth a look, and what to do about it: pure."""
+"""Problems of tables: how urgent they are, and what to do about them. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
-from lakehold.overview.standing import State
+from lakehold.overview.table_status import State
 from lakehold.overview.words import count, duration, to_second
 from lakehold.state.subscribers import SubscriberKind
 
 
 class Level(IntEnum):
-    """How bad it is; the worst is the least."""
+    """The severity of a problem; the worst is the least."""
 
     WRONG = 0
     LOOK = 1
@@ -21,7 +21,7 @@ class Level(IntEnum):
 
 
 class Action(StrEnum):
-    """What a person can do about a table; the values are the names of the commands, but for the page of a check."""
+    """An action on a table; the values are the names of commands, except for the page of a check."""
 
     INGEST = "ingest"
     PUBLISH = "publish"
@@ -32,15 +32,15 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is not as it should be.
+    """One problem.
 
     Attributes:
         level: How bad it is.
         text: What it is, in a few words.
         detail: Sentences.
         hint: What to do.
-        action: What does it, if one command does.
-        target: What the action is done to: a source, a subscription or a table.
+        action: The command that does it, if one does.
+        target: The object of the action: a source, a subscription or a table.
     """
 
     level: Level
@@ -52,31 +52,34 @@ class Problem:
 
 
 def problems_of(table: TableFacts) -> tuple[Problem, ...]:
-    """Those of one table, the worst first."""
+    """Return the problems of one table, the worst first."""
     return tuple(sorted(_found(table), key=lambda problem: problem.level))
 
 
 def problem_of_source(source: SourceFacts) -> Problem | None:
-    """A batch that nobody goes on with."""
+    """Return the problem of a source whose batch was begun and is no longer run by any process."""
     if source.interrupted_ms is None:
         return None
     return Problem(
         Level.LOOK,
         f"the batch of {to_second(source.interrupted_ms)} was begun and is not committed",
-        "Nobody runs it: the process that began it is gone.",
-        "Ingest again: it is finished with the same offsets and timestamp.",
+        "No process runs it: the one that began it is gone.",
+        "Ingest again: that finishes the batch with the same offsets and timestamp.",
         Action.INGEST,
         source.name,
     )
 
 
 def level_of(problems: tuple[Problem, ...]) -> Level:
-    """That of the worst."""
+    """Return the level of the worst problem."""
     return min((problem.level for problem in problems), default=Level.FINE)
 
 
 def urgent_first(overview: Overview) -> list[tuple[TableFacts, tuple[Problem, ...]]]:
-    """The tables with their problems: the worst first, of these the stopped ones, then those with more problems, then by name."""
+    """Return the tables with their problems, the most urgent first.
+
+    The order is by level, then stopped tables, then the number of problems, then the name.
+    """
     found = [(table, problems_of(table)) for table in overview.tables]
     return sorted(found, key=lambda e: (level_of(e[1]), e[0].state is not State.STOPPED, -len(e[1]), e[0].name))
 
@@ -93,7 +96,7 @@ def _found(table: TableFacts) -> Iterator[Problem]:
             Level.LOOK,
             f"waits for {table.waiting.what} since {to_second(table.waiting.since_ms)} UTC",
             table.waiting.detail,
-            "See whether the connector runs. What was committed before the transaction is in the table.",
+            "Check that the connector runs. The table contains everything that was committed before the transaction.",
             Action.INGEST,
             table.source or "",
         )
@@ -114,7 +117,7 @@ def _found(table: TableFacts) -> Iterator[Problem]:
 
 
 def _failed(check: CheckFacts, table: str) -> Problem:
-    where = "" if check.hold is None else f' where hold "{check.hold}" stands'
+    where = "" if check.hold is None else f' at the time of hold "{check.hold}"'
     text = f"{len(check.failures):,} of {count(check.evaluated, 'expectation')} not met{where}"
     return Problem(
         Level.WRONG,
@@ -142,8 +145,8 @@ def _of_follower(follower: FollowerFacts) -> Iterator[Problem]:
         yield Problem(
             Level.WRONG,
             f"{what} has fallen behind what is kept",
-            "What changed since it last ran is gone in part.",
-            "Make it again, or let it start over from a snapshot (ON LAPSE = 'resnapshot').",
+            "A part of the changes since it last ran is gone.",
+            "Create it again, or let it start over from a snapshot (ON LAPSE = 'resnapshot').",
         )
     elif follower.is_behind and follower.lag_ms is not None and follower.hold is not None:
         allowed = duration(follower.hold.max_lag_ms)
@@ -151,7 +154,7 @@ def _of_follower(follower: FollowerFacts) -> Iterator[Problem]:
         yield Problem(
             Level.LOOK,
             f"{what} is {duration(follower.lag_ms)} behind",
-            f"At {allowed}, its MAX LAG, what it has not taken is let go of.",
+            f"Its MAX LAG is {allowed}: changes that it has not taken by then are dropped.",
             run,
             action,
             follower.name,
@@ -163,8 +166,8 @@ def _of_hold(hold: HoldFacts, table: str) -> Iterator[Problem]:
         yield Problem(
             Level.LOOK,
             f'hold "{hold.name}" is {duration(hold.lag_ms)} behind, MAX LAG is {duration(hold.max_lag_ms)}',
-            "The next maintenance moves it, and what it kept until there can no longer be read.",
-            f"If somebody still needs that, let them read it now; then ALTER HOLD {hold.name} ADVANCE.",
+            "The next maintenance moves it; the history before its new time can then no longer be read.",
+            f"If that history is still needed, read it now; then ALTER HOLD {hold.name} ADVANCE.",
             Action.MAINTAIN,
             table,
         )
@@ -172,6 +175,6 @@ def _of_hold(hold: HoldFacts, table: str) -> Iterator[Problem]:
         yield Problem(
             Level.LOOK,
             f'hold "{hold.name}" was moved by its MAX LAG of {duration(hold.max_lag_ms)}',
-            f"It stood at {to_second(hold.forced_from_ms)} UTC, and nobody has advanced it since.",
-            f"Ask who reads by it whether that was missed; then ALTER HOLD {hold.name} ADVANCE.",
+            f"Before, it was at {to_second(hold.forced_from_ms)} UTC, and no one has advanced it since.",
+            f"Ask its readers whether they miss that history; then ALTER HOLD {hold.name} ADVANCE.",
         )

@@ -1,4 +1,4 @@
-"""Dates and times that Python cannot hold, as Great Expectations fetches them: PySpark's own `collect` raises."""
+"""Dates and times that Python cannot hold: Great Expectations fetches them here, where PySpark's own `collect` raises."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakehold.subscribe.row_values import fetched
 
 
 class _Beyond:
-    """The mixin of a value that counts as the first or the last one that Python holds, and shows what it is."""
+    """A mixin of values beyond Python's range: such a value compares as the first or last one in range and shows itself."""
 
     text = ""
 
@@ -54,7 +54,7 @@ class _TimeBeyond(_Beyond, datetime):
 def fetching_dates_beyond(frame: DataFrame) -> Iterator[None]:
     """Let `collect` of frames like `frame` return every date and time inside, in this thread.
 
-    Great Expectations compares in Spark and fetches a few values by itself: there is nothing else to hand it them by.
+    Great Expectations compares in Spark and fetches a few values itself; it has no hook for fetching them differently.
     """
     kind, thread = type(frame), get_ident()
     collect = kind.collect

@@ -1,4 +1,4 @@
-"""Expectations and what they found as short texts for people."""
+"""Descriptions of expectations and of their results, as short texts for people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOT_SHOWN = frozenset({*_ABOUT, "batch_id", "unexpected_rows_query"})
 
 
 def columns_of(kwargs: Mapping[str, Any]) -> tuple[str, ...]:
-    """The columns that an expectation needs."""
+    """Return the columns that an expectation needs."""
     found: list[str] = []
     for name in _ABOUT:
         value = kwargs.get(name)
@@ -25,7 +25,7 @@ def columns_of(kwargs: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def expected_text(type_: str, kwargs: Mapping[str, Any]) -> str:
-    """What an expectation expects; of a type that is not known here, its name and arguments."""
+    """Describe an expectation; an unknown type gives its name and arguments."""
     describe = _DESCRIBED.get(type_)
     if describe is not None:
         return describe(kwargs)
@@ -35,7 +35,7 @@ def expected_text(type_: str, kwargs: Mapping[str, Any]) -> str:
 
 
 def found_text(result: Mapping[str, Any]) -> str:
-    """What Great Expectations says it found, in a result of format SUMMARY."""
+    """Describe the result of an expectation, from Great Expectations' format SUMMARY."""
     if "details" in result and "found" in result["details"]:
         return str(result["details"]["found"])
     if "unexpected_count" in result:
@@ -46,7 +46,10 @@ def found_text(result: Mapping[str, Any]) -> str:
 
 
 def examples_of(result: Mapping[str, Any], most: int) -> tuple[Any, ...]:
-    """Values or rows that are not as expected, without repeats. A null is no example: that it is one is known."""
+    """Return values or rows that do not meet an expectation, without repeats.
+
+    A null is no example: the expectation itself says that nulls are wrong.
+    """
     found: list[Any] = []
     for value in result.get("partial_unexpected_list") or ():
         if value is not None and value not in found:
@@ -55,12 +58,12 @@ def examples_of(result: Mapping[str, Any], most: int) -> tuple[Any, ...]:
 
 
 def examples_text(examples: Sequence[Any]) -> str:
-    """Examples in one line."""
+    """Format examples in one line."""
     return ", ".join(_plain(example) for example in examples)
 
 
 def keys_text(keys: Iterable[Mapping[str, Any]]) -> str:
-    """Keys of rows in one line."""
+    """Format the keys of rows in one line."""
     return "; ".join(", ".join(f"{name} {_plain(value)}" for name, value in key.items()) for key in keys)
 
 

@@ -1,8 +1,7 @@
-"""Expectations of our own, for suites to use by name; importing this makes them known to Great Expectations.
+"""Expectations of lakehold's own, for suites to use by name; importing this registers them with Great Expectations.
 
-Each is a query that finds the rows that should not be, except for the types of columns. Those named after `mz_` columns
-are for outputs of SUBSCRIBE (`docs/subscribe.md`); `progress` says that the output has progress rows,
-in which these columns are null.
+Each is a query for the rows that violate it, except for the types of columns. Those named after `mz_` columns are for outputs of
+SUBSCRIBE (`docs/subscribe.md`); `progress` says that the output has progress rows, in which these columns are null.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from great_expectations.expectations.expectation import BatchExpectation
 from lakehold.spark_sql import literal, quoted
 
 EXAMPLES_MOST = 5
-"""Rows kept as examples of what is not as expected."""
+"""Violating rows that are kept as examples."""
 
 _STATES = {"upsert": ("upsert", "delete", "key_violation"), "debezium": ("insert", "upsert", "delete", "key_violation")}
 
@@ -27,7 +26,7 @@ _WRONG_STEPS = {
     "upsert": (("delete", "delete"),),
     "debezium": (("insert", "insert"), ("upsert", "insert"), ("delete", "upsert"), ("delete", "delete")),
 }
-"""Pairs of states that do not follow each other in a key's history. What a key is after a violation is not known."""
+"""Pairs of states that must not follow each other in a key's history. The state of a key after a violation is unknown."""
 
 _BLANKS = re.compile(r"\s*([<>(),:])\s*")
 
@@ -35,7 +34,7 @@ Envelope = Literal["upsert", "debezium"]
 
 
 class _RowsThatShouldNotBe(UnexpectedRowsExpectation):
-    """Its query is made from the other arguments."""
+    """An expectation that no row violates; its query is made from the other arguments."""
 
     unexpected_rows_query: str = ""
 
@@ -46,7 +45,7 @@ class _RowsThatShouldNotBe(UnexpectedRowsExpectation):
     @classmethod
     @abstractmethod
     def query(cls, arguments: Mapping[str, Any]) -> str:
-        """Spark SQL over `{batch}`; other braces are doubled."""
+        """Return the query for violating rows, Spark SQL over `{batch}`; other braces are doubled."""
 
     def _validate(
         self,
@@ -61,47 +60,51 @@ class _RowsThatShouldNotBe(UnexpectedRowsExpectation):
 
 
 class ExpectKeyToBeUnique(_RowsThatShouldNotBe):
-    """No two rows have the same values in the columns of `key`; null is a value. The rows found are keys."""
+    """An expectation that no two rows have the same values in the columns of `key`; null is a value. It finds keys."""
 
     key: list[str]
 
     @classmethod
     def query(cls, arguments: Mapping[str, Any]) -> str:
-        """Keys that several rows have, and how many."""
+        """Select the keys that several rows have, and how many."""
         key = _names(arguments["key"])
         return f"SELECT {key}, count(*) AS `rows` FROM {{batch}} GROUP BY {key} HAVING count(*) > 1"
 
 
 class ExpectKeyToHaveNoNull(_RowsThatShouldNotBe):
-    """No column of `key` is null, whatever its name: Great Expectations cannot ask for one with a backquote in it."""
+    """An expectation that no column of `key` is null.
+
+    It takes every name: Great Expectations' own cannot handle a name that contains a backquote.
+    """
 
     key: list[str]
 
     @classmethod
     def query(cls, arguments: Mapping[str, Any]) -> str:
-        """Rows with a null in the key."""
+        """Select rows with a null in the key."""
         nulls = " OR ".join(f"{_names([name])} IS NULL" for name in arguments["key"])
         return f"SELECT * FROM {{batch}} WHERE {nulls}"
 
 
 class ExpectMzStatesToBeKnown(_RowsThatShouldNotBe):
-    """`mz_state` is one that the envelope has."""
+    """An expectation that `mz_state` is a state of the envelope."""
 
     envelope: Envelope
     progress: bool = False
 
     @classmethod
     def query(cls, arguments: Mapping[str, Any]) -> str:
-        """Rows with another state, or none."""
+        """Select rows with another state, or none."""
         states = ", ".join(literal(state) for state in _STATES[arguments["envelope"]])
         without = "mz_progressed" if arguments["progress"] else "false"
         return f"SELECT * FROM {{batch}} WHERE NOT coalesce(mz_state IN ({states}), {without})"
 
 
 class ExpectMzStatesToFollow(_RowsThatShouldNotBe):
-    """The states of each key follow each other: no insert of what is there, no update or delete of what is not.
+    """An expectation that the states of each key follow each other.
 
-    A key has one row a timestamp. A subscription that started over says everything again: this is not for its output.
+    No insert of an existing row, no update or delete of a missing one. A key has one row a timestamp. A subscription that started
+    over repeats all rows: the expectation does not fit its output.
     """
 
     envelope: Envelope
@@ -109,7 +112,7 @@ class ExpectMzStatesToFollow(_RowsThatShouldNotBe):
 
     @classmethod
     def query(cls, arguments: Mapping[str, Any]) -> str:
-        """Rows whose state does not fit the one before, and rows that share key and timestamp."""
+        """Select rows whose state does not fit the one before, and rows that share key and timestamp."""
         key = _names(arguments["key"])
         pairs = ", ".join(
             f"({literal(before)}, {literal(after)})" for before, after in _WRONG_STEPS[arguments["envelope"]]
@@ -124,13 +127,16 @@ class ExpectMzStatesToFollow(_RowsThatShouldNotBe):
 
 
 class ExpectMzTimestampsNotToGoBack(_RowsThatShouldNotBe):
-    """Along `order`, columns that say where in the output a row stands, `mz_timestamp` never becomes less."""
+    """An expectation that `mz_timestamp` never decreases along `order`.
+
+    The columns of `order` give the place of a row in the output.
+    """
 
     order: list[str]
 
     @classmethod
     def query(cls, arguments: Mapping[str, Any]) -> str:
-        """Places in the output that begin below what came before.
+        """Select places in the output that begin below an earlier place.
 
         Rows of one place count as one, so that only places are sorted in one task.
         """
@@ -144,19 +150,22 @@ class ExpectMzTimestampsNotToGoBack(_RowsThatShouldNotBe):
 
 
 class ExpectMzDiffsNotToBeZero(_RowsThatShouldNotBe):
-    """Each row says of how many rows there are more or less: `mz_diff` is neither 0 nor null."""
+    """An expectation that each row adds or removes rows: `mz_diff` is neither 0 nor null."""
 
     progress: bool = False
 
     @classmethod
     def query(cls, arguments: Mapping[str, Any]) -> str:
-        """Rows that say nothing."""
+        """Select rows that add and remove nothing."""
         without = "mz_progressed" if arguments["progress"] else "false"
         return f"SELECT * FROM {{batch}} WHERE NOT coalesce(mz_diff <> 0, {without})"
 
 
 class ExpectColumnsToHaveTypes(BatchExpectation):
-    """The columns are there and have these Spark types, as Spark writes them (`decimal(12,2)`); there may be others."""
+    """An expectation that columns exist and have these Spark types, as Spark writes them (`decimal(12,2)`).
+
+    The table may have other columns as well.
+    """
 
     types: dict[str, str]
 
@@ -182,17 +191,17 @@ class ExpectColumnsToHaveTypes(BatchExpectation):
 
 
 def _bare(name: str) -> str:
-    """As Spark compares names; Great Expectations quotes those that have a dot."""
+    """Normalize a name as Spark compares names; Great Expectations quotes those that contain a dot."""
     return name.replace("`", "").lower()
 
 
 def _spelt(type_: str) -> str:
-    """As Spark writes it: without quotes of names and without blanks that a person may put behind punctuation."""
+    """Normalize a type as Spark writes it: without quotes of names, and without blanks around punctuation."""
     return _BLANKS.sub(r"\1", type_.replace("`", "").lower())
 
 
 def _names(columns: Sequence[str]) -> str:
-    """Columns as Spark SQL; Great Expectations puts the batch's name between braces, so others are doubled."""
+    """Write columns as Spark SQL; Great Expectations puts the batch's name between braces, so other braces are doubled."""
     return ", ".join(quoted(name).replace("{", "{{").replace("}", "}}") for name in columns)
 
 

@@ -1,4 +1,4 @@
-"""The suite of a table that has no file: what its schema, its key and its columns' descriptions say."""
+"""Generated suites for tables without a file: from the schema, the key and the descriptions of columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FUTURE = "future"
 """Parameter of suites: the first instant that is the future, as text (ISO 8601, UTC)."""
 
 FUTURE_MS = "future_ms"
-"""Parameter of suites: the same as epoch milliseconds."""
+"""Parameter of suites: the first instant that is the future, as epoch milliseconds."""
 
 _INSTANT = "timestamp"
 """Spark's type for an instant. Its other one, without a zone, is up to 14 hours ahead of UTC somewhere."""
@@ -22,7 +22,7 @@ _HAPPENED = re.compile(
     r"(_(at|on|time|ts|timestamp))?",
     re.IGNORECASE,
 )
-"""Names of columns that tell when something happened. Others may well lie ahead: `deliver_on`, `expires_at`."""
+"""Names of columns that record when something happened. Others may lie in the future: `deliver_on`, `expires_at`."""
 
 _ONE_OF = re.compile(r"one of:? (?P<values>[^.;]+)", re.IGNORECASE)
 _SEPARATOR = re.compile(r",\s*(?:or\s+)?|\s+or\s+")
@@ -30,13 +30,13 @@ _VALUE = re.compile(r"'(?P<single>[^']*)'|\"(?P<double>[^\"]*)\"|(?P<bare>[\w-]+
 
 
 @dataclass(frozen=True)
-class Described:
-    """What is known of a table.
+class TableDescription:
+    """The description of a table from which a suite is generated.
 
     Attributes:
         full_name: `namespace.table`.
         types: Column to Spark's type, as Spark writes it (`decimal(12,2)`).
-        key: The columns that tell rows apart; empty when none are known to.
+        key: The columns that identify rows; empty if the table has no known key.
         docs: Column to description.
     """
 
@@ -46,10 +46,10 @@ class Described:
     docs: Mapping[str, str] = field(default_factory=dict)
 
 
-def generated_suite(table: Described) -> Suite:
-    """A suite of what `table` says of itself.
+def generated_suite(table: TableDescription) -> Suite:
+    """Generate the suite that follows from a table's description.
 
-    - All columns are there and have their types.
+    - All columns exist and have their types.
     - The key is unique, and none of its columns is null.
     - A text column whose description begins with `One of a, b or c` has these values or null.
     - An instant whose column's name says that something happened (`changed_at`, `created`) does not lie in the future.
@@ -82,7 +82,7 @@ def _not_from(parameter: str, column: str) -> Expectation:
 
 
 def _values(doc: str) -> tuple[str, ...]:
-    """The values that a description lists; none when a part of the list is more than a word or a quoted text."""
+    """Return the values that a description lists; none if an item is more than a word or a quoted text."""
     listed = _ONE_OF.match(doc)
     parts = _SEPARATOR.split(listed["values"].strip()) if listed else []
     found = [_VALUE.fullmatch(part) for part in parts]

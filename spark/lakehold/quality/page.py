@@ -1,4 +1,4 @@
-"""A verdict as one HTML page that needs nothing else: no script, no style sheet, no network."""
+"""The page of a verdict: one HTML file that needs no script, no style sheet and no network."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from lakehold.times import iso
 
 
 def page_uri(directory: str, verdict: Verdict) -> str:
-    """Where the page of `verdict` belongs below `directory`: one a table and snapshot, so that a new check replaces it."""
+    """Return the URI of a verdict's page below `directory`: one a table and snapshot, so that a new check replaces it."""
     return f"{directory.rstrip('/')}/{verdict.full_name}/{verdict.snapshot_id or 'no-rows'}.html"
 
 
 def page_text(verdict: Verdict) -> str:
-    """The page."""
+    """Render the page of a verdict."""
     ordered = sorted(verdict.outcomes, key=lambda outcome: outcome.success)
     return page_template("lakehold.quality").render(
         verdict=verdict, outcomes=ordered, iso=iso, examples_text=examples_text, keys_text=keys_text

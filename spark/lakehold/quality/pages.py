@@ -1,4 +1,4 @@
-"""The pages of checks, which nobody but maintenance takes away again."""
+"""The pages of checks, which only maintenance deletes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Pages:
 
     Args:
         directory: Its URI.
-        io: Knows the object store, if it is in one.
+        io: The connection to the object store, if the directory is in one.
     """
 
     directory: str
     io: FileIO
 
     def forget(self, before_ms: int, linked: Collection[str], *, dry_run: bool = False) -> int:
-        """Delete the pages that were written before a time (exclusive) and that nothing links; returns how many.
+        """Delete pages that were written before a time (exclusive) and that no verdict links; return how many.
 
         Args:
             before_ms: Epoch milliseconds.
@@ -46,7 +46,7 @@ class Pages:
         return len(gone)
 
     def _files(self) -> tuple[FileSystem, str]:
-        """The file system of the directory, and its path there."""
+        """Return the file system of the directory, and its path there."""
         scheme, netloc, path = PyArrowFileIO.parse_location(self.directory)
         io = self.io if isinstance(self.io, PyArrowFileIO) else PyArrowFileIO(self.io.properties)
         return io.fs_by_scheme(scheme, netloc), path

@@ -1,4 +1,4 @@
-"""Runs a suite on a DataFrame by Great Expectations' Spark engine: classic and Connect sessions alike."""
+"""Runs a suite on a DataFrame with Great Expectations' Spark engine, in classic and Connect sessions."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from great_expectations.datasource.fluent.interfaces import Batch
 
 EXAMPLES_MOST = 5
-"""Values that are shown of those that are not as expected."""
+"""Violating values that are shown, at most."""
 
 _PLACE = "lakehold_place"
-"""In the meta data of an expectation: its place in the suite. Great Expectations returns them in another order."""
+"""Key in the metadata of an expectation for its place in the suite: Great Expectations returns results in another order."""
 
 _VIEW = "tmp_view"
-"""The view by which Great Expectations' queries see the batch; all queries of a session use this name."""
+"""The view through which Great Expectations' queries read the batch; all queries of a session use this name."""
 
 _one_at_a_time = threading.Lock()
 
@@ -40,15 +40,15 @@ _one_at_a_time = threading.Lock()
 def run_suite(
     suite: Suite, frame: DataFrame, parameters: Mapping[str, Any], key: Sequence[str] = ()
 ) -> tuple[Outcome, ...]:
-    """What `suite` finds in `frame`, in the suite's order.
+    """Run a suite on a DataFrame, and return its outcomes in the suite's order.
 
-    An expectation about a column that is not there fails; it need not run.
+    An expectation about a missing column fails without running.
 
     Args:
-        suite: What to expect.
+        suite: The expectations.
         frame: A table at a time.
         parameters: Values of the suite's `$PARAMETER`s.
-        key: Columns that tell which row is wrong.
+        key: Columns that identify the rows that are wrong.
 
     Raises:
         EnvironmentMissing: Great Expectations is not installed.
@@ -83,11 +83,11 @@ def run_suite(
 def _load(suite: Suite, skipped: Collection[int]) -> ExpectationSuite:
     import great_expectations as gx
 
-    import lakehold.quality.expectations  # noqa: F401, PLC0415 - makes ours known
+    import lakehold.quality.expectations  # noqa: F401, PLC0415 - registers ours
 
     loaded = gx.ExpectationSuite(name=suite.table)
     for place, expectation in enumerate(suite.expectations):
-        # All of them are read, so that an error in one is found whatever columns the table has.
+        # Read all expectations, so that an error in one is found whatever columns the table has.
         config = {
             "type": expectation.type,
             "kwargs": dict(expectation.kwargs),
@@ -108,7 +108,7 @@ def _batch(name: str, frame: DataFrame) -> Batch:
     import great_expectations as gx
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
-    # This one says more than the program's own settings of logging would let it.
+    # This logger sets its own level, which would override the program's settings of logging.
     logging.getLogger("great_expectations.data_context.types.base").setLevel(logging.NOTSET)
     context = gx.get_context(mode="ephemeral")
     context.enable_analytics(False)
@@ -121,7 +121,10 @@ def _batch(name: str, frame: DataFrame) -> Batch:
 def _keys(
     batch: Batch, suite: ExpectationSuite, places: Collection[int], key: Sequence[str], parameters: Mapping[str, Any]
 ) -> dict[int, tuple[Mapping[str, Any], ...]]:
-    """Keys of some of the rows that are not as expected, by place: another job each, so only where something is wrong."""
+    """Return keys of some violating rows, by the place of their expectation.
+
+    Each needs another job: this runs only for expectations that failed.
+    """
     import great_expectations as gx
 
     again = gx.ExpectationSuite(name=suite.name)
@@ -170,7 +173,7 @@ def _outcome(
             f'the suite of table "{suite.table}" could not be evaluated',
             code="check-failed",
             detail=f"{_where(suite)}{place_of(place, expectation)}: {message}",
-            hint="Correct the expectation, or read what failed." if suite.origin != GENERATED else "",
+            hint="Correct the expectation, or read the error above." if suite.origin != GENERATED else "",
         )
     return Outcome(
         expectation.type,
@@ -184,7 +187,7 @@ def _outcome(
 
 
 def _exception(info: Mapping[str, Any] | None) -> str:
-    """The first line of what was raised while an expectation was evaluated; empty when nothing was."""
+    """Return the first line of the exception that an expectation raised; empty without one."""
     for entry in (info or {}, *(v for v in (info or {}).values() if isinstance(v, Mapping))):
         if entry.get("raised_exception"):
             return str(entry.get("exception_message")).strip().split("\n")[0]
@@ -199,7 +202,7 @@ def _unusable(suite: Suite, place: int, error: Exception) -> LakeholdError:
     if expectation.type not in known:
         near = difflib.get_close_matches(expectation.type, known, n=1)
         hint = f'Did you mean "{near[0]}"?' if near else ""
-        return invalid(suite.origin, f"{place_of(place, expectation)} is no expectation that is known.", hint)
+        return invalid(suite.origin, f"{place_of(place, expectation)} is not a known expectation.", hint)
     errors = getattr(error, "errors", None)
     if callable(errors) and (found := errors()):
         argument = ".".join(str(part) for part in found[0]["loc"])
@@ -213,7 +216,10 @@ def _where(suite: Suite) -> str:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """What Great Expectations warns of is its own affair, and what Spark raises in it is told once, by the error."""
+    """Suppress warnings of Great Expectations, and PySpark's logging of errors.
+
+    An error of Spark is reported once, by the exception.
+    """
     if importlib.util.find_spec("great_expectations") is None:
         raise EnvironmentMissing(
             "Great Expectations is not installed",

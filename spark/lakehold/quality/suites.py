@@ -13,12 +13,12 @@ from pydantic import Field, TypeAdapter, ValidationError
 from lakehold.errors import DefinitionError
 
 GENERATED = "generated"
-"""Where a suite comes from that no file has."""
+"""Origin of a suite without a file."""
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """One expectation: its type in snake case, its arguments, and what people note beside it."""
+    """One expectation: its type in snake case, its arguments, and people's notes on it."""
 
     type: str
     kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Suite:
-    """What is expected of a table; `origin` is its file, or `generated`."""
+    """The expectations on a table; `origin` is the suite's file, or `generated`."""
 
     table: str
     expectations: tuple[Expectation, ...]
@@ -37,7 +37,7 @@ class Suite:
 
 @dataclass(frozen=True)
 class _SuiteFile:
-    """What is read of a file; Great Expectations writes more, such as ids."""
+    """The fields of a file that lakehold reads; Great Expectations writes more, such as ids."""
 
     name: str
     expectations: Annotated[tuple[Expectation, ...], Field(min_length=1)]
@@ -47,15 +47,15 @@ _SUITE_FILE = TypeAdapter(_SuiteFile)
 
 
 def suite_path(directory: Path, full_name: str) -> Path:
-    """The file of a table's suite."""
+    """Return the path of a table's suite."""
     return directory / f"{full_name}.json"
 
 
 def read_suite(directory: Path | None, full_name: str) -> Suite | None:
-    """The suite of a table that its file in `directory` has; None when there is no file.
+    """Read the suite of a table from its file in `directory`; None if it has no file.
 
     Raises:
-        DefinitionError: The file cannot be read, or is no suite of this table.
+        DefinitionError: The file cannot be read, or is not a suite of this table.
     """
     if directory is None:
         return None
@@ -78,10 +78,10 @@ def read_suite(directory: Path | None, full_name: str) -> Suite | None:
 
 
 def write_suite(directory: Path, suite: Suite) -> Path:
-    """Write `suite` as the file of its table.
+    """Write `suite` to the file of its table.
 
     Raises:
-        DefinitionError: The file is there already: somebody may have edited it.
+        DefinitionError: The file already exists: somebody may have edited it.
     """
     path = suite_path(directory, suite.table)
     try:
@@ -90,7 +90,7 @@ def write_suite(directory: Path, suite: Suite) -> Path:
             file.write(suite_text(suite))
     except FileExistsError as error:
         raise DefinitionError(
-            f'the suite of table "{suite.table}" is there already',
+            f'the suite of table "{suite.table}" already exists',
             code="suite-exists",
             detail=f'The file is "{path}".',
             hint="Edit it, or remove it first.",
@@ -105,7 +105,7 @@ def write_suite(directory: Path, suite: Suite) -> Path:
 
 
 def suite_text(suite: Suite) -> str:
-    """The text of a suite's file."""
+    """Return the text of a suite's file."""
     expectations = [
         {"type": e.type, "kwargs": dict(e.kwargs), "meta": dict(e.meta or {}), "severity": e.severity}
         for e in suite.expectations
@@ -115,12 +115,12 @@ def suite_text(suite: Suite) -> str:
 
 
 def place_of(place: int, expectation: Expectation) -> str:
-    """Where an expectation stands in its file, for people; `place` counts from 0."""
+    """Describe the place of an expectation in its file; `place` counts from 0."""
     return f'Expectation {place + 1}, "{expectation.type}"'
 
 
 def invalid(origin: str, detail: str, hint: str = "") -> DefinitionError:
-    """The error of a suite that cannot be used; `origin` is its file."""
+    """Return the error of a suite that cannot be used; `origin` is its file."""
     return DefinitionError(
         "the suite cannot be used",
         code="suite-invalid",

@@ -1,4 +1,4 @@
-"""What a suite found, in plain values."""
+"""The results of a suite, as plain values."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one expectation found.
+    """The result of one expectation.
 
     Attributes:
         expectation: Its type, such as `expect_column_values_to_not_be_null`.
         column: The column or columns it is about; empty for the table as a whole.
-        success: Whether the table is as expected.
-        expected: What was expected, for people.
-        found: What there is instead, or what was seen, for people.
-        examples: Some values or rows that are not as expected.
-        keys: Of some of the rows that they are in, where the table has a key.
+        success: Whether the table meets it.
+        expected: The expectation, described for people.
+        found: The finding, described for people.
+        examples: Some values or rows that violate it.
+        keys: Keys of some violating rows, if the table has a key.
     """
 
     expectation: str
@@ -32,7 +32,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a suite found on one snapshot of a table.
+    """The result of a suite on one snapshot of a table.
 
     Attributes:
         full_name: The table.
@@ -54,16 +54,16 @@ class Verdict:
 
     @property
     def success(self) -> bool:
-        """Whether everything is as expected."""
+        """Return whether the table meets all expectations."""
         return not self.failed
 
     @property
     def failed(self) -> tuple[Outcome, ...]:
-        """What is not as expected."""
+        """Return the outcomes of expectations that are not met."""
         return tuple(outcome for outcome in self.outcomes if not outcome.success)
 
     @property
     def statistics(self) -> Mapping[str, int]:
-        """How many expectations there are, and how they went."""
+        """Count the expectations: evaluated, successful and failed."""
         failed = len(self.failed)
         return {"evaluated": len(self.outcomes), "successful": len(self.outcomes) - failed, "failed": failed}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pydantic import TypeAdapter
 
 from lakehold.model import offsets
-from lakehold.model import readers as decide
+from lakehold.model import readers as reader_state
 from lakehold.model.marks import NO_MARKS, Marks
 from lakehold.model.offsets import Offsets
 from lakehold.model.passed import Passed
@@ -22,7 +22,7 @@ from lakehold.times import now_ms
 
 @dataclass(frozen=True)
 class TableChange:
-    """The changes of a batch to one table, in rows; `snapshot_id` is None when there are none."""
+    """The changes of a batch to one table, in rows; `snapshot_id` is None when it changed nothing."""
 
     inserted: int = 0
     updated: int = 0
@@ -33,7 +33,7 @@ class TableChange:
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch: a row of `mz_catalog.mz_batches`. It read from `start` (inclusive) to `end` (exclusive)."""
+    """A batch: a row of `mz_catalog.mz_batches`. It read from `start` (inclusive) to `end` (exclusive)."""
 
     source: str
     reader: str
@@ -49,7 +49,10 @@ class Batch:
 
 
 def _progress_to_json(tables: Mapping[str, TableProgress]) -> str:
-    """Write what tables have passed as text in the text, as snapshots' summaries have it."""
+    """Write the progress of tables as JSON.
+
+    High-water marks are JSON text within it, in the form that snapshots' summaries have.
+    """
     rows = _PROGRESS.dump_python(dict(tables), mode="json", exclude={"__all__": {"marks"}})
     marks = {name: progress.marks.to_json() if progress.marks != NO_MARKS else "" for name, progress in tables.items()}
     return json.dumps({name: {**row, "marks": marks[name]} for name, row in rows.items()})
@@ -85,14 +88,14 @@ BATCHES = Rows("mz_catalog.mz_batches", Batch, {"start": "start_offsets", "end":
 
 
 class BatchStore(Leases):
-    """Readers and batches, and the protocol over them.
+    """A store of readers and batches, with the batch protocol.
 
     A writer *acquires* a source, *begins* a batch, makes its effects, *commits* it, and renews its lease meanwhile.
     Each step states what it expects and changes `mz_readers` in one compare-and-set, which is the commit point; a row
     of `mz_batches` is written before it and counts only when the reader's `upper_ms` is above its timestamp.
 
     Args:
-        state: Where they are kept.
+        state: The state tables.
         clock: Epoch milliseconds; leases are judged by it.
     """
 
@@ -102,15 +105,15 @@ class BatchStore(Leases):
         self._batches = state.log(BATCHES)
 
     def all_readers(self) -> tuple[ReaderState, ...]:
-        """Return the readers of all sources now."""
+        """Return the readers of all sources."""
         return self._readers.values()
 
     def readers(self, source: str) -> Readers:
-        """Return the readers of `source` by name; none when it was never acquired."""
+        """Return the readers of `source` by name; none if it was never acquired."""
         return {r.reader: r for r in self.all_readers() if r.source == source}
 
     def history(self, source: str | None = None) -> tuple[Batch, ...]:
-        """Return committed batches of `source`, or of all sources, by timestamp; one that was written twice counts once.
+        """Return committed batches of `source`, or of all sources, by timestamp; a batch that was written twice counts once.
 
         The batches of a reader that has joined `main` were committed before it did.
         """
@@ -126,12 +129,14 @@ class BatchStore(Leases):
         return tuple(sorted(wanted, key=lambda b: (b.mz_timestamp, b.source)))
 
     def begin(self, intent: Intent, owner: str, seen_upstream_ms: int | None = None) -> None:
-        """Open a batch, before any effect; `seen_upstream_ms` becomes that of its reader, unless it is None.
+        """Record the intent of a batch, before any effect; `seen_upstream_ms` replaces the reader's unless it is None.
 
         Raises:
             LeaseLost: `owner` has no live lease.
         """
-        self._change_source(intent.source, lambda r: decide.begun(r, intent, owner, self._clock(), seen_upstream_ms))
+        self._change_source(
+            intent.source, lambda r: reader_state.begun(r, intent, owner, self._clock(), seen_upstream_ms)
+        )
 
     def commit(
         self,
@@ -145,20 +150,20 @@ class BatchStore(Leases):
 
         Args:
             intent: The open batch.
-            owner: Who holds the lease.
+            owner: The lease holder.
             tables: The progress of all tables of the reader.
             batch: The row for the history.
-            stopped: Tables that did not take the batch and go on as readers of their own, each with its error.
+            stopped: Tables that did not take the batch, each with its error; they continue as readers of their own.
 
         Raises:
-            LeaseLost: Another took the source over; nothing counts.
+            LeaseLost: Another process took the source over; nothing of the batch counts.
         """
         errors = stopped or {}
         before = self.readers(intent.source)
-        if decide.committed(before, intent, owner, tables, errors) is before:
+        if reader_state.committed(before, intent, owner, tables, errors) is before:
             return before
         self._batches.append(batch)
-        return self._change_source(intent.source, lambda r: decide.committed(r, intent, owner, tables, errors))
+        return self._change_source(intent.source, lambda r: reader_state.committed(r, intent, owner, tables, errors))
 
     def change_readers(self, source: str, owner: str, apply: Callable[[Readers], Readers]) -> Readers:
         """Replace the readers of `source` by `apply(readers)` in one commit: add, join, split off or drop tables.
@@ -168,13 +173,13 @@ class BatchStore(Leases):
         """
 
         def checked(readers: Readers) -> Readers:
-            lease = decide.lease_rules(source).owned(decide.lease_of(readers), owner)
+            lease = reader_state.lease_rules(source).owned(reader_state.lease_of(readers), owner)
             return {name: replace(state, lease=lease) for name, state in apply(readers).items()}
 
         return self._change_source(source, checked)
 
     def forget_source(self, source: str) -> None:
-        """Take the readers of a source away that is not declared, unless a process has it, which is yet to find that out."""
+        """Remove the readers of a source that is not declared, unless a process holds its lease."""
 
         def without(rows: tuple[ReaderState, ...]) -> list[ReaderState]:
             now = self._clock()
@@ -186,7 +191,9 @@ class BatchStore(Leases):
 
     def _change_lease(self, name: str, apply: LeaseChange) -> None:
         def changed(readers: Readers) -> Readers:
-            return decide.leased(name, readers, apply(decide.lease_of(readers), decide.lease_rules(name)))
+            return reader_state.leased(
+                name, readers, apply(reader_state.lease_of(readers), reader_state.lease_rules(name))
+            )
 
         self._change_source(name, changed)
 
@@ -195,7 +202,7 @@ class BatchStore(Leases):
             before = {r.reader: r for r in rows if r.source == source}
             after = apply(before)
             now = self._clock()
-            # Of equals the one before stays, whose text is the same to the letter: nothing is written.
+            # A reader that is equal to the one before keeps its object, so that its text is identical: nothing is written.
             changed = [before[n] if s == before.get(n) else replace(s, updated_at_ms=now) for n, s in after.items()]
             return [*(r for r in rows if r.source != source), *changed]
 

@@ -1,4 +1,4 @@
-"""What checks found, of holds and of tables, as rows of `mz_catalog.mz_hold_checks`."""
+"""Verdicts of checks, of holds and of tables, as rows of `mz_catalog.mz_hold_checks`."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from lakehold.state.rows import Rows
 
 @dataclass(frozen=True)
 class HoldCheck:
-    """The outcome of a suite on one table.
+    """The result of a suite on one table.
 
     Attributes:
         hold_id: The hold that it was checked for; empty: none.
         table: Full name of the table.
         snapshot_id: The snapshot that was checked; None: the table had none.
-        at_ms: The time it was read at: where the hold stood, or was to stand; epoch milliseconds.
+        at_ms: The time it was read at, which is the hold's present or new time; epoch milliseconds.
         suite: The suite's file, or `generated`.
-        success: Whether everything was as expected.
-        statistics: How many expectations there were, and how they went.
-        failures: One sentence's part for each that was not met.
+        success: Whether all expectations were met.
+        statistics: Counts of expectations: evaluated, successful, failed.
+        failures: One phrase for each expectation that was not met.
         html_path: The page that shows it.
         checked_at_ms: When the suite ran, epoch milliseconds.
     """

@@ -1,7 +1,7 @@
 """Holds as rows of `mz_catalog.mz_holds`: one table, so that any change of holds is one commit.
 
-`mz_hold_objects` says which tables they are on, for those who join. It is written before the commit, and what it has of
-a hold that is not there means nothing.
+`mz_hold_objects` has the tables of each hold, for queries that join them. It is written before the commit: a row whose hold does
+not exist means nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lakehold.state.subscribers import SubscriberKind
 
 
 class Check(StrEnum):
-    """The effect that a failing suite has on a hold and its advances."""
+    """The effect of a failed suite on a hold and its advances."""
 
     REQUIRE = "require"
     RECORD = "record"
@@ -25,7 +25,7 @@ class Check(StrEnum):
 
 @dataclass(frozen=True)
 class HeldTable:
-    """A table that a hold is on; `object_id` is its id in `mz_objects`, or its Iceberg UUID where no source feeds it."""
+    """A table that a hold is on; `object_id` is its id in `mz_objects`, or its Iceberg UUID if no source feeds it."""
 
     object_id: str
     full_name: str
@@ -37,19 +37,19 @@ class Hold:
     """A hold: its tables stay readable from a time on.
 
     Attributes:
-        hold_id: Never used again.
-        namespace: Where it stands.
-        name: Without the namespace; no other hold has it.
+        hold_id: An id that is never reused.
+        namespace: The namespace it belongs to.
+        name: Its name without the namespace; no other hold has it.
         at_ms: From when on its tables stay readable (inclusive), epoch milliseconds; None: from the first time at which they are.
-        tables: What it is on.
-        max_lag_ms: How far it may stay behind what its tables have reached.
-        check: What a suite that fails does to it.
-        kept_by: Id of the subscription or name of the client that advances it; None: whoever made it.
-        forced_from_ms: Where it stood when MAX LAG last moved it; None: it was not moved since it was last advanced.
+        tables: The tables it is on.
+        max_lag_ms: How far it may lag behind the write frontiers of its tables.
+        check: The effect of a failed suite.
+        kept_by: Id of the subscription or name of the client that advances it; None: people advance it.
+        forced_from_ms: Where it was when MAX LAG last moved it; None: it was not moved since it was last advanced.
         sql: The statement as written.
         created_at_ms: Epoch milliseconds.
-        owner: Id of the role that made it; None: whoever made it had none.
-        keeper: What `kept_by` is.
+        owner: Id of the role that created it; None: its creator had no role.
+        keeper: The kind of `kept_by`.
     """
 
     hold_id: str
@@ -105,14 +105,14 @@ HOLD_OBJECTS = Rows("mz_catalog.mz_hold_objects", HoldObject)
 
 
 class HoldStore:
-    """The holds of a lake."""
+    """A store of a lake's holds."""
 
     def __init__(self, state: State) -> None:
         self._holds = state.store(HOLDS)
         self._objects = state.store(HOLD_OBJECTS)
 
     def holds(self) -> Holds:
-        """Return all holds now, in order of creation."""
+        """Return all holds, in order of creation."""
         return self._holds.values()
 
     def change(self, apply: Callable[[Holds], Iterable[Hold]]) -> Holds:

@@ -19,14 +19,14 @@ from lakehold.state.rows import Row, Rows, Value
 from lakehold.state.store import Log, State, Store
 
 MANIFESTS_MOST = 50
-"""Appends after which the next one gathers the small files into one."""
+"""Manifests after which the next append compacts the small files into one."""
 
 SMALL_FILE_RECORDS = 10_000
-"""Records below which a file is gathered; larger ones stay, so that gathering costs the same for ever."""
+"""Records below which a file is compacted; larger ones stay, so that the cost of compaction does not grow."""
 
 
 class IcebergState(State):
-    """The state of the lake that `catalog` is of, whose tables exist."""
+    """The state of the lake behind `catalog`, whose tables exist."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -42,7 +42,7 @@ class IcebergState(State):
 
 @dataclass(frozen=True)
 class _Snapshot(Generic[Value]):
-    """The content of one snapshot. A snapshot never changes, so the last one seen is not read again."""
+    """The content of one snapshot. A snapshot never changes, so the last one is not read again."""
 
     snapshot_id: int | None
     entries: tuple[ManifestEntry, ...]
@@ -53,7 +53,7 @@ class _Snapshot(Generic[Value]):
 class _IcebergStore(Store[Value]):
     """A table whose every change rewrites all of its rows in one commit.
 
-    Reading costs the same however many changes there were: the newest snapshot is one file.
+    The newest snapshot is one file, so that the cost of reading does not grow with the number of changes.
     """
 
     def __init__(self, catalog: Catalog, rows: Rows[Value]) -> None:
@@ -94,7 +94,7 @@ class _IcebergStore(Store[Value]):
 
 
 class _IcebergLog(Log[Value]):
-    """A table to which rows are appended, and which is kept in few files."""
+    """A table of few files to which rows are appended."""
 
     def __init__(self, catalog: Catalog, rows: Rows[Value]) -> None:
         self._catalog = catalog
@@ -141,7 +141,7 @@ def _current_entries(table: Table) -> tuple[ManifestEntry, ...]:
 
 
 def _read_rows(table: Table, entries: Iterable[ManifestEntry]) -> list[Row]:
-    """Return the rows of the files of `entries`, file after file; columns by name, as system tables never rename one."""
+    """Read the rows of the files of `entries`, file after file; columns go by name, as system tables never rename one."""
     rows: list[Row] = []
     for entry in entries:
         with table.io.new_input(entry.data_file.file_path).open() as file:
@@ -150,7 +150,7 @@ def _read_rows(table: Table, entries: Iterable[ManifestEntry]) -> list[Row]:
 
 
 def _to_arrow(table: Table, rows: Iterable[Row]) -> pa.Table:
-    """Return `rows` as Arrow data in the table's schema; a column that a row lacks is null."""
+    """Convert `rows` to Arrow data in the table's schema; a column that a row lacks is null."""
     return pa.Table.from_pylist(list(rows), schema=table.schema().as_arrow())
 
 
@@ -160,7 +160,10 @@ def _may_be_old(table: Table, entry: ManifestEntry, column: str, before_ms: int)
 
 
 def _with_rows_left(table: Table, entries: Sequence[ManifestEntry], left: Mapping[str, list[Row]]) -> Rewrite:
-    """Remove files of which no row is left. Where a small one has some rows left, all small ones become one: order stays."""
+    """Plan a rewrite that removes files without remaining rows.
+
+    If a small file keeps only some of its rows, all small files become one, which keeps the order.
+    """
     rows_of = {e.data_file.file_path: left.get(e.data_file.file_path) for e in entries}
     emptied = [e for e in entries if rows_of[e.data_file.file_path] == []]
     staying = [e for e in entries if rows_of[e.data_file.file_path] != []]

@@ -1,4 +1,4 @@
-"""Leases: kept with what they are of, renewed while a process works, and known to be lost before it commits anything."""
+"""Leases: stored with their objects, renewed while a process works, and found lost before it commits anything."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ log = logging.getLogger(__name__)
 _TRIES_EVERY_S = 0.2
 
 LeaseChange = Callable[[Lease | None, LeaseRules], Lease | None]
-"""Says what a lease becomes; raises to refuse."""
+"""Returns the new lease; raises to refuse."""
 
 
 class Leases(ABC):
-    """Things that one process at a time may change, by name. Each change of a lease is one compare-and-set.
+    """A store of objects that one process at a time may change, by name. Each change of a lease is one compare-and-set.
 
     Args:
         clock: Epoch milliseconds; leases are judged by it.
@@ -38,31 +38,31 @@ class Leases(ABC):
 
     @abstractmethod
     def _change_lease(self, name: str, apply: LeaseChange) -> None:
-        """Replace the lease of a thing by `apply(lease, its rules)`."""
+        """Replace the lease of an object by `apply(lease, its rules)`."""
 
     def acquire(self, name: str, owner: str, lease_until_ms: int) -> None:
-        """Take it for `owner`; a lease that ran out is taken over.
+        """Take the lease for `owner`, even from another owner whose lease ran out.
 
         Raises:
-            SourceBusy: Another's lease is live; of a subscriber `SubscriberBusy`.
+            SourceBusy: Another's lease is live; for a subscriber `SubscriberBusy`.
         """
         self._change_lease(name, lambda lease, rules: rules.taken(lease, owner, self._clock(), lease_until_ms))
 
     def renew(self, name: str, owner: str, lease_until_ms: int) -> None:
-        """Prolong `owner`'s lease; one that ran out but was not taken over is still its own.
+        """Prolong `owner`'s lease, even one that ran out if no other process took it.
 
         Raises:
-            LeaseLost: Another took it over.
+            LeaseLost: Another process took it over.
         """
         self._change_lease(name, lambda lease, rules: replace(rules.owned(lease, owner), until_ms=lease_until_ms))
 
     def release(self, name: str, owner: str) -> None:
-        """Let go of it; harmless when the lease is lost already."""
+        """Release the lease; harmless if it is lost already."""
         self._change_lease(name, lambda lease, _: released(lease, owner))
 
 
 class HeldLease:
-    """A lease this process holds; `confirm` before every commit."""
+    """A lease that this process holds; call `confirm` before every commit."""
 
     def __init__(self, store: Leases, source: str, owner: str, settings: Settings) -> None:
         self._store = store
@@ -76,7 +76,7 @@ class HeldLease:
         self._renewer = threading.Thread(target=self._renew_until_done, name=f"lease of {source}", daemon=True)
 
     def acquire(self, wait_ms: int = 0) -> None:
-        """Take the source and start renewing; raises `SourceBusy` when another has it for longer than `wait_ms`."""
+        """Take the lease and start renewing; raises `SourceBusy` if another process has it for longer than `wait_ms`."""
         deadline_s = time.monotonic() + wait_ms / 1000
         while not self._until_ms:
             is_last_try = time.monotonic() >= deadline_s
@@ -89,14 +89,14 @@ class HeldLease:
         self._renewer.start()
 
     def release(self) -> None:
-        """Let go of the source."""
+        """Stop renewing and release the lease."""
         self._done.set()
         self._renewer.join()
         if self._lost is None:
             self._store.release(self._source, self.owner)
 
     def confirm(self) -> None:
-        """Raise `LeaseLost` unless the source is still this process's for now."""
+        """Raise `LeaseLost` unless this process still holds the lease."""
         if self._lost is not None:
             raise self._lost
         if now_ms() >= self._until_ms:
@@ -122,7 +122,7 @@ class HeldLease:
 
 @contextmanager
 def held(store: Leases, source: str, settings: Settings, wait_ms: int = 0) -> Iterator[HeldLease]:
-    """Hold `source` inside; raises `SourceBusy` when another does for longer than `wait_ms`."""
+    """Hold the lease of `source` inside; raises `SourceBusy` if another process has it for longer than `wait_ms`."""
     lease = HeldLease(store, source, f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}", settings)
     lease.acquire(wait_ms)
     try:

@@ -1,4 +1,4 @@
-"""Reads that take long, as rows of `mz_catalog.mz_reads`: what maintenance must leave them."""
+"""Read leases as rows of `mz_catalog.mz_reads`: history that maintenance must keep for long reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakehold.times import now_ms
 
 @dataclass(frozen=True)
 class LongRead:
-    """A read under way: it needs `tables` from `from_ms` on (inclusive), and counts until `until_ms` (exclusive)."""
+    """A read lease: it keeps `tables` from `from_ms` on (inclusive), and counts until `until_ms` (exclusive)."""
 
     read_id: str
     tables: tuple[str, ...]
@@ -24,11 +24,11 @@ READS = Rows("mz_catalog.mz_reads", LongRead, {"read_id": "id"})
 
 
 class LongReadStore:
-    """The reads of a lake that take long.
+    """A store of a lake's read leases.
 
     Args:
-        state: Where they are kept.
-        clock: Epoch milliseconds: a read that was not renewed in time is gone.
+        state: The state tables.
+        clock: Epoch milliseconds: a lease that was not renewed in time has ended.
     """
 
     def __init__(self, state: State, clock: Callable[[], int] = now_ms) -> None:
@@ -36,15 +36,15 @@ class LongReadStore:
         self._clock = clock
 
     def reads(self) -> tuple[LongRead, ...]:
-        """Return the reads that are under way now."""
+        """Return the live read leases."""
         return tuple(read for read in self._reads.values() if read.until_ms > self._clock())
 
     def put(self, read: LongRead) -> None:
-        """Add a read, or put it where the one of its id is."""
+        """Add a read lease, or replace the one with its id."""
         self._replace(read.read_id, [read])
 
     def remove(self, read_id: str) -> None:
-        """Take a read away; nothing when it is not there."""
+        """Remove a read lease; does nothing if it does not exist."""
         self._replace(read_id, [])
 
     def _replace(self, read_id: str, with_reads: list[LongRead]) -> None:

@@ -17,7 +17,7 @@ from lakehold.state.store import State
 
 @dataclass(frozen=True)
 class ObjectRow:
-    """One row of `mz_catalog.mz_objects`; `definition` is JSON whose form `type` says."""
+    """A row of `mz_catalog.mz_objects`; `definition` is JSON whose form depends on `type`."""
 
     id: str
     type: str
@@ -35,13 +35,13 @@ _ADAPTERS: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(of) for of, name in 
 
 
 class DefinitionStore(DefinitionReader):
-    """The definitions of a lake."""
+    """A store of a lake's definitions."""
 
     def __init__(self, state: State) -> None:
         self._objects = state.store(OBJECTS)
 
     def definitions(self) -> Definitions:
-        """Return all definitions now."""
+        """Return all definitions."""
         return _from_rows(self._objects.values())
 
     def change(self, apply: Callable[[Definitions], Definitions]) -> Definitions:
@@ -50,7 +50,7 @@ class DefinitionStore(DefinitionReader):
 
 
 def _to_rows(definitions: Definitions) -> list[ObjectRow]:
-    """Return one row a definition, in order of creation."""
+    """Convert definitions to rows, in order of creation."""
     entries: list[AnyEntry] = [
         *definitions.connections.values(),
         *definitions.sources.values(),
@@ -79,7 +79,7 @@ def _from_row(row: ObjectRow) -> AnyEntry:
     if row.type not in _ADAPTERS:
         raise DefinitionError(
             f'"{row.name}" has the type "{row.type}", which this version does not know',
-            detail=f"It stands in {OBJECTS.table}.",
+            detail=f"Its definition is in {OBJECTS.table}.",
             hint="Use the version of lakehold that created it, or a later one.",
         )
     return Entry(row.id, _ADAPTERS[row.type].validate_json(row.definition), row.create_sql, row.created_at_ms)

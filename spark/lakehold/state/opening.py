@@ -1,4 +1,4 @@
-"""Opening the lake's catalog, and making in it what is missing: namespace, tables and columns of `mz_catalog`."""
+"""Opens the lake's catalog, and creates what it lacks: namespace, tables and columns of `mz_catalog`."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from lakehold.state.schemas import SYSTEM_NAMESPACE, TableSchema, system_tables
 logger = logging.getLogger(__name__)
 
 OPEN_ATTEMPTS = 6
-"""How often opening is tried: processes that open a new lake at once make its parts before each other's eyes."""
+"""How often opening is tried: processes that open a new lake at the same time create its tables concurrently."""
 
 _MAY_PASS = (
     DBAPIError,
     CommitFailedException,
     TableAlreadyExistsError,
     NamespaceAlreadyExistsError,
-    # So a REST catalog over a database answers whoever comes second with a namespace: "Failed to execute: INSERT INTO …".
+    # A REST catalog over a database answers this to the second of two creators of a namespace: "Failed to execute: INSERT …".
     ServerError,
 )
 
 
 def open_catalog(settings: Settings) -> Catalog:
-    """Open the lake's catalog with its system tables in place; a lake that does not exist is made.
+    """Open the lake's catalog with its system tables; a lake that does not exist is created.
 
     Raises:
         SettingsError: The catalog does not answer or the warehouse cannot be written.
@@ -76,7 +76,7 @@ def _open(settings: Settings) -> Catalog:
 
 
 def _write_ahead(catalog: SqlCatalog) -> None:
-    """Let readers work beside a writer; SQLite keeps the mode in the file."""
+    """Set SQLite's write-ahead mode, so that readers work beside a writer; the file keeps the mode."""
     with catalog.engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA journal_mode=WAL")
 
@@ -94,7 +94,7 @@ def _ensure(catalog: Catalog, schema: TableSchema) -> None:
 
 
 def _evolve(table: Table, schema: TableSchema) -> None:
-    """Add the columns that the file has and the table lacks; the rest of a system table never changes."""
+    """Add the columns that the schema file has and the table lacks; nothing else of a system table ever changes."""
     present = set(table.schema().column_names)
     missing = [field for field in schema.schema.fields if field.name not in present]
     if not missing:

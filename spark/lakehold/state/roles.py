@@ -1,4 +1,4 @@
-"""Roles and what is granted to them, as rows of `mz_catalog.mz_roles`: one table, so that any change of them is one commit."""
+"""Roles and their grants, as rows of `mz_catalog.mz_roles`: one table, so that any change of them is one commit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Privilege(StrEnum):
 
 
 class GrantedOn(StrEnum):
-    """Kinds of objects that privileges are granted on."""
+    """The kind of object that a privilege is granted on."""
 
     TABLE = "table"
     SCHEMA = "schema"
@@ -39,13 +39,13 @@ class Grant:
 
 @dataclass(frozen=True)
 class Role:
-    """Whose privileges count for a program that has it as its setting `role`.
+    """A role: its privileges count for a program that names it in the setting `role`.
 
     Attributes:
-        role_id: Never used again.
+        role_id: An id that is never reused.
         name: No other role has it.
         is_superuser: Whether it has every privilege, and manages roles.
-        grants: What it may do otherwise.
+        grants: Its privileges otherwise.
         created_at_ms: Epoch milliseconds.
     """
 

@@ -1,4 +1,4 @@
-"""Rows of state tables: a field of a frozen dataclass is a column, and JSON is the text of what no column can hold."""
+"""Rows of state tables: each field of a frozen dataclass is a column, as JSON if no column type can hold it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _NONE: Mapping[Any, Any] = MappingProxyType({})
 class Rows(Generic[Value]):
     """A mapping between values of a dataclass and rows of a table.
 
-    A field stands in the column of its name. Null is what is None, and a field's default where the column may be null. A
-    dataclass that has no column stands in columns of its own fields; without those that must have a value, it is None.
+    A field is in the column of its name. None is null, and so is a field's default if the column may be null. A field that is a
+    dataclass and has no column is spread over columns of its own fields; if a mandatory one of them is null, the field is None.
 
     Args:
         table: Full name of the table.
         of: The dataclass.
         columns: Columns that are named differently; the field `b` inside of `a` is called `a.b`.
-        texts: Types that stand in columns of text otherwise than pydantic writes them as JSON.
+        texts: Types that text columns hold in another form than pydantic's JSON.
     """
 
     def __init__(
@@ -46,24 +46,24 @@ class Rows(Generic[Value]):
         self._texts = texts
 
     def to_row(self, value: Value) -> Row:
-        """Return the row that keeps `value`."""
+        """Convert `value` to its row."""
         row: dict[str, Any] = {}
         for name, field in self._fields.items():
             row |= field.to_row(getattr(value, name))
         return row
 
     def from_row(self, row: Row) -> Value:
-        """Return the value that `row` keeps."""
+        """Convert `row` to its value."""
         return self._of(**{name: field.from_row(row) for name, field in self._fields.items()})
 
     def is_in(self, row: Row) -> bool:
-        """Return whether `row` has all that a value must have."""
+        """Return whether `row` has all mandatory fields of a value."""
         needed = (field for field in self._fields.values() if isinstance(field, _Column) and field.is_needed)
         return all(row.get(field.name) is not None for field in needed)
 
     @cached_property
     def _fields(self) -> dict[str, _Column | _Inner]:
-        # Made when first needed: a process pays for the tables that it uses.
+        # Made at the first use, so that a process loads only the tables it uses.
         schema = next(known.schema for known in system_tables() if known.table == self.table)
         columns, hints = {column.name: column for column in schema.fields}, get_type_hints(self._of)
         made: dict[str, _Column | _Inner] = {}
@@ -100,7 +100,7 @@ class _Column:
 
 @dataclass(frozen=True)
 class _Inner:
-    """A field whose own fields have columns."""
+    """A field that is spread over columns of its own fields."""
 
     rows: Rows[Any]
 

@@ -1,4 +1,4 @@
-"""The files in `iceberg_schemas/`: columns, partitions and properties of the tables that lakehold makes itself."""
+"""The files in `iceberg_schemas/`: columns, partitions and properties of the tables that lakehold creates itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SYSTEM_NAMESPACE = "mz_catalog"
 
 _PROPERTIES = {
     "format-version": "2",
-    # Each change is a compare-and-set: PyIceberg's own retry would pass over what was checked.
+    # Each change is a compare-and-set: PyIceberg's own retry would skip the comparison.
     "commit.retry.num-retries": "0",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "10",
@@ -24,9 +24,9 @@ _PROPERTIES = {
 
 @dataclass(frozen=True)
 class TableSchema:
-    """One file of `iceberg_schemas/`.
+    """A file of `iceberg_schemas/`.
 
-    `table` is the full name, `key` the columns that tell rows apart.
+    `table` is the full name, `key` the columns that identify rows.
     """
 
     table: str
@@ -56,7 +56,7 @@ def read_table_schema(path: Path) -> TableSchema:
 
 
 def schemas_directory() -> Path:
-    """Return where the files are: in the package when it was installed from a wheel, beside `spark/` in a checkout."""
+    """Return the directory of the files: in the package when installed from a wheel, beside `spark/` in a checkout."""
     package = Path(__file__).parent.parent
     installed = package / "iceberg_schemas"
     return installed if installed.is_dir() else package.parent.parent / "iceberg_schemas"

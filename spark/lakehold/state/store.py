@@ -1,4 +1,4 @@
-"""What keeps the state of a lake: stores, which change as a whole, and logs, which grow; in a lake or in memory."""
+"""Interfaces for the state of a lake: stores, which change as a whole, and logs, which grow; in a lake or in memory."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from lakehold.state.rows import Rows, Value
 
 
 class Store(ABC, Generic[Value]):
-    """The values that something is now."""
+    """A set of values that changes as a whole."""
 
     @abstractmethod
     def values(self) -> tuple[Value, ...]:
-        """Return all values in the order in which they were written; the same objects as long as nobody changes them."""
+        """Return all values in the order in which they were written; the same objects until someone changes them."""
 
     @abstractmethod
     def change(self, apply: Callable[[tuple[Value, ...]], Iterable[Value]]) -> tuple[Value, ...]:
-        """Replace them by `apply(values)` in one commit and return them; equal values commit nothing.
+        """Replace the values by `apply(values)` in one commit and return them; equal values commit nothing.
 
-        `apply` runs again on the newest values when another writer came between; it raises to refuse.
+        `apply` runs again on the newest values when another writer committed in between; it raises to refuse.
 
         Raises:
-            CommitConflict: Others came first each time.
+            CommitConflict: Others committed first each time.
         """
 
 
 class Log(ABC, Generic[Value]):
-    """Values that are added one by one, and go when they are old."""
+    """A sequence of values that are added one by one, and removed when they are old."""
 
     @abstractmethod
     def values(self) -> tuple[Value, ...]:
@@ -37,10 +37,10 @@ class Log(ABC, Generic[Value]):
 
     @abstractmethod
     def append(self, value: Value) -> None:
-        """Add `value` in one commit. Nothing conflicts with that, but after an open outcome it may stand twice.
+        """Add `value` in one commit, which conflicts with nothing. If a commit's outcome is unknown, it may be added twice.
 
         Raises:
-            CommitConflict: Others came first each time.
+            CommitConflict: Others committed first each time.
         """
 
     @abstractmethod
@@ -49,16 +49,17 @@ class Log(ABC, Generic[Value]):
     ) -> int:
         """Remove values whose `field` is before a time (exclusive); returns how many.
 
-        Of a large file all go or none, so that it costs little: some thousands stay until the others of their file are old.
+        A large file is removed as a whole or not at all, which is cheap: some thousands of old values may stay until all
+        values of their file are old.
 
         Args:
             field: Epoch milliseconds, about in the order in which values were added; its column has its name.
-            before_ms: What is older goes.
+            before_ms: Older values are removed.
             keeps: Returns whether an old value stays.
-            dry_run: Only count how many go at most.
+            dry_run: Only count how many would be removed at most.
 
         Raises:
-            CommitConflict: Others came first each time.
+            CommitConflict: Others committed first each time.
         """
 
 
@@ -71,11 +72,11 @@ class State(ABC):
 
     @abstractmethod
     def log(self, rows: Rows[Value]) -> Log[Value]:
-        """Return the log that a table is."""
+        """Return the log of a table."""
 
 
 class MemoryState(State):
-    """State in this process only, for tests and trials without a lake; each change is atomic among threads."""
+    """A state in this process only, for tests and trials without a lake; each change is atomic among threads."""
 
     def __init__(self) -> None:
         self._tables: dict[str, Any] = {}
@@ -86,7 +87,7 @@ class MemoryState(State):
         return store
 
     def log(self, rows: Rows[Value]) -> Log[Value]:
-        """Return the log that a table is."""
+        """Return the log of a table."""
         log: Log[Value] = self._tables.setdefault(rows.table, _MemoryLog())
         return log
 

@@ -1,4 +1,4 @@
-"""Those who follow changes over restarts: how far each has come, and which process runs it now.
+"""Subscribers, which follow changes over restarts: how far each has come, and which process runs it now.
 
 A *subscriber* is a subscription, whose changes go to a table, or a durable client, whose changes go to a program.
 """
@@ -18,7 +18,7 @@ from lakehold.times import now_ms
 
 
 class SubscriberKind(StrEnum):
-    """The kinds of subscribers."""
+    """The kind of a subscriber."""
 
     SUBSCRIPTION = "subscription"
     CLIENT = "client"
@@ -26,18 +26,18 @@ class SubscriberKind(StrEnum):
 
 @dataclass(frozen=True)
 class Subscriber:
-    """One row of `mz_catalog.mz_subscribers`.
+    """A row of `mz_catalog.mz_subscribers`.
 
     Attributes:
-        subscriber_id: Id of the subscription; of a client its name.
+        subscriber_id: Id of a subscription, or name of a client.
         kind: What it is.
-        name: Of the subscription or client.
+        name: Name of the subscription or client.
         statement: The SUBSCRIBE that it follows, as written.
-        position_ms: It has taken all that is below (exclusive); None before it has the first snapshot.
-        output_ms: Of a subscription: the position of its output table that `position_ms` goes on from, with nothing to publish
-            in between.
+        position_ms: It has taken all changes below (exclusive); None before it has the first snapshot.
+        output_ms: For a subscription: the position of its output table that `position_ms` continues, with nothing to publish in
+            between.
         epoch: How often a process has taken it.
-        lease: Which process runs it.
+        lease: The lease of the process that runs it.
     """
 
     subscriber_id: str
@@ -70,10 +70,10 @@ SUBSCRIBERS = Rows(
 
 
 class SubscriberStore(Leases):
-    """The subscribers of a lake, by their ids; each change is one compare-and-set.
+    """A store of a lake's subscribers, by id; each change is one compare-and-set.
 
     Args:
-        state: Where they are kept.
+        state: The state tables.
         clock: Epoch milliseconds; leases are judged by it.
     """
 
@@ -82,28 +82,28 @@ class SubscriberStore(Leases):
         self._subscribers = state.store(SUBSCRIBERS)
 
     def subscribers(self) -> Subscribers:
-        """Return all subscribers now."""
+        """Return all subscribers."""
         return self._subscribers.values()
 
     def find(self, subscriber_id: str) -> Subscriber | None:
-        """Return the subscriber, if there is one."""
+        """Return the subscriber with this id, if it exists."""
         return _find(self.subscribers(), subscriber_id)
 
     def register(self, new: Subscriber) -> Subscriber:
-        """Add a subscriber unless there is one of its id, and return that one."""
+        """Add a subscriber unless one with its id exists, and return the one that is kept."""
         known = self._subscribers.change(lambda all_: all_ if _find(all_, new.subscriber_id) else (*all_, new))
         return _found(known, new.subscriber_id)
 
     def forget(self, subscriber_id: str) -> None:
-        """Remove a subscriber; harmless when there is none. A process that runs it loses its lease."""
+        """Remove a subscriber; harmless if it does not exist. A process that runs it loses its lease."""
         self._subscribers.change(lambda all_: (s for s in all_ if s.subscriber_id != subscriber_id))
 
     def move(self, subscriber_id: str, owner: str, position_ms: int | None, output_ms: int | None = None) -> None:
-        """Keep how far `owner` has brought the subscriber.
+        """Record how far `owner` has brought the subscriber.
 
         Raises:
-            LeaseLost: Another took the subscriber over.
-            DefinitionError: It is gone.
+            LeaseLost: Another process took the subscriber over.
+            DefinitionError: It was dropped.
         """
 
         def moved(subscriber: Subscriber) -> Subscriber:
@@ -113,7 +113,7 @@ class SubscriberStore(Leases):
         self._change_one(subscriber_id, moved)
 
     def release(self, name: str, owner: str) -> None:
-        """Let go of the subscriber; harmless when the lease is lost already, or the subscriber is gone."""
+        """Release the subscriber; harmless if the lease is lost already, or the subscriber was dropped."""
         self._subscribers.change(
             lambda all_: (replace(s, lease=released(s.lease, owner)) if s.subscriber_id == name else s for s in all_)
         )
@@ -142,7 +142,7 @@ def _rules(subscriber: Subscriber) -> LeaseRules:
         used="run",
         to_use="run",
         busy=SubscriberBusy,
-        when_busy="Wait until it has finished; if it is gone, this one is free when the lease runs out.",
+        when_busy="Wait until that process has finished; if it died, run it again when the lease runs out.",
         when_lost="Nothing was published twice. Run it again.",
     )
 
@@ -157,6 +157,6 @@ def _found(subscribers: Subscribers, subscriber_id: str) -> Subscriber:
         raise DefinitionError(
             "the subscription or client was dropped while it ran",
             code="subscriber-missing",
-            hint="Create it again to go on.",
+            hint="Create it again to continue.",
         )
     return found

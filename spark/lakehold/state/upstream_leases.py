@@ -1,4 +1,4 @@
-"""Which process changes what is upstream of which source: one at a time, whoever ingests it meanwhile."""
+"""Upstream leases: one process at a time changes the upstream objects of a source, whichever process ingests it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakehold.times import now_ms
 
 @dataclass(frozen=True)
 class UpstreamLease:
-    """One row of `mz_catalog.mz_upstream_leases`: who changes what is upstream of `source`."""
+    """A row of `mz_catalog.mz_upstream_leases`: the process that changes the upstream objects of `source`."""
 
     source: str
     lease: Lease
@@ -29,12 +29,12 @@ UPSTREAM_LEASES = Rows(
 
 
 class UpstreamLeases(Leases):
-    """The upstream leases of a lake.
+    """A store of a lake's upstream leases.
 
-    Sources go by their names: one that is dropped and created again has the same things upstream.
+    Sources go by their names: a source that is dropped and created again has the same upstream objects.
 
     Args:
-        state: Where they are kept.
+        state: The state tables.
         clock: Epoch milliseconds; leases are judged by it.
     """
 
@@ -57,6 +57,6 @@ def _rules(source: str) -> LeaseRules:
         used="changed",
         to_use="change",
         busy=SourceBusy,
-        when_busy="Run it again when that has finished; if it is gone, when its lease runs out.",
-        when_lost="Run it again: what was begun is finished then.",
+        when_busy="Run it again when that process has finished; if it died, when its lease runs out.",
+        when_lost="Run it again: that finishes what was begun.",
     )

@@ -60,7 +60,8 @@ def _of_connector(wanted: Wanted, found: Found) -> Iterator[str]:
     if found.database is not None and _will_wait(wanted, found):
         yield (
             f"user {wanted.config['database.user']} can have no signal table {wanted.signal_table} in the database: while rows"
-            " of a table that joins are read, the other tables of the source wait. docs/operate/connectors.md says which rights it needs"
+            " of a table that joins are read, the other tables of the source wait. docs/operate/connectors.md says which rights it"
+            " needs"
         )
     if not found.writes_transactions:
         yield (
@@ -75,7 +76,7 @@ def _of_connector(wanted: Wanted, found: Found) -> Iterator[str]:
 
 
 def _loses_changes(version: str) -> bool:
-    """Return whether a version takes another transaction's event for the commit that it sent last (docs/operate/connectors.md)."""
+    """Return whether a version takes another transaction's event for its last commit (docs/operate/connectors.md)."""
     found = _VERSION.match(version)
     return found is not None and (int(found[1]), int(found[2])) < _KEEPS_CHANGES
 

@@ -1,1 +1,1 @@
-"""Turns the bytes of Kafka messages into typed Spark columns; README.md says which module does what."""
+"""Turns the bytes of Kafka messages into typed Spark columns; README.md lists the modules."""

@@ -1,7 +1,7 @@
-"""Types that `from_json` is asked for, what several readers ask of one text, and how each takes its own from that.
+"""Types for `from_json`: what to request of a text that several readers share, and how each reader takes its part.
 
-A value that two of them want in different types is read for each from the text: to read it as a VARIANT and convert that takes
-longer. What differs in names of a structure's fields is read at once.
+If two readers want a value in different types, it is parsed for each from the text: parsing it as a VARIANT and converting
+it takes longer. Structures with different field names are parsed together.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lakehold.spark_sql import quoted, struct_of
 
 @dataclass(frozen=True)
 class Fields:
-    """A structure: the names and what is asked of each."""
+    """A structure: the names of its fields, and the requested type of each."""
 
     of: tuple[tuple[str, Asked], ...]
 
@@ -24,7 +24,7 @@ Asked = str | Fields
 """A type in SQL, or a structure."""
 
 _TOKEN = "variant"
-"""A number with all of its digits, or a text, which can be distinguished."""
+"""The type that keeps a number with all of its digits, and distinguishes it from a text."""
 
 PLAIN_TYPES = {
     SchemaType.INT8: "int",
@@ -37,11 +37,11 @@ PLAIN_TYPES = {
     SchemaType.STRING: "string",
     SchemaType.BYTES: "binary",
 }
-"""What is asked for a schema that has no others inside it."""
+"""The requested type for a schema that has no others inside it."""
 
 
 def asked(schema: ConnectSchema) -> Asked:
-    """Return what is asked for a schema; Connect writes maps whose keys are no strings as pairs."""
+    """Return the type to request for a schema; Connect writes maps with keys that are no strings as pairs."""
     if schema.type is SchemaType.ARRAY and schema.items is not None:
         return f"array<{ddl(asked(schema.items))}>"
     if schema.type is SchemaType.MAP and schema.values is not None:
@@ -52,17 +52,18 @@ def asked(schema: ConnectSchema) -> Asked:
 
 
 def ddl(of: Asked) -> str:
-    """Write what is asked as SQL."""
+    """Write a requested type as SQL."""
     if isinstance(of, str):
         return of
     return f"struct<{','.join(f'{quoted(name)}:{ddl(wanted)}' for name, wanted in of.of)}>"
 
 
 def plain(raw: str, schema: ConnectSchema) -> str:
-    """Write the value in the plain type of its schema, from what the parser gave.
+    """Write the value in the plain type of its schema, from what the parser returned.
 
-    Declared decimals, dates and timestamps are asked for as a VARIANT: the text that `from_json` gives of a number has been a
-    double, and does not tell a number from the same digits in quotes. A decimal is the text in them, the others have them.
+    Declared decimals, dates and timestamps are requested as a VARIANT: the text that `from_json` returns for a number has been a
+    double, and is the same for a number and for its digits in quotes. A decimal is the VARIANT's text without quotes; the
+    other types keep them.
     """
     if schema.name == DECLARED_DECIMAL:
         return f"trim('\"' FROM to_json({raw}))"
@@ -70,17 +71,17 @@ def plain(raw: str, schema: ConnectSchema) -> str:
 
 
 def is_given(raw: str, schema: ConnectSchema) -> str:
-    """Write the condition that the parser gave a value, and no null."""
+    """Write the condition that the parser returned a value that is not null."""
     return f"({raw} IS NOT NULL AND NOT is_variant_null({raw}))" if schema.is_declared else f"{raw} IS NOT NULL"
 
 
 def is_double(token: str) -> str:
-    """Write the condition that a VARIANT is a double: JSON's number had an exponent or more than 38 digits."""
+    """Write the condition that a VARIANT is a double: the JSON number had an exponent or more than 38 digits."""
     return f"schema_of_variant({token}) = 'DOUBLE'"
 
 
 def doubles(of: Asked, raw: str) -> Iterator[tuple[str, str]]:
-    """Give, for each field of a structure that is a VARIANT or an array of them, its name and the condition `is_double`."""
+    """Yield the name, and the condition `is_double`, of each field of a structure that is a VARIANT or an array of them."""
     for name, wanted in of.of if isinstance(of, Fields) else ():
         place = f"{raw}.{quoted(name)}"
         if wanted == _TOKEN:
@@ -97,9 +98,9 @@ def has_text_keys(schema: ConnectSchema) -> bool:
 
 
 def asked_by_both(one: Asked, other: Asked) -> Asked | None:
-    """Return what has all that two readers ask.
+    """Return a requested type that serves two readers.
 
-    None where they want one value in different types, or fields whose names Spark does not tell apart: they differ in case alone.
+    None if they want one value in different types, or fields whose names Spark cannot distinguish: they differ in case alone.
     """
     if isinstance(one, str) or isinstance(other, str):
         return one if one == other else None
@@ -113,12 +114,12 @@ def asked_by_both(one: Asked, other: Asked) -> Asked | None:
 
 
 def taken(raw: str, by_all: Asked, own: Asked) -> str:
-    """Write what a reader takes, in SQL.
+    """Write the part that a reader takes, in SQL.
 
     Args:
-        raw: SQL of what was read.
-        by_all: What was asked for all, `own` among it.
-        own: What the reader asks.
+        raw: SQL of the parsed value.
+        by_all: The type requested for all readers, which includes `own`.
+        own: The type that the reader requests.
     """
     if by_all == own or isinstance(by_all, str) or isinstance(own, str):
         return raw

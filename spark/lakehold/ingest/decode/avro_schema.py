@@ -1,8 +1,8 @@
-"""Avro schemas: what they mean as Connect schemas, and the bare schema that reads the same bytes.
+"""Avro schemas: their meaning as Connect schemas, and bare schemas that read the same bytes.
 
-`from_avro` gets the bare schema: no names of people's making, no defaults, no logical types but decimals. So names that
+`from_avro` gets the bare schema: no names from users, no defaults, no logical types but decimals. So names that
 Avro's own parser would refuse and logical types that Spark reads in its own way cannot matter. It keeps every union, also one of
-a single branch: the number of the branch stands before each value.
+a single branch: the number of the branch precedes each value.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PRIMITIVES = {
 
 _PAIR = 2
 _WIDENED = ({"int", "long"}, {"float", "double"})
-"""Unions of these Spark reads as their wider member."""
+"""Types whose unions Spark reads as the wider member."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ _NULL = AvroSchema(ConnectSchema(SchemaType.STRUCT, optional=True, name=NULL), "
 
 
 def from_avro_json(text: str) -> AvroSchema:
-    """Read the schema a registry holds.
+    """Read a schema as the registry holds it.
 
     Raises:
         UnsupportedSchema: It is no Avro schema, refers to itself, or refers to other subjects.
@@ -69,11 +69,11 @@ def from_avro_json(text: str) -> AvroSchema:
 
 
 Fields = Mapping[str, "Fields | None"]
-"""Names of fields that are wanted of a record, each with those wanted of it; None: all of it."""
+"""Names of the wanted fields of a record, each with its own wanted fields; None: all."""
 
 
 def pruned(bare: Any, fields: Fields | None) -> Any:
-    """Return the schema that reads only `fields` of what was written with a bare schema."""
+    """Return the schema that reads only `fields` of values written with a bare schema."""
     if isinstance(bare, list):
         return [pruned(branch, fields) for branch in bare]
     if fields is None or not isinstance(bare, dict) or bare["type"] != "record":
@@ -83,7 +83,7 @@ def pruned(bare: Any, fields: Fields | None) -> Any:
 
 
 class _Reader:
-    """A reader of one schema; it knows the named types met so far and gives the bare ones fresh names."""
+    """A reader of one schema; it knows the named types met so far, and gives the bare ones fresh names."""
 
     def __init__(self) -> None:
         self._named: dict[str, dict[str, Any]] = {}
@@ -92,7 +92,7 @@ class _Reader:
         self._depth = 0
 
     def read(self, node: Any, namespace: str) -> AvroSchema:
-        """Read a schema that names are looked up for in `namespace`."""
+        """Read a schema whose names are looked up in `namespace`."""
         if self._depth > DEEPEST:
             raise UnsupportedSchema(TOO_DEEP)
         self._depth += 1
@@ -179,7 +179,7 @@ class _Reader:
             if all(logical_type(m.schema) is None for m in members):
                 wider = next(m.schema for m in members if m.bare in ("long", "double"))
                 return AvroSchema(replace(wider, optional=optional), bare)
-            # A date and a timestamp are no two widths of one number: a branch that no value has keeps Spark from merging them.
+            # A date and a timestamp are not two widths of one number: a branch that no value has keeps Spark from merging them.
             bare.append({"type": "enum", "name": self._fresh_name(), "symbols": []})
         fields = tuple(Field(f"member{i}", replace(m.schema, optional=True)) for i, m in enumerate(members))
         return AvroSchema(ConnectSchema(SchemaType.STRUCT, optional=optional, name=UNION, fields=fields), bare)
@@ -190,7 +190,7 @@ class _Reader:
 
 
 def _is_ignored(node: dict[str, Any]) -> bool:
-    """Return whether Avro ignores the logical type: of a decimal that cannot be one, or that a fixed type is too short for."""
+    """Return whether Avro ignores the logical type: an invalid decimal, or one for which a fixed type is too short."""
     if node.get("logicalType") != "decimal":
         return False
     precision, scale, size = node.get("precision", 0), node.get("scale", 0), node.get("size")
@@ -213,7 +213,7 @@ def _annotated(schema: ConnectSchema, node: dict[str, Any]) -> ConnectSchema:
 
 
 def _with_decimal(schema: ConnectSchema, bare: dict[str, Any]) -> Any:
-    """Return the bare type, as a decimal where Spark can read it as one; a plain name where nothing else is left."""
+    """Return the bare type, as a decimal if Spark can read it as one; a plain name if nothing else is left."""
     fitting = decimal_parameters(schema)
     if fitting is not None:
         precision, scale = fitting

@@ -1,7 +1,7 @@
-"""A Kafka Connect schema: what Debezium, the JSON converter and the Avro converters say about a key or a value.
+"""A Kafka Connect schema: what Debezium, the JSON converter and the Avro converters declare about a key or a value.
 
 The vocabulary is Connect's own (`org.apache.kafka.connect.data.Schema`). Logical types of Avro that do not come from
-Connect are kept as names that begin with `AVRO`, so that one table (`logical.py`) knows every logical type.
+Connect are kept as names that begin with `AVRO`, so that one table (`logical.py`) has every logical type.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DECLARED = "declared:"
 DECLARED_DECIMAL = f"{DECLARED}decimal"
 
 TEXT_BYTES = "postgres:text"
-"""Name of bytes that are a text: how Debezium sends values of a type of PostgreSQL that it does not know."""
+"""Name of bytes that are a text: Debezium sends values of PostgreSQL types that it does not know as such."""
 
 _SOURCE_TYPE = "__debezium.source.column.type"
 _BINARY_TYPE = re.compile(
@@ -35,7 +35,7 @@ _BINARY_TYPE = re.compile(
 _SIZE = re.compile(r"\s*\([^)]*\)")
 
 DEEPEST = 100
-"""Levels of a schema inside each other, of which one more is refused."""
+"""The most levels of nesting that a schema may have."""
 
 TOO_DEEP = f"It is nested deeper than {DEEPEST} levels."
 
@@ -47,7 +47,7 @@ NULL = f"{AVRO}null"
 
 
 class SchemaType(StrEnum):
-    """The types of Connect."""
+    """The type of a schema, as Connect names it."""
 
     INT8 = "int8"
     INT16 = "int16"
@@ -64,7 +64,7 @@ class SchemaType(StrEnum):
 
 
 class UnsupportedSchema(ValueError):
-    """A schema that is broken, or that no table can hold; the text says why, in a sentence."""
+    """A schema is broken, or no table can hold it; the text gives the reason, in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -77,18 +77,18 @@ class Field:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A part of a schema that no table can hold: its path, and why."""
+    """A part of a schema that no table can hold: its path, and the reason."""
 
     path: str
     why: str
 
     @property
     def text(self) -> str:
-        """Say that it is left out, and why, in a sentence."""
+        """Describe the part and the reason for leaving it out, in a sentence."""
         return f'"{self.path}" is left out: {self.why}.'
 
     def inside(self, path: str) -> LeftOut:
-        """Return this part seen from the structure around `path`."""
+        """Return this part as seen from the structure around `path`."""
         return LeftOut(f"{path}.{self.path}" if self.path else path, self.why)
 
 
@@ -96,7 +96,7 @@ class LeftOut:
 class ConnectSchema:
     """One schema. `name` is the logical one; arrays have `items`, maps `keys` and `values`, structures `fields`.
 
-    `left_out` names the fields of a structure that its messages have and that `fields` lacks (`storable.py`).
+    `left_out` names the fields of a structure that its messages have and `fields` lacks (`storable.py`).
     """
 
     type: SchemaType
@@ -111,7 +111,7 @@ class ConnectSchema:
 
     @property
     def is_declared(self) -> bool:
-        """Return whether a statement declares the type of values that JSON has as texts or numbers."""
+        """Return whether a statement declares the type of values that JSON writes as texts or numbers."""
         return (self.name or "").startswith(DECLARED)
 
     def field_named(self, name: str) -> ConnectSchema | None:
@@ -129,7 +129,7 @@ class ConnectSchema:
 
 
 def with_text_bytes(schema: ConnectSchema) -> ConnectSchema:
-    """Return the schema of a column with its bytes named as texts, if it says that its type is one Debezium does not know."""
+    """Return the schema of a column whose bytes are texts, because Debezium does not know its type, marked as such."""
     source_type = schema.parameters.get(_SOURCE_TYPE)
     if source_type is None or _BINARY_TYPE.fullmatch(_SIZE.sub("", source_type)):
         return schema
@@ -145,14 +145,14 @@ def _is_plain_bytes(schema: ConnectSchema) -> bool:
 
 
 _JSON_NAMES = {"float": SchemaType.FLOAT32, "double": SchemaType.FLOAT64}
-"""Connect's JSON converter has names of its own for these (`JsonSchema.FLOAT_TYPE_NAME`, `DOUBLE_TYPE_NAME`)."""
+"""The names of Connect's JSON converter that differ (`JsonSchema.FLOAT_TYPE_NAME`, `DOUBLE_TYPE_NAME`)."""
 
 
 def parsed_json(text: str) -> Any:
-    """Return the JSON value of a schema's text.
+    """Parse the JSON text of a schema.
 
     Raises:
-        UnsupportedSchema: It is none, or nested too deeply.
+        UnsupportedSchema: It is not JSON, or nested too deeply.
     """
     try:
         return json.loads(text)
@@ -163,10 +163,10 @@ def parsed_json(text: str) -> Any:
 
 
 def from_connect_json(node: Any) -> ConnectSchema:
-    """Read the schema that Connect's JSON converter writes beside a payload, from its text or the parsed JSON.
+    """Read the schema that Connect's JSON converter writes before a payload, from its text or the parsed JSON.
 
     Raises:
-        UnsupportedSchema: It is no such schema.
+        UnsupportedSchema: It is not such a schema.
     """
     try:
         return _read(parsed_json(node) if isinstance(node, str) else node, 0)

@@ -1,6 +1,6 @@
-"""From what `from_avro` and `from_json` give to a table's values: SQL expressions that follow a schema.
+"""Converts the results of `from_avro` and `from_json` to a table's values: SQL expressions that follow a schema.
 
-`raw` is the expression of a value as the parser gives it, `converted` of the same value as the table has it.
+`raw` is the expression of a value as the parser returns it, `converted` of the same value as the table stores it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _LOST_IN_PAIR = "c.key IS NULL OR (get(r, 1) IS NOT NULL AND c.value IS NULL)"
 
 
 class Encoding(StrEnum):
-    """The parser a raw value comes from."""
+    """The parser from which a raw value comes."""
 
     AVRO = "avro"
     JSON = "json"
 
 
 def converted(raw: str, schema: ConnectSchema, encoding: Encoding) -> str:
-    """Write the table's value; `raw` itself where nothing is to be done. It is null for null and for what cannot be read."""
+    """Write the table's value; `raw` itself if nothing is to be done. It is null for null and for unreadable values."""
     if (rule := logical_type(schema)) is not None:
         parsed = decimal_parameters(schema) if encoding is Encoding.AVRO else None
         return rule.sql(plain(raw, schema)) if parsed is None else decimals.fitted(raw, *parsed)
@@ -46,7 +46,7 @@ def converted(raw: str, schema: ConnectSchema, encoding: Encoding) -> str:
 
 
 def undecodable(raw: str, value: str, schema: ConnectSchema, encoding: Encoding) -> str | None:
-    """Write the condition that something in `raw` became null in `value`; None where that cannot be."""
+    """Write the condition that a part of `raw` became null in `value`; None if that cannot happen."""
     if (rule := logical_type(schema)) is not None:
         harmless = not rule.fallible or converted(raw, schema, encoding) == raw
         return None if harmless else f"({is_given(raw, schema)} AND {_lost(raw, value, schema)})"
@@ -65,7 +65,7 @@ def undecodable(raw: str, value: str, schema: ConnectSchema, encoding: Encoding)
 
 
 def missing(raw: str, schema: ConnectSchema) -> str | None:
-    """Write the condition that a null stands where the schema allows none; None where it allows all."""
+    """Write the condition that a value is null where the schema allows no null; None if it allows all nulls."""
     inside = _missing_inside(raw, schema)
     if not schema.optional:
         return f"({raw} IS NULL OR {inside})" if inside else f"({raw} IS NULL)"
@@ -94,14 +94,17 @@ def _pairs(raw: str, schema: ConnectSchema) -> str:
 
 
 def _single(text: str, schema: ConnectSchema) -> str:
-    """Write the value that stands in a pair of a map; the parser gives the pair's parts as texts."""
+    """Write the value from a pair of a map; the parser returns the pair's parts as texts."""
     of_bytes = schema.type is SchemaType.BYTES
     raw = f"try_to_binary({text}, 'base64')" if of_bytes else f"try_cast({text} AS {PLAIN_TYPES[schema.type]})"
     return converted(raw, schema, Encoding.JSON)
 
 
 def _lost(raw: str, value: str, schema: ConnectSchema) -> str:
-    """Write the condition that a given value is not the table's; a decimal that was a double may have had more digits."""
+    """Write the condition that a value which is not null differs from the table's.
+
+    A decimal that was a double may have lost digits.
+    """
     return f"({value} IS NULL OR {is_double(raw)})" if schema.name == DECLARED_DECIMAL else f"{value} IS NULL"
 
 

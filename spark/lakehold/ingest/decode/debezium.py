@@ -1,7 +1,7 @@
-"""Debezium's envelope: what stands around `before` and `after`, and its mark for a value it does not have.
+"""Debezium's envelope: the fields around `before` and `after`, and the placeholder for a value that it does not have.
 
-Connectors differ in `source`: each field below is null where a message lacks it, and numbers that some connectors send
-as text are read as numbers where they are one.
+Connectors differ in `source`: each field below is null if a message lacks it. Numbers that some connectors send as text are read
+as numbers if they are one.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ HEAD_FIELDS: Fields = {
         for name, of in (("source", SOURCE), ("transaction", _TRANSACTION))
     },
 }
-"""What is read of an envelope around its rows."""
+"""The fields around the rows that are read from an envelope."""
 
 FIELDS: Fields = {"before": None, "after": None, **HEAD_FIELDS}
-"""What is read of an envelope."""
+"""The fields that are read from an envelope."""
 
 _JAVA_ARRAY = r"^\[+(L[\w.$]+;|[ZBCSIJFD])@[0-9a-f]+$"
 """The text that Debezium makes of an inner array: `[Ljava.lang.String;@1b2c3d`."""
@@ -62,14 +62,14 @@ _DOCUMENT = (
 
 
 def only_envelopes(value: Part) -> Part:
-    """Return the part without the versions whose schema is no envelope; their records are refused."""
-    judged = [(version, _refused(version)) for version in value.versions]
-    envelopes = tuple(version for version, why in judged if why is None)
-    return replace(value, versions=envelopes, refused=(*value.refused, *(why for _, why in judged if why is not None)))
+    """Return the part without versions whose schema is not an envelope; their records are refused."""
+    checked = [(version, _refused(version)) for version in value.versions]
+    envelopes = tuple(version for version, why in checked if why is None)
+    return replace(value, versions=envelopes, refused=(*value.refused, *(why for _, why in checked if why is not None)))
 
 
 def _refused(version: Version) -> Refused | None:
-    """Say why no row can be taken from records of a schema; None: it is an envelope. `before` need not be there."""
+    """Describe why records of a schema have no row; None if it is an envelope, with or without `before`."""
     after = version.schema.field_named("after")
     lacking = [name for name in ("after", "op") if version.schema.field_named(name) is None]
     left_out = next((part for part in version.schema.left_out if part.path == "after"), None)
@@ -90,10 +90,10 @@ def _refused(version: Version) -> Refused | None:
 
 
 def head(value: Part) -> dict[str, str]:
-    """Show what stands around the rows of a change, whatever is wrong with its rows.
+    """Write the fields around the rows of a change, which do not depend on faults in its rows.
 
     Returns:
-        SQL of `op`, `source`, `transaction` and `is_readable`: false of a value that exists and that no schema reads.
+        SQL of `op`, `source`, `transaction` and `is_readable`: false for a value that exists and that no schema reads.
     """
     other = [refused.matches for refused in value.refused if refused.reason == NOT_DEBEZIUM]
     read = [f"({version.parsed} IS NOT NULL AND NOT {version.corrupt})" for version in value.versions]
@@ -107,7 +107,7 @@ def head(value: Part) -> dict[str, str]:
 
 
 def problems(value: Part) -> Iterator[tuple[str, str]]:
-    """Yield (condition, detail) for each way in which a record is no envelope, or lacks values, though its schema is in order."""
+    """Yield (condition, detail) for each way in which a record is not an envelope, or lacks values, despite a valid schema."""
     for version in value.versions:
         row = version.row
         yield f"({row} IS NOT NULL AND {row}.op IS NULL)", "The envelope has no op."
@@ -128,7 +128,7 @@ def field_of(value: Part, name: str, kind: str = "string") -> str:
 
 
 def block(value: Part, name: str, wanted: Mapping[str, tuple[str, str]]) -> str:
-    """Write a structure of the fields `wanted`, each null where a record lacks it: by name the field and its type."""
+    """Write a structure of the fields `wanted` (name and type), each null if a record lacks it."""
     found: dict[str, list[str]] = {field: [] for field, _ in wanted.values()}
     for version in value.versions:
         schema = version.schema.field_named(name)
@@ -148,7 +148,7 @@ def _first(places: Sequence[str], kind: str) -> str:
 
 
 def unavailable(after: Structure) -> str:
-    """List the names of the columns that hold the placeholder, in the forms the PostgreSQL connector gives it."""
+    """List the names of columns that contain the placeholder, in the forms the PostgreSQL connector writes it."""
     marks = []
     for origin in after.origins:
         for f in origin.schema.fields:

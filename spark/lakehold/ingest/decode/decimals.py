@@ -1,6 +1,6 @@
-"""Decimals from the bytes Connect sends: SQL expressions. The bytes are a big-endian two's complement integer.
+"""Decimals from the bytes Connect sends, as SQL expressions. The bytes are a big-endian two's complement integer.
 
-`from_avro` reads such bytes as a decimal of up to 38 digits once their length stands before them. Longer ones are rare;
+`from_avro` reads such bytes as a decimal of up to 38 digits once their length precedes them. Longer ones are rare;
 they become text by long division of the bytes in higher-order functions, which is slow but needs nothing beyond SQL.
 """
 
@@ -13,13 +13,13 @@ MAX_PRECISION = 38
 
 WHOLE_PRECISION = 19
 LONG_BYTES = 8
-"""For fewer digits than these `from_avro` takes the last 8 bytes of a longer decimal for all of it."""
+"""The precision below which `from_avro` reads only the last 8 bytes of a longer decimal."""
 
 _MOST_DIGITS = 131_072
 """Most digits that a decimal's scale may add to it: PostgreSQL's numeric has no more, before the point and after it."""
 
 _LENGTHS = "".join(f"{2 * n:02X}" for n in range(64))
-"""For each length below 64 the byte that Avro writes for it."""
+"""The byte that Avro writes for each length below 64."""
 
 _LIMB = 10**15
 _LIMB_DIGITS = 15
@@ -53,9 +53,9 @@ def text_from_bytes(value: str, scale: str) -> str:
 
 
 def decimal_from_text(text: str, precision: int, scale: int) -> str:
-    """Write a decimal from digits, with an exponent or without; null where it would have to be rounded or does not fit.
+    """Write a decimal from digits, with an exponent or without; null if it would have to be rounded or does not fit.
 
-    An exponent of more than three digits is one only of zero: Spark would write out its digits to round them.
+    An exponent of more than three digits is accepted only for zero: Spark would write out its digits to round them.
     """
     exact = f"try_cast(try_cast({text} AS DECIMAL({MAX_PRECISION}, {scale})) AS DECIMAL({precision}, {scale}))"
     digits = f"^[+-]?[0-9]*[.]?[0-9]{{0,{scale}}}0*$"

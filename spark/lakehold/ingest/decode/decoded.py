@@ -1,9 +1,9 @@
-"""From the bytes of a topic's records to typed columns, in one pass of built-in functions.
+"""Decodes the bytes of a topic's records to typed columns, in one pass of built-in functions.
 
 Each stage is one projection: parse every part with the schema it was written with; convert it to the columns of the
-table, which are the same for all versions of the schema; say what is wrong; put it together. Each parser call stands in
+table, which are the same for all versions of the schema; find problems; assemble the result. Each parser call is in
 one projection and is then referred to by name, so that it runs once per record. The last stage is a generator, because
-no filter of a later stage is pushed through one: below it Spark would run the parsers again to decide.
+no filter of a later stage is pushed through a generator: otherwise Spark would run the parsers again to evaluate the filter.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from lakehold.spark_sql import struct_of
 DEFAULT_MAX_RECORD_BYTES = 64 * 1024 * 1024
 
 COMMON = ("topic", "partition", "offset", "timestamp_ms", "headers", "key AS key_bytes")
-"""What is of the records themselves in the result, whoever reads them."""
+"""The columns of the records themselves in the result, for all readers."""
 
 
 class Shape(StrEnum):
-    """The shapes that a topic's values have."""
+    """The shape of a topic's values."""
 
     DEBEZIUM = "debezium"
     FLAT = "flat"
@@ -44,9 +44,9 @@ class Decoded:
     `frame` has `topic, partition, offset, timestamp_ms, headers, key_bytes, key struct<key_columns>, error, error_detail` and
 
     - DEBEZIUM: `before struct<columns>, after struct<columns>, unavailable array<string>` (columns of `after` that
-      hold Debezium's placeholder for a value it does not have, null if none); and, of records with errors as well, `op, source
+      hold Debezium's placeholder for a value it does not have, null if none); and, also for records with errors, `op, source
       struct<connector, snapshot, sequence, lsn, file, pos, row, ts_ms>, transaction struct<id, total_order, collection_order>,
-      is_readable` (false of a value that exists and that no schema reads);
+      is_readable` (false for a value that exists and that no schema reads);
     - FLAT: `value struct<columns>`.
 
     A tombstone (null value) has null everywhere and no error. A record with an error has no value; it has its key if
@@ -54,8 +54,8 @@ class Decoded:
     unsupported-schema, not-debezium, not-null-violated`. Structures without columns (no schema given, or none usable)
     are of type `void`; those of records that were decoded for several readers may have columns of the others besides.
 
-    Reading `frame` needs the JVM options of `lakehold.session`: without them Avro believes a corrupt record that says
-    it is 2 GiB long, and takes the JVM down.
+    Reading `frame` needs the JVM options of `lakehold.session`: without them a corrupt record that claims to be
+    2 GiB long takes the JVM down.
 
     `keys` has the names of the key's columns, once for each way that keys were written. `left_out` names what keys and rows have
     and no table can hold. `lacks_before`: a schema of the values has no `before`. `tells_case`: a record whose fields have
@@ -74,12 +74,12 @@ class Decoded:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The columns that a reader wants of a topic's records.
+    """The columns that a reader wants from a topic's records.
 
     Args:
-        schemas: How keys and values were written. A record with another schema is an error `unknown-schema`.
-        shape: What the values are.
-        has_heads: Whether `head` is wanted of Debezium's values.
+        schemas: The schemas of keys and values. A record with another schema is an error `unknown-schema`.
+        shape: The shape of values.
+        has_heads: Whether `head` of Debezium's values is wanted.
     """
 
     schemas: TopicSchemas
@@ -108,13 +108,13 @@ def decode(
         TypeConflict: Two of the schemas give a column types that do not fit together.
     """
     reader = ReaderSql.of(Wanted(schemas, shape, has_heads), 0, max_record_bytes)
-    frame = judged(raw, [reader]).selectExpr(*COMMON, barrier(reader.result()))
+    frame = parsed_and_checked(raw, [reader]).selectExpr(*COMMON, barrier(reader.result()))
     return reader.decoded(frame)
 
 
 @dataclass(frozen=True)
 class ReaderSql:
-    """The SQL of one reader: the parts of a record, and the structures that each becomes."""
+    """The SQL of one reader: the parts of a record, and the structure that each becomes."""
 
     key: Part
     value: Part
@@ -125,7 +125,7 @@ class ReaderSql:
 
     @classmethod
     def of(cls, wanted: Wanted, number: int, max_bytes: int) -> ReaderSql:
-        """Return reader `number` of those that decode together."""
+        """Return reader `number` of the readers that decode together."""
         is_debezium, schemas = wanted.shape is Shape.DEBEZIUM, wanted.schemas
         empty = Part("value", is_small_value(max_bytes), number)
         key = part(Part("key", f"length(key) <= {max_bytes}", number), schemas.key)
@@ -144,7 +144,7 @@ class ReaderSql:
         return f"({self.key.problem} IS NOT NULL OR {self.value.problem} IS NOT NULL)"
 
     def calls(self) -> list[tuple[str, Call]]:
-        """Return the columns that parsers make, with their calls."""
+        """Return the columns of parser results, with their calls."""
         return [*self.key.calls(), *self.value.calls()]
 
     def conversions(self) -> list[str]:
@@ -152,13 +152,13 @@ class ReaderSql:
         return [column for each in (self.of_key, *self.rows) for column in each.conversions()]
 
     def problems(self) -> list[str]:
-        """Write the columns that say what is wrong."""
+        """Write the columns that describe problems."""
         is_debezium = self.shape is Shape.DEBEZIUM
         of_parts = ((self.key, [self.of_key]), (self.value, self.rows))
         return [f"{problem(of, rows, is_debezium=is_debezium)} AS {of.problem}" for of, rows in of_parts]
 
     def result(self) -> str:
-        """Write a structure of what there is of a record."""
+        """Write a structure of the decoded parts of a record."""
         key, value = self.key.problem, self.value.problem
         found = {row.name: row.value() for row in self.rows}
         head = {}
@@ -175,7 +175,7 @@ class ReaderSql:
         return struct_of(fields)
 
     def decoded(self, frame: DataFrame) -> Decoded:
-        """Return what the reader has, when `frame` holds its results."""
+        """Return the reader's decoded records, from a `frame` with its results."""
         versions = (*self.key.versions, *self.value.versions)
         lacks_before = any(v.schema.field_named("before") is None for v in self.value.versions)
         return Decoded(
@@ -190,11 +190,11 @@ class ReaderSql:
         )
 
 
-def judged(raw: DataFrame, readers: Sequence[ReaderSql]) -> DataFrame:
-    """Parse and convert the records, and say what is wrong with them, for each reader."""
+def parsed_and_checked(raw: DataFrame, readers: Sequence[ReaderSql]) -> DataFrame:
+    """Parse and convert the records, and find their problems, for each reader."""
     wanted = [each for reader in readers for each in reader.calls()]
     own = [call for _, call in wanted]
-    # The versions of one reader are of different records.
+    # The versions of one reader are for different records.
     shared = calls_for_all(own) if len(readers) > 1 else [CallForAll(call.parser, (call,)) for call in own]
     number_of = {call: number for number, each in enumerate(shared) for call in each.calls}
     results = {column: shared[number_of[call]].result(f"_call{number_of[call]}", call) for column, call in wanted}

@@ -1,4 +1,4 @@
-"""What stands around the rows of Debezium's messages, and what its transaction topic says: rows themselves are left alone."""
+"""Decodes only the fields around the rows of Debezium's messages, and its transaction topic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, declared_envel
 from lakehold.spark_sql import literal, struct_of
 
 ANY_JSON = JsonDeclared((DeclaredColumn("_", "string"),))
-"""Of JSON with a schema or without one; the column is in no row."""
+"""The schemas of JSON values, with a schema or without one; the column is in no row."""
 
 _COLLECTIONS = "array<struct<data_collection:string,event_count:bigint>>"
 
@@ -24,31 +24,31 @@ class HeadSchemas:
     """The schemas of the values of a source with a transaction topic; `ANY_JSON` for JSON.
 
     Args:
-        changes: Of the other topics.
-        transactions: Of the transaction topic.
+        changes: Those of the other topics.
+        transactions: Those of the transaction topic.
     """
 
     changes: AvroIds | JsonDeclared
     transactions: AvroIds | JsonDeclared
 
     def joined(self, changes: AvroIds, transactions: AvroIds) -> HeadSchemas:
-        """Return these schemas and some more."""
+        """Return these schemas with some more."""
         return HeadSchemas(_joined(self.changes, changes), _joined(self.transactions, transactions))
 
 
 def heads(raw: DataFrame, schemas: HeadSchemas, transaction_topic: str, max_record_bytes: int) -> DataFrame:
-    """Read what stands around the rows of changes, and what the transaction topic says, in one pass.
+    """Read the fields around the rows of changes, and the transaction topic, in one pass.
 
     Args:
         raw: Raw records of any topics, as `decode` takes them.
-        schemas: Of their values.
+        schemas: The schemas of their values.
         transaction_topic: The topic of transaction metadata.
         max_record_bytes: Longer records are not read.
 
     Returns:
         `topic, partition, offset, timestamp_ms, op, source, transaction struct<id, total_order, collection_order>, is_readable,
         status, id, data_collections array<struct<data_collection, event_count>>, unknown_schema`: with nulls where a record lacks
-        them. `is_readable` is false of a value that is there and cannot be read. `unknown_schema bigint` is the id of an Avro
+        them. `is_readable` is false for a value that exists and cannot be read. `unknown_schema bigint` is the id of an Avro
         schema that is not among `schemas`.
     """
     is_metadata, is_small = f"topic = {literal(transaction_topic)}", is_small_value(max_record_bytes)

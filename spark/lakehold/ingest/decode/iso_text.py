@@ -1,11 +1,11 @@
 """ISO 8601 texts as dates and timestamps: SQL expressions.
 
-Debezium writes one form, which Spark casts. Other producers may write any form of the standard: those of declared columns are
-taken apart by patterns and put together in that form. A text that names no moment (30 February, second 60) becomes null, and
-so does one of no form listed here: Spark's own cast would take `2024031` for a year, `10:15` for a time of today, and ignore
-what follows a date.
+Debezium writes one form, which Spark casts. Other producers may write any form of the standard: patterns split the texts of
+declared columns, and reassemble them in that form. A text that names no valid time (30 February, second 60) becomes null,
+and so does a text of a form that is not listed here: Spark's own cast would read `2024031` as a year, `10:15` as a time of
+today, and ignore text after a date.
 
-Each expression has few parts and none that is computed twice: Spark takes a fraction of a millisecond to plan each of them,
+Each expression has few parts and computes none twice: Spark takes a fraction of a millisecond to plan each of them,
 for each column and each batch.
 """
 
@@ -21,7 +21,7 @@ _USUAL = f"^{_USUAL_DAY}[T ](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:[.][0-9
 _USUAL_ZONED = f"{_USUAL}(?:Z|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)$"
 _USUAL_LOCAL = f"{_USUAL}Z?$"
 _USUAL_DATE = f"^{_USUAL_DAY}(?:Z|[+-][0-9]{{2}}:[0-9]{{2}})?$"
-"""What Debezium writes and Spark casts."""
+"""The form that Debezium writes and Spark casts."""
 
 _CALENDAR = f"^(?:{_USUAL_DAY}|[0-9]{{8}})(?![0-9])"
 _ORDINAL = f"^(?:{_YEAR}-[0-9]{{3}}|[0-9]{{7}})(?![0-9])"
@@ -54,7 +54,7 @@ _FIRST_DAYS = ("622191231", "622191232", "622191233", "622191234", "-625821272",
 
 
 def date_from_text(text: str) -> str:
-    """Write a date from Debezium's ISO text, with or without a zone (`2026-11-21`, `2026-11-21Z`); the zone means nothing."""
+    """Write a date from Debezium's ISO text, with or without a zone (`2026-11-21`, `2026-11-21Z`); the zone is ignored."""
     day = f"try_cast(regexp_extract({text}, '^{_USUAL_DAY}', 0) AS DATE)"
     return _else_infinity(text, temporal.day, f"CASE WHEN {text} RLIKE '{_USUAL_DATE}' THEN {day} END")
 
@@ -66,7 +66,7 @@ def instant_from_text(text: str) -> str:
 
 
 def timestamp_from_text(text: str) -> str:
-    """Write a timestamp without zone from Debezium's ISO text; the `Z` that it adds means nothing."""
+    """Write a timestamp without zone from Debezium's ISO text; the `Z` that Debezium adds is ignored."""
     cast = f"CASE WHEN {text} RLIKE '{_USUAL_LOCAL}' THEN try_cast({text} AS TIMESTAMP_NTZ) END"
     return _else_infinity(text, temporal.local, cast)
 
@@ -99,9 +99,9 @@ def _from_token(token: str, from_micros: Callable[[str], str], kind: str, forms:
 
     Args:
         token: The value, text in its quotes.
-        from_micros: Makes epoch microseconds the wanted type.
+        from_micros: Converts epoch microseconds to the wanted type.
         kind: The wanted type.
-        forms: For each form of a text what Spark can cast.
+        forms: For each form of a text an expression that Spark can cast.
     """
     text = _unquoted(token)
     cases = " ".join(f"WHEN {text} RLIKE '{form}' THEN try_cast({usual} AS {kind})" for form, usual in forms.items())
@@ -114,7 +114,7 @@ def _from_token(token: str, from_micros: Callable[[str], str], kind: str, forms:
 
 
 def _usual(text: str, zone: str) -> str:
-    """Write the usual form of a text that has one of those listed."""
+    """Write a text that has one of the listed forms in the usual form."""
     next_day = f"CASE WHEN {text} RLIKE '[Tt ]24' THEN 1 ELSE 0 END"
     digits = f"rpad(replace(regexp_extract({text}, '[Tt ]([0-9:]+)', 1), ':'), 6, '0')"
     clock = f"regexp_replace(regexp_replace({digits}, '^24', '00'), '^(..)(..)(..)$', 'T$1:$2:$3.')"
@@ -123,7 +123,7 @@ def _usual(text: str, zone: str) -> str:
 
 
 def _day_of(text: str) -> str:
-    """Write the day of a text that has one of the forms; null where the calendar has no such day."""
+    """Write the day of a text that has one of the forms; null if the calendar has no such day."""
     calendar = f"regexp_replace({text}, '^({_YEAR})-?([0-9]{{2}})-?([0-9]{{2}}).*$', '$1-$2-$3')"
     ordinal = f"regexp_replace({text}, '^({_YEAR})-?([0-9]{{3}}).*$', '$1-$2')"
     year = f"regexp_extract({text}, '^{_YEAR}', 0)"
@@ -153,7 +153,7 @@ def _else_infinity(
     last: Sequence[str] = _LAST,
     first: Sequence[str] = _FIRST,
 ) -> str:
-    """Write the last or first moment where a text means infinity, else `otherwise`; `at` makes microseconds a value."""
+    """Write the last or first time if a text means infinity, else `otherwise`; `at` converts microseconds."""
     listed = (", ".join(f"'{one}'" for one in texts) for texts in (last, first))
     at_last, at_first = (at(f"{micros}L") for micros in (temporal.LAST, temporal.FIRST))
     is_last, is_first = (f"{text} IN ({texts})" for texts in listed)

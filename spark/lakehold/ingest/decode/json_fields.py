@@ -1,7 +1,7 @@
-"""Finding the field of a JSON text whose value has the wrong type.
+"""Finds the field of a JSON text whose value has the wrong type.
 
-`from_json` takes any token for a string, and says only that a record is corrupt, not where. A field's name between
-unescaped quotes, a colon and the first character of a value cannot stand inside a JSON string (its quotes would be
+`from_json` accepts any token for a string, and reports only that a record is corrupt, not where. A field's name between
+unescaped quotes, a colon and the first character of a value cannot occur inside a JSON string (its quotes would be
 escaped), so a pattern over the text finds both.
 """
 
@@ -27,25 +27,25 @@ _NOT: dict[SchemaType, str] = {
     SchemaType.FLOAT32: r"[\[{tf]",
     SchemaType.FLOAT64: r"[\[{tf]",
 }
-"""For each type what its values cannot begin with. A float may be quoted: `"NaN"`."""
+"""The beginnings that values of each type cannot have. A float may be quoted: `"NaN"`."""
 
 _FLOATS = (SchemaType.FLOAT32, SchemaType.FLOAT64)
 _INFINITE = "CAST('Infinity' AS DOUBLE)"
 
 _TOLD = re.compile(r"[\w .$#@-]+")
-"""Names that stand in JSON as they are."""
+"""Names that JSON writes without escapes."""
 
 
 def wrongly_typed(text: str, schema: ConnectSchema) -> str | None:
-    """Write the name of the first field of `text` whose value cannot be of its type; '' if none.
+    """Write the name of the first field of `text` whose value cannot be of its type; '' if there is none.
 
-    None if no field can be told by its name alone.
+    None if no field can be identified by its name alone.
     """
     return _search(text, _patterns(schema))
 
 
 def taken_for_text(text: str, schema: ConnectSchema) -> str | None:
-    """Write the name of the first text column of a row whose value is no text, which `from_json` fills with whatever it finds."""
+    """Write the name of the first text column of a row whose value is not a text; `from_json` fills it with any token."""
     is_envelope = {"after", "op"} <= {f.name for f in schema.fields}
     row = schema.field_named("after") if is_envelope else schema
     columns = {name for name, _ in row.walk()} if row else set()
@@ -66,12 +66,12 @@ def numbers_in_quotes(text: str, names: Iterable[str]) -> str | None:
 
 
 def overflowed(row: str, text: str, schema: ConnectSchema) -> Iterator[str]:
-    """Give the condition, for each field of floating-point numbers, that a number too great for it became infinite.
+    """Yield the condition, for each field of floating-point numbers, that a number too great for it became infinite.
 
     Args:
-        row: SQL of the structure that was read.
-        text: SQL of the JSON it was read from; where it says `Infinity`, infinity is meant.
-        schema: Of the structure.
+        row: SQL of the parsed structure.
+        text: SQL of the JSON it was parsed from; if the text itself says `Infinity`, infinity is correct.
+        schema: The schema of the structure.
     """
     for f in schema.fields:
         place = f"{row}.{quoted(f.name)}"
@@ -86,10 +86,10 @@ def overflowed(row: str, text: str, schema: ConnectSchema) -> Iterator[str]:
 
 
 def _patterns(schema: ConnectSchema) -> dict[str, str]:
-    """Return for each field's name what its value cannot begin with.
+    """Return for each field's name the beginnings that its value cannot have.
 
-    Names that stand for fields of several types are left out. None is left if the schema has a map, whose keys are data
-    and may be called as a field is.
+    Names of several fields with different types are left out. None is left if the schema has a map, whose keys are data
+    and may be equal to a field's name.
     """
     kinds: dict[str, set[str | None]] = {}
     for name, field in schema.walk():

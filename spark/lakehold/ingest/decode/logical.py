@@ -1,4 +1,4 @@
-"""Every logical type lakehold understands: what column it becomes, and how its value is read.
+"""All logical types that lakehold understands: the column that each becomes, and how its value is read.
 
 A logical type that is not here is read as its plain type: `io.debezium.data.{Json, Uuid, Xml, Enum, EnumSet, Ltree,
 TsVector}` and `io.debezium.time.{ZonedTime, Interval}` stay text, `Bits` bytes, `Year` and the durations numbers,
@@ -39,12 +39,12 @@ from lakehold.spark_sql import literal
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 VARIABLE_SCALE_DECIMAL: Final = "io.debezium.data.VariableScaleDecimal"
 _LARGEST_SCALE = 1_000
-"""Of PostgreSQL. Debezium takes a negative scale, which stands in eleven bits, for one above it, and sends as many zeros."""
+"""PostgreSQL's limit. Debezium misreads a negative scale of eleven bits as one above the limit, and sends as many zeros."""
 _ENUM = "io.debezium.data.Enum"
 _ESCAPED_COMMA = "\\,"
 _PRECISION = "connect.decimal.precision"
 _CONVERTER_PRECISION = 64
-"""The precision that Connect's Avro converters write when they know none."""
+"""The precision that Connect's Avro converters write if it is unknown."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def decimal_parameters(schema: ConnectSchema) -> tuple[int, int] | None:
 
 
 def logical_type(schema: ConnectSchema) -> LogicalType | None:
-    """Return the rule for a schema; None where it is read as its plain type."""
+    """Return the rule for a schema; None if it is read as its plain type."""
     if schema.name is None:
         return None
     if schema.name in (DECIMAL, f"{AVRO}decimal") and schema.type is SchemaType.BYTES:

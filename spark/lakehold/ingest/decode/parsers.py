@@ -1,7 +1,8 @@
-"""Calls of Spark's parsers, and one call for all readers of a text.
+"""Calls of Spark's parsers, with one call for all readers of a text.
 
-Readers with other envelopes, keys or lists of columns look at the same text, so it is parsed once: for what all of them ask. A
-record that is corrupt then is parsed as each asks, because a value that one of them cannot hold is no error of another.
+Readers with different envelopes, keys or column lists read the same text, so it is parsed once, for the union of their
+requests. A record that is corrupt then is parsed again for each reader, because a value that one reader cannot hold is no
+error of another.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _JSON_OPTIONS = map_of({"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRU
 class AvroParser:
     """A parser of the Avro record in the SQL `body`, written with the schema `written`: null if it is corrupt.
 
-    `read` is the schema of those of its fields that are wanted, by name.
+    `read` is the schema of its wanted fields, by name.
     """
 
     body: str
@@ -35,20 +36,20 @@ class AvroParser:
         return f"from_avro({self.body}, {literal(self.written)}, {options})"
 
     def joined(self, other: Parser) -> AvroParser | None:
-        """Return a parser that gives what both give, if there is one."""
+        """Return a parser whose result serves both, if there is one."""
         if self == other:
             return self
         whole = replace(self, read=self.written)
         return whole if isinstance(other, AvroParser) and replace(other, read=other.written) == whole else None
 
     def result(self, found: str, of: Parser) -> str:
-        """Write what parser `of` gives, or more, from what this one `found`."""
+        """Write the result of parser `of`, or more fields, from what this one `found`."""
         return found if self.joined(of) == self else of.sql
 
 
 @dataclass(frozen=True)
 class JsonParser:
-    """A parser of the JSON object `{"v": …}` in the SQL `body`: a structure of `v`, as it is asked for, and `CORRUPT`."""
+    """A parser of the JSON object `{"v": …}` in the SQL `body`: a structure of `v`, in the requested type, and `CORRUPT`."""
 
     body: str
     asked: Asked
@@ -59,14 +60,14 @@ class JsonParser:
         return f"from_json({self.body}, {literal(f'v {ddl(self.asked)}, {CORRUPT} string')}, {_JSON_OPTIONS})"
 
     def joined(self, other: Parser) -> JsonParser | None:
-        """Return a parser that gives what both give, if there is one."""
+        """Return a parser whose result serves both, if there is one."""
         if not isinstance(other, JsonParser) or self.body != other.body:
             return None
         both = asked_by_both(self.asked, other.asked)
         return None if both is None else replace(self, asked=both)
 
     def result(self, found: str, of: Parser) -> str:
-        """Write what parser `of` gives, from what this one `found`."""
+        """Write the result of parser `of`, from what this one `found`."""
         if not isinstance(of, JsonParser):
             return of.sql
         value = taken(f"{found}.v", self.asked, of.asked)
@@ -76,7 +77,7 @@ class JsonParser:
         return self._exact(found, of, f"CASE WHEN {found}.{CORRUPT} IS NULL THEN {result} ELSE {of.sql} END")
 
     def _exact(self, found: str, of: JsonParser, otherwise: str) -> str:
-        """Return the SQL of what parser `of` reads, given numbers in quotes, if one of them became a double; else `otherwise`.
+        """Return SQL that parses again for `of`, with numbers in quotes, if a number became a double; else `otherwise`.
 
         Few numbers have an exponent or more than 38 digits, so that few texts are parsed twice.
         """
@@ -92,36 +93,36 @@ Parser = AvroParser | JsonParser
 
 @dataclass(frozen=True)
 class Call:
-    """A parser, and the condition on a record under which its result is wanted."""
+    """A parser, with the condition on a record under which its result is wanted."""
 
     when: str
     parser: Parser
 
     @property
     def sql(self) -> str:
-        """Write the result; null of other records."""
+        """Write the result; null for other records."""
         return f"CASE WHEN {self.when} THEN {self.parser.sql} END"
 
 
 @dataclass(frozen=True)
 class CallForAll:
-    """A parser that has for each of some calls what it wants."""
+    """A parser whose result serves several calls."""
 
     parser: Parser
     calls: tuple[Call, ...]
 
     @property
     def sql(self) -> str:
-        """Write the result; null of a record that no call wants."""
+        """Write the result; null for a record that no call wants."""
         return Call(" OR ".join(f"({when})" for when in self._whens), self.parser).sql
 
     def joined(self, call: Call) -> CallForAll | None:
-        """Return what serves one call more; None if the parser cannot have what it wants."""
+        """Return a call that serves one more; None if the parser cannot serve it."""
         parser = self.parser.joined(call.parser)
         return None if parser is None else CallForAll(parser, (*self.calls, call))
 
     def result(self, column: str, call: Call) -> str:
-        """Write what one of the calls wants when `column` holds the result."""
+        """Write the result of one of the calls from `column`, which has the common result."""
         found = self.parser.result(column, call.parser)
         if len(self._whens) > 1:
             return f"CASE WHEN {column} IS NOT NULL AND ({call.when}) THEN {found} END"
@@ -133,7 +134,7 @@ class CallForAll:
 
 
 def calls_for_all(calls: Iterable[Call]) -> list[CallForAll]:
-    """Return one call for all that look at the same text, as far as what they want of it can be had at once."""
+    """Return as few calls as possible for all that read the same text."""
     found: list[CallForAll] = []
     for call in calls:
         for number, others in enumerate(found):

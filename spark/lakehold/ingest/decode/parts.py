@@ -1,8 +1,8 @@
-"""A key or a value as the parser sees it: one `Version` for each way its records were written.
+"""A key or a value as the parser sees it: one `Version` for each schema of its records.
 
 A parser puts the record into a field `v` of a structure of its own, so that a corrupt record (`v` is null, or the
-corrupt record column is set) is not taken for a record of nulls. A part that is no record becomes one: its only field
-is called as the part, `key` or `value`.
+corrupt record column is set) is not mistaken for a record of nulls. A part that is not a record becomes one: its only field
+has the part's name, `key` or `value`.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from lakehold.spark_sql import literal, quoted
 
 @dataclass(frozen=True)
 class Version:
-    """Records of a part that were written with one schema.
+    """The records of a part that share one schema.
 
     Args:
         matches: The condition on the part's bytes.
         parser: Reads those that match.
         parsed: The column of its result.
         schema: The schema.
-        encoding: The parser's.
+        encoding: The parser's encoding.
         row: The record, in SQL over `parsed`.
         corrupt: The condition that there is none.
         wrong: If set, SQL of the name of a field of the wrong type, or of ''.
-        taken: ... of one that the parser took all the same.
+        taken: If set, SQL of the name of a field that the parser accepted in spite of its type, or of ''.
     """
 
     matches: str
@@ -61,7 +61,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Refused:
-    """Records of a part whose schema cannot be used, and why."""
+    """The records of a part whose schema cannot be used, with the reason."""
 
     matches: str
     reason: str
@@ -72,9 +72,10 @@ class Refused:
 class Part:
     """The column `name` (`key` or `value`) of a topic's records, and how it is parsed.
 
-    `is_small` says which records are parsed; longer ones are errors. `is_blank` and `is_broken` are conditions on the bytes, and
-    so is `is_null`: there is no key or value, whatever schema the bytes name. `written_with` is the sentence about an unknown
-    schema, or '' if the part need not be read at all. `reader` tells apart those who want different things of the same records.
+    `is_small` is the condition under which records are parsed; longer ones are errors. `is_blank` and `is_broken` are
+    conditions on the bytes, and so is `is_null`: there is no key or value, whatever schema the bytes name. `written_with` is
+    the sentence about an unknown schema, or '' if the part need not be read at all. `reader` distinguishes readers with
+    different requests on the same records.
     """
 
     name: str
@@ -89,7 +90,7 @@ class Part:
 
     @property
     def problem(self) -> str:
-        """Name the column that says what is wrong with a record."""
+        """Return the name of the column that describes a record's problem."""
         return f"_{self.name}_problem_{self.reader}"
 
     def calls(self) -> Iterator[tuple[str, Call]]:
@@ -111,9 +112,9 @@ def part(
 
     Args:
         of: The part.
-        schemas: How it was written.
+        schemas: The schemas of its records.
         as_declared: Puts an envelope around declared columns.
-        fields: Those that are wanted of it; None: all.
+        fields: The wanted fields; None: all.
     """
     match schemas:
         case AvroIds():
@@ -125,7 +126,7 @@ def part(
 
 
 def is_small_value(max_bytes: int) -> str:
-    """Write the condition under which a value is parsed: it is no longer than that, its key included."""
+    """Write the condition under which a value is parsed: it is no longer than the limit, its key included."""
     return f"coalesce(length(key), 0) + length(value) <= {max_bytes}"
 
 
@@ -164,7 +165,7 @@ def _avro_version(name: str, matches: str, parsed: str, read: AvroSchema, fields
     if not _is_record(schema):
         schema, bare = _record_of(name, schema), [_bare_record("row", name, read.bare)] * 2
     elif schema.optional:
-        # A record that may be null needs one more around it, or a corrupt one would pass for a null.
+        # A record that may be null needs another record around it, or a corrupt one would pass for a null.
         bare, row = [_bare_record("row", "row", each) for each in bare], f"{parsed}.v.row"
     written, wanted = (json.dumps(_bare_record("wrapper", "v", each)) for each in bare)
     parser = AvroParser(f"substring({name}, 6)", written, wanted)
@@ -212,7 +213,7 @@ def _declared_part(of: Part, schemas: JsonDeclared, as_declared: Callable[[Conne
 
 
 def _is_wrapped(text: str, schemas: JsonDeclared, schema: ConnectSchema) -> str:
-    """Write the condition that a record is the member `payload` of `text`: none of its own fields stand around that."""
+    """Write the condition that a record is the member `payload` of `text`, and not an object with fields of its own."""
     if not {"schema", "payload"}.isdisjoint(c.name for c in schemas.columns):
         return "false"
     members, own = f"json_object_keys({text})", ", ".join(literal(f.name) for f in schema.fields)
@@ -223,7 +224,7 @@ def _is_wrapped(text: str, schemas: JsonDeclared, schema: ConnectSchema) -> str:
 
 
 def _bare_key(row: ConnectSchema, text: str, parsed: str) -> Version:
-    """Return the version of a key of one column that stands alone: as JSON, or as a text without quotes."""
+    """Return the version of a key that is a single bare value: as JSON, or as a text without quotes."""
     only = row.fields[0]
     in_quotes = f"to_json(named_struct({literal(only.name)}, {text}))"
     opening = literal(json.dumps({only.name: None})[: -len("null}")])
@@ -246,7 +247,7 @@ def _bare_key(row: ConnectSchema, text: str, parsed: str) -> Version:
 
 
 def _json_version(name: str, matches: str, parsed: str, payload: str, schema: ConnectSchema) -> Version:
-    """Return the version of records whose JSON value is `payload`, in SQL, and a bracket that closes the object around it."""
+    """Return the version of records whose JSON value is `payload`, in SQL, followed by a bracket that closes the object."""
     start, end, row_schema = '{"v":', "", schema
     if not _is_record(schema):
         start, end, row_schema = f'{{"v":{{"{name}":', "}", _record_of(name, schema)
@@ -279,7 +280,7 @@ def _record_of(name: str, schema: ConnectSchema) -> ConnectSchema:
 
 
 def _null(name: str) -> str:
-    """Write the condition that JSON is a null: alone, or with the schema that it would have, as converters write it."""
+    """Write the condition that JSON is a null: alone, or with a schema as converters write it."""
     text = f"CAST({name} AS STRING)"
     members = f"json_object_keys({text})"
     is_wrapper = (

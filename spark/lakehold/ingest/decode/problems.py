@@ -1,4 +1,4 @@
-"""What is wrong with records: a code and a sentence for each that cannot be decoded, in SQL over what parsers made of it."""
+"""Problems of records: a code and a sentence for each record that cannot be decoded, in SQL over parser results."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from lakehold.ingest.decode.structures import Structure
 from lakehold.spark_sql import literal, struct_of
 
 UNKNOWN_SCHEMA = "unknown-schema"
-"""The error of a message whose schema is not known: the registry may know it, or nobody asked yet."""
+"""The error of a message whose schema is not known: the registry may know it, if it was not asked yet."""
 
 
 def problem(part: Part, structures: Sequence[Structure], *, is_debezium: bool) -> str:
-    """Write what is wrong with a part, which becomes `structures`, as `struct<code, detail>`; null if nothing is."""
+    """Write the problem of a part, which becomes `structures`, as `struct<code, detail>`; null if there is none."""
     if not part.versions and not part.written_with:
         return "CAST(NULL AS struct<code:string,detail:string>)"
     name, undecodable = part.name, f"undecodable-{part.name}"
@@ -33,7 +33,7 @@ def problem(part: Part, structures: Sequence[Structure], *, is_debezium: bool) -
         *((condition, undecodable, literal(detail)) for condition, detail in envelope),
         *(case for structure in structures for case in _wrong_columns(structure, undecodable)),
     ]
-    # Most records are read and right: they pass the fewest conditions.
+    # Most records are read without problems: they pass the fewest conditions.
     is_unread = " AND ".join(f"{version.parsed} IS NULL" for version in part.versions) or "true"
     return f"CASE WHEN {is_unread} THEN CASE {_branches(unread)} END {_branches(read)} END"
 
@@ -65,7 +65,7 @@ def _corrupt(part: Part, code: str) -> Iterator[tuple[str, str, str]]:
 def _wrong_columns(structure: Structure, undecodable: str) -> Iterator[tuple[str, str, str]]:
     for condition, column in structure.undecodable():
         yield condition, undecodable, literal(f'Column "{column}" holds a value that its type cannot hold.')
-    # What Debezium knows of the old row may be its key alone, whatever the schema says.
+    # Debezium may know only the key of the old row, whatever the schema requires.
     for condition, column in structure.missing() if structure.name != "before" else ():
         detail = literal(f'Column "{column}" is null, which its schema does not allow.')
         yield condition, "not-null-violated", detail

@@ -1,4 +1,4 @@
-"""Which schemas the records of a batch were written with: read from their first bytes, before anything is decoded."""
+"""Finds the schemas of a batch's records, from their first bytes, before anything is decoded."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from lakehold.definitions import FormatType
 from lakehold.spark_sql import literal
 
 HEAD = r'^\s*\{\s*"schema"\s*:\s*\{.*?\}\s*,\s*"payload"\s*:(?!\s*null)'
-"""What Connect's JSON converter writes before a payload, for Java and Python alike; `.` stands for line ends too.
+"""The text that Connect's JSON converter writes before a payload, as a pattern for Java and Python; `.` matches line ends, too.
 
-The schema of a null tells nothing of rows.
+The schema of a null shows nothing about rows.
 """
 
 _HEADER_BYTES = 5

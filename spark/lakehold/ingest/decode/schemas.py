@@ -1,10 +1,10 @@
-"""Which schemas the records of a topic were written with, as plain data, and what they say.
+"""The schemas of a topic's records, as plain data, and their meaning.
 
 A part (the key or the value) is written in one of three ways:
 
     AvroIds        the Confluent wire format: byte 0, a big-endian int32 that is the schema's id, the Avro body
     JsonHeads      Connect's `{"schema": …, "payload": …}`
-    JsonDeclared   bare JSON, whose columns a statement declares; an object `{"payload": …}` around it is looked through
+    JsonDeclared   bare JSON, whose columns a statement declares; an object `{"payload": …}` around it is ignored
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from lakehold.ingest.decode.types import PLAIN, from_spark
 
 @dataclass(frozen=True)
 class AvroIds:
-    """Schema texts by the id that stands in the records; later ids are newer."""
+    """A mapping from the ids in records to schema texts; later ids are newer."""
 
     schemas: Mapping[int, str] = field(default_factory=dict)
 
@@ -52,7 +52,7 @@ class JsonDeclared:
     columns: tuple[DeclaredColumn, ...] = ()
 
     def joined(self, other: JsonDeclared) -> JsonDeclared | None:
-        """Return these columns with those of another; None where one name has two types, or names differ in case alone."""
+        """Return these columns with those of another; None if one name has two types, or names differ in case alone."""
         own = {column.name.lower(): column for column in self.columns}
         if any(own.get(column.name.lower(), column) != column for column in other.columns):
             return None
@@ -71,7 +71,7 @@ class TopicSchemas:
 
 
 def declared_struct(columns: tuple[DeclaredColumn, ...]) -> ConnectSchema:
-    """Return the structure of a record whose columns are declared. Needs an active Spark session, which reads the types.
+    """Return the structure of a record whose columns are declared. Needs an active Spark session, which parses the types.
 
     Raises:
         DefinitionError: A type is not one of Spark's, or no table can hold it.
@@ -80,7 +80,7 @@ def declared_struct(columns: tuple[DeclaredColumn, ...]) -> ConnectSchema:
 
 
 def declared_envelope(row: ConnectSchema) -> ConnectSchema:
-    """Return Debezium's envelope around declared rows, with what any connector may put into `source`."""
+    """Return Debezium's envelope around declared rows, with the fields of any connector in `source`."""
     text, number = ConnectSchema(SchemaType.STRING, optional=True), ConnectSchema(SchemaType.INT64, optional=True)
     texts = ("connector", "snapshot", "name", "db", "schema", "table", "sequence", "file", "gtid", "txId", "lsn")
     source = {n: text for n in texts} | {n: number for n in ("pos", "row", "ts_ms")}

@@ -1,7 +1,7 @@
 """The part of a schema that a table can hold.
 
-Iceberg and Parquet have no type for nothing: neither for Avro's null nor for a structure without fields. A map whose keys are no
-texts is read where its keys and values are single values. What cannot be held is left out of the schema and named there.
+Iceberg and Parquet have no type for nothing: neither for Avro's null nor for a structure without fields. A map with keys
+that are not texts is read if its keys and values are single values. Other parts are removed from the schema and listed in it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MAP = "a map with such keys is read only where keys and values are single value
 
 
 def storable(schema: ConnectSchema) -> ConnectSchema:
-    """Return the schema without what no table can hold; `left_out` of each structure names it.
+    """Return the schema without the parts that no table can hold; `left_out` of each structure names them.
 
     Raises:
         UnsupportedSchema: Nothing of it is left.
@@ -63,7 +63,7 @@ def _storable_structure(schema: ConnectSchema) -> ConnectSchema | LeftOut:
 
 
 def _inside(schema: ConnectSchema) -> tuple[LeftOut, ...]:
-    """Return what is left out of a field's structure, or of the structures in its array or map."""
+    """Return the parts that are left out of a field's structure, or of the structures in its array or map."""
     found = schema.left_out
     for child in (schema.items, schema.values):
         found += () if child is None else _inside(child)

@@ -15,7 +15,7 @@ from lakehold.spark_sql import literal, quoted, struct_type
 
 @dataclass(frozen=True)
 class Origin:
-    """The place of a structure in one version of a part: the raw expression, its schema and the parser it comes from."""
+    """The origin of a structure in one version of a part: the raw expression, its schema and the parser it comes from."""
 
     raw: str
     schema: ConnectSchema
@@ -33,7 +33,7 @@ class Structure:
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
-        """Name what messages have and no table can hold."""
+        """Return the parts of messages that no table can hold."""
         return tuple(dict.fromkeys(part for origin in self.origins for part in origin.schema.left_out))
 
     @property
@@ -48,7 +48,7 @@ class Structure:
         return [f"{self._converted(origin)} AS {self._column(i)}" for i, origin in enumerate(self.origins)]
 
     def value(self) -> str:
-        """Write the structure, of whichever version the record is."""
+        """Write the structure of a record, from the column of its version."""
         columns = ", ".join(self._column(i) for i in range(len(self.origins)))
         return f"coalesce({columns})" if columns and self.columns else f"CAST(NULL AS {self.spark_type})"
 
@@ -101,8 +101,8 @@ def structure(
     Args:
         name: Its name in the result.
         part: The key or the value.
-        field: The field, null where a version has none; None: the row itself.
-        columns: Its columns, if another structure's shall be taken.
+        field: The field, null if a version has none; None: the row itself.
+        columns: The columns of another structure, to be used for this one.
 
     Raises:
         TypeConflict: Two versions give a column types that do not fit together.

@@ -1,7 +1,7 @@
 """Dates, times and timestamps: SQL expressions from the numbers that Debezium, Connect and Avro send.
 
-PostgreSQL's `infinity` and `-infinity` become 9999-12-31 23:59:59.999999 and 0001-01-01, as Debezium's own sinks do;
-Debezium sends them as the numbers below. Every other number becomes exactly the date or time it stands for, or null if the
+PostgreSQL's `infinity` and `-infinity` become 9999-12-31 23:59:59.999999 and 0001-01-01, as in Debezium's own sinks;
+Debezium sends them as the numbers below. Every other number becomes exactly the date or time it means, or null if the
 column cannot hold that. Every expression is null for null, and never fails a query. None depends on the session's time zone.
 """
 
@@ -40,9 +40,10 @@ _CUT_INFINITE_DAYS = (-622_191_235, -622_191_232)
 def date_from_days(days: str) -> str:
     """Write a date from days since 1970 (int).
 
-    Debezium's infinity does not fit: a snapshot has its 106,751,991,166 days cut to 32 bits, the two ranges above, of which
-    no date of PostgreSQL meets the first and the second would be in the year 1,705,490. Streaming has PostgreSQL's own
-    infinity, the greatest int of days since 2000, which becomes negative. What else is no date of PostgreSQL is -infinity.
+    Debezium's infinity does not fit: a snapshot has its 106,751,991,166 days cut to 32 bits, the two ranges above. No date of
+    PostgreSQL meets the first range, and the second would be in the year 1,705,490. Streaming has PostgreSQL's own
+    infinity, the greatest int of days since 2000, which becomes negative. All other numbers beyond PostgreSQL's dates are
+    -infinity.
     """
     first_cut, last_cut = _CUT_MINUS_INFINITE_DAYS
     return (

@@ -1,7 +1,7 @@
-"""Decodes records in one pass for readers who want different things of them.
+"""Decodes records in one pass for several readers with different requests.
 
-What several of them parse is parsed once. Of bare JSON, of which each reader declares the columns that it wants, the columns of
-all are read at once, and each takes its own. A value that one of them cannot hold would be an error of all then, so records in
+Texts that several readers parse are parsed once. Of bare JSON, whose columns each reader declares, the columns of all readers are
+parsed together, and each takes its own. A value that one of them cannot hold would then be an error of all, so records in
 error are decoded again as each reader declares them.
 """
 
@@ -21,7 +21,7 @@ from lakehold.ingest.decode.decoded import (
     Wanted,
     barrier,
     decode,
-    judged,
+    parsed_and_checked,
 )
 from lakehold.ingest.decode.schemas import JsonDeclared
 from lakehold.spark_sql import quoted, struct_of
@@ -32,14 +32,14 @@ _ROWS = ("value", "before", "after")
 
 @dataclass(frozen=True)
 class DecodedTogether:
-    """Records decoded for several readers.
+    """The records, decoded for several readers.
 
     Args:
         frame: The records, a column `reader0` and so on for each of `done`, and `value_bytes` of those in error.
-        wanted: What the readers want.
-        done: What was decoded for them, each once: of declared columns those of all readers.
-        results: What there is of each of `done`.
-        numbers: Which of `done` is for which of `wanted`.
+        wanted: The requests of the readers.
+        done: The requests that were decoded, each once: for declared columns those of all readers.
+        results: The decoded parts for each of `done`.
+        numbers: The index in `done` for each of `wanted`.
         max_record_bytes: See `decode`.
     """
 
@@ -51,9 +51,9 @@ class DecodedTogether:
     max_record_bytes: int
 
     def of(self, wanted: Wanted) -> Decoded | None:
-        """Return the records for a reader as `decode` gives them, perhaps with more columns in rows; None for an unknown one.
+        """Return the records for a reader as `decode` returns them, perhaps with more columns in rows; None for an unknown one.
 
-        A reader that asks for fewer columns than were decoded makes Spark look for records in error, once.
+        If a reader requests fewer columns than were decoded, Spark searches once for records in error.
         """
         if wanted not in self.wanted:
             return None
@@ -98,26 +98,26 @@ def decode_together(
 
     Args:
         raw: As `decode` takes them.
-        wanted: By each of them.
-        kept: Gives decoded records once more, so that reading them for the next of the readers does not decode them again.
+        wanted: The requests of the readers.
+        kept: Caches decoded records, so that reading them for the next reader does not decode them again.
         max_record_bytes: As for `decode`.
 
     Raises:
-        TypeConflict: Two of the schemas that one of them knows give a column types that do not fit together.
+        TypeConflict: Two schemas of one reader give a column types that do not fit together.
     """
     done: list[Wanted] = []
     numbers = [_taken_up(each, done) for each in wanted]
     readers = [ReaderSql.of(each, number, max_record_bytes) for number, each in enumerate(done)]
     results = {f"reader{number}": reader.result() for number, reader in enumerate(readers)}
     results["value_bytes"] = f"CASE WHEN {' OR '.join(reader.has_error for reader in readers)} THEN value END"
-    frame = kept(judged(raw, readers).selectExpr(*COMMON, barrier(struct_of(results))))
+    frame = kept(parsed_and_checked(raw, readers).selectExpr(*COMMON, barrier(struct_of(results))))
     of_each = (frame.selectExpr(*_OWN, f"reader{number}.*") for number, _ in enumerate(readers))
     found = [reader.decoded(own) for reader, own in zip(readers, of_each, strict=True)]
     return DecodedTogether(frame, wanted, done, found, numbers, max_record_bytes)
 
 
 def _taken_up(wanted: Wanted, done: list[Wanted]) -> int:
-    """Add what a reader wants to the first of `done` that can have it, or to the end. Returns its number."""
+    """Add a request to the first of `done` that can serve it, or to the end. Returns its index."""
     for number, other in enumerate(done):
         if (joined := _joined(other, wanted)) is not None:
             done[number] = joined
@@ -127,7 +127,7 @@ def _taken_up(wanted: Wanted, done: list[Wanted]) -> int:
 
 
 def _joined(one: Wanted, other: Wanted) -> Wanted | None:
-    """Return what has the declared columns of two who else want the same; None where there is nothing that both can take."""
+    """Return the union of two requests that differ only in declared columns; None if they cannot be joined."""
     if one == other:
         return one
     value, of_other = one.schemas.value, other.schemas.value

@@ -1,7 +1,7 @@
 """Types: from schemas to Iceberg's, and between Iceberg's and Spark's.
 
 Iceberg's types (of `pyiceberg.types`) are the vocabulary. Ids of nested fields are counted from 1 within each column
-and mean nothing: compare with `unify.same`, and let the catalog give fresh ids.
+and mean nothing: compare with `unify.same`, and let the catalog assign fresh ids.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PLAIN: dict[SchemaType, PrimitiveType] = {
     SchemaType.STRING: StringType(),
     SchemaType.BYTES: BinaryType(),
 }
-"""What schemas without a logical type and without others inside them become."""
+"""The types of schemas without a logical type and without others inside them."""
 
 _SPARK_TEXT: dict[type[IcebergType], str] = {
     BooleanType: "boolean",
@@ -85,7 +85,7 @@ _FROM_SPARK: dict[type[spark.DataType], IcebergType] = {
 
 @dataclass(frozen=True)
 class ColumnType:
-    """A decoded column. `required`: upstream says it is never null."""
+    """A decoded column. `required`: its upstream column is never null."""
 
     name: str
     type: IcebergType
@@ -141,7 +141,7 @@ def from_spark(of: spark.DataType, ids: Iterator[int] | None = None) -> IcebergT
     """Return the Iceberg type of a Spark type; its fields get the next of `ids`.
 
     Raises:
-        TypeError: Iceberg has none.
+        TypeError: Iceberg has no such type.
     """
     ids = ids or count(1)
     match of:

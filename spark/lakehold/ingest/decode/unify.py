@@ -1,7 +1,7 @@
-"""One type for two: between the versions of a schema in a batch, and between a batch and its table.
+"""Unifies two types: of versions of a schema in a batch, and of a batch and its table.
 
-What Iceberg can promote is promoted (int to long, float to double, decimal to more digits of the same scale); what is
-narrower than the table stays as the table is, if every value of it has an equal there; structures are taken field by
+Types that Iceberg can promote are promoted (int to long, float to double, decimal to more digits of the same scale). A type
+that is narrower than the table's becomes the table's, if that has an equal for every value; structures are unified field by
 field. Anything else is a `TypeConflict`.
 """
 
@@ -67,7 +67,7 @@ def unify(old: IcebergType, new: IcebergType, column: str = "") -> IcebergType: 
     """Return the type that holds every value of both and that Iceberg can turn `old` into.
 
     Raises:
-        TypeConflict: There is none. `column` names the place.
+        TypeConflict: There is no such type. `column` names the place.
     """
     match old, new:
         case DecimalType(), DecimalType():
@@ -115,7 +115,7 @@ def _added(incoming: dict[str, IcebergType], kept: dict[str, IcebergType]) -> di
 def unify_versions(versions: Sequence[Sequence[ColumnType]]) -> tuple[ColumnType, ...]:
     """Return the columns of several versions of a schema, oldest first: in the newest one's order, then dropped ones.
 
-    A column is required where every version has and requires it.
+    A column is required if every version has and requires it.
 
     Raises:
         TypeConflict: Two versions contradict each other.
@@ -130,12 +130,12 @@ def unify_versions(versions: Sequence[Sequence[ColumnType]]) -> tuple[ColumnType
 
 
 def same(a: IcebergType, b: IcebergType) -> bool:
-    """Return whether two types are equal but for the ids of their fields and what is required."""
+    """Return whether two types are equal except for the ids of their fields and required fields."""
     return type(a) is type(b) and spark_text(a) == spark_text(b)
 
 
 def cast(expression: str, source: IcebergType, target: IcebergType) -> str:
-    """Write SQL that turns a value of `source` exactly into one of `unify(target, source)`; missing fields become null."""
+    """Write SQL that converts a value of `source` exactly to `unify(target, source)`; missing fields become null."""
     if spark_text(source) == spark_text(target):
         return expression
     match source, target:
@@ -161,9 +161,9 @@ _WITH_TEXTS = (*_NUMBERS, StringType, BooleanType, DateType, TimestampType, Time
 
 
 def equal_value(value: str, source: IcebergType, target: IcebergType) -> str | None:
-    """Write `value` in the type `target`, null where that has no equal one; None where none of its values has.
+    """Write `value` in the type `target`, null if that has no equal value; None if no value has an equal.
 
-    A key's column may stand in the message key and in the row, in different types.
+    A key's column may be in the message key and in the row, in different types.
     """
     if spark_text(source) == spark_text(target):
         return value

@@ -1,8 +1,8 @@
 """Carriers: keep the rows of changes while the engine decides on their headers, and bring the decisions back to the rows.
 
-Few changes are in the driver as an Arrow table. Many stay in Spark: what was decoded is cached, headers come to the driver, and
-the decisions go back as a small table that is joined by broadcast. So records are read and decoded once, also where a batch ends
-before the last of them, which only their headers tell.
+Few changes are in the driver as an Arrow table. Many stay in Spark: the decoded records are cached, headers come to the
+driver, and the decisions go back as a small table that is joined by broadcast. So records are read and decoded once, even if
+the headers show that the batch ends before the last record.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class Carrier(ABC):
     @property
     @abstractmethod
     def header_rows(self) -> pa.Table:
-        """Return the columns of headers of all that was read: `INTERNAL`, the key's, and `_lh_transaction` where there is one."""
+        """Return the header columns of all records: `INTERNAL`, the key's, and `_lh_transaction` if it exists."""
 
     def end_at(self, ends: Mapping[int, int]) -> None:
-        """Leave out what lies at or after `ends`, by partition; to be said before the headers or the frame are used."""
+        """Skip changes at or after `ends`, by partition; call it before using the headers or the frame."""
         self._ends = ends
 
     @cached_property
@@ -62,17 +62,17 @@ class Carrier(ABC):
     def _ended(self, rows: pa.Table) -> pa.Table:
         if self._ends is None:
             return rows
-        # A partition that is not named has nothing in the batch.
+        # A partition that is not named has no records in the batch.
         partitions, ends = pa.array([*self._ends], pa.int32()), pa.array([*self._ends.values()], pa.int64())
         end = ends.take(pc.index_in(rows[PARTITION], value_set=partitions))
         return rows.filter(pc.fill_null(pc.less(rows[OFFSET], end), False))
 
     @abstractmethod
     def frame(self, decisions: Decisions, givers: Integers) -> DataFrame:
-        """Return all changes with the decisions, so that everything that arrived can be accounted for.
+        """Return all changes with the decisions, so that each record that arrived can be accounted for.
 
         Args:
-            decisions: What the engine decided on `headers`.
+            decisions: The engine's decisions on `headers`.
             givers: See `Engine.givers`: winners get these values, and the other columns they lack stay in `_lh_kept`.
 
         Returns:
@@ -81,15 +81,15 @@ class Carrier(ABC):
 
     @abstractmethod
     def release(self) -> None:
-        """Let go of what `frame` reads from."""
+        """Release the data from which `frame` reads."""
 
 
 class DriverRows(Carrier):
-    """Rows in the driver, decoded by one Spark job."""
+    """A carrier of rows in the driver, decoded by one Spark job."""
 
     @cached_property
     def header_rows(self) -> pa.Table:
-        """See `Carrier`."""
+        """Return the header columns, see `Carrier`."""
         return self.changes.frame.toArrow()
 
     @cached_property
@@ -97,14 +97,14 @@ class DriverRows(Carrier):
         return self._ended(self.header_rows)
 
     def frame(self, decisions: Decisions, givers: Integers) -> DataFrame:
-        """See `Carrier`."""
+        """Return the changes with the decisions, see `Carrier`."""
         rows, frame = self._filled(givers), self.changes.frame
         rows = rows.append_column(COUNTS, pa.array(decisions.counts)).append_column(WINS, pa.array(decisions.wins))
         schema = StructType([*frame.schema, *(StructField(name, BooleanType()) for name in (COUNTS, WINS))])
         return frame_of(rows, frame.sparkSession, schema)
 
     def release(self) -> None:
-        """See `Carrier`."""
+        """Release nothing: the rows are in the driver."""
 
     def _filled(self, givers: Integers) -> pa.Table:
         rows, kept, is_given = self._rows, self.headers.kept, givers >= 0
@@ -131,16 +131,16 @@ def _replaced(rows: pa.Table, name: str, column: pa.ChunkedArray | pa.Array) -> 
 
 
 class SparkRows(Carrier):
-    """Rows in Spark, cached from the first use until they are released."""
+    """A carrier of rows in Spark, cached from the first use until they are released."""
 
     def __init__(self, changes: Changes) -> None:
         super().__init__(changes)
-        # In one column, because Spark's cache takes twice as long for a dozen.
+        # In one column: Spark's cache takes twice as long for a dozen columns.
         self._cached = changes.frame.select(F.struct("*").alias(_ROW)).persist()
 
     @cached_property
     def header_rows(self) -> pa.Table:
-        """See `Carrier`."""
+        """Return the header columns, see `Carrier`."""
         names = (*INTERNAL, *(name for name in (TRANSACTION,) if name in self._names), *self.changes.key)
         return self._cached.select(*(f"{_ROW}.{quoted(name)}" for name in names)).toArrow()
 
@@ -154,15 +154,15 @@ class SparkRows(Carrier):
         return rows if self._ends is None else rows.filter(before(self._ends))
 
     def frame(self, decisions: Decisions, givers: Integers) -> DataFrame:
-        """See `Carrier`."""
+        """Return the changes with the decisions, see `Carrier`."""
         return self._flagged(self._filled(givers), decisions)
 
     def release(self) -> None:
-        """See `Carrier`."""
+        """Release the cached rows."""
         self._cached.unpersist()
 
     def _flagged(self, rows: DataFrame, decisions: Decisions) -> DataFrame:
-        """Join the decisions; the one that most changes have is not sent."""
+        """Join the decisions; the most frequent decision is not sent."""
         may_count = self.headers.changes_row | self.headers.is_truncate
         flags = decisions.counts + 2 * decisions.wins
         usual = int(np.bincount(flags[may_count], minlength=1).argmax())
@@ -180,7 +180,7 @@ class SparkRows(Carrier):
         )
 
     def _filled(self, givers: Integers) -> DataFrame:
-        """Put in place what winners get from other changes."""
+        """Set the values that winners get from other changes."""
         kept, is_given = self.headers.kept, givers >= 0
         if not is_given.any():
             return self._rows
@@ -195,11 +195,11 @@ class SparkRows(Carrier):
         return filled.selectExpr(*(f"{found.get(n, quoted(n))} AS {quoted(n)}" for n in self._names))
 
     def _given(self, sent: pa.Table, values: Mapping[str, str]) -> DataFrame:
-        """Bring the values that are given together, a row for each winner.
+        """Collect the values that winners get, a row for each winner.
 
         Args:
             sent: For each value the change that gives it, the winner that gets it, and the column's name.
-            values: By name of a column the one to put `struct<value>` into; null where the winner gets none.
+            values: For each column the replacement `struct<value>`; null if the winner gets none.
         """
         giving = self._rows.join(F.broadcast(self._rows.sparkSession.createDataFrame(sent)), [*_ID])
         return giving.groupBy(_TARGET).agg(

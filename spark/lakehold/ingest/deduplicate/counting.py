@@ -1,4 +1,4 @@
-"""Batch statistics out of headers and decisions. Pure."""
+"""Batch statistics from headers and decisions. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from lakehold.model.marks import Marks, Position
 
 
 def statistics_of(headers: Headers, decisions: Decisions, marks: Marks) -> BatchStatistics:
-    """Count what a batch amounts to.
+    """Compute the statistics of a batch.
 
     Args:
         headers: The changes.
-        decisions: What was decided of them.
-        marks: Of the table before the batch.
+        decisions: The decisions on them.
+        marks: The table's marks before the batch.
     """
     counts, wins, ranks = decisions.counts, decisions.wins, headers.positions.ranks
     lacks_values = np.zeros(len(headers), bool)
@@ -83,7 +83,7 @@ def _key_bounds(headers: Headers, wins: Booleans) -> Mapping[str, Bounds]:
 
 
 def _went_back(headers: Headers, marks: Marks) -> WentBack | None:
-    """Find the first change below an earlier one of its partition, though it was committed after all that were seen there."""
+    """Find the first change that lies below an earlier one of its partition, though it was committed after all of these."""
     known = np.flatnonzero((headers.positions.ranks > 0) & headers.has_source_ms)
     partition = Groups.by(headers.partition[known], headers.offset[known])
     rows = known[partition.rows]
@@ -111,7 +111,7 @@ def _time_ranks(source_ms: Integers, seen_ms: int | None) -> tuple[Integers, int
 
 
 def _is_comparable(headers: Headers, rows: Integers) -> Booleans:
-    """Return whether places in the log are known for sure: of a connector's first transaction the last commit is not."""
+    """Return whether log positions are certain: the first transaction of a connector has no known last commit."""
     positions = headers.positions.distinct[headers.positions.ranks[rows] // 2 - 1]
     is_comparable: Booleans = headers.in_snapshot[rows] | (positions[:, 0] != positions[:, 1])
     return is_comparable

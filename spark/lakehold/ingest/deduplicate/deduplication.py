@@ -1,4 +1,4 @@
-"""Deduplicate one table's changes: decide once, and again only where the batch truncates or re-snapshots the table."""
+"""Deduplicates one table's changes: decides once, and again only if the batch truncates or re-snapshots the table."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from lakehold.model.marks import Marks
 
 @dataclass(frozen=True)
 class Deduplicated:
-    """The changes with what was decided of them.
+    """The changes of a batch with the decisions on them.
 
     Args:
         frame: See `Carrier.frame`.
-        statistics: What they amount to.
-        marks: Of the table after the batch.
-        replaces_all: Rows that the batch does not bring are deleted (TRUNCATE).
+        statistics: Their statistics.
+        marks: The table's marks after the batch.
+        replaces_all: Whether rows that the batch does not contain are deleted (TRUNCATE).
     """
 
     frame: DataFrame
@@ -39,10 +39,10 @@ def deduplicated(
     """Deduplicate the changes of one batch to one table; they can be read until their carrier is released.
 
     Args:
-        carrier: Has the changes.
+        carrier: The carrier of the changes.
         envelope: The table's envelope.
-        rule: How they are deduplicated.
-        reach: How far the batch reads the table's topic.
+        rule: The rule by which they are deduplicated.
+        reach: The offsets up to which the batch reads the table's topic.
         sequence_number: See `lakehold.ingest.deduplicate.snapshots.advanced`.
     """
     headers, changes, marks = carrier.headers, carrier.changes, rule.marks
@@ -56,7 +56,7 @@ def deduplicated(
     if is_resnapshot or found.truncates:
         not_below = found.snapshot_position if is_resnapshot else None
         decisions = engine.decide(after=found.truncate_position, not_below=not_below)
-        # What a truncate or a newer snapshot took was no repeat.
+        # Changes that a truncate or a newer snapshot made obsolete are not repeats.
         again = statistics_of(headers, decisions, marks)
         found = replace(again, truncates=found.truncates, repeated=found.repeated)
     values = {c.name for c in changes.columns if c.name not in changes.key}
@@ -65,6 +65,6 @@ def deduplicated(
 
 
 def statistics_of_few(changes: Changes, rule: Rule) -> BatchStatistics:
-    """Deduplicate changes that are few for their statistics alone; see `deduplicated`."""
+    """Deduplicate a few changes for their statistics alone; see `deduplicated`."""
     headers = DriverRows(changes).headers
     return statistics_of(headers, Engine(headers, rule).decide(), rule.marks)

@@ -1,4 +1,4 @@
-"""Decide which changes of a batch count, which wins for its key, and where values that Debezium did not send come from.
+"""Decides which changes of a batch count, which wins for its key, and which change gives values that Debezium did not send.
 
 Pure and vectorized: positions are ranks, keys are numbers, and a rule is a comparison of arrays.
 """
@@ -20,9 +20,9 @@ class Rule:
     """The rule by which changes of a table are deduplicated.
 
     Args:
-        skips_applied: What high-water marks have passed is a repeat; otherwise every change counts.
-        by_position: A key's changes may be in several partitions, where only their positions order them.
-        marks: Of the table before the batch.
+        skips_applied: Whether changes at or below high-water marks are repeats; otherwise every change counts.
+        by_position: Whether a key's changes may be in several partitions, so that only their positions order them.
+        marks: The table's marks before the batch.
     """
 
     skips_applied: bool
@@ -32,11 +32,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class Decisions:
-    """Arrays of shape `(n,)`, in the order of the headers.
+    """The decisions, as arrays of shape `(n,)` in the order of the headers.
 
     Args:
         counts: The change is neither a repeat nor an error.
-        wins: It decides the state of its key.
+        wins: The change decides the state of its key.
     """
 
     counts: Booleans
@@ -48,7 +48,7 @@ class Engine:
 
     Args:
         headers: The changes.
-        rule: How they are deduplicated.
+        rule: The rule by which they are deduplicated.
     """
 
     def __init__(self, headers: Headers, rule: Rule) -> None:
@@ -57,11 +57,11 @@ class Engine:
         self._by_key = _in_order_of_application(headers, by_position=rule.by_position)
 
     def decide(self, *, after: Position | None = None, not_below: Position | None = None) -> Decisions:
-        """Decide for all changes.
+        """Decide on all changes.
 
         Args:
-            after: Changes at or below it do not count: a TRUNCATE there took them.
-            not_below: Changes below it do not count: a re-snapshot stands there.
+            after: Changes at or below it do not count: they precede a TRUNCATE.
+            not_below: Changes below it do not count: they precede a re-snapshot.
         """
         counts = self._candidates(after, not_below)
         if self._rule.skips_applied:
@@ -70,7 +70,7 @@ class Engine:
         return Decisions(counts, self._last_of_key(counts & self._headers.changes_row))
 
     def givers(self, decisions: Decisions, columns: Collection[str]) -> Integers:
-        """Find out which change knows the value that a winner lacks.
+        """Find the change that has a value which a winner lacks.
 
         Args:
             decisions: The decisions.
@@ -102,7 +102,7 @@ class Engine:
         return found
 
     def _is_unpassed(self) -> Booleans:
-        """Return whether each change lies above its partition's mark, and is of no snapshot older than the table's."""
+        """Return whether each change lies above its partition's mark, and in no snapshot older than the table's."""
         headers, marks = self._headers, self._rule.marks
         unpassed = self._lies_above(mark_ranks(headers, marks))
         if marks.snapshot is not None:
@@ -140,9 +140,9 @@ def mark_ranks(headers: Headers, marks: Marks) -> Integers:
 
 
 def _in_order_of_application(headers: Headers, *, by_position: bool) -> Groups:
-    """Put the changes of each key in order: by offset, and by position where they are in several partitions.
+    """Put the changes of each key in order: by offset, and by position if they are in several partitions.
 
-    Messages of one key are in one partition, where the offset orders them; should they not be, it is at least one order.
+    Messages of one key are normally in one partition, where the offset orders them; otherwise this is at least one fixed order.
     """
     if not by_position:
         return Groups.by(headers.key, headers.offset, headers.partition)
@@ -152,7 +152,7 @@ def _in_order_of_application(headers: Headers, *, by_position: bool) -> Groups:
 
 
 def _places(headers: Headers, of_key: Groups) -> Integers:
-    """Rank changes of keys in several partitions; without a position one stands after its neighbor in its partition."""
+    """Rank changes of keys in several partitions; a change without a position follows its predecessor in its partition."""
     partition, ranks = headers.partition[of_key.rows], headers.positions.ranks[of_key.rows]
     begins = of_key.begins.copy()
     begins[1:] |= partition[1:] != partition[:-1]

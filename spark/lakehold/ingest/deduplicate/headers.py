@@ -1,6 +1,6 @@
-"""Headers: what deduplication knows of each change, without its row. Pure: NumPy arrays out of an Arrow table.
+"""Headers: the facts that deduplication needs about each change, without its row. Pure: NumPy arrays from an Arrow table.
 
-A header takes about 100 bytes and its key's values, which are compared as they are: two keys are never taken for one. Keys have
+A header takes about 100 bytes and its key's values. Keys are compared by value: two keys are never mistaken for one. Keys have
 single values (`lakehold.ingest.envelope.keys`), equal where Spark groups them: null with null, NaN with NaN, -0.0 with 0.0.
 """
 
@@ -67,20 +67,20 @@ class Headers:
     """The changes of one batch to one table: arrays of shape `(n,)`, in the order of the table they were read from.
 
     Args:
-        partition: Of the message.
-        offset: Of the message.
+        partition: Partition of the message.
+        offset: Offset of the message.
         key: Numbers from 0, equal for equal keys. Changes of a table without a key have one each.
         key_has_null: Some part of the key is null.
         bounded: The key's columns of `BOUNDED_TYPES` and their values, dates as days since 1970.
-        positions: Where changes stand upstream.
+        positions: The upstream positions of changes.
         is_upsert: The change writes a row.
         is_delete: It deletes one.
-        is_truncate: It takes all rows.
+        is_truncate: It deletes all rows.
         in_snapshot: It is a row of a connector's snapshot.
         ends_snapshot: It is the last one.
-        is_streamed: It is of no snapshot.
+        is_streamed: It is not a row of a snapshot.
         source_ms: When it was committed upstream.
-        has_source_ms: Whether `source_ms` says so.
+        has_source_ms: Whether `source_ms` is known.
         before_missing: It is an update without the row before it.
         kept: The columns whose values it lacks.
         errors: How many changes cannot be applied, by reason.
@@ -120,7 +120,7 @@ class Headers:
 
         Args:
             table: The columns `INTERNAL` and the key's; others are ignored.
-            changes: Says which columns the key has.
+            changes: The changes, which name the key's columns.
         """
         keys = {name: _whole(table[name]) for name in changes.key}
         position = _whole(table[POSITION])
@@ -162,12 +162,12 @@ def _key_numbers(columns: Iterable[pa.Array], length: int) -> Integers:
 
 
 def _numbers(column: pa.Array) -> Integers:
-    """Number values from 0, nulls too, equal ones alike."""
+    """Enumerate values from 0: equal values, and all nulls, share a number."""
     return _integers(column.dictionary_encode(null_encoding="encode").indices)
 
 
 def _comparable(column: pa.Array) -> pa.Array:
-    """Make floats equal bit by bit where Spark groups them: Arrow tells NaNs apart, and -0.0 from 0.0."""
+    """Make floats equal bit by bit where Spark groups them: Arrow distinguishes NaNs, and -0.0 from 0.0."""
     if not pa.types.is_floating(column.type):
         return column
     values = column.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0
@@ -176,7 +176,7 @@ def _comparable(column: pa.Array) -> pa.Array:
 
 
 def _in_order(column: pa.Array) -> pa.Array:
-    """Show dates as days: Python has none before year 1 or after 9999."""
+    """Convert dates to days: Python has none before year 1 or after 9999."""
     return column.cast(pa.int32()) if pa.types.is_date32(column.type) else column
 
 
@@ -200,7 +200,7 @@ def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def _integers(column: pa.ChunkedArray | pa.Array) -> Integers:
-    """Return whole numbers, 0 for null."""
+    """Return whole numbers, with 0 for null."""
     values: Integers = pc.fill_null(_whole(column), 0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     return values
 

@@ -52,7 +52,7 @@ class RankedPositions:
         return None if rank == 0 else self._distinct(rank // 2 - 1)
 
     def rank_of(self, position: Position) -> int:
-        """Return the rank of any position: an odd one, between those of its neighbors, if no change stands there."""
+        """Return the rank of any position: an odd one, between those of its neighbors, if no change has it."""
         below = bisect_left(range(len(self.distinct)), position, key=self._distinct)
         is_found = below < len(self.distinct) and self._distinct(below) == position
         return 2 * below + (2 if is_found else 1)
@@ -64,7 +64,7 @@ class RankedPositions:
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows in an order that puts those of a group side by side.
+    """Rows in an order in which those of a group are adjacent.
 
     Args:
         rows: `(n,)`: The row numbers in that order.
@@ -76,7 +76,7 @@ class Groups:
 
     @classmethod
     def by(cls, group: Integers, *order: NDArray[np.integer]) -> Groups:
-        """Sort rows by group, and within each by `order`, the most significant first; equal ones stay as they come."""
+        """Sort rows by group, and within each by `order`, the most significant first; equal ones keep their order."""
         rows = np.lexsort((*reversed(order), group))
         return cls(rows, group[rows])
 
@@ -104,13 +104,13 @@ class Groups:
         return np.maximum.accumulate(values + offset) - offset
 
     def highest_before(self, values: Integers) -> Integers:
-        """Return the highest of each group's values before each place, shape `(n,)`; 0 where a group begins, see `highest`."""
+        """Return the highest of each group's values before each place, shape `(n,)`; 0 at the start of a group, see `highest`."""
         before = np.zeros_like(values)
         before[1:] = self.highest(values)[:-1]
         before[self.begins] = 0
         return before
 
     def last(self, marked: Booleans) -> Integers:
-        """Return the last marked place of the group at or before each place, shape `(n,)`; -1 where there is none."""
+        """Return the last marked place of the group at or before each place, shape `(n,)`; -1 if there is none."""
         found = np.maximum.accumulate(np.where(marked, np.arange(len(marked)), -1))
         return np.where(found >= self.first, found, -1)

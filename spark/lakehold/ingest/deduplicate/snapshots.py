@@ -4,8 +4,8 @@ A connector sends a snapshot before anything that was committed after it, and a 
 So a partition has no more rows of a snapshot after the snapshot's last row, nor after the first change that was committed later.
 When either was seen in one partition, all rows have been sent to the others: they lie before the ends that are fetched then.
 
-A re-snapshot has a later position: its rows win, it replaces what the table had, and keys that it does not bring are deleted
-when all of it was read. So an abandoned first snapshot leaves nothing in the table.
+A re-snapshot has a later position: its rows win, it replaces the rows that the table had, and keys that it does not contain are
+deleted when all of it was read. So an abandoned first snapshot leaves nothing in the table.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Reach:
     """The offsets up to which a batch reads the topic of a table.
 
     Args:
-        offsets: Of each partition, empty ones too, the offset below which the batch leaves no row of a snapshot unread.
-        resnapshot: The position of a re-snapshot of which the batch has all rows, whatever else its messages say; None: it has
-            none. A table of a single row may get no last row: Debezium calls that of the first table its first one.
+        offsets: For each partition, also empty ones, the offset below which the batch leaves no row of a snapshot unread.
+        resnapshot: The position of a re-snapshot that the batch contains completely, whatever else its messages show; None: there
+            is none. A table of a single row may get no last row: Debezium marks that of the first table as the first one.
     """
 
     offsets: Mapping[int, int] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Reach:
 
 
 def begins_anew(marks: Marks, statistics: BatchStatistics) -> bool:
-    """Return whether the batch begins a snapshot that replaces what came before it, in the table or in the batch itself."""
+    """Return whether the batch begins a snapshot that replaces earlier rows, of the table or of the batch itself."""
     position = statistics.snapshot_position
     if position is None:
         return False
@@ -46,9 +46,9 @@ def advanced(marks: Marks, statistics: BatchStatistics, *, reach: Reach, sequenc
 
     Args:
         marks: The marks before the batch.
-        statistics: What the batch brought.
-        reach: How far it reads.
-        sequence_number: The table's last Iceberg sequence number before the batch, None when it has no rows.
+        statistics: The batch's statistics.
+        reach: The offsets up to which it reads.
+        sequence_number: The table's last Iceberg sequence number before the batch, None if it has no rows.
     """
     passed = {**marks.passed}
     for partition, position in statistics.passed.items():
@@ -67,7 +67,7 @@ def _snapshot(
     if old is None:
         return None
     if old.complete:
-        # What it did not bring went when it became complete.
+        # Rows that it did not contain were deleted when it became complete.
         return replace(old, replaces_through=None)
     streamed = statistics.streamed_position is not None and statistics.streamed_position > old.position
     ended = {
@@ -80,13 +80,13 @@ def _snapshot(
 
 
 def with_end_seen(marks: Marks) -> Marks:
-    """Return the marks where something else than a message says that the snapshot has been sent whole."""
+    """Return the marks after upstream, rather than a message, has shown that the snapshot was sent completely."""
     snapshot = marks.snapshot
     return marks if snapshot is None or snapshot.complete else replace(marks, snapshot=replace(snapshot, end_seen=True))
 
 
 def without_end(marks: Marks, reach: Reach) -> frozenset[int]:
-    """Return the partitions of which it is unknown how far they may have rows of a snapshot that has been sent whole."""
+    """Return the partitions that may have more rows of a completely sent snapshot, up to an end that is unknown."""
     snapshot = marks.snapshot
     if snapshot is None or snapshot.complete or not snapshot.end_seen:
         return frozenset()
@@ -95,10 +95,10 @@ def without_end(marks: Marks, reach: Reach) -> frozenset[int]:
 
 
 def ending_at(marks: Marks, ends: Mapping[int, int]) -> Marks:
-    """Return the marks with where partitions ended after their snapshot had been sent whole.
+    """Return the marks with the ends of partitions after their snapshot was sent completely.
 
-    What arrives later is none of it. So the snapshot becomes complete also where something always arrives, and where a partition
-    never gets a later change.
+    Later records are not of the snapshot. So it becomes complete even if records arrive all the time, and even if a
+    partition never gets a later change.
 
     Args:
         marks: Marks that have seen the end of the snapshot.
@@ -120,7 +120,7 @@ def completed(marks: Marks, reach: Reach) -> Marks:
 
 
 def _is_past(marks: Marks, snapshot: SnapshotProgress, partition: int, reached: int) -> bool:
-    """Return whether a partition has no row of a snapshot any more."""
+    """Return whether a partition has no further row of a snapshot."""
     passed = marks.passed.get(partition)
     if passed is not None and passed > snapshot.position:
         return True
@@ -129,11 +129,11 @@ def _is_past(marks: Marks, snapshot: SnapshotProgress, partition: int, reached: 
 
 
 def emptied_marks(marks: Marks, position: Position, sequence_number: int | None) -> Marks:
-    """Return the marks before a batch with a re-snapshot that has no row of the table.
+    """Return the marks before a batch whose re-snapshot has no row of the table.
 
     Args:
         marks: The marks after the batch before.
-        position: Where the re-snapshot stands.
+        position: The position of the re-snapshot.
         sequence_number: See `advanced`.
     """
     return replace(marks, snapshot=SnapshotProgress(position, end_seen=True, replaces_through=sequence_number))

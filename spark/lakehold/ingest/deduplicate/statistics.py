@@ -27,7 +27,7 @@ class Bounds:
 class WentBack:
     """A change below an earlier one of its partition, though it was committed later.
 
-    Changes that are sent again are no newer than what was seen; so the database's log has gone back.
+    Changes that are sent again are no newer than those seen before; so the database's log has gone back.
     """
 
     partition: int
@@ -38,7 +38,7 @@ class WentBack:
 
 @dataclass(frozen=True)
 class BatchStatistics:
-    """Counts and extremes over the changes of one batch to one table.
+    """The counts and extremes over the changes of one batch to one table.
 
     `passed` has the highest position applied per partition; `snapshot_ends`, by partition with the last row of a connector
     snapshot, the position of that snapshot.

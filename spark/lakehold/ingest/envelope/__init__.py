@@ -1,1 +1,1 @@
-"""Turns decoded records into changes: what one message does to one row, as its table's envelope says."""
+"""Turns decoded records into changes: the effect of one message on one row, by the envelope of its table."""

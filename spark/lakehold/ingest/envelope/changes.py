@@ -1,19 +1,19 @@
-"""A change: what one message does to one row. The columns every stage between envelope and merge agrees on.
+"""A change: the effect of one message on one row, as the columns on which all stages from envelope to merge agree.
 
 A *changes* DataFrame has the user's columns (key columns first when the value lacks them) beside these internal ones:
 
-    _lh_partition int, _lh_offset bigint     where the message stands
+    _lh_partition int, _lh_offset bigint     the offset of the message
     _lh_op string                            one of `Op`; null where `_lh_error` is set
-    _lh_position struct<a,b,c,d bigint>      where the change stands upstream; null when the connector gives none
-    _lh_source_ms bigint                     when it was committed upstream, epoch milliseconds; null where that tells nothing
+    _lh_position struct<a,b,c,d bigint>      the upstream log position of the change; null when the connector gives none
+    _lh_source_ms bigint                     when it was committed upstream, epoch milliseconds; null if unknown
     _lh_phase string                         one of `Phase`
     _lh_kept array<string>                   columns whose stored value stays (Debezium's unavailable placeholder)
     _lh_key_bytes binary                     the raw message key
-    _lh_connector string                     Debezium's `source.connector`; null where messages are no events of it
+    _lh_connector string                     Debezium's `source.connector`; null where messages are not its events
     _lh_before_missing boolean               an update came without `before`
     _lh_error, _lh_detail string             why the message cannot be applied; null when it can
-    _lh_transaction struct<…>                what whole transactions need of it (`lakehold.ingest.transactions.headers`), null
-                                             where nothing; the column is there of a source with a transaction topic only
+    _lh_transaction struct<…>                header for whole transactions (`lakehold.ingest.transactions.headers`), or null;
+                                             only sources with a transaction topic have the column
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ DETAIL = "_lh_detail"
 TRANSACTION = "_lh_transaction"
 
 KEYLESS = "keyless"
-"""The error of a change without a message key, where the table takes its key from there: the table stops, none is recorded."""
+"""The error of a change without a message key, if the table takes its key from there: it stops the table, and is not recorded."""
 
 POSITION_TYPE = "struct<a:bigint,b:bigint,c:bigint,d:bigint>"
 
 
 class Op(StrEnum):
-    """The effects that a change may have on a row."""
+    """The effect that a change has on a row."""
 
     UPSERT = "u"
     DELETE = "d"
@@ -78,10 +78,12 @@ class Changes:
         key: The key's columns, in order; each is among `columns` and has single values. None where rows have no key, or
             no message that can be decoded has one.
         columns: The user's columns in the order the table should have them.
-        needs_before: The key is taken from the rows, so that only the row before an update tells whether it changed the key.
-        knows_rows: Some schema or column list says which columns rows have; without one every message with a row is an error.
-        lacks_before: A schema of the messages has no `before`.
-        left_out: What messages have and no table can hold, in sentences.
+        needs_before: Whether the key is taken from the rows, so that only the row before an update shows whether it changed
+            the key.
+        knows_rows: Whether some schema or column list gives the columns of rows; without one every message with a row is an
+            error.
+        lacks_before: Whether a schema of the messages has no `before`.
+        left_out: Parts of messages that no table can hold, in sentences.
     """
 
     frame: DataFrame

@@ -1,4 +1,4 @@
-"""Names that columns of a table cannot have, alone or beside each other. Pure.
+"""Names that columns of a table cannot have, alone or together. Pure.
 
 Upper and lower case do not matter here, because Spark and Iceberg find a column whatever its case.
 """
@@ -18,7 +18,7 @@ from lakehold.ingest.decode.types import ColumnType
 METADATA_COLUMNS = frozenset(
     {"_deleted", "_file", "_last_updated_sequence_number", "_partition", "_pos", "_row_id", "_spec_id"}
 )
-"""Columns that Spark gives every Iceberg table: one with a column of its own of such a name cannot be read or merged into."""
+"""Columns that Spark adds to every Iceberg table: a table with a column of such a name cannot be read or merged into."""
 
 _OF_MERGE = frozenset({"__row_from_source", "__row_from_target", "__row_id", "__row_operation"})
 _RESERVED = (
@@ -34,13 +34,13 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class NameFault:
-    """Columns that a table cannot have.
+    """A fault in the names of columns.
 
     Attributes:
-        code: The error's.
-        message: The error's, which names the columns.
+        code: The error's code.
+        message: The error's message, which names the columns.
         detail: The reason.
-        can_be_left_out: A column list without one of them is a way out: messages that have both can be read.
+        can_be_left_out: Whether a column list without one of them helps: messages that have both can be read.
     """
 
     code: str
@@ -50,7 +50,7 @@ class NameFault:
 
 
 def name_fault(columns: Iterable[ColumnType], table: str) -> NameFault | None:
-    """Return the first fault in the names of columns and of their fields; None: there is none.
+    """Return the first fault in the names of columns and of their fields; None if there is none.
 
     Args:
         columns: All columns of the table.
@@ -60,14 +60,14 @@ def name_fault(columns: Iterable[ColumnType], table: str) -> NameFault | None:
 
 
 def require_names(table: Table, columns: Sequence[ColumnType], partitions: Collection[str] = ()) -> None:
-    """Raise `TableStopped` if the table cannot have columns of these names, `partitions` being names of its partition fields."""
+    """Raise `TableStopped` if the table cannot have columns of these names; `partitions` are names of its partition fields."""
     fault = name_fault(columns, f'table "{table.full_name}"') or _of_partition(table, columns, partitions)
     if fault is not None:
         raise _stopped(table, fault)
 
 
 def require_case(table: Table, columns: Iterable[ColumnType]) -> None:
-    """Raise `TableStopped` if names of columns or fields differ in case only, in messages that no column list makes readable."""
+    """Raise `TableStopped` if messages have names that differ in case only, so that no column list makes them readable."""
     faults = _faults(columns, f'table "{table.full_name}"')
     fault = next((each for each in faults if each.code == "column-case"), None)
     if fault is not None:
@@ -85,7 +85,7 @@ def _stopped(table: Table, fault: NameFault) -> TableStopped:
 
 
 def _of_partition(table: Table, columns: Iterable[ColumnType], partitions: Collection[str]) -> NameFault | None:
-    """Find a column with the name of a partition field; a table that is new has other names for these."""
+    """Find a column with the name of a partition field; a new table gets other names for these."""
     name = next((c.name for c in columns if c.name in partitions), None)
     if name is None:
         return None
@@ -133,13 +133,13 @@ def _way_out(table: Table, fault: NameFault) -> str:
 
 
 def folded(name: str) -> str:
-    """Return the text that a name has in common with all that differ from it in case only, character by character."""
+    """Return the form that a name shares with all names that differ from it in case only, character by character."""
     upper = [_one(c, c.upper()) for c in name]
     return "".join(_one(c, c.lower()) for c in upper)
 
 
 def _one(character: str, changed: str) -> str:
-    """Return what Java makes of a character, which never becomes several."""
+    """Return the character that Java maps a character to, which is never several."""
     return changed if len(changed) == 1 else character
 
 
@@ -149,7 +149,7 @@ def _meeting(one: Path, other: Path, table: str) -> NameFault:
         return NameFault(
             code="column-case",
             message=f"{pair} differ in case only",
-            detail="Spark does not tell them apart.",
+            detail="Spark does not distinguish them.",
             can_be_left_out=len(one) > 1,
         )
     return NameFault(
@@ -164,7 +164,7 @@ def _shown(path: Path) -> str:
 
 
 def _paths(columns: Iterable[ColumnType]) -> Iterator[tuple[Path, bool]]:
-    """Give the path of each column and of everything in it as Iceberg names it, and whether its last part is a given name."""
+    """Yield the path of each column and of everything in it as Iceberg names it, and whether its last part is a given name."""
     for column in columns:
         yield (column.name,), True
         yield from _within((column.name,), column.type)
@@ -186,7 +186,7 @@ def _within(path: Path, of: IcebergType) -> Iterator[tuple[Path, bool]]:
 
 
 def _in_files(name: str) -> str:
-    """Return the name as Iceberg writes it to Parquet: what Avro does not allow in one is escaped."""
+    """Return the name as Iceberg writes it to Parquet: characters that Avro does not allow are escaped."""
     first = name[0] if _is_letter(name[0]) else f"_{name[0]}" if name[0].isdecimal() else _escaped(name[0])
     return first + "".join(c if _is_letter(c) or c.isdecimal() else _escaped(c) for c in name[1:])
 

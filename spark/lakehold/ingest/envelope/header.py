@@ -1,4 +1,4 @@
-"""The header of a change: what whole transactions need of its record, in SQL of what was decoded."""
+"""The header of a change: the facts about its record that whole transactions need, as SQL over decoded records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakehold.spark_sql import struct_of
 
 
 class Kind(StrEnum):
-    """The kinds of records that matter to whole transactions; others, such as tombstones, have no header."""
+    """The kind of a record, for whole transactions; records of other kinds, such as tombstones, have no header."""
 
     EVENTS = "events"
     SNAPSHOT = "snapshot"
@@ -26,15 +26,15 @@ _TYPE = (
 
 
 def header_columns(around: str = "") -> dict[str, str]:
-    """Write the SQL of a header, but of where its record stands.
+    """Write the SQL of a header, except for the offset of its record.
 
     Args:
-        around: What `op`, `source`, `transaction` and `is_readable` (`lakehold.ingest.decode.debezium.head`) are fields of: the
-            prefix of their names.
+        around: The prefix of the names of `op`, `source`, `transaction` and `is_readable`
+            (`lakehold.ingest.decode.debezium.head`).
 
     Returns:
         SQL of `sent_ms, kind, transaction_id, total_order, collection_order, commits` and `position struct<a, b, c, d bigint>`;
-        `kind` is null of a record that is in no run.
+        `kind` is null for a record that is in no run.
     """
     op, source, transaction = (f"{around}{name}" for name in ("op", "source", "transaction"))
     return {
@@ -51,9 +51,9 @@ def header_columns(around: str = "") -> dict[str, str]:
 
 
 def header_of_change() -> str:
-    """Write the SQL of the column `_lh_transaction` of changes (`lakehold.ingest.envelope.changes`), of decoded records."""
+    """Write the SQL of the column `_lh_transaction` of changes (`lakehold.ingest.envelope.changes`)."""
     columns = header_columns() | {"position": POSITION}
-    # The delete of a former key that stands beside an update has no header of its own: its `is_readable` is null.
+    # The delete of a former key that was added beside an update has no header of its own: its `is_readable` is null.
     has_one = "is_readable IS NOT NULL AND (transaction.id IS NOT NULL OR op <=> 'r' OR NOT is_readable)"
     # Cast, so that fields may be null: Arrow refuses a null structure whose fields may not be.
     return f"CAST(CASE WHEN {has_one} THEN {struct_of(columns)} END AS {_TYPE})"

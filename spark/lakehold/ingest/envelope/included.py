@@ -1,4 +1,4 @@
-"""INCLUDE: what messages have besides their values becomes columns, after those of the rows and in the order of the clause."""
+"""INCLUDE: parts of messages other than their values become columns, after those of the rows and in the clause's order."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def included_columns(
         table: The definition.
         in_key: The columns of message keys; without them, a key adds no column.
         in_row: Names of the columns of rows.
-        own_key: Names of the columns by which the table tells rows apart.
+        own_key: Names of the columns of the table's key.
 
     Raises:
         TableStopped: A column has the name of another one.

@@ -1,8 +1,8 @@
-"""Which columns tell the rows of a table apart, and where each change has them: in the message key, or in the row.
+"""The key of a table: which columns identify its rows, and where each change has them: in the message key, or in the row.
 
-A table keeps the key it was made with. Messages with another one, or with none any more (a primary key upstream was added,
-dropped or changed), would be merged by columns that need not tell rows apart, so they stop the table, before anything of their
-batch is written.
+A table keeps the key it was created with. When messages have another key, or none any more (a primary key upstream was added,
+dropped or changed), merging them by the stored key could mix up rows. So they stop the table before anything of their batch is
+written.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from lakehold.ingest.decode.unify import TypeConflict, cast, equal_value, same, 
 from lakehold.spark_sql import literal, quoted
 
 _OF_TOPIC = (
-    "Drop the table and create it again with KEY (…) and columns that tell its rows apart, such as those of a new primary key: "
-    "they are taken from the rows where message keys lack them. That takes the whole row before each change (PostgreSQL: "
+    "Drop the table and create it again with KEY (…) and columns that identify its rows, such as those of a new primary key: "
+    "they are taken from the rows where message keys lack them. That needs the whole row before each change (PostgreSQL: "
     "REPLICA IDENTITY FULL); without it delete the topic, too, and have the connector snapshot the table again."
 )
 _OF_CAPTURED = (
     "Drop the table and create it again: its topic goes with it, and it is snapshotted with the primary key that it has then. "
-    "Without one it needs KEY (…) and columns that tell its rows apart."
+    "Without one it needs KEY (…) and columns that identify its rows."
 )
-"""What to do when a key changed; a source that captures the database makes the topic anew itself."""
+"""The hint for a changed key; a source that captures the database creates the topic again by itself."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Key:
 
     Args:
         columns: By name, in order, the value in SQL and the column.
-        in_messages: Names of the columns that message keys have, by which those of a tombstone can be found.
-        only_in_messages: Whether every message that has a key has all of it there, so that rows need not be asked.
+        in_messages: Names of the columns that message keys have, by which the key columns of a tombstone can be found.
+        only_in_messages: Whether every message that has a key has all of it there, so that rows are not needed.
         unequal: Conditions in SQL, by column, that the message key has a value which the type of the row's column cannot hold.
     """
 
@@ -48,14 +48,14 @@ class Key:
 
     @property
     def all_null(self) -> str:
-        """Write the condition that no part of the key is there: one with some null parts is a key (Materialize, KUP-11)."""
+        """Write the condition that every part of the key is null: a key with some null parts is valid (Materialize, KUP-11)."""
         return (
             f"({' AND '.join(f'{value} IS NULL' for value in ('key', *(value for value, _ in self.columns.values())))})"
         )
 
     @property
     def is_unequal(self) -> str:
-        """Return the condition that the message key has a value that no row's column can hold."""
+        """Write the condition that the message key has a value that no row's column can hold."""
         return f"({' OR '.join(self.unequal.values())})" if self.unequal else "false"
 
     @property
@@ -70,9 +70,9 @@ class Key:
 
     @property
     def is_in_tombstone(self) -> str:
-        """Write the condition that a message without a value names one row: its key has this key's columns, and no others.
+        """Write the condition that a message without a value identifies one row: it has exactly this key's columns.
 
-        Others tell that it is of a row by another key, whose delete stands before it and says which row it was.
+        Others identify a row by another key; its delete, which precedes the tombstone, has this key.
         """
         own = [name for name in self.columns if name in self.in_messages]
         if self.in_messages == set(own) or self._is_renamed:
@@ -88,16 +88,16 @@ class Key:
 
 
 def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, row: str) -> Key:
-    """Return the key's columns: those that the table names, or those of the messages, or those that it had before.
+    """Return the key's columns: those that the table declares, or those of the messages, or those of the stored key.
 
     Args:
         decoded: The messages.
         table: The definition.
-        stored_key: The key of the Iceberg table, if there is one.
-        row: Where a message has its row, in SQL.
+        stored_key: The key of the Iceberg table, if it exists.
+        row: The row of a message, in SQL.
 
     Returns:
-        The key; one without columns where nothing that can be decoded names any.
+        The key; one without columns if nothing that can be decoded names any.
 
     Raises:
         TableStopped: A column of the key is in no message, or holds values that cannot be a key, or the messages have another key
@@ -108,7 +108,7 @@ def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, 
     stored = {c.name: c for c in stored_key}
     names = table.key or tuple(in_key) or tuple(stored)
     if not names or (not in_row and any(name not in in_key and name not in stored for name in names)):
-        # Each message is an error, or has no key: `require_keys`. Only the messages tell.
+        # Each message is an error, or has no key: `require_keys` decides by the messages.
         return Key({}, frozenset(in_key), only_in_messages=True)
     if not table.key:
         _require_one(decoded.keys, table, stored)
@@ -150,7 +150,7 @@ def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, 
 
 
 def _of_both(table: Table, in_key: ColumnType, in_row: ColumnType) -> tuple[str, ColumnType]:
-    """Write the value of a message key, and the column, where the row has one of that name too.
+    """Write the value of a message key, and the column, if the row has a column of that name, too.
 
     Raises:
         TableStopped: The column's values in rows and in message keys are never equal.
@@ -170,20 +170,20 @@ def _of_both(table: Table, in_key: ColumnType, in_row: ColumnType) -> tuple[str,
             table=table.full_name,
             code="key-type",
             detail="No value of one type equals one of the other, so message keys do not say which row they are of.",
-            hint="Give the column one type upstream, in keys and values; or name columns in KEY (…) that tell rows apart.",
+            hint="Give the column one type upstream, in keys and values; or name columns in KEY (…) that identify rows.",
         )
     return equal, in_row
 
 
 def _require_single(table: Table, key: Iterable[ColumnType]) -> None:
-    """Refuse a key that is a structure, an array or a map: no table is ordered, bucketed or looked up by one."""
+    """Refuse a key that is a structure, an array or a map: tables cannot be ordered, bucketed or searched by one."""
     for column in key:
         if not column.type.is_primitive:
             raise TableStopped(
                 f'key column "{column.name}" of table "{table.full_name}" is {_as(column)}',
                 table=table.full_name,
                 code="unsupported-key",
-                detail="Rows are told apart by columns with single values: numbers, texts, dates, times and bytes.",
+                detail="Rows are identified by columns with single values: numbers, texts, dates, times and bytes.",
                 hint="Create the table with KEY (…) and columns of the row that have such values.",
             )
 
@@ -196,7 +196,7 @@ def _as(column: ColumnType) -> str:
 def with_left_keys(decoded: Decoded, table: Table) -> Decoded:
     """Add a delete of the former key beside each update that changes it while the message key lacks it.
 
-    Debezium writes an update of the message key as a delete and a create, but knows nothing of a key that the table names.
+    Debezium writes an update of the message key as a delete and a create, but does not know a key that the table declares.
     """
     in_key, in_row = {c.name for c in decoded.key_columns}, {c.name for c in decoded.columns}
     names = [name for name in table.key if name in in_row]
@@ -231,15 +231,14 @@ def _all_null(names: Iterable[str]) -> str:
 
 
 def _require_one(keys: Collection[frozenset[str]], table: Table, stored: Collection[str]) -> None:
-    """Refuse messages with different keys, or with another one than the table has, unless the table names its own."""
+    """Refuse messages with different keys, or with another one than the table's, unless the table declares its own."""
     kinds = {frozenset(stored), *keys} if stored else {*keys}
     if len(kinds - {frozenset()}) < 2:  # noqa: PLR2004 - two are different
         return
     found = " and ".join(sorted(f"({', '.join(sorted(kind))})" for kind in kinds if kind))
     raise key_changed(
         table,
-        f"Its rows, and the messages of topic {table.topic}, are told apart by {found}: the primary key upstream is not what it "
-        "was.",
+        f"Its rows, and the messages of topic {table.topic}, are identified by {found}: the primary key upstream has changed.",
     )
 
 

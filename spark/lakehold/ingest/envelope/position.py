@@ -1,4 +1,4 @@
-"""Where a change stands upstream: the order that decides what a high-water mark has passed (`envelopes.md`, "Description").
+"""The upstream position of a change: the order that a high-water mark compares (`envelopes.md`, "Description").
 
 A position is four numbers, compared from the left:
 
@@ -6,9 +6,9 @@ A position is four numbers, compared from the left:
     MySQL        (binlog file number, position in it, row in the event, delete before create)
 
 `source.lsn` alone goes backward when transactions overlap; `(lastCommitLsn, lsn)` does not (facts, "What a consumer must get
-right"). The first transaction after a snapshot has no last commit: its own LSN stands in, which lies above the snapshot's and
-every earlier commit and below its own commit, so that it sorts where it belongs even when a connector starts over. A primary-key
-update is a delete and a create at one LSN; without transaction metadata the last number tells them apart. Snapshot rows stand
+right"). The first transaction after a snapshot has no last commit: its own LSN replaces it. That lies above the snapshot's
+LSN and every earlier commit and below its own commit, so that it sorts correctly even when a connector starts over. A primary-key
+update is a delete and a create at one LSN; without transaction metadata the last number distinguishes them. Snapshot rows sort
 below any streamed change that begins at the same point.
 """
 
@@ -32,8 +32,8 @@ def position_of(source: str, transaction: str, op: str) -> str:
 
     Args:
         source: Name of the column with Debezium's `source`.
-        transaction: ... of that with `transaction`.
-        op: ... of that with `op`.
+        transaction: Name of the column with `transaction`.
+        op: Name of the column with `op`.
     """
     # `["24023119","24023128"]` and `mysql-bin.000003`: parsing JSON and matching patterns took half of what decoding takes.
     last_commit = (
@@ -63,10 +63,11 @@ def position_of(source: str, transaction: str, op: str) -> str:
 
 
 def is_ad_hoc(source: str, op: str) -> str:
-    """Write the condition that a row is of a snapshot that was asked for while the connector streams.
+    """Write the condition that a row belongs to a snapshot that was requested while the connector streams.
 
-    Such rows say what is there, not what is gone, and stand among streamed changes where the topic has them. An incremental
-    one says that it is; a blocking one knows the last commit, which the connector's first snapshot cannot.
+    Such rows show what exists, not what was deleted, and stay in their place among streamed changes. Rows of an incremental
+    snapshot are marked as such; those of a blocking one have a last commit, which rows of the connector's first snapshot
+    cannot have.
     """
     incremental = f"{source}.snapshot = 'incremental'"
     blocking = f"{op} = 'r' AND NOT startswith({source}.sequence, '[null')"
@@ -74,11 +75,11 @@ def is_ad_hoc(source: str, op: str) -> str:
 
 
 def commits_by_itself(source: str, op: str) -> str:
-    """Write the condition that an event is all of its transaction: TRUNCATE of MySQL and MariaDB, which has a BEGIN and no END.
+    """Write the condition that an event is its whole transaction: TRUNCATE of MySQL and MariaDB has a BEGIN and no END.
 
     Args:
         source: Name of the column with Debezium's `source`.
-        op: ... of that with `op`.
+        op: Name of the column with `op`.
     """
     return f"coalesce({op} = 't' AND {source}.connector IN {_listed(MYSQL)}, false)"
 
@@ -88,7 +89,7 @@ def _listed(texts: tuple[str, ...]) -> str:
 
 
 def written(position: Position, connectors: Collection[str]) -> str:
-    """Write `position` as the database's tools write it: PostgreSQL's LSN, or file number and position in MySQL's binlog."""
+    """Format `position` as the database's tools do: PostgreSQL's LSN, or file number and position in MySQL's binlog."""
     a, b, *_ = position
     if any(connector in MYSQL for connector in connectors):
         return f"file {a}, position {b}"

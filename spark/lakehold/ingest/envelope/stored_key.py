@@ -1,4 +1,4 @@
-"""The key of an Iceberg table, which stands among its properties."""
+"""The key of an Iceberg table, which is one of its table properties."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEY = "lakehold.key"
 
 
 def key_text(key: Sequence[str]) -> str:
-    """Write the columns by commas; as JSON where a name has a comma, or they would be taken for JSON."""
+    """Join the columns by commas; as JSON if a name has a comma, or begins as JSON would."""
     by_commas = ",".join(key)
     return by_commas if by_commas.count(",") == len(key) - 1 and by_commas[:1] != "[" else json.dumps(key)
 
@@ -23,7 +23,7 @@ def _key_names(text: str) -> list[str]:
 
 
 def stored_key(state: TableState | None) -> tuple[ColumnType, ...]:
-    """Return the key that the table was made with; empty without a table."""
+    """Return the key that the table was created with; empty without a table."""
     names = _key_names(state.properties.get(KEY, "")) if state is not None else []
     types = {f.name: f.field_type for f in state.schema.fields} if state is not None else {}
     return tuple(ColumnType(name, types[name]) for name in names if name in types)

@@ -1,12 +1,12 @@
-"""Envelope in: decoded messages become changes (`envelopes.md`, "Description"; design, "Envelopes in").
+"""Envelopes: decoded messages become changes (`envelopes.md`, "Description"; design, "Envelopes in").
 
 NONE           each value is one more row; a null value is none
 UPSERT         a null value deletes, any other is the row's new state
-DEBEZIUM …     `after` is the row's new state, `d` deletes, `t` truncates, `m` says nothing of rows; a tombstone behind a `d`
+DEBEZIUM …     `after` is the row's new state, `d` deletes, `t` truncates, `m` is not about rows; a tombstone after a `d`
                deletes once more, harmlessly, and is all that compaction leaves of a delete
 
-A new envelope is a member of `lakehold.definitions.Envelope`, which says what it can, and a function here, which says what its
-messages do. Nothing else names one.
+A new envelope is a member of `lakehold.definitions.Envelope`, which has its properties, and a function here, which maps its
+messages to changes. Nothing else names an envelope.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _OF_FLAT = {
     CONNECTOR: "CAST(NULL AS string)",
     BEFORE_MISSING: "false",
 }
-"""The internal columns of messages that say nothing of where and when they were changes."""
+"""The internal columns of messages without a position and a commit time."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class _Mapped:
     Args:
         decoded: The messages.
         key: The key's columns.
-        row: Where a message has its row, in SQL.
-        change: SQL for the internal columns that say what a message does.
+        row: The row of a message, in SQL.
+        change: SQL for the internal columns that describe the effect of a message.
         first: SQL for those of them which others refer to by name.
     """
 
@@ -80,15 +80,15 @@ class _Mapped:
 
 
 def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] = ()) -> Changes:
-    """Return the changes that `decoded` messages make to `table`, one per message, errors included.
+    """Return the changes that `decoded` messages make to `table`, one per message, including errors.
 
     Args:
         decoded: The messages.
         table: The definition.
-        stored_key: The key of the Iceberg table, if there is one, for batches in which no message has a key.
+        stored_key: The key of the Iceberg table, if it exists, for batches in which no message has a key.
 
     Raises:
-        TableStopped: See `key_of` and `included_columns`; or a table cannot have names of columns.
+        TableStopped: See `key_of` and `included_columns`; or a table cannot have columns of these names.
     """
     own_key = [c for c in decoded.key_columns if table.envelope.has_keys and (not table.key or c.name in table.key)]
     included = included_columns(
@@ -109,7 +109,7 @@ def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] 
 
 
 def _taken(decoded: Decoded, table: Table, key: Sequence[ColumnType]) -> list[ColumnType]:
-    """Return the messages' columns that the table would have, and those that Spark does not tell from one of them."""
+    """Return the messages' columns that the table would have, and those that Spark cannot distinguish from one of them."""
     names = {folded(name) for name in (*(c.name for c in table.columns), *(c.name for c in key))}
     row = [c for c in decoded.columns if not table.columns or folded(c.name) in names]
     in_row = {c.name for c in row}
@@ -133,7 +133,7 @@ def _none(decoded: Decoded) -> _Mapped:
 
 def _upsert(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) -> _Mapped:
     key = key_of(decoded, table, stored_key, row="value")
-    # An undecodable value stands for its key all the same, so the key's absence is said only of messages without one.
+    # An undecodable value still has its key, so that only messages without one are reported to lack a key.
     null_key = f"(error IS NULL AND {key.all_null})"
     without_key = "null-key" if key.columns else KEYLESS
     is_error = f"(error IS NOT NULL OR {key.is_unequal})"
@@ -199,10 +199,10 @@ def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) 
 
 
 def _source_ms(envelope: Envelope) -> str:
-    """Write when a change was committed, where its position is compared with others.
+    """Write when a change was committed, for envelopes that compare its position with others.
 
-    Streamed changes of MySQL stand in the order of their server, and go on at another place when a replica takes over: for
-    DEBEZIUM UPSERT, which needs no position, that is no going back.
+    Streamed changes of MySQL are in the order of their server, and continue at another position when a replica takes over.
+    DEBEZIUM UPSERT needs no position, so that this does not count as going back there.
     """
     if envelope is Envelope.DEBEZIUM:
         return "source.ts_ms"
@@ -222,7 +222,7 @@ def _phase(source: str, op: str) -> str:
 def _contracted(
     table: Table, key: Collection[str], found: Mapping[str, tuple[str, ColumnType]]
 ) -> tuple[dict[str, tuple[str, ColumnType]], list[str]]:
-    """Return the declared columns, and those of the key: what the messages have besides is left out, what they lack is null.
+    """Return the declared columns, and those of the key: other columns of messages are left out, missing ones are null.
 
     Raises:
         TableStopped: The messages have a column in a type that the declared one does not hold.
@@ -252,7 +252,7 @@ def _contracted(
 def _assembled(mapped: _Mapped, table: Table, included: Sequence[IncludedColumn]) -> Changes:
     """Return the changes, with the columns of rows, then those that INCLUDE adds.
 
-    All is one text, because Spark parses a text in the time that it takes to put together a few columns.
+    All of it is one text: Spark parses the text in the time that it takes to build a few columns.
     """
     decoded, key = mapped.decoded, mapped.key
     in_row = {c.name: c for c in decoded.columns}

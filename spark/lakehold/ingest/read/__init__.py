@@ -1,1 +1,1 @@
-"""Where a source's records come from: look, plan, read (design, "One batch")."""
+"""Reads the records of a source: fetch offsets, plan, read (design, "One batch")."""

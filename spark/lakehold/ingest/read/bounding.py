@@ -16,28 +16,28 @@ from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, ends
 _SAMPLED_PARTITIONS = 8
 _SAMPLED_RECORDS = 25
 _ASSUMED_RECORD_BYTES = 1_000.0
-"""For a plan of no records: all that was sampled are markers of transactions."""
+"""The size for a plan without records: the sample contained only transaction markers."""
 
 
 class Backlog(Protocol):
-    """A reader's knowledge of records that it has not read."""
+    """The interface to records that a reader has not read."""
 
     def count(self, r: OffsetRange, /) -> int:
-        """Return how many records a range has; an upper bound."""
+        """Return the number of records in a range; an upper bound."""
 
     def end_after(self, r: OffsetRange, records: int, /) -> int:
-        """Return where the first so many records of a range end, at least one and no more than it has."""
+        """Return the end of the first so many records of a range, at least one and no more than it has."""
 
     def record_bytes(self, ranges: Collection[OffsetRange], /) -> float:
-        """Return about how large the records of some ranges are."""
+        """Estimate the average size of the records in some ranges."""
 
 
 def plan_batch(available: Available, position: Offsets, limits: Limits, backlog: Backlog) -> ReadPlan:
     """Plan ranges that begin at `position`, within `limits` and fair over partitions.
 
-    A key may go on in another partition when its topic gets more of them, from when the producer knows: at the latest its
-    first record in a new one tells that. Up to a batch that has one, all there is of the topic is one batch, in which
-    changes can be put into the order of their positions.
+    When a topic gets more partitions, the changes of a key may continue in another one once the producer knows that, at the
+    latest with its first record in a new partition. Until a batch contains such a record, the batch takes all records of the
+    topic, so that the changes can be put into the order of their positions.
     """
     unread = _ranges(available, position, {})
     counts = {r.topic_partition: backlog.count(r) for r in unread}
@@ -54,7 +54,7 @@ def plan_batch(available: Available, position: Offsets, limits: Limits, backlog:
 
 
 def plan_to(available: Available, position: Offsets, ends: Offsets, backlog: Backlog) -> ReadPlan:
-    """Plan ranges from `position` to `ends`; nothing of the partitions that `ends` does not name."""
+    """Plan ranges from `position` to `ends`; partitions that `ends` does not name are skipped."""
     wanted = [r for r in _ranges(available, position, ends) if r.topic_partition in ends]
     return _plan(available, position, wanted, backlog, backlog.record_bytes(wanted) if wanted else 0)
 
@@ -71,7 +71,7 @@ def sampled_record_bytes(read: Callable[[Collection[OffsetRange]], pa.Table], ra
 
 
 def _ranges(available: Available, position: Offsets, ends: Offsets) -> list[OffsetRange]:
-    """Return ranges from the position of each partition to its end in `ends`, or else to the end there is; no empty ones."""
+    """Return ranges from the position of each partition to its end in `ends`, or else to its fetched end; no empty ones."""
     found = (
         OffsetRange(tp, position.get(tp, marks.earliest), min(marks.end_exclusive, ends.get(tp, marks.end_exclusive)))
         for tp, marks in sorted(available.partitions.items())
@@ -82,7 +82,7 @@ def _ranges(available: Available, position: Offsets, ends: Offsets) -> list[Offs
 def _plan(
     available: Available, position: Offsets, taken: list[OffsetRange], backlog: Backlog, record_bytes: float
 ) -> ReadPlan:
-    """Return the plan that takes some ranges; those without records are passed."""
+    """Return the plan that takes some ranges; ranges without records are passed."""
     counts = {r: backlog.count(r) for r in taken}
     known = available.partitions.keys() - _not_begun(available, position)
     reached = {tp: position.get(tp, available.partitions[tp].earliest) for tp in known} | ends(taken)
@@ -98,7 +98,7 @@ def _plan(
 
 
 def _not_begun(available: Available, position: Offsets) -> frozenset[TopicPartition]:
-    """Return new partitions of topics of which no new one has a record yet: that they are new must be seen until then."""
+    """Return new partitions of topics without a record in any new one: that they are new must stay known until then."""
     added = added_partitions(available, position)
     begun = {tp.topic for tp in added if available.partitions[tp].end_exclusive > 0}
     return frozenset(tp for tp in added if tp.topic not in begun)
@@ -112,11 +112,11 @@ def record_budget(limits: Limits, record_bytes: float) -> int:
 def fair_shares(backlogs: Mapping[TopicPartition, int], budget: int) -> dict[TopicPartition, int]:
     """Split `budget` over partitions: small backlogs whole, large ones equally (max-min fairness).
 
-    Every partition with a backlog gets at least one, whatever the budget: a share of none would let a partition wait
-    for ever behind busier ones.
+    Every partition with a backlog gets at least one, whatever the budget: otherwise a partition could wait for ever for
+    busier ones.
 
     Returns:
-        For each partition with a backlog its share, never more than the backlog.
+        The share of each partition with a backlog, never more than the backlog.
     """
     shares: dict[TopicPartition, int] = {}
     waiting = sorted(((backlog, tp) for tp, backlog in backlogs.items() if backlog > 0))

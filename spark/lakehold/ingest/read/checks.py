@@ -1,6 +1,6 @@
-"""Whether a look continues what was read before. Pure: nothing here asks the other side.
+"""Checks that fetched offsets continue what was read before. Pure: nothing here asks the broker.
 
-Readers never jump to another offset by themselves: every contradiction is an error that says which records are gone.
+Readers never jump to another offset by themselves: every contradiction is an error that names the missing records.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 def faults(
     available: Available, position: Offsets, identities: Mapping[str, str] | None = None
 ) -> dict[str, UpstreamError]:
-    """Find what keeps each topic from being read on from `position`; empty if nothing does.
+    """Find the errors that keep topics from being read on from `position`.
 
     Args:
-        available: What a look found.
+        available: The fetched offsets.
         position: Where the last batch ended.
         identities: `Available.identities` as recorded when each topic was first read.
 
     Returns:
-        By topic its first error, with code `topic-missing`, `topic-recreated` or `offsets-lost`. A caller raises one,
-        or goes on with `available.without(…)` and stops the tables of these topics only.
+        The first error of each topic, with code `topic-missing`, `topic-recreated` or `offsets-lost`. A caller raises one,
+        or continues with `available.without(…)` and stops only the tables of these topics.
     """
     found: dict[str, UpstreamError] = {}
     for topic, error in _all_faults(available, position, identities or {}):
@@ -74,7 +74,7 @@ def _position_faults(tp: TopicPartition, offset: int, marks: Watermarks) -> Iter
 
 
 def topic_missing(topic: str, available: Available) -> UpstreamError:
-    """Return the error of a topic that was asked for and does not exist."""
+    """Return the error for a requested topic that does not exist."""
     similar = get_close_matches(topic, available.other_topics, n=3)
     names = " or ".join(f'"{name}"' for name in similar)
     return UpstreamError(
@@ -86,7 +86,7 @@ def topic_missing(topic: str, available: Available) -> UpstreamError:
 
 
 def recreated(topic: str, detail: str) -> UpstreamError:
-    """Return the error of a topic that is another one than the one that was read before."""
+    """Return the error for a topic that is another one than the one read before."""
     return UpstreamError(
         f'topic "{topic}" was deleted and created again since it was last read',
         code="topic-recreated",

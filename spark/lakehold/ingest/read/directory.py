@@ -1,4 +1,4 @@
-"""The directory of a FILES source: its files, and whether they are the same."""
+"""The directory of a FILES source: its files, and their identities."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def recorded_files(directory: Path) -> dict[str, Path]:
     """Return the `*.jsonl` files in and below `directory`, by relative path in order.
 
     Raises:
-        UpstreamError: There is no such directory.
+        UpstreamError: The directory does not exist.
         UpstreamUnavailable: It cannot be read.
     """
     if not directory.is_dir():
         raise UpstreamError(
             f'directory "{directory}" does not exist',
             code="directory-missing",
-            detail="It is there, but it is no directory." if directory.exists() else "",
+            detail="It exists, but it is not a directory." if directory.exists() else "",
             hint="Create it, or correct the path in the source. It may be empty.",
         )
     with reading(directory):
@@ -52,7 +52,7 @@ def recorded_files(directory: Path) -> dict[str, Path]:
 
 
 def identity_of(path: Path) -> str:
-    """Return the digest of the beginning of a file's first line, which tells it from a later one of its name."""
+    """Return the digest of the beginning of a file's first line, which distinguishes it from a later one of its name."""
     with reading(path), path.open("rb") as content:
         return hashlib.sha256(content.readline(_IDENTITY_BYTES)).hexdigest()[:16]
 
@@ -78,7 +78,7 @@ def line_number(path: Path, position: int) -> int:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn an error of the operating system into one for people."""
+    """Translate errors of the operating system inside into errors for people."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The ends of what a batch reads: enough to tell what most likely stands in between."""
+"""The first and last records of what a batch reads: a sample that most likely shows what all records are like."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from lakehold.ingest.read.reader import Reader
 from lakehold.model.offsets import OffsetRange
 
 EDGE_RECORDS = 5
-"""Of each end of a partition; more than one because transactions leave offsets without a record."""
+"""Records from each end of a partition; more than one because transactions leave offsets without a record."""
 
 
 def edges(reader: Reader, ranges: Collection[OffsetRange]) -> pa.Table:
-    """Read the first and the last records of each range, as `Reader.in_driver` gives them.
+    """Read the first and the last records of each range, as `Reader.in_driver` returns them.
 
     Args:
         reader: Reads them.
-        ranges: Of partitions, at most one of each.
+        ranges: At most one range of each partition.
     """
     heads = [replace(r, end_exclusive=min(r.end_exclusive, r.start_inclusive + EDGE_RECORDS)) for r in ranges]
     behind = [replace(r, start_inclusive=head.end_exclusive) for r, head in zip(ranges, heads, strict=True)]

@@ -1,7 +1,7 @@
 """Reads parts of recorded files: in the driver, and in Spark's Python workers with the same code.
 
-Spark's own JSON source knows neither the byte position of a line nor which base64 it should refuse, so it could not
-tell a malformed line or a repeat from a record in the way that the index did. Workers need lakehold and the files.
+Spark's own JSON source knows neither the byte position of a line nor which base64 to refuse, so it could not distinguish a
+malformed line or a repeat from a record as the index does. Workers need lakehold and the files.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from lakehold.model.offsets import OffsetRange
 _ROWS_PER_BATCH = 10_000
 
 Key = tuple[str, int]
-"""Topic and partition; cheaper to make for each line than a `TopicPartition`."""
+"""Topic and partition as a tuple: cheaper to make for each line than a `TopicPartition`."""
 
 Wanted = Mapping[Key, tuple[int, int]]
-"""Give the offsets to read of each partition, `[start, end)`."""
+"""The offsets to read of each partition, `[start, end)`."""
 
 
 class Chunk(NamedTuple):
-    """A part of a file, `[start, end_exclusive)` in bytes, and where the lines in it begin that repeat an offset."""
+    """A part of a file, `[start, end_exclusive)` in bytes, with the starts of those of its lines that repeat an offset."""
 
     path: str
     start: int
@@ -38,11 +38,11 @@ class Chunk(NamedTuple):
 CHUNK_SCHEMA = pa.schema(
     [("path", pa.string()), ("start", pa.int64()), ("end_exclusive", pa.int64()), ("repeats", pa.list_(pa.int64()))]
 )
-"""Chunks as rows."""
+"""The columns of chunks as rows."""
 
 
 def wanted_of(ranges: Collection[OffsetRange]) -> Wanted:
-    """Return ranges, at most one of a partition, by partition."""
+    """Return ranges by partition; there is at most one of each."""
     return {
         (r.topic_partition.topic, r.topic_partition.partition): (r.start_inclusive, r.end_exclusive) for r in ranges
     }
@@ -77,7 +77,7 @@ def chunk_reader(wanted: Wanted) -> Callable[[Iterable[pa.RecordBatch]], Iterabl
 
 
 def record_batch(messages: Collection[Message]) -> pa.RecordBatch:
-    """Write messages as raw records (`RAW_SCHEMA`)."""
+    """Convert messages to raw records (`RAW_SCHEMA`)."""
     columns = zip(*messages, strict=True) if messages else ((),) * len(RAW_SCHEMA)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, RAW_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=RAW_SCHEMA)

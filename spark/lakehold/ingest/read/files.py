@@ -1,8 +1,8 @@
 """Reads a directory of recorded messages: `*.jsonl`, one Kafka message a line (design, "The way in").
 
-Topics have partitions with offsets, as in Kafka. Beside those a position says for each file up to which byte it was looked
-through, as the offset of a partition of an internal topic. The records of that are the lines which nobody can take, so each of
-them is in one batch, and a file that was read and is another one now is noticed.
+Topics have partitions with offsets, as in Kafka. In addition, a position has for each file the byte up to which the file was
+scanned, as the offset of a partition of an internal topic. The records of the internal topic are the lines that are
+unusable. So each unusable line is in one batch, and a file that was replaced after it was read is noticed.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from lakehold.ingest.read.directory import begins_line, directory_of, line_numbe
 from lakehold.ingest.read.file_chunks import CHUNK_SCHEMA, chunk_reader, messages_in, record_batch, wanted_of
 from lakehold.ingest.read.line_index import LineIndex, shared_index
 from lakehold.ingest.read.lines import LineError, parse
-from lakehold.ingest.read.reader import RAW_DDL, Available, Limits, MalformedLine, Reader, ReadPlan, look_in_order
+from lakehold.ingest.read.reader import RAW_DDL, Available, Limits, MalformedLine, Reader, ReadPlan, fetch_in_order
 from lakehold.kafka.faults import LOAD_AGAIN
 from lakehold.model.offsets import INTERNAL_PREFIX, OffsetRange, Offsets, TopicPartition, Watermarks, starts
 from lakehold.times import now_ms
 
 
 class FilesReader(Reader):
-    """The records in the files of one directory, which only grow and are never replaced.
+    """A reader of the records in the files of one directory, which only grow and are never replaced.
 
-    A process reads the lines of a directory once to know which offsets they have, and then what is new at each look.
+    A process reads the lines of a directory once for their offsets, and then only new lines at each fetch.
 
     Args:
         path: The directory, as a path or `file:` URI.
-        parallelism: How many tasks a large read has at least.
+        parallelism: The least number of tasks of a large read.
     """
 
     def __init__(self, path: str, *, parallelism: int = 1) -> None:
@@ -41,12 +41,12 @@ class FilesReader(Reader):
         self._parallelism = parallelism
         self._index = shared_index(self._directory.absolute())
 
-    def look(self, topics: Collection[str], ordered: str | None = None) -> Available:
-        """See `Reader.look`; no topic is ever missing."""
-        return look_in_order(self._look, self.written_ends, topics, ordered)
+    def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> Available:
+        """Fetch where topics begin and end now, see `Reader.fetch_offsets`; no topic is ever missing."""
+        return fetch_in_order(self._fetch, self.written_ends, topics, ordered)
 
-    def _look(self, topics: Collection[str]) -> Available:
-        looked_ms = now_ms()
+    def _fetch(self, topics: Collection[str]) -> Available:
+        fetched_ms = now_ms()
         self._index.grow()
         files = self._index.files()
         return Available(
@@ -57,11 +57,11 @@ class FilesReader(Reader):
             },
             identities={_internal(name).topic: file.identity for name, file in files.items() if file.identity},
             where=f'directory "{self._directory}"',
-            looked_ms=looked_ms,
+            fetched_ms=fetched_ms,
         )
 
     def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """See `Reader.written_ends`."""
+        """Return the present ends, see `Reader.written_ends`."""
         self._index.grow()
         found = self._index.marks({tp.topic for tp in partitions})
         return {tp: found[tp].end_exclusive for tp in partitions if tp in found}
@@ -69,29 +69,29 @@ class FilesReader(Reader):
     def faults(
         self, available: Available, position: Offsets, identities: Mapping[str, str] | None = None
     ) -> dict[str, UpstreamError]:
-        """See `Reader.faults`: any topic may be in a file, so that one which is not what it was comes first."""
+        """Find errors, see `Reader.faults`; those of replaced files come first, since any topic may be in these."""
         of_files = dict(self._file_faults(position, identities or {}))
         return of_files or faults(available, position, identities)
 
     def plan(self, available: Available, position: Offsets, limits: Limits) -> ReadPlan:
-        """See `Reader.plan`."""
+        """Plan ranges, see `Reader.plan`."""
         self.verify(available, position)
         return plan_batch(available, position, limits, self._backlog(available, position))
 
     def plan_to(self, available: Available, position: Offsets, ends: Offsets) -> ReadPlan:
-        """See `Reader.plan_to`."""
+        """Plan ranges to given ends, see `Reader.plan_to`."""
         self.verify(available, position)
         return plan_to(available, position, ends, self._backlog(available, position))
 
     def in_driver(self, ranges: Collection[OffsetRange]) -> pa.Table:
-        """See `Reader.in_driver`."""
+        """Read records in the driver, see `Reader.in_driver`."""
         wanted = wanted_of(ranges)
         with reading(self._directory):
             found = [message for chunk in self._index.chunks(ranges) for message in messages_in(chunk, wanted)]
         return pa.Table.from_batches([record_batch(sorted(found, key=lambda message: message[:3]))])
 
     def dataframe(self, spark: SparkSession, ranges: Collection[OffsetRange]) -> DataFrame:
-        """See `Reader.dataframe`."""
+        """Return a frame of records, see `Reader.dataframe`."""
         chunks = [chunk._asdict() for chunk in self._index.chunks(ranges, self._parallelism)]
         if not chunks:
             return spark.createDataFrame([], RAW_DDL)
@@ -100,7 +100,7 @@ class FilesReader(Reader):
         return spark.createDataFrame(table).mapInArrow(chunk_reader(wanted_of(ranges)), RAW_DDL)
 
     def malformed(self, plan: ReadPlan) -> tuple[MalformedLine, ...]:
-        """See `Reader.malformed`: lines that are no message, and those that repeat an offset which was not read before."""
+        """Return lines that are no messages, or repeat an offset that was not read before; see `Reader.malformed`."""
         position = {**plan.position, **starts(plan.ranges)}
         return tuple(
             self._malformed_line(name, start)
@@ -145,11 +145,11 @@ class FilesReader(Reader):
 
 @dataclass(frozen=True)
 class _Unread(Backlog):
-    """The unread part of a directory: records, and lines that nobody can take.
+    """The unread part of a directory: records, and unusable lines.
 
     Args:
-        index: Of its lines.
-        position: Where each partition of a topic that is read begins.
+        index: The index of its lines.
+        position: The start of each partition of a topic that is read.
         read: Reads the records of ranges.
     """
 
@@ -176,7 +176,7 @@ class _Unread(Backlog):
 
 
 def _internal(name: str) -> TopicPartition:
-    """Return the partition whose offsets are byte positions in a file and whose records are the lines nobody can take."""
+    """Return the partition whose offsets are byte positions in a file and whose records are unusable lines."""
     return TopicPartition(f"{INTERNAL_PREFIX}{name}", 0)
 
 

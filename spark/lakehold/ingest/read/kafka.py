@@ -10,28 +10,28 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehold.ingest.read.bounding import plan_batch, plan_to, sampled_record_bytes
-from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Available, Limits, Reader, ReadPlan, look_in_order
+from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Available, Limits, Reader, ReadPlan, fetch_in_order
 from lakehold.kafka.client import shared_client
 from lakehold.kafka.options import KafkaOptions
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, ends, starts, to_json
 from lakehold.times import now_ms
 
 BULK_READ_OPTIONS = {
-    # After each poll Spark asks the broker where the partition begins and ends: of 500 records, if it may not have more.
+    # After each poll Spark asks the broker where the partition begins and ends; by default a poll has 500 records.
     "kafka.max.poll.records": "50000",
-    # It asks behind the client's request for what follows, which a broker that has no more keeps for 500 ms, if it may.
+    # That request queues after the client's fetch of further records, which a broker without more keeps for 500 ms by default.
     "kafka.fetch.max.wait.ms": "10",
 }
-"""Options of Spark's Kafka source for records that are known to be there; with its defaults reading takes three times as long."""
+"""Options of Spark's Kafka source for records that are known to exist; with its defaults reading takes three times as long."""
 
 
 class KafkaReader(Reader):
-    """The committed records of topics.
+    """A reader of the committed records of topics.
 
     Args:
-        options: How to reach the brokers.
+        options: The options that reach the brokers.
         timeout_s: How long a broker may stay silent.
-        parallelism: How many tasks a large read has at least, also of one large partition.
+        parallelism: The least number of tasks of a large read, also of one large partition.
     """
 
     def __init__(self, options: KafkaOptions, *, timeout_s: float = 15.0, parallelism: int = 1) -> None:
@@ -39,16 +39,19 @@ class KafkaReader(Reader):
         self._timeout_s = timeout_s
         self._parallelism = parallelism
 
-    def look(self, topics: Collection[str], ordered: str | None = None) -> Available:
-        """See `Reader.look`: three round trips, whatever the number of topics; seven with `ordered`."""
-        return look_in_order(self._look, self.written_ends, topics, ordered)
+    def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> Available:
+        """Fetch where topics begin and end now, see `Reader.fetch_offsets`.
+
+        It takes three round trips, whatever the number of topics; seven with `ordered`.
+        """
+        return fetch_in_order(self._fetch, self.written_ends, topics, ordered)
 
     def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """See `Reader.written_ends`."""
+        """Fetch the ends with uncommitted records, see `Reader.written_ends`."""
         return shared_client(self._options, self._timeout_s).written_ends(partitions)
 
-    def _look(self, topics: Collection[str]) -> Available:
-        looked_ms = now_ms()
+    def _fetch(self, topics: Collection[str]) -> Available:
+        fetched_ms = now_ms()
         client = shared_client(self._options, self._timeout_s)
         described = client.describe(topics)
         found = client.watermarks(
@@ -62,29 +65,29 @@ class KafkaReader(Reader):
             missing=missing,
             other_topics=client.topic_names() if missing else (),
             where=f"Kafka at {self._options.brokers}",
-            looked_ms=looked_ms,
+            fetched_ms=fetched_ms,
         )
 
     def plan(self, available: Available, position: Offsets, limits: Limits) -> ReadPlan:
-        """See `Reader.plan`: a backlog counts offsets, which are no fewer than records."""
+        """Plan ranges, see `Reader.plan`: a backlog counts offsets, which are no fewer than records."""
         self.verify(available, position)
         return plan_batch(available, position, limits, self)
 
     def plan_to(self, available: Available, position: Offsets, ends: Offsets) -> ReadPlan:
-        """See `Reader.plan_to`."""
+        """Plan ranges to given ends, see `Reader.plan_to`."""
         self.verify(available, position)
         return plan_to(available, position, ends, self)
 
     def count(self, r: OffsetRange) -> int:
-        """See `Backlog.count`."""
+        """Return the number of offsets in a range, see `Backlog.count`."""
         return r.width
 
     def end_after(self, r: OffsetRange, records: int) -> int:
-        """See `Backlog.end_after`."""
+        """Return the end of the first so many offsets, see `Backlog.end_after`."""
         return r.start_inclusive + records
 
     def in_driver(self, ranges: Collection[OffsetRange]) -> pa.Table:
-        """See `Reader.in_driver`."""
+        """Read records in the driver, see `Reader.in_driver`."""
         return self._records(ranges)
 
     def _records(self, ranges: Collection[OffsetRange]) -> pa.Table:
@@ -98,7 +101,7 @@ class KafkaReader(Reader):
         return pa.Table.from_arrays(arrays, schema=RAW_SCHEMA)
 
     def dataframe(self, spark: SparkSession, ranges: Collection[OffsetRange]) -> DataFrame:
-        """See `Reader.dataframe`; persist what is read more than once, since each action asks Kafka again."""
+        """Return a frame of records, see `Reader.dataframe`; persist it before reading twice: each action asks Kafka again."""
         wanted = [r for r in ranges if not r.is_empty]
         if not wanted:
             return spark.createDataFrame([], RAW_DDL)
@@ -106,7 +109,7 @@ class KafkaReader(Reader):
             **{f"kafka.{name}": value for name, value in self._options.java.items()},
             "kafka.bootstrap.servers": self._options.brokers,
             "kafka.isolation.level": "read_committed",
-            # A topic that is deleted while it is read would be made again, empty, and belong to nobody.
+            # Otherwise a topic that is deleted while it is read would be created again, empty and without an owner.
             "kafka.allow.auto.create.topics": "false",
             **BULK_READ_OPTIONS,
             "kafkaConsumer.pollTimeoutMs": str(int(self._timeout_s * 1_000)),
@@ -123,7 +126,7 @@ class KafkaReader(Reader):
         )
 
     def record_bytes(self, ranges: Collection[OffsetRange]) -> float:
-        """See `Backlog.record_bytes`: the average of the first records."""
+        """Return the average size of the first records, see `Backlog.record_bytes`."""
         return sampled_record_bytes(self._records, ranges)
 
 

@@ -1,6 +1,6 @@
-"""Which offsets the lines of a directory have, and where to read them: an index that grows with the files.
+"""An index of the lines of a directory: which offsets they have, and where to read them. It grows with the files.
 
-It keeps what a few hundred lines have in common and nothing of a single line, but for lines that nobody can take.
+It keeps one entry for a few hundred lines, and single entries only for unusable lines.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from lakehold.ingest.read.file_chunks import Chunk, Key, Wanted, wanted_of
 from lakehold.ingest.read.lines import LineError, lines_in, parse
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, Watermarks
 
-_STRETCH_LINES = 500
+_RANGE_LINES = 500
 _CHUNK_LINES = 50_000
 _NO_MESSAGE = 0
-"""Number of the partition of a line that is no message."""
+"""Stands for the partition of a line that is not a message."""
 
 
 class _Spans:
-    """The offsets of one partition, as ranges in order that neither overlap nor touch: one, if there are no gaps."""
+    """The offsets of one partition, as ordered ranges that neither overlap nor touch: one, if there are no gaps."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -36,7 +36,7 @@ class _Spans:
         self.ends = array("q")
 
     def add(self, offset: int) -> bool:
-        """Return whether an offset is new, and has been added."""
+        """Add an offset; return whether it is new."""
         at = bisect_right(self.firsts, offset)
         if at and offset < self.ends[at - 1]:
             return False
@@ -55,11 +55,11 @@ class _Spans:
         return True
 
     def count(self, start: int, end: int) -> int:
-        """Return how many offsets lie in a range."""
+        """Return how many offsets are in a range."""
         return int(self._widths(start, end).sum())
 
     def end_after(self, start: int, records: int) -> int:
-        """Return where a range ends that begins at `start` and has so many offsets, at least one and no more than there are."""
+        """Return the end of the range that begins at `start` and has so many offsets, at least one and no more than exist."""
         reached = np.cumsum(self._widths(start, self.ends[-1]))
         at = int(np.searchsorted(reached, records))
         return self.ends[at] - int(reached[at] - records)
@@ -71,8 +71,8 @@ class _Spans:
 
 
 @dataclass(slots=True)
-class _Stretch:
-    """Consecutive lines of a file: bytes `[start, end)`, and the lowest and highest offset of each partition in them."""
+class _LineRange:
+    """A range of consecutive lines of a file: bytes `[start, end)`, and each partition's lowest and highest offset."""
 
     start: int
     end: int
@@ -84,7 +84,7 @@ class _Stretch:
         self.offsets[key] = min(lowest, offset), max(highest, offset)
 
     def has(self, wanted: Wanted) -> bool:
-        """Return whether it may have lines of some ranges."""
+        """Return whether the lines may contain records of some ranges."""
         return any(
             key in wanted and lowest < wanted[key][1] and highest >= wanted[key][0]
             for key, (lowest, highest) in self.offsets.items()
@@ -95,8 +95,8 @@ class IndexedFile:
     """One file as far as it is indexed.
 
     Attributes:
-        path: Where it is.
-        identity: What tells it from a later one of its name; None while it has no line.
+        path: Its path.
+        identity: Distinguishes it from a later file of its name; None while it has no line.
         end: Byte position up to which it is indexed.
     """
 
@@ -104,27 +104,27 @@ class IndexedFile:
         self.path = path
         self.identity: str | None = None
         self.end = 0
-        self.stretches: list[_Stretch] = []
-        # Lines that nobody can take: where they begin, and the partition and offset of those that repeat one.
+        self.line_ranges: list[_LineRange] = []
+        # Unusable lines: their starts, and the partition and offset of those that repeat one.
         self.starts = array("q")
         self.numbers = array("i")
         self.offsets = array("q")
 
     def is_same(self) -> bool:
-        """Return whether the file still has what is indexed of it, as far as its first line and the last byte tell."""
+        """Return whether the file still contains the indexed part, judging by its first line and the last byte."""
         if self.identity is None:
             return True
         has_all = self.path.stat().st_size >= self.end and begins_line(self.path, self.end)
         return has_all and self.identity == identity_of(self.path)
 
-    def stretch_for(self, start: int) -> _Stretch:
-        """Return the stretch that a line belongs to which begins after all others."""
-        if not self.stretches or self.stretches[-1].lines >= _STRETCH_LINES:
-            self.stretches.append(_Stretch(start, start))
-        return self.stretches[-1]
+    def last_range_for(self, start: int) -> _LineRange:
+        """Return the line range for a line that begins after all others."""
+        if not self.line_ranges or self.line_ranges[-1].lines >= _RANGE_LINES:
+            self.line_ranges.append(_LineRange(start, start))
+        return self.line_ranges[-1]
 
     def reject(self, start: int, number: int, offset: int) -> None:
-        """Remember a line that nobody can take."""
+        """Record an unusable line."""
         self.starts.append(start)
         self.numbers.append(number)
         self.offsets.append(offset)
@@ -133,8 +133,8 @@ class IndexedFile:
 class LineIndex:
     """The lines of all `*.jsonl` files in and below a directory. Thread-safe.
 
-    Of several lines with the same topic, partition and offset the first one counts that was found: in the order of file names and
-    then of positions, and of looks. The others are *repeats*.
+    Among several lines with the same topic, partition and offset, the one found first counts: by fetches, then in the order
+    of file names and positions. The others are *repeats*.
 
     Args:
         directory: The directory.
@@ -147,10 +147,10 @@ class LineIndex:
         self._partitions: dict[Key, _Spans] = {}
 
     def grow(self) -> None:
-        """Add lines that are new. All is read again when a file is gone, has shrunk or is another one.
+        """Add new lines. Everything is read again if a file is gone, has shrunk or was replaced.
 
         Raises:
-            UpstreamError: There is no such directory.
+            UpstreamError: The directory does not exist.
             UpstreamUnavailable: Something in it cannot be read.
         """
         with self._lock:
@@ -167,7 +167,7 @@ class LineIndex:
             return dict(self._files)
 
     def marks(self, topics: Collection[str]) -> dict[TopicPartition, Watermarks]:
-        """Return from where to where the partitions of some topics go."""
+        """Return the first and last offsets of the partitions of some topics."""
         with self._lock:
             return {
                 TopicPartition(*key): Watermarks(spans.firsts[0], spans.ends[-1])
@@ -182,12 +182,12 @@ class LineIndex:
             return 0 if spans is None else spans.count(r.start_inclusive, r.end_exclusive)
 
     def end_after(self, r: OffsetRange, records: int) -> int:
-        """Return where the range ends that has the first so many records of `r`, at least one and no more than it has."""
+        """Return the end of the first so many records of `r`, at least one and no more than it has."""
         with self._lock:
             return self._partitions[_key(r.topic_partition)].end_after(r.start_inclusive, records)
 
     def rejected(self, name: str, start: int, end_exclusive: int, position: Offsets) -> NDArray[np.int64]:
-        """Return where the lines begin that nobody can take, in a part of a file.
+        """Return the starts of unusable lines in a part of a file.
 
         They are no messages, or repeat an offset that is not below `position`; repeats in other partitions do not count.
         """
@@ -204,22 +204,22 @@ class LineIndex:
         return starts[(starts >= start) & (starts < end_exclusive) & is_counted]
 
     def chunks(self, ranges: Collection[OffsetRange], parallelism: int = 1) -> list[Chunk]:
-        """Return which parts of files to read for ranges: at least `parallelism`, if there are some hundred lines for each."""
+        """Return the parts of files to read for ranges: at least `parallelism`, if each gets some hundred lines."""
         with self._lock:
-            found = list(self._stretches(wanted_of(ranges)))
-            most_lines = min(_CHUNK_LINES, sum(stretch.lines for _, stretch in found) // parallelism)
-            parts: list[tuple[IndexedFile, _Stretch]] = []
-            for file, stretch in found:
+            found = list(self._line_ranges(wanted_of(ranges)))
+            most_lines = min(_CHUNK_LINES, sum(line_range.lines for _, line_range in found) // parallelism)
+            parts: list[tuple[IndexedFile, _LineRange]] = []
+            for file, line_range in found:
                 last = parts[-1][1] if parts and parts[-1][0] is file else None
-                if last is not None and last.end == stretch.start and last.lines + stretch.lines <= most_lines:
-                    last.end, last.lines = stretch.end, last.lines + stretch.lines
+                if last is not None and last.end == line_range.start and last.lines + line_range.lines <= most_lines:
+                    last.end, last.lines = line_range.end, last.lines + line_range.lines
                 else:
-                    parts.append((file, _Stretch(stretch.start, stretch.end, stretch.lines)))
+                    parts.append((file, _LineRange(line_range.start, line_range.end, line_range.lines)))
             return [Chunk(str(file.path), part.start, part.end, _repeats(file, part)) for file, part in parts]
 
-    def _stretches(self, wanted: Wanted) -> Iterator[tuple[IndexedFile, _Stretch]]:
+    def _line_ranges(self, wanted: Wanted) -> Iterator[tuple[IndexedFile, _LineRange]]:
         for file in self._files.values():
-            yield from ((file, stretch) for stretch in file.stretches if stretch.has(wanted))
+            yield from ((file, line_range) for line_range in file.line_ranges if line_range.has(wanted))
 
     def _scan(self, file: IndexedFile) -> None:
         for start, end, line in lines_in(file.path, file.end):
@@ -227,9 +227,9 @@ class LineIndex:
             file.end = end
             if not line.strip():
                 continue
-            stretch = file.stretch_for(start)
-            stretch.end = end
-            stretch.lines += 1
+            line_range = file.last_range_for(start)
+            line_range.end = end
+            line_range.lines += 1
             try:
                 topic, partition, offset, *_ = parse(line)
             except LineError:
@@ -239,18 +239,18 @@ class LineIndex:
             if (spans := self._partitions.get(key)) is None:
                 spans = self._partitions[key] = _Spans(len(self._partitions) + 1)
             if spans.add(offset):
-                stretch.add(key, offset)
+                line_range.add(key, offset)
             else:
                 file.reject(start, spans.number, offset)
 
 
 @lru_cache(maxsize=64)
 def shared_index(directory: Path) -> LineIndex:
-    """Return the index that this process keeps of a directory, for all that read it."""
+    """Return the process's index of a directory, which all its readers share."""
     return LineIndex(directory)
 
 
-def _repeats(file: IndexedFile, part: _Stretch) -> list[int]:
+def _repeats(file: IndexedFile, part: _LineRange) -> list[int]:
     first, last = (int(at) for at in np.searchsorted(np.array(file.starts), (part.start, part.end)))
     return [file.starts[at] for at in range(first, last) if file.numbers[at] != _NO_MESSAGE]
 

@@ -37,7 +37,7 @@ class Line(NamedTuple):
 
 
 class LineError(ValueError):
-    """A line is no message; the text is the reason."""
+    """A line is not a message; the text is the reason."""
 
 
 def lines_in(path: Path, start: int, end_exclusive: int = sys.maxsize) -> Iterator[Line]:
@@ -56,7 +56,7 @@ def parse(line: bytes) -> Message:
     """Parse the message in `line`.
 
     Raises:
-        LineError: It is no JSON object, lacks a field, or a field is of another kind.
+        LineError: It is not a JSON object, lacks a field, or a field is of another kind.
     """
     try:
         fields = orjson.loads(line)
@@ -96,7 +96,7 @@ def _integer(fields: dict[str, Any], name: str, most: int, least: int = 0) -> in
 
 
 def _headers(fields: dict[str, Any]) -> list[tuple[str, bytes | None]] | None:
-    """Return pairs of name and value in the order sent; None where there are none."""
+    """Return pairs of name and value in the order sent; None if there are none."""
     pairs = fields.get("headers")
     if pairs is None:
         return None

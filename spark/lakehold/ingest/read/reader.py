@@ -1,4 +1,4 @@
-"""The seam between a source and what it reads from: look, plan, read."""
+"""The interface between a source and the system it reads from: fetch offsets, plan, read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RAW_SCHEMA = pa.schema(
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
 )
-"""The columns of raw records, as `Reader.in_driver` gives them; `headers` is null where a record has none."""
+"""The columns of raw records, as `Reader.in_driver` returns them; `headers` is null if a record has none."""
 
 RAW_DDL = (
     "topic string, partition int, offset bigint, timestamp_ms bigint, key binary, value binary, "
@@ -35,18 +35,20 @@ RAW_DDL = (
 
 @dataclass(frozen=True)
 class Available:
-    """The outcome of one fetch; numbers, so that planning twice from it plans the same.
+    """The outcome of one fetch; numbers only, so that planning twice from it gives the same plan.
 
     Attributes:
-        topics: The topics asked for.
+        topics: The requested topics.
         partitions: Their partitions.
-        identities: For each topic what tells it from a later one of the same name, if anything does: Kafka's topic id. To be
-            recorded with the first batch and handed to `faults` from then on. FILES: of each file the digest of its first line.
-        missing: Topics asked for that do not exist.
+        identities: For each topic an identity that distinguishes it from a later one of the same name, if there is one:
+            Kafka's topic id. The first batch records it, and later calls of `faults` get it. FILES: for each file the digest
+            of its first line.
+        missing: Requested topics that do not exist.
         other_topics: Topics that do exist, for a hint; empty unless one is missing.
         where: The place in words, for messages.
-        written: Where partitions ended after that, with what was not committed in Kafka yet; of looks at an ordered topic only.
-        looked_ms: When the look began (epoch milliseconds); 0: that does not matter.
+        written: The ends of partitions including uncommitted records, fetched after the others; only for fetches with an
+            ordered topic.
+        fetched_ms: When the fetch began (epoch milliseconds); 0: that does not matter.
     """
 
     topics: frozenset[str]
@@ -56,10 +58,10 @@ class Available:
     other_topics: tuple[str, ...] = ()
     where: str = ""
     written: Offsets = field(default_factory=dict)
-    looked_ms: int = 0
+    fetched_ms: int = 0
 
     def without(self, topics: Collection[str]) -> Available:
-        """Return what was fetched without some topics, so that a faulty one does not stop its neighbours."""
+        """Return the fetched offsets without some topics, so that a faulty topic does not stop others."""
         return replace(
             self,
             topics=self.topics - set(topics),
@@ -72,14 +74,14 @@ class Available:
 
 @dataclass(frozen=True)
 class Limits:
-    """The size that a batch may have.
+    """The size limits of a batch.
 
-    So that no partition starves, each one that has something gets at least one record; by that a batch may exceed them.
+    Each partition with a backlog gets at least one record, so that none starves; a batch may exceed the limits by that.
 
     Attributes:
         max_records: Records of all partitions together; malformed lines are among them.
-        max_bytes: Bytes of keys and values of all partitions together; kept as well as the estimate is good.
-        record_bytes: Average size of a record where the caller knows it (from the last batch); None takes a sample.
+        max_bytes: Bytes of keys and values of all partitions together, as far as estimates are right.
+        record_bytes: Average size of a record if the caller knows it (from the last batch); None takes a sample.
     """
 
     max_records: int
@@ -92,13 +94,13 @@ class ReadPlan:
     """The offset ranges that one batch reads.
 
     Attributes:
-        ranges: Ranges with records, each starting where the position was.
-        position: The position after the batch: what the next `plan` starts from. It names every partition seen, also
-            those that were empty, so that what retention takes from them later is noticed; those that a topic got later
-            from when one of them has a record.
-        records: Estimated number of records; an upper bound but for offsets that hold none.
+        ranges: Ranges with records, each starting at the position before.
+        position: The position after the batch: the next `plan` starts from it. It names every partition seen, also
+            those that were empty, so that it is noticed when retention later deletes records of theirs; partitions that a
+            topic got later are named once one of them has a record.
+        records: Estimated number of records; an upper bound except for offsets without a record.
         size_bytes: Estimated bytes of keys and values.
-        remaining: Estimated number of records left for later batches, by the look that was planned from.
+        remaining: Estimated number of fetched records left for later batches.
     """
 
     ranges: tuple[OffsetRange, ...]
@@ -114,14 +116,14 @@ class ReadPlan:
 
 @dataclass(frozen=True)
 class MalformedLine:
-    """A complete line of a FILES source that is no message, or repeats one.
+    """A complete line of a FILES source that is not a message, or repeats one.
 
     Attributes:
         file: Path relative to the source's directory.
         line_number: One-based.
         byte_offset: Where the line starts in the file.
         raw: The line without its newline.
-        reason: What is wrong with it.
+        reason: Why it is malformed.
     """
 
     file: str
@@ -132,34 +134,34 @@ class MalformedLine:
 
 
 class Reader(ABC):
-    """The reader of a source's topics. It keeps no position: what was read is the caller's to know.
+    """The interface that reads a source's topics. It keeps no position: the caller does.
 
-    Errors of all methods: `UpstreamUnavailable` when the other side does not answer in time or refuses the caller,
-    `UpstreamError` when it no longer has what it had (codes `offsets-lost`, `topic-recreated`).
+    Errors of all methods: `UpstreamUnavailable` if the other side does not answer in time or refuses the caller,
+    `UpstreamError` if it no longer has what it had (codes `offsets-lost`, `topic-recreated`).
     """
 
     @abstractmethod
-    def look(self, topics: Collection[str], ordered: str | None = None) -> Available:
+    def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> Available:
         """Fetch where `topics` begin and end now.
 
         Args:
             topics: The topics.
-            ordered: One of them, whose ends are fetched before those of the others: what was sent before something that it shows
-                lies below `Available.written`.
+            ordered: One of them, whose ends are fetched before those of the others: messages sent before one that it shows
+                lie below `Available.written`.
         """
 
     def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:  # noqa: ARG002 - for Kafka
-        """Fetch where partitions end, with what is not committed yet; nothing of those that have no such thing."""
+        """Fetch the ends of partitions including uncommitted records; partitions without such ends are skipped."""
         return {}
 
     def faults(
         self, available: Available, position: Offsets, identities: Mapping[str, str] | None = None
     ) -> dict[str, UpstreamError]:
-        """Return what keeps topics from being read on: see `lakehold.ingest.read.checks.faults`."""
+        """Find the errors that keep topics from being read on: see `lakehold.ingest.read.checks.faults`."""
         return faults(available, position, identities)
 
     def verify(self, available: Available, position: Offsets) -> None:
-        """Raise the first of `faults`; a missing topic is none here."""
+        """Raise the first of `faults`; a missing topic does not count."""
         for topic, error in self.faults(available, position).items():
             if topic not in available.missing:
                 raise error
@@ -171,14 +173,14 @@ class Reader(ABC):
         A partition that `position` does not name starts at its earliest offset.
 
         Raises:
-            UpstreamError: The first of `faults`; missing topics are left out instead.
+            UpstreamError: The first of `faults`; missing topics are skipped instead.
         """
 
     @abstractmethod
     def plan_to(self, available: Available, position: Offsets, ends: Offsets) -> ReadPlan:
         """Plan to end exactly at `ends` for each partition of a topic they name, and to read nothing of the others.
 
-        For a caller that moves the ends of a plan, to transaction ends for example.
+        It is for a caller that moves the ends of a plan, for example to transaction boundaries.
         """
 
     @abstractmethod
@@ -198,20 +200,20 @@ class Reader(ABC):
         """
 
     def malformed(self, plan: ReadPlan) -> tuple[MalformedLine, ...]:  # noqa: ARG002 - for FILES
-        """Return the lines that `plan` passes and nobody can take; each is passed by exactly one batch."""
+        """Return the unusable lines that `plan` passes; each is passed by exactly one batch."""
         return ()
 
 
-def look_in_order(
-    look: Callable[[Collection[str]], Available],
+def fetch_in_order(
+    fetch: Callable[[Collection[str]], Available],
     written_ends: Callable[[Collection[TopicPartition]], Offsets],
     topics: Collection[str],
     ordered: str | None,
 ) -> Available:
-    """Fetch the ends of `ordered`, then those of the other topics, then `Available.written`: see `Reader.look`."""
+    """Fetch the ends of `ordered`, those of the other topics, then `Available.written`: see `Reader.fetch_offsets`."""
     if ordered is None:
-        return look(topics)
-    first, others = look([ordered]), look([topic for topic in topics if topic != ordered])
+        return fetch(topics)
+    first, others = fetch([ordered]), fetch([topic for topic in topics if topic != ordered])
     partitions = {**first.partitions, **others.partitions}
     return replace(
         others,
@@ -221,5 +223,5 @@ def look_in_order(
         missing=(*first.missing, *others.missing),
         other_topics=first.other_topics or others.other_topics,
         written=written_ends(partitions),
-        looked_ms=first.looked_ms,
+        fetched_ms=first.fetched_ms,
     )

@@ -1,4 +1,4 @@
-"""Finds where a batch ends, so that it holds whole transactions only: `docs/internals/transactions.md`. Pure."""
+"""Finds where a batch must end so that it contains whole transactions only: `docs/internals/transactions.md`. Pure."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ class Boundary:
     """The end of a batch.
 
     Args:
-        stops: Where each partition is left (exclusive), that of the transaction topic included.
-        passed: What has been taken when the batch is done.
-        blocked: What stands after it, if that waits for something.
-        is_uncertain: What stands after it has come whole, and something earlier may stand where was not read yet.
-        waiting: Topics with events after it.
-        unsettled: Topics that may have rows of a snapshot after it.
-        uncounted: Topics whose events no END counts: they are not named as Debezium names them.
-        is_followed: What stands after it can be taken from this same range, when it is done.
-        over_ms: When it was sent that the re-snapshot after it is over (epoch milliseconds); None: nothing says so yet.
+        stops: The end of each partition (exclusive), including that of the transaction topic.
+        passed: The committed transactions after the batch.
+        blocked: The first transaction after the batch, if it waits for something.
+        is_uncertain: The first transaction after the batch is complete, but earlier ones may be among records that were not
+            read yet.
+        waiting: Topics with events after the batch.
+        unread_snapshots: Topics that may have rows of a snapshot after the batch.
+        uncounted: Topics whose events no END counts: their names are not those that Debezium gives.
+        is_followed: Whether another batch can be taken from this same range after this one.
+        over_ms: When the first sign was sent that the re-snapshot after the batch is over (epoch milliseconds); None: there
+            is none.
     """
 
     stops: Offsets
@@ -41,18 +43,18 @@ class Boundary:
     blocked: Blocked | None
     is_uncertain: bool
     waiting: frozenset[str]
-    unsettled: frozenset[str]
+    unread_snapshots: frozenset[str]
     uncounted: frozenset[str]
     is_followed: bool = False
     over_ms: int | None = None
 
 
 def find_boundary(candidate: Candidate, passed: Passed) -> Boundary:
-    """Find where a batch ends that begins where an offset range does.
+    """Find the end of a batch that begins where an offset range does.
 
     Args:
         candidate: The range.
-        passed: What was taken before it.
+        passed: The transactions that earlier batches committed.
     """
     resnapshot = resnapshot_of(candidate)
     if resnapshot is None:
@@ -68,8 +70,8 @@ def _around(resnapshot: Resnapshot, candidate: Candidate, passed: Passed) -> Bou
     if resnapshot.is_whole:
         found = _Search(resnapshot.after(), passed).boundary
         replaced = Replaced(resnapshot.position, resnapshot.without_rows)
-        unsettled = found.unsettled.difference(candidate.topics)
-        return replace(found, passed=replace(found.passed, replaced=replaced), unsettled=unsettled)
+        unread_snapshots = found.unread_snapshots.difference(candidate.topics)
+        return replace(found, passed=replace(found.passed, replaced=replaced), unread_snapshots=unread_snapshots)
     is_over = resnapshot.over_ms is not None
     return replace(
         before,
@@ -86,8 +88,8 @@ class _Stop:
 
     Args:
         offset: The offset (exclusive).
-        mark: The furthest event by then.
-        repeated: The row of the first run of a repetition that has not come as far; None: there is none.
+        mark: The furthest event up to it.
+        repeated: The row of the first run of a repetition that has not yet come as far as before; None: there is no repetition.
     """
 
     offset: int
@@ -96,11 +98,11 @@ class _Stop:
 
 
 class _Search:
-    """A search for the end of a batch in a range whose rows of snapshots pass.
+    """A search for the end of a batch, in a range whose snapshot rows may be read at any time.
 
     Args:
         candidate: The range.
-        passed: What was taken before it.
+        passed: The transactions that earlier batches committed.
     """
 
     def __init__(self, candidate: Candidate, passed: Passed) -> None:
@@ -114,7 +116,7 @@ class _Search:
 
     @property
     def boundary(self) -> Boundary:
-        """Find the end."""
+        """Find the boundary."""
         candidate, found = self._candidate, self._found
         stops = {**candidate.extent.stops, **{tp: stop.offset for tp, stop in self._stop_of.items()}}
         if candidate.transaction_topic in stops:
@@ -126,14 +128,17 @@ class _Search:
             blocked=self._blocked(is_uncertain=is_uncertain),
             is_uncertain=is_uncertain,
             waiting=self._topics_after(stops, EVENTS),
-            unsettled=self._topics_after(stops, SNAPSHOT, SNAPSHOT_END)
+            unread_snapshots=self._topics_after(stops, SNAPSHOT, SNAPSHOT_END)
             if candidate.extent.is_all
             else frozenset(tp.topic for tp in candidate.runs.partitions),
             uncounted=found.uncounted,
         )
 
     def _stop(self, number: int, tp: TopicPartition) -> _Stop:
-        """Find where a partition is left: before the first run that is not taken, and not in a repetition of what was taken."""
+        """Find the end in a partition.
+
+        It is before the first run that is not taken, and not within a repetition of committed events.
+        """
         candidate, runs, mark = self._candidate, self._candidate.runs, self._passed.marks.get(tp)
         rows = np.arange(len(runs.first))[runs.of(number)]
         rank = self._ranking.of_run[rows]
@@ -154,7 +159,7 @@ class _Search:
         return _Stop(self._before_unreadable(number, stop), mark, repeated)
 
     def _furthest(self, rows: Numbers, mark: Mark | None) -> int:
-        """Find the last of some runs that is furthest upstream; -1: earlier batches came further."""
+        """Find the last of some runs that is furthest upstream; -1: earlier batches were further."""
         runs, logs = self._candidate.runs, {name: number for number, name in enumerate(self._candidate.logs)}
         columns = [self._ranking.of_run[rows], *runs.at[:, rows], *runs.position[:, rows]]
         before = [] if mark is None else [TAKEN, *(*mark.place.at, 0, 0)[: len(runs.at)], *mark.position]
@@ -162,16 +167,17 @@ class _Search:
         if mark is not None:
             taken.append(logs.get(mark.place.log, UNKNOWN))
         if len({*taken}) > 1:
-            # Places of two logs cannot be compared.
+            # Places of two logs cannot be compared: compare positions alone.
             columns, before = [columns[0], *columns[-4:]], [*before[:1], *before[-4:]]
         if mark is not None:
             columns = [np.append(number, column) for number, column in zip(before, columns, strict=True)]
         return last_highest(columns) - (mark is not None)
 
     def _before_unreadable(self, number: int, stop: int) -> int:
-        """Find where a partition is left that would be at `stop`: before what is unreadable and may be of a later transaction.
+        """Move the end `stop` of a partition before unreadable records that may belong to a later transaction.
 
-        That would lack it for ever, were it taken before. What was sent before the last END that is taken is of no later one.
+        Taken now, they would be missing from that transaction for ever. Records that were sent before the last taken END
+        belong to no later one.
         """
         ranking, candidate, last = self._ranking, self._candidate, self._last
         if last == ranking.count and not len(ranking.unended):
@@ -184,10 +190,10 @@ class _Search:
         return int(first[is_left].min(initial=stop))
 
     def _stop_of_transactions(self) -> int:
-        """Find where the transaction topic is left: before the first BEGIN or END of a transaction that is left.
+        """Find the end in the transaction topic: before the first BEGIN or END of a transaction that is left.
 
-        BEGINs are read again: how many there are tells that a connector was restarted, and one may stand for its END. What began
-        before the last END that is taken, and has none, never ends.
+        BEGINs are read again: their number shows that a connector was restarted, and one may stand for its END. A
+        transaction that began before the last taken END and has none never ends.
         """
         ranking, candidate = self._ranking, self._candidate
         boundaries = candidate.boundaries
@@ -198,7 +204,7 @@ class _Search:
         return int(boundaries.offset[is_left].min(initial=candidate.extent.stops[candidate.transaction_topic]))
 
     def _taken(self) -> Passed:
-        """Return what has been taken when the batch is done."""
+        """Return the committed transactions after the batch."""
         candidate = self._candidate
         boundaries, taken = candidate.boundaries, self._ranking.rows[: self._last]
         commits = dict(self._passed.commits)
@@ -218,14 +224,14 @@ class _Search:
         return not (candidate.extent.is_all and last == ranking.count) if shown is None else shown > last
 
     def _topics_after(self, stops: Offsets, *kinds: int) -> frozenset[str]:
-        """Return the topics that have runs of some kinds after `stops`."""
+        """Return the topics with runs of some kinds after `stops`."""
         runs = self._candidate.runs
         ends = np.array([stops[tp] for tp in runs.partitions], np.int64)
         after = runs.partition[(runs.last >= ends[runs.partition]) & np.isin(runs.kind, kinds)]
         return frozenset(runs.partitions[number].topic for number in np.unique(after).tolist())
 
     def _blocked(self, *, is_uncertain: bool) -> Blocked | None:
-        """Return the first transaction that is not taken, and why."""
+        """Return the first transaction that is not taken, and the reason."""
         found, candidate, ranking, last = self._found, self._candidate, self._ranking, self._last
         if last == found.complete and last < ranking.count:
             row = int(ranking.rows[last])
@@ -233,10 +239,10 @@ class _Search:
             return Blocked(candidate.boundaries.id[row].as_py(), arrived, found.lacking(last + 1))
         runs, unended = candidate.runs, ranking.unended
         if candidate.extent.is_all:
-            # What was sent since the ends were fetched is not late.
+            # Events that were sent after the ends were fetched are not late.
             unended = unended[runs.sent_ms[unended] <= candidate.extent.fetched_ms]
         if len(unended):
-            # The first upstream, so that each look names the same one.
+            # Take the first one upstream, so that each fetch names the same one.
             return self._blocked_at(int(unended[last_highest([-column for column in runs.position[:, unended]])]))
         repeated = [(tp, stop.repeated) for tp, stop in sorted(self._stop_of.items()) if stop.repeated is not None]
         if is_uncertain or not repeated:
@@ -245,7 +251,7 @@ class _Search:
         return self._blocked_at(row, tp.topic)
 
     def _blocked_at(self, row: int, repeats: str = "") -> Blocked:
-        """Return what waits from a run on."""
+        """Return the blocked transaction of a run."""
         runs, boundaries = self._candidate.runs, self._candidate.boundaries
         transaction = int(runs.transaction[row])
         is_of_it = boundaries.transaction == transaction

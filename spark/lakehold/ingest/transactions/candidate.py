@@ -1,4 +1,4 @@
-"""A candidate for a batch: what is known of an offset range of a source, in which the end of the batch is looked for. Pure."""
+"""A candidate for a batch: an offset range of a source, with everything that is needed to find the batch's end. Pure."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from lakehold.model.offsets import Offsets, TopicPartition
 
 @dataclass(frozen=True)
 class Extent:
-    """The extent of an offset range, and what was known when its ends were fetched.
+    """The extent of an offset range, with the facts from fetching its ends.
 
     Args:
-        starts: Where each partition begins, that of the transaction topic included.
-        stops: Where each ends (exclusive).
-        unread: Partitions that had more.
-        written: Where partitions ended, fetched after the ends above, with what nobody may read yet: messages in open Kafka
-            transactions. A partition that is not named ended where it was read to.
-        fetched_ms: When the ends were fetched (epoch milliseconds): that of the transaction topic first.
-        lag_ms: Up to how much later than others that were sent after it a message is written.
-        shown: The topics of readable tables, with the position of the connector's snapshot that these show; None: of none.
+        starts: The start of each partition, including that of the transaction topic.
+        stops: The end of each partition (exclusive).
+        unread: Partitions with records after the range.
+        written: The ends of partitions including records in open Kafka transactions, fetched after the ends above. A
+            partition that is not named ended where it was read to.
+        fetched_ms: When the ends were fetched (epoch milliseconds), that of the transaction topic first.
+        lag_ms: How much later than messages that were sent after it a message may be written.
+        shown: The topics of readable tables, with the position of the connector snapshot that they show; None: none.
     """
 
     starts: Offsets
@@ -42,15 +42,15 @@ class Extent:
 
     @property
     def is_all(self) -> bool:
-        """Return whether there was nothing more."""
+        """Return whether the range contains all records that could be read."""
         return not self.unread
 
     def is_early(self, sent_ms: Numbers) -> Flags:
-        """Mark when something was sent so lately that what was sent before it may not have been written."""
+        """Mark times that are so recent that messages sent before may not be written yet."""
         return sent_ms > self.fetched_ms - self.lag_ms
 
     def is_fully_read(self, tp: TopicPartition) -> bool:
-        """Return whether a partition was read to where it ended, also what nobody may read yet."""
+        """Return whether a partition was read to its end, including records of open Kafka transactions."""
         return tp not in self.unread and self.stops.get(tp, 0) >= self.written.get(tp, 0)
 
 
@@ -59,14 +59,14 @@ class Candidate:
     """An offset range with its runs, BEGINs and ENDs.
 
     Args:
-        extent: How far it goes.
+        extent: The range.
         transaction_topic: The partition of the transaction topic.
-        topics: The topics of which events are judged: numbers are of these.
-        transactions: How many there are: numbers of transactions are below.
-        logs: The upstream's logs, which have numbers as well.
+        topics: The topics whose events must be complete: topics have numbers by this list.
+        transactions: The number of transactions: their numbers are below it.
+        logs: The upstream's logs, which have numbers by this list.
         runs: Its runs.
         boundaries: Its BEGINs and ENDs.
-        followed_later: Partitions of which is known that what stands after their end is later than all ENDs.
+        followed_later: Partitions in which the records after the range are known to be later than all ENDs.
     """
 
     extent: Extent
@@ -80,20 +80,20 @@ class Candidate:
 
     @cached_property
     def topic_of(self) -> Numbers:
-        """Find the number of the topic of each partition."""
+        """Find the number of each partition's topic."""
         return np.array([self.topics.index(tp.topic) for tp in self.runs.partitions], np.int64)
 
 
 def candidate_of(
     extent: Extent, headers: pa.Table, records: pa.Table, topics: frozenset[str], transaction_topic: str
 ) -> Candidate:
-    """Find what stands in an offset range.
+    """Make a candidate from the records of an offset range.
 
     Args:
         extent: The range.
         headers: `HEADERS` of its records, in any order.
         records: `RECORDS` of the transaction topic.
-        topics: The topics of which events are judged.
+        topics: The topics whose events must be complete.
         transaction_topic: The transaction topic.
     """
     records = records.filter(are_boundaries(records)).sort_by("offset")

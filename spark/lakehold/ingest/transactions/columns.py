@@ -1,4 +1,4 @@
-"""Compute on whole columns of numbers: what the modules of whole transactions have in common. Pure."""
+"""Computations on whole columns of numbers, shared by the modules of whole transactions. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Numbers = npt.NDArray[Any]
-"""Of whole numbers."""
+"""An array of whole numbers."""
 Flags = npt.NDArray[Any]
-"""Of what is true or false."""
+"""An array of flags."""
 
 
 def numbered(texts: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, Numbers]:
-    """Return distinct texts, and of each text its number among them; -1 of null."""
+    """Return distinct texts, and the number of each text among them; -1 for null."""
     whole = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
     encoded = whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
     return encoded.dictionary, encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -29,13 +29,13 @@ def filled(numbers: pa.ChunkedArray) -> Numbers:
 
 
 def are_true(flags: pa.Array | pa.ChunkedArray) -> Flags:
-    """Return flags with false for null."""
+    """Return flags, with false for null."""
     found: Flags = np.asarray(flags.fill_null(False))
     return found
 
 
 def differ(*columns: npt.NDArray[Any]) -> Flags:
-    """Mark rows that differ from the one before in some column; the first does."""
+    """Mark rows that differ from the row before in some column, and the first row."""
     found = np.zeros(len(columns[0]), bool)
     found[:1] = True
     for column in columns:
@@ -44,7 +44,7 @@ def differ(*columns: npt.NDArray[Any]) -> Flags:
 
 
 def ranks(*columns: Numbers) -> Numbers:
-    """Rank rows from 0, compared by the columns from the left; equal ones have one rank."""
+    """Rank rows from 0, compared by the columns from the left; equal rows share a rank."""
     order = np.lexsort(columns[::-1])
     found = np.empty(len(order), np.int64)
     found[order] = np.cumsum(differ(*(column[order] for column in columns))) - 1
@@ -52,11 +52,11 @@ def ranks(*columns: Numbers) -> Numbers:
 
 
 def highest_before(groups: Numbers, values: Numbers) -> Numbers:
-    """Find for each row the highest value (0 or more) of earlier rows of its group; -1 where there is none.
+    """Find for each row the highest value (0 or more) of earlier rows of its group; -1 if there are none.
 
     Args:
-        groups: Rows of one group stand together.
-        values: Below the number of rows, or equal to it.
+        groups: The group of each row; rows of a group are adjacent.
+        values: At most the number of rows.
     """
     lifted = (np.cumsum(differ(groups)) - 1) * (len(groups) + 2)
     highest = np.zeros(len(groups), np.int64)
@@ -66,10 +66,10 @@ def highest_before(groups: Numbers, values: Numbers) -> Numbers:
 
 
 def compared(columns: Numbers, with_: Sequence[int]) -> Numbers:
-    """Compare rows with some numbers, from the left: below 0, 0 or above 0 where a row is lower, equal or higher.
+    """Compare rows with some numbers, from the left: negative, 0 or positive for rows that are lower, equal or higher.
 
     Args:
-        columns: At least as many columns as there are numbers.
+        columns: At least as many columns as numbers.
         with_: The numbers.
     """
     found = np.zeros(columns.shape[1], np.int64)
@@ -79,7 +79,7 @@ def compared(columns: Numbers, with_: Sequence[int]) -> Numbers:
 
 
 def last_highest(columns: Sequence[Numbers] | Numbers) -> int:
-    """Find the last of the rows that are highest, compared by the columns from the left; there are some."""
+    """Find the last of the highest rows, compared by the columns from the left; there must be rows."""
     rows = np.arange(len(columns[0]))
     for column in columns:
         values = column[rows]

@@ -1,4 +1,4 @@
-"""Finds which transactions of an offset range have come whole (`docs/internals/transactions.md`). Pure."""
+"""Finds which transactions of an offset range are complete (`docs/internals/transactions.md`). Pure."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from lakehold.ingest.transactions.runs import UNREADABLE
 from lakehold.model.passed import Passed
 
 _NEVER = np.iinfo(np.int64).max
-"""A rank above all."""
+"""A rank above all others."""
 
 
 class Completeness:
-    """Ranks up to which transactions may be taken.
+    """The ranks up to which transactions may be taken.
 
     Args:
         candidate: The offset range.
-        passed: What earlier batches took.
-        ranking: The ranks of its transactions.
+        passed: The transactions that earlier batches committed.
+        ranking: The ranks of the range's transactions.
     """
 
     def __init__(self, candidate: Candidate, passed: Passed, ranking: Ranking) -> None:
         self._candidate = candidate
         self._passed = passed
         self._ranking = ranking
-        # Pairs of a transaction and a topic that its first END counts, in one number each.
+        # Each pair of a transaction and a topic that its first END counts is encoded as one number.
         runs, boundaries, self._topics = candidate.runs, candidate.boundaries, max(len(candidate.topics), 1)
         rank_of_row = np.zeros(len(boundaries.offset), np.int64)
         rank_of_row[ranking.rows] = np.arange(1, ranking.count + 1)
@@ -46,14 +46,17 @@ class Completeness:
 
     @cached_property
     def complete(self) -> int:
-        """Find the rank up to which every transaction has all events that its END counts, as far as counts tell."""
+        """Find the rank up to which every transaction has all events that its END counts."""
         suspicious = np.union1d(self._rank[self._lacks & ~self._is_excused], np.flatnonzero(self._is_restarted))
-        # Only those in which a connector was restarted are gone through: the first other one lacks something.
+        # This loop passes only transactions in which a connector was restarted: the first other one lacks something.
         return next((rank - 1 for rank in suspicious.tolist() if self.lacking(rank)), self._ranking.count)
 
     @cached_property
     def certain(self) -> int:
-        """Find the rank up to which all has come that was sent before the ENDs, where counts do not tell that."""
+        """Find the rank up to which all messages sent before the ENDs have arrived.
+
+        Only transactions whose counts do not show that they are complete matter for it.
+        """
         ranks = np.flatnonzero(self._is_doubtful)
         boundaries, ranking, extent = self._candidate.boundaries, self._ranking, self._candidate.extent
         last_ends = ranking.last_end[boundaries.transaction[ranking.rows[ranks - 1]]]
@@ -67,10 +70,10 @@ class Completeness:
 
     @cached_property
     def in_sight(self) -> int:
-        """Find the rank up to which no row of a re-snapshot stands unread: nothing but its rows tells that there is one.
+        """Find the rank up to which no row of a re-snapshot can be unread: only its rows show that it exists.
 
-        Its rows were sent before the ENDs after them. So each partition must show a later event, or have been read to where it
-        ended after the ENDs were seen. Where nothing can be read yet, nothing is torn.
+        Its rows were sent before the ENDs after them. So each partition must show a later event, or be read to its end as of
+        after the ENDs were seen. If no table is readable yet, no read can see a part of a re-snapshot.
         """
         candidate = self._candidate
         if not candidate.extent.shown:
@@ -79,7 +82,7 @@ class Completeness:
         return int(self._ranking.furthest[np.array(unread, bool)].min(initial=self._ranking.count))
 
     def lacking(self, rank: int) -> dict[str, tuple[int, int]]:
-        """Return by topic how many events of a transaction have come and how many its END counts, where some have not."""
+        """Return for each topic that lacks events of a transaction how many have arrived, and how many its END counts."""
         if self._is_restarted[rank]:
             counts = dict(self._last_sent(rank))
         else:
@@ -92,10 +95,11 @@ class Completeness:
         return {self._candidate.topics[topic]: each for topic, each in counts.items() if each[0] < each[1]}
 
     def _last_sent(self, rank: int) -> Iterator[tuple[int, tuple[int, int]]]:
-        """Yield what `lacking` returns of a transaction amid which the connector was restarted: its last END counts.
+        """Yield what `lacking` returns for a transaction during which the connector was restarted, by its last END.
 
-        That counts all events if the connector sent them again, and those it had not sent before otherwise. These are in the last
-        run of each partition, with some that were sent before where that is not in order: no fewer have come.
+        The last END counts all events if the connector sent them again, otherwise those it had not sent before. These are in
+        the last run of each partition. Where that run is not in order it contains some that were sent before, but no fewer
+        have arrived.
         """
         runs, boundaries, ranking = self._candidate.runs, self._candidate.boundaries, self._ranking
         transaction = boundaries.transaction[ranking.rows[rank - 1]]
@@ -112,13 +116,13 @@ class Completeness:
                 yield topic, (arrived, wanted)
 
     def arrived(self, transaction: int) -> int:
-        """Return how many events of a transaction have come."""
+        """Return how many events of a transaction have arrived."""
         runs = self._candidate.runs
         return int(runs.new[runs.transaction == transaction].sum())
 
     @property
     def uncounted(self) -> frozenset[str]:
-        """Find the topics with events of several transactions that have ended, of which no END counts any."""
+        """Find the topics with events of several ended transactions, none of which an END counts."""
         candidate, of_run = self._candidate, self._ranking.of_run
         is_ranked = (of_run > 0) & (of_run <= self._ranking.count)
         topics = candidate.topic_of[candidate.runs.partition]
@@ -130,19 +134,19 @@ class Completeness:
 
     @cached_property
     def _lacks(self) -> Flags:
-        """Mark pairs of which events have not come that still may."""
+        """Mark pairs with missing events that may still arrive."""
         found: Flags = (self._arrived < self._wanted) & (self._rank > self._reaches[self._topic])
         return found
 
     @cached_property
     def _is_excused(self) -> Flags:
-        """Mark pairs that may lack what cannot be read: one record may stand for events of several transactions."""
+        """Mark pairs that may lack unreadable events: one unreadable record may stand for events of several transactions."""
         found: Flags = np.isin(self._topic, self._unreadable)
         return found
 
     @cached_property
     def _is_restarted(self) -> Flags:
-        """Mark, by rank, transactions amid which the connector was restarted, so that it may have numbered the rest from 1."""
+        """Mark, by rank, transactions during which the connector was restarted and may have numbered the rest from 1."""
         ranking = self._ranking
         transaction = self._candidate.boundaries.transaction[ranking.rows]
         ends_again = np.append(False, ranking.last_end[transaction] > ranking.rows)
@@ -152,10 +156,10 @@ class Completeness:
 
     @cached_property
     def _is_doubtful(self) -> Flags:
-        """Mark, by rank, transactions of which counts do not tell whether all has come.
+        """Mark, by rank, transactions whose counts do not show whether they are complete.
 
-        A connector was restarted amid them; or they lack what may be unreadable; or they come after a BEGIN without an END, which
-        may be of an event that commits by itself.
+        A connector was restarted during the transaction; or it lacks events that may be unreadable; or it comes after a
+        BEGIN without an END, which may belong to an event that commits by itself.
         """
         found = self._is_restarted.copy()
         found[self._ranking.after_open] = True
@@ -164,19 +168,19 @@ class Completeness:
 
     @property
     def _unreadable(self) -> Numbers:
-        """Find the topics that have unreadable records."""
+        """Find the topics with unreadable records."""
         runs = self._candidate.runs
         found: Numbers = self._candidate.topic_of[np.unique(runs.partition[runs.kind == UNREADABLE])]
         return found
 
     @cached_property
     def _reaches(self) -> Numbers:
-        """Find by topic the rank up to which nothing can come any more: each partition shows a later transaction."""
+        """Find for each topic the rank up to which nothing more can arrive: each partition shows a later transaction."""
         candidate, ranking = self._candidate, self._ranking
         reaches = np.maximum(ranking.furthest - 1, 0)
         for number, tp in enumerate(candidate.runs.partitions):
             if tp in self._passed.cut_off:
-                # What it shows first may lack its beginning; where it shows nothing, all may be gone.
+                # The first transaction that it shows may lack its beginning; if it shows none, all of its events may be deleted.
                 shown = ranking.first_of(number)
                 nothing_left = ranking.count if candidate.extent.is_all else 0
                 reaches[number] = max(reaches[number], nothing_left if shown is None else shown)

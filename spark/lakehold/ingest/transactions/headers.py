@@ -1,4 +1,4 @@
-"""Headers in the driver, as Arrow: what whole transactions need of each record."""
+"""Headers in the driver, as Arrow: the facts about each record that whole transactions need."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ HEADERS = pa.schema(
         ("commits", pa.bool_()),
     ]
 )
-"""What is needed of each record.
+"""The facts that are needed about each record.
 
 `sent_ms` is when it was sent (epoch milliseconds), `kind` one of `Kind` (`lakehold.ingest.envelope.header`). Rows of snapshots
-also have positions, events have all. `total_order` counts from 1 in the transaction, `collection_order` in its events of one
-table; `commits` says that the event commits by itself.
+also have positions; events have all fields. `total_order` counts from 1 within the transaction, `collection_order` within its
+events of one table; `commits` marks an event that commits by itself.
 """
 
 
 def headers_of_changes(changes: pa.Table, topic: str) -> pa.Table:
-    """Take `HEADERS` from the columns of one topic's changes, of each record once.
+    """Extract `HEADERS` from the columns of one topic's changes, each record once.
 
     Args:
-        changes: Has `_lh_partition`, `_lh_offset` and `_lh_transaction`.
+        changes: Changes with the columns `_lh_partition`, `_lh_offset` and `_lh_transaction`.
         topic: The topic.
     """
     of_runs = changes.filter(pc.is_valid(changes[TRANSACTION]))
@@ -49,7 +49,7 @@ def headers_of_changes(changes: pa.Table, topic: str) -> pa.Table:
 
 
 def as_headers(found: pa.Table) -> pa.Table:
-    """Bring a table to `HEADERS`, with the numbers of `position` as columns."""
+    """Convert a table to the schema of `HEADERS`, with the numbers of `position` as columns."""
     for name in POSITION:
         found = found.append_column(name, pc.struct_field(found["position"], name))
     return found.select(HEADERS.names).cast(HEADERS)

@@ -1,4 +1,4 @@
-"""Read transactions and places in the upstream's log from ids, of whole columns: `lakehold.model.places` has the rules. Pure."""
+"""Reads transactions and log places from whole columns of ids, by the rules of `lakehold.model.places`. Pure."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from lakehold.ingest.transactions.columns import Numbers, numbered
 from lakehold.model.places import ID_FORMS, POSTGRES_ID
 
 UNKNOWN = -1
-"""In place of the number of a log."""
+"""Stands for the number of an unknown log."""
 
 
 def transactions_of(transaction_ids: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return the transaction that each id names; null of null."""
+    """Return the transaction that each id names; null for null."""
     found = pc.extract_regex(transaction_ids, POSTGRES_ID)
     return pc.coalesce(pc.struct_field(found, "transaction"), transaction_ids)
 
 
 def places_of(transaction_ids: pa.Array, logs: dict[str, int]) -> tuple[Numbers, Numbers]:
-    """Find where transactions commit, by the ids of their ENDs.
+    """Find where transactions commit, from the ids of their ENDs.
 
     Args:
         transaction_ids: The ids.
-        logs: The numbers of logs, to which new ones are added.
+        logs: The numbers of logs, to which new logs are added.
 
     Returns:
-        Of each id the number of the log, and columns with the numbers of the place: as many as the longest has.
+        The number of each id's log, and columns with the numbers of its place: as many as the longest place has.
     """
     log, at = np.full(len(transaction_ids), UNKNOWN, np.int16), np.zeros((1, len(transaction_ids)), np.int64)
     for form in ID_FORMS:

@@ -24,7 +24,7 @@ RECORDS = pa.schema(
         ("data_collections", pa.list_(pa.struct([("data_collection", pa.string()), ("event_count", pa.int64())]))),
     ]
 )
-"""What each record of a transaction topic says: `kind` is its status. All but `offset` may be null."""
+"""The fields of each record of a transaction topic: `kind` is its status. All but `offset` may be null."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class Boundaries:
     Args:
         offset: Their offsets.
         transaction: The number of the transaction.
-        is_end: It is an END.
+        is_end: Whether it is an END.
         sent_ms: When it was sent (epoch milliseconds).
-        id: The transaction's id, as it is named here.
-        log: Of ENDs: the number of the log in which it commits; -1: unknown.
-        at: ... where, as columns (`lakehold.ingest.transactions.ids`).
-        counting: Of what ENDs count: the row of the END, rising.
-        topic: ... the number of a topic.
-        events: ... how many events it has there.
+        id: The transaction's id, as this record writes it.
+        log: For ENDs, the number of the log in which it commits; -1: unknown.
+        at: For ENDs, the place of the commit, as columns (`lakehold.ingest.transactions.ids`).
+        counting: For each count of an END, the row of the END, ascending.
+        topic: For each count, the number of a topic.
+        events: For each count, the number of events in that topic.
     """
 
     offset: Numbers
@@ -56,7 +56,7 @@ class Boundaries:
     events: Numbers
 
     def between(self, start: int, stop: int) -> Boundaries:
-        """Return those at some offsets (`stop` exclusive)."""
+        """Return those in a range of offsets (`stop` exclusive)."""
         first, end = np.searchsorted(self.offset, [start, stop]).tolist()
         rows, counts = slice(first, end), slice(*np.searchsorted(self.counting, [first, end]).tolist())
         columns = ("offset", "transaction", "is_end", "sent_ms", "log", "at")
@@ -71,7 +71,7 @@ class Boundaries:
 
 
 def are_boundaries(records: pa.Table) -> pa.ChunkedArray:
-    """Mark `RECORDS` that are BEGIN or END of a transaction."""
+    """Mark `RECORDS` that are a BEGIN or END of a transaction."""
     known = pc.is_in(records["kind"], pa.array([BEGIN, END]))
     return pc.and_(known, pc.is_valid(records["transaction_id"]))
 
@@ -86,11 +86,12 @@ def boundaries_of(
     """Find BEGINs and ENDs.
 
     Args:
-        records: `RECORDS` that are some, in the order of offsets, with a column `transaction`: its number.
+        records: `RECORDS` that are BEGINs or ENDs, in the order of offsets, with the number of the transaction as a column
+            `transaction`.
         logs: See `places_of`.
-        topics: Topics of which events are counted; others are left out.
-        transaction_topic: Where the records stand.
-        alone: Transactions that are one event, which commits by itself, with the number of its topic. Debezium writes no END of
+        topics: Topics whose events are counted; others are skipped.
+        transaction_topic: The topic of the records.
+        alone: Transactions of one event that commits by itself, with the number of its topic. Debezium writes no END for
             them: their BEGIN stands for it.
     """
     transaction = records["transaction"].to_numpy()
@@ -118,7 +119,7 @@ def boundaries_of(
 
 
 def _counts(records: pa.Table, topics: list[str], transaction_topic: str) -> tuple[Numbers, Numbers, Numbers]:
-    """Return rows of records, numbers of topics, and how many events they count there; nothing of tables that no topic holds."""
+    """Return rows of records, numbers of topics, and how many events each counts there; tables without a topic are skipped."""
     lists = records["data_collections"].combine_chunks()
     listed = pc.list_flatten(lists)
     collections, collection = numbered(pc.struct_field(listed, "data_collection"))

@@ -1,4 +1,4 @@
-"""Finds the topic that holds the events of a data collection: an END counts by the names of tables, not of topics."""
+"""Finds the topic that holds the events of a data collection: an END counts by names of tables, not of topics."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ _NOT_IN_TOPICS = re.compile(r"[^A-Za-z0-9._-]")
 
 @lru_cache(maxsize=1_024)
 def topic_of(collection: str, topics: frozenset[str], transaction_topic: str) -> str | None:
-    """Find the topic that Debezium names after a data collection: after a prefix, with `_` for what no topic's name may have.
+    """Find the topic that Debezium names after a data collection.
 
-    Of several that have the name it is the one with the prefix of the transaction topic.
+    The topic's name is a prefix and the collection's name, with `_` for characters that topic names cannot have. If several
+    topics match, the one with the prefix of the transaction topic is taken.
     """
     name = _NOT_IN_TOPICS.sub("_", collection)
     named = sorted(topic for topic in topics if f".{topic}".endswith(f".{name}"))

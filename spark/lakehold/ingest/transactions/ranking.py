@@ -13,22 +13,22 @@ from lakehold.ingest.transactions.ids import UNKNOWN, places_of, transactions_of
 from lakehold.model.passed import Passed
 
 NO_EVENTS = -1
-"""In place of a rank: of runs that are none of events."""
+"""Stands for the rank of runs that are not events."""
 TAKEN = 0
-"""In place of a rank: an earlier batch took it, or nobody can judge it any more."""
+"""Stands for a rank: an earlier batch committed the transaction, or it can no longer be checked."""
 
 
 class Ranking:
-    """Transactions in the order of their ENDs: 1 is the first that no earlier batch took.
+    """The transactions in the order of their ENDs: rank 1 is the first that no earlier batch committed.
 
     Args:
         candidate: The offset range.
-        passed: What earlier batches took.
+        passed: The transactions that earlier batches committed.
 
     Attributes:
-        rows: The first END of each transaction that has a rank, as rows of the boundaries: that of rank 1 is the first.
+        rows: The first END of each ranked transaction, as rows of the boundaries, in the order of ranks from 1.
         of_transaction: The rank of each transaction, 0 if it has none.
-        of_run: The rank of each run; `count + 1` where the END has not come.
+        of_run: The rank of each run; `count + 1` if the END has not arrived.
         is_abandoned: Marks runs of transactions that never end: the connector began again after them.
     """
 
@@ -38,7 +38,7 @@ class Ranking:
         self._logs = {name: number for number, name in enumerate(candidate.logs)}
         boundaries, transactions = candidate.boundaries, candidate.transactions
         ends = np.flatnonzero(boundaries.is_end)
-        # One more than there are: that of runs without a transaction.
+        # The last entry stands for runs without a transaction.
         self.first_end = np.full(transactions + 1, len(boundaries.offset))
         np.minimum.at(self.first_end, boundaries.transaction[ends], ends)
         self.last_end = np.full(transactions + 1, -1)
@@ -52,16 +52,16 @@ class Ranking:
 
     @property
     def count(self) -> int:
-        """Return how many transactions have a rank."""
+        """Return the number of ranked transactions."""
         return len(self.rows)
 
     @property
     def unended(self) -> Numbers:
-        """Return the runs of transactions whose END has not come."""
+        """Return the runs of transactions whose END has not arrived."""
         return np.flatnonzero(self.of_run > self.count)
 
     def first_of(self, partition: int) -> int | None:
-        """Return the rank of the first run of events in a partition, by its number; None: there is none."""
+        """Return the rank of the first run of events in a partition, by its number; None if it has no events."""
         ranks = self.of_run[self._candidate.runs.of(partition)]
         events = ranks[ranks != NO_EVENTS]
         return int(events[0]) if len(events) else None
@@ -76,7 +76,7 @@ class Ranking:
 
     @cached_property
     def interrupted(self) -> Flags:
-        """Mark, by rank, transactions amid which the connector was restarted: they have several BEGINs before an END."""
+        """Mark, by rank, transactions during which the connector was restarted: they have several BEGINs before an END."""
         boundaries = self._candidate.boundaries
         begins = np.flatnonzero(~boundaries.is_end)
         begins = begins[begins < self.first_end[boundaries.transaction[begins]]]
@@ -90,12 +90,12 @@ class Ranking:
         is_over = self.last_end >= 0
         is_over[runs.transaction[self.of_run == TAKEN]] = True
         rows = np.flatnonzero(~boundaries.is_end & ~is_over[boundaries.transaction])
-        # The BEGIN of a transaction that was taken may be sent again without its END.
+        # The BEGIN of a committed transaction may be sent again without its END.
         return rows[~self._have(*places_of(transactions_of(boundaries.id.take(pa.array(rows))), self._logs))]
 
     @cached_property
     def after_open(self) -> Numbers:
-        """Find the ranks that come next after a BEGIN without an END: what began there may be an event that commits by itself."""
+        """Find the ranks that follow a BEGIN without an END, which may belong to an event that commits by itself."""
         following = np.unique(np.searchsorted(self.rows, self.open_begins)) + 1
         return following[following <= self.count]
 
@@ -122,7 +122,7 @@ class Ranking:
         return ranks, is_abandoned
 
     def _have(self, log: Numbers, at: Numbers) -> Flags:
-        """Mark the places of transactions that earlier batches took."""
+        """Mark the places of transactions that earlier batches committed."""
         found = np.zeros(len(log), bool)
         for name, number in self._logs.items():
             if name in self._passed.commits:
@@ -130,13 +130,13 @@ class Ranking:
         return found
 
     def _precede(self, log: Numbers, at: Numbers, ends: Numbers, below: int) -> Flags:
-        """Mark what lies before a transaction topic whose beginning was deleted before it was first read.
+        """Mark places before the known part of a transaction topic whose beginning was deleted before it was first read.
 
         Args:
             log: The logs of places.
             at: The places.
             ends: The ENDs that are left, as rows.
-            below: 1: what commits with the first END of a log is before it, too.
+            below: 1 to include places at the first END of a log.
         """
         found = np.zeros(len(log), bool)
         if self._candidate.transaction_topic in self._passed.cut_off:
@@ -147,7 +147,7 @@ class Ranking:
         return found
 
     def _precede_snapshot(self) -> Flags:
-        """Mark runs after which the connector has begun again, by a snapshot that shows what the transaction did."""
+        """Mark runs after which the connector began again with a snapshot that contains the transaction's effects."""
         runs = self._candidate.runs
         snapshots = runs.position[:, runs.is_placed_snapshot]
         if not snapshots.shape[1]:

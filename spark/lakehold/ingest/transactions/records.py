@@ -1,4 +1,4 @@
-"""Reads headers from raw records: one Spark job brings what is needed of each record to the driver."""
+"""Reads headers from raw records: one Spark job brings the needed facts about each record to the driver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lakehold.ingest.transactions.headers import as_headers
 from lakehold.ingest.transactions.metadata import RECORDS
 
 if TYPE_CHECKING:
-    # Its client of the registry is a second of imports, which a source without one does not need.
+    # The registry's client takes a second to import, which sources without a registry do not need.
     from lakehold.kafka.registry import Registry
 
 _UNKNOWN = "unknown_schema"
@@ -29,13 +29,13 @@ _UNKNOWN = "unknown_schema"
 
 @dataclass(frozen=True)
 class Records:
-    """Raw records of a source, of which headers are wanted.
+    """A reader of headers from the raw records of a source.
 
     Args:
-        transaction_topic: Its transaction topic.
-        written: Its format.
-        registry: Where Avro schemas are; None for JSON.
-        spark: Gives the session.
+        transaction_topic: The source's transaction topic.
+        written: The source's format.
+        registry: The registry of Avro schemas; None for JSON.
+        spark: Returns the session.
         max_record_bytes: Longer records are not read.
     """
 
@@ -49,8 +49,9 @@ class Records:
         """Fetch `HEADERS` of the records that have one, and `RECORDS` of the transaction topic.
 
         Args:
-            records: Raw records of `topics`, of the transaction topic and maybe of others, in any order: a table if they are few.
-            topics: The topics that are judged.
+            records: Raw records of `topics`, of the transaction topic and perhaps of others, in any order: a table if they
+                are few.
+            topics: The topics whose events must be complete.
         """
         wanted = sorted({*topics, self.transaction_topic})
         if isinstance(records, pa.Table):
@@ -85,7 +86,7 @@ class Records:
         return found.filter(found["kind"].isNotNull()).toArrow()
 
     def _schemas_in(self, records: pa.Table) -> HeadSchemas:
-        """Return how a few records were written."""
+        """Return the schemas that a few records use."""
         if self.registry is None:
             return HeadSchemas(ANY_JSON, ANY_JSON)
         of_transactions = self._are_of_transactions(records)
@@ -94,7 +95,7 @@ class Records:
         return HeadSchemas(_known(self.registry, changes), _known(self.registry, transactions))
 
     def _schemas_of(self, topics: frozenset[str]) -> HeadSchemas:
-        """Return how records of some topics, and of the transaction topic, most likely were written."""
+        """Return the schemas that records of some topics, and of the transaction topic, most likely use."""
         if self.registry is None:
             return HeadSchemas(ANY_JSON, ANY_JSON)
         ids = self.registry.subject_ids
@@ -104,7 +105,7 @@ class Records:
         )
 
     def _more(self, schemas: HeadSchemas, found: pa.Table) -> HeadSchemas | None:
-        """Return the schemas with those that records name beside them; None: the registry has none of these."""
+        """Add the further schemas that records name; None: the registry has none of these."""
         unknown = found.filter(pc.is_valid(found[_UNKNOWN]))
         if self.registry is None or not unknown.num_rows:
             return None

@@ -1,11 +1,11 @@
-"""Finds a re-snapshot in an offset range: its rows are in one batch, with all of them, as events of a transaction are. Pure.
+"""Finds a re-snapshot in an offset range: one batch contains all of its rows, as it does with the events of a transaction. Pure.
 
-It shows what upstream was at one moment, over all tables. Taken in parts it would show tables of different moments; a first
-snapshot may be, as nothing of it can be read before it is complete.
+A re-snapshot shows upstream at one time, over all tables. Taken in parts it would show tables of different times. A first
+snapshot may be taken in parts, as its tables cannot be read before it is complete.
 
-It is over when something says so that was sent after it: its last row, or an event or END of a later transaction. Its rows may be
-written later than that to other partitions. All have come when each partition shows something later, or was read to where it
-ended after that had been written.
+A re-snapshot is over when a sign of that arrives which was sent after it: its last row, or an event or END of a later
+transaction. Rows may be written to other partitions later than this sign. All rows have arrived when each partition shows
+something later, or was read to its end as of after the sign was written.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from lakehold.model.places import WAL, is_in_order_of_positions
 
 @dataclass(frozen=True)
 class Resnapshot:
-    """Rows of a re-snapshot in an offset range, and of abandoned ones before it.
+    """The rows of a re-snapshot in an offset range, and of abandoned re-snapshots before it.
 
     Args:
         candidate: The range.
-        first: Where the first of these snapshots stands upstream.
-        position: Where the last of them does: the one that counts.
+        first: The upstream position of the first of these snapshots.
+        position: The upstream position of the last one, which counts.
     """
 
     candidate: Candidate
@@ -40,7 +40,7 @@ class Resnapshot:
 
     @cached_property
     def begins(self) -> Offsets:
-        """Find where each partition that has rows of them, or events after the first, has the first one of those."""
+        """Find for each partition the offset of its first row of these snapshots, or first event after the first one."""
         runs = self.candidate.runs
         rows = np.flatnonzero(self._rows(self.first) | self._events_after(self.first))
         numbers, firsts = np.unique(runs.partition[rows], return_index=True)
@@ -49,20 +49,20 @@ class Resnapshot:
 
     @property
     def records(self) -> int:
-        """Return how many rows have come, or a few more: messages that are none may stand among them."""
+        """Return how many rows have arrived; messages that are no rows may be among them."""
         runs, rows = self.candidate.runs, self._rows(self.first)
         return int((runs.last[rows] - runs.first[rows] + 1).sum())
 
     @property
     def without_rows(self) -> frozenset[str]:
-        """Return the topics of readable tables that have none of its rows."""
+        """Return the topics of readable tables without a row in it."""
         runs = self.candidate.runs
         having = np.unique(runs.partition[self._rows(self.position)]).tolist()
         return frozenset(self.candidate.extent.shown) - {runs.partitions[number].topic for number in having}
 
     @cached_property
     def over_ms(self) -> int | None:
-        """Find when the first was sent that says that it is over (epoch milliseconds); None: nothing says so yet."""
+        """Find when the first sign was sent that it is over (epoch milliseconds); None: there is none."""
         runs, boundaries = self.candidate.runs, self.candidate.boundaries
         says = self._events_after(self.position) | (self._rows(self.position) & (runs.kind == SNAPSHOT_END))
         sent_ms = [*runs.sent_ms[says].tolist(), *boundaries.sent_ms[self._ends_after(self.position)].tolist()]
@@ -70,7 +70,7 @@ class Resnapshot:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether all of its rows have come, and all ENDs of what was committed before it."""
+        """Return whether all of its rows have arrived, and all ENDs of transactions before it."""
         extent, runs = self.candidate.extent, self.candidate.runs
         if self.over_ms is None or extent.is_early(np.array([self.over_ms]))[0]:
             return False
@@ -81,7 +81,7 @@ class Resnapshot:
         return all(tp in later or extent.is_fully_read(tp) for tp in partitions)
 
     def before(self) -> Candidate:
-        """Return the range as far as it shows nothing of them, nor of what was committed after the first."""
+        """Return the range up to its first row, and without transactions that committed after the first snapshot."""
         candidate, begins = self.candidate, dict(self.begins)
         extent, runs = candidate.extent, candidate.runs
         later = self._first_after(self.first)
@@ -98,7 +98,10 @@ class Resnapshot:
         )
 
     def after(self) -> Candidate:
-        """Return the range without what was committed before the last: that shows what it did, also what never came whole."""
+        """Return the range without transactions that committed before the last snapshot.
+
+        The snapshot contains their effects, also those of transactions that stay incomplete.
+        """
         candidate, runs = self.candidate, self.candidate.runs
         stop = candidate.extent.stops.get(candidate.transaction_topic, 0)
         later = self._first_after(self.position)
@@ -109,17 +112,17 @@ class Resnapshot:
         )
 
     def _rows(self, position: Position) -> Flags:
-        """Mark runs of snapshots that stand at a position or after it."""
+        """Mark runs of snapshots at a position or after it."""
         runs = self.candidate.runs
         return runs.is_placed_snapshot & (compared(runs.position, position) >= 0)
 
     def _events_after(self, position: Position) -> Flags:
-        """Mark runs of events that stand after a position."""
+        """Mark runs of events after a position."""
         runs = self.candidate.runs
         return runs.is_event & runs.has_position & (compared(runs.position, position) > 0)
 
     def _ends_after(self, position: Position) -> Flags:
-        """Mark ENDs after a position, as far as places tell."""
+        """Mark ENDs after a position, if their places show that."""
         boundaries = self.candidate.boundaries
         found = np.zeros(len(boundaries.offset), bool)
         for number, name in enumerate(self.candidate.logs):
@@ -129,7 +132,7 @@ class Resnapshot:
         return found & boundaries.is_end
 
     def _first_after(self, position: Position) -> int | None:
-        """Find the offset of the first BEGIN or END of a transaction that was committed after a position, as far as is known."""
+        """Find the offset of the first BEGIN or END of a transaction that is known to have committed after a position."""
         candidate = self.candidate
         is_later = np.zeros(candidate.transactions + 1, bool)
         is_later[candidate.runs.transaction[self._events_after(position)]] = True
@@ -139,7 +142,7 @@ class Resnapshot:
 
 
 def resnapshot_of(candidate: Candidate) -> Resnapshot | None:
-    """Find what an offset range has of snapshots that are newer than what readable tables show; None: nothing."""
+    """Find the rows of snapshots in an offset range that are newer than those of readable tables; None if there are none."""
     runs, is_new = candidate.runs, np.zeros(len(candidate.runs.first), bool)
     for topic, shown in candidate.extent.shown.items():
         numbers = [number for number, tp in enumerate(runs.partitions) if tp.topic == topic]
@@ -154,7 +157,7 @@ def resnapshot_of(candidate: Candidate) -> Resnapshot | None:
 
 
 def shown_by(shown: Iterable[tuple[str, Position | None]]) -> Mapping[str, Position | None]:
-    """Return by topic the snapshot that its tables show, of several the earliest."""
+    """Return by topic the snapshot that its tables show; the earliest if they show several."""
     found: dict[str, Position | None] = {}
     for topic, position in shown:
         before = found.get(topic, position)

@@ -34,27 +34,27 @@ EVENTS, SNAPSHOT, SNAPSHOT_END, UNREADABLE = map(
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs as columns, by partition in the order of offsets.
+    """A list of runs, as columns by partition in the order of offsets.
 
     A run is consecutive records of one partition: events of one transaction in their order, rows of one snapshot, or unreadable
-    ones.
+    records.
 
     Args:
-        partitions: The columns have their numbers; all that are judged, also those without a run.
+        partitions: The partitions, to whose numbers the columns refer; some may have no run.
         partition: Number of the partition.
         kind: Number in `KINDS`.
         first: Offset of the first record.
         last: Offset of the last one.
-        records: How many records.
+        records: Number of records.
         sent_ms: When the last one was sent (epoch milliseconds).
-        transaction: Of events: the number of the transaction; -1 of what is none.
-        id: ... as its last event names it.
-        log: ... the number of the log in which it commits; -1: unknown.
-        at: ... where, as columns (`lakehold.ingest.transactions.ids`).
-        has_position: The position of the last record is known, which is that of its snapshot if it is one of its rows.
-        position: ... as four columns, see `lakehold.ingest.envelope.position`.
-        new: ... how many stand in no earlier run.
-        commits: ... it is one that commits by itself, and so is all of its transaction: that has a BEGIN and no END.
+        transaction: For events, the number of the transaction; -1 for others.
+        id: For events, the transaction's id as the last one writes it.
+        log: For events, the number of the log in which it commits; -1: unknown.
+        at: For events, the place of the commit, as columns (`lakehold.ingest.transactions.ids`).
+        has_position: Whether the position of the last record is known; a snapshot's rows share its position.
+        position: That position, as four columns, see `lakehold.ingest.envelope.position`.
+        new: How many of its events are in no earlier run.
+        commits: Whether it is an event that commits by itself; its transaction has a BEGIN, this event and no END.
     """
 
     partitions: Sequence[TopicPartition]
@@ -81,17 +81,17 @@ class Runs:
 
     @property
     def is_placed_snapshot(self) -> Flags:
-        """Mark runs of snapshots of which it is known where they stand upstream."""
+        """Mark runs of snapshots whose upstream position is known."""
         found: Flags = np.isin(self.kind, (SNAPSHOT, SNAPSHOT_END)) & self.has_position
         return found
 
     @property
     def placed(self) -> Runs:
-        """Return the runs of which it is known where their transactions commit."""
+        """Return the runs whose commit's place is known."""
         return self.where(self.log != UNKNOWN)
 
     def where(self, kept: Flags) -> Runs:
-        """Return some of the runs."""
+        """Return the runs that `kept` marks."""
         columns = {
             field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("partitions", "id")
         }
@@ -99,7 +99,7 @@ class Runs:
         return replace(self, id=self.id.filter(mask), **{name: column[..., kept] for name, column in columns.items()})
 
     def of(self, number: int) -> slice:
-        """Return where the runs of a partition stand, by its number."""
+        """Return the rows of a partition's runs, by its number."""
         return slice(*np.searchsorted(self.partition, [number, number + 1]).tolist())
 
     def position_of(self, row: int) -> Position:
@@ -115,10 +115,10 @@ def runs_of(
 
     Args:
         headers: `HEADERS`, in any order.
-        transaction: Of each of them the number of the transaction; -1 of what is no event.
+        transaction: The number of each header's transaction; -1 if it is not an event.
         names: The transactions.
         logs: See `places_of`.
-        partitions: Those of the headers, and maybe others.
+        partitions: The partitions of the headers, and perhaps others.
     """
     partition = _partition_of(headers, partitions)
     order = np.lexsort((headers["offset"].to_numpy(), partition))
@@ -138,9 +138,9 @@ def runs_of(
     has_position, at_position = has_position[last], np.stack([column[last] for column in position])
     id_, transaction = at_last["transaction_id"].combine_chunks(), transaction[last]
     log, at = places_of(names, logs)
-    # No event has the place that is appended.
+    # The appended place is for runs that are not events.
     log, at = np.append(log, np.int16(UNKNOWN))[transaction], np.pad(at, ((0, 0), (0, 1)))[:, transaction]
-    # PostgreSQL's transactions commit after the one before them.
+    # A transaction of PostgreSQL commits after the one before it, whose LSN its events contain.
     is_postgres = are_true(pc.match_substring_regex(id_, POSTGRES_ID)) & has_position
     log[is_postgres] = logs.setdefault(WAL, len(logs))
     at[0, is_postgres] = at_position[0, is_postgres] + 1
@@ -176,7 +176,7 @@ def _partition_of(headers: pa.Table, partitions: Sequence[TopicPartition]) -> Nu
 
 
 def _are_new(partition: Numbers, transaction: Numbers, number: Numbers, names: int) -> Flags:
-    """Mark events whose number is above all earlier ones of the transaction in the partition; there are so many `names`."""
+    """Mark events with a higher number than all earlier ones of their transaction and partition."""
     rows = np.flatnonzero(transaction >= 0)
     sender = partition[rows].astype(np.int64) * names + transaction[rows]
     by_sender = np.argsort(sender, kind="stable")

@@ -1,4 +1,4 @@
-"""Reports a transaction, or a re-snapshot, that does not come whole, and says when that is an error."""
+"""Reports a transaction, or a re-snapshot, that stays incomplete, and decides when that is an error."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from lakehold.times import iso
 
 @dataclass(frozen=True)
 class Blocked:
-    """A transaction, or a re-snapshot, that keeps a batch from taking more of what has come.
+    """A transaction, or a re-snapshot, that is incomplete and blocks the records after it.
 
     Args:
-        transaction: As its END or its events name it; empty: it is a re-snapshot.
-        arrived: How many of its events or rows have come.
-        lacking: By topic how many have come and how many its END counts, where some have not.
-        repeats: The topic that repeats from an earlier point, and has not yet come as far as it was; empty: none does.
-        is_followed: The transaction topic shows a later transaction: what comes may be of others.
-        came: A number that grows while more of it comes, however much of what there is was read.
+        transaction: Its id, as its END or its events write it; empty for a re-snapshot.
+        arrived: How many of its events or rows have arrived.
+        lacking: For each topic that lacks events, how many have arrived and how many its END counts.
+        repeats: The topic that repeats from an earlier point, and has not yet come as far as before; empty: none does.
+        is_followed: Whether the transaction topic shows a later transaction, to which new records may belong.
+        came: A number that grows while more of it arrives, even if not all records were read.
     """
 
     transaction: str
@@ -35,13 +35,13 @@ class Blocked:
 def waiting_for(
     blocked: Blocked, topics: Collection[str], tables: Mapping[str, str], before: Waiting | None, now_ms: int
 ) -> Waiting:
-    """Return what a source waits for, as it is kept.
+    """Return the state of waiting that is kept with the reader.
 
     Args:
-        blocked: What keeps its batches.
-        topics: Those with changes that wait.
+        blocked: The transaction that blocks its batches.
+        topics: Topics with changes that wait.
         tables: The topic of each table.
-        before: What it waited for when it was last looked at.
+        before: The state that was kept before; None: the source did not wait.
         now_ms: The time, epoch milliseconds.
     """
     concerned = {*topics, *blocked.lacking, blocked.repeats}
@@ -58,22 +58,22 @@ def waiting_for(
 
 
 def incomplete(source: str, waiting: Waiting) -> TransactionIncomplete:
-    """Return the error that an ingest ends with after it has waited too long."""
+    """Return the error with which an ingest ends after it has waited too long."""
     return TransactionIncomplete(
-        f'{waiting.what} of source "{source}" has not come whole',
-        detail=f"{waiting.detail} Nothing more of it has come since {iso(waiting.since_ms)} UTC, for longer than the setting "
-        "transaction_timeout_ms. The tables have what was committed before it; it waits, and so does what follows, for"
-        f" {', '.join(waiting.tables)}.",
-        hint="See whether the connector runs, and restart it: when the rest comes, the next ingest goes on. If it never comes, "
+        f'{waiting.what} of source "{source}" is incomplete',
+        detail=f"{waiting.detail} Nothing more of it has arrived since {iso(waiting.since_ms)} UTC, for longer than the setting "
+        "transaction_timeout_ms. The tables contain everything that was committed before it. It blocks itself and all later "
+        f"changes of {', '.join(waiting.tables)}.",
+        hint="Check that the connector runs, and restart it: when the rest arrives, the next ingest continues. If it never does, "
         "drop the source's tables and create them again, so that they are loaded again.",
     )
 
 
 def _detail(blocked: Blocked) -> str:
     if not blocked.transaction:
-        return f"{blocked.arrived:,} of its rows have come, and nothing yet that says that these are all."
+        return f"{blocked.arrived:,} of its rows have come, and no sign yet that these are all."
     if blocked.repeats:
-        return f'Topic "{blocked.repeats}" repeats changes from it on, and has not yet come as far as it was.'
+        return f'Topic "{blocked.repeats}" repeats changes from it on, and has not yet come as far as before.'
     if not blocked.lacking:
         return f"Its END has not come; {blocked.arrived:,} of its changes have."
     counts = (

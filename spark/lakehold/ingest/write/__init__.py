@@ -1,1 +1,1 @@
-"""Writes the changes of one table: evolves its schema, merges, publishes, and keeps what is wrong with messages."""
+"""Writes the changes of one table: evolves its schema, merges, publishes, and records messages in error."""

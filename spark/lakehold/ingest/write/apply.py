@@ -1,4 +1,4 @@
-"""One table's part of a batch: deduplicate its changes, choose a path, write. Reads top to bottom as it happens."""
+"""One table's part of a batch: deduplicate its changes, choose a path, write. Read it from top to bottom."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TableBatch:
-    """A batch's changes to one table, and how far the table was before.
+    """A batch's changes to one table, with the table's progress before the batch.
 
     Args:
         identity: The batch.
-        arrival: What arrives.
-        progress: How far the table was before.
-        reach: How far the batch reads the table's topic.
+        arrival: The records.
+        progress: The table's progress before the batch.
+        reach: The offsets up to which the batch reads the table's topic.
     """
 
     identity: BatchIdentity
@@ -54,23 +54,25 @@ class TableBatch:
 
     @property
     def rule(self) -> Rule:
-        """Return how its changes are deduplicated."""
+        """Return the rule by which its changes are deduplicated."""
         envelope, marks = self.table.envelope, self.progress.marks
         by_position = envelope.has_positions and self.arrival.may_move_keys(marks)
         return Rule(envelope.skips_applied, by_position, marks)
 
 
 class Applier(Protocol):
-    """The seam at which changes enter tables: Iceberg's, or what a test puts in their place."""
+    """The interface through which changes enter tables: Iceberg's, or a replacement in tests."""
 
     def prepare(self, arrival: TableArrival, progress: TableProgress) -> None:
-        """Read what a batch has for a table, before the batch is begun; without effects."""
+        """Read and decode a table's records, before the batch begins; without effects."""
 
     def apply(self, batch: TableBatch) -> tuple[TableReport, TableProgress]:
-        """Bring a table to a batch's timestamp. Returns what was done, and the table's progress."""
+        """Bring a table to a batch's timestamp. Returns the report, and the table's progress."""
 
-    def settle(self, identity: BatchIdentity, table: Table, progress: TableProgress, reach: Reach) -> TableProgress:
-        """Return the progress of a table after a batch that changes no more rows of it; its snapshot may be complete now."""
+    def finish_snapshot(
+        self, identity: BatchIdentity, table: Table, progress: TableProgress, reach: Reach
+    ) -> TableProgress:
+        """Return a table's progress after a batch that changes no further rows; its snapshot may be complete now."""
 
 
 @dataclass(frozen=True)
@@ -78,18 +80,18 @@ class IcebergApplier:
     """The applier that writes Iceberg tables.
 
     Args:
-        writing: Commits to them.
+        writing: Commits to the tables.
     """
 
     writing: Writing
 
     def prepare(self, arrival: TableArrival, progress: TableProgress) -> None:
-        """See `Applier`. What most likely is written as it is read is left alone."""
+        """Read and decode a table's records, except those of a likely direct load, which reads them as it writes."""
         if not _may_load(arrival, progress):
-            arrival.carrier  # noqa: B018 - it is decoded by this
+            arrival.carrier  # noqa: B018 - the access decodes the changes
 
     def apply(self, batch: TableBatch) -> tuple[TableReport, TableProgress]:
-        """See `Applier`.
+        """Bring a table to a batch's timestamp, see `Applier`.
 
         Raises:
             TableStopped: The table cannot take these changes.
@@ -106,8 +108,10 @@ class IcebergApplier:
                 state = self.writing.tables.table_state(batch.table.full_name)
         return self._deduplicate(batch, state)
 
-    def settle(self, identity: BatchIdentity, table: Table, progress: TableProgress, reach: Reach) -> TableProgress:
-        """See `Applier`."""
+    def finish_snapshot(
+        self, identity: BatchIdentity, table: Table, progress: TableProgress, reach: Reach
+    ) -> TableProgress:
+        """Return a table's progress after a batch that changes no further rows, see `Applier`."""
         before = progress.marks
         marks = completed(before, reach)
         if marks != before:
@@ -127,7 +131,7 @@ class IcebergApplier:
         """Write rows that are all new.
 
         Raises:
-            direct.Unexpected: They are not.
+            direct.Unexpected: They are not all new.
         """
         table, identity, changes = batch.table, batch.identity, batch.arrival.changes
         requirements.check(table, changes, how.edges)
@@ -150,7 +154,7 @@ class IcebergApplier:
         return _done(batch, changes, report_of(table, statistics, written, identity), after)
 
     def _deduplicate(self, batch: TableBatch, state: TableState | None) -> tuple[TableReport, TableProgress]:
-        """Deduplicate the changes, and bring the winners into the table."""
+        """Deduplicate the changes, and write the winners to the table."""
         table, identity, carrier = batch.table, batch.identity, batch.arrival.carrier
         has_rows = state is not None and state.row_count != 0
         sequence_number = (
@@ -158,7 +162,7 @@ class IcebergApplier:
         )
         found = deduplicated(carrier, table.envelope, batch.rule, reach=batch.reach, sequence_number=sequence_number)
         if state is not None and (done := effect_of(state, identity, 1)):
-            # Run again after a crash: the table holds the batch already, so what it was before it stands in the summary only.
+            # Run again after a crash: the table contains the batch already; only the summary has the resulting marks.
             found = replace(found, marks=Marks.from_json(done.get("lakehold.marks")))
         requirements.check(table, carrier.changes, found.statistics)
         if found.statistics.errors and table.options.get("on_error") == "fail":
@@ -189,7 +193,7 @@ class IcebergApplier:
             partitions = {field.name for spec in state.table.specs().values() for field in spec.fields}
             plan = evolve.evolution(table, name, state.schema, partitions, changes.columns)
             if state.current is None and changes.key and state.table.sort_order().is_unsorted:
-                # The process that made the table was killed before it could say so: CREATE TABLE cannot.
+                # The process that created the table was killed before it set the order, which CREATE TABLE cannot do.
                 plan = replace(plan, statements=(evolve.ordering(name, changes.key), *plan.statements))
         if plan.statements:
             writing.confirm_lease()
@@ -197,7 +201,7 @@ class IcebergApplier:
         return plan.columns
 
     def _is_replaceable(self, table: Table, state: TableState) -> bool:
-        """Return whether nobody has written to a table, not since it was read either."""
+        """Return whether no writer has written to a table, also not since its state was read."""
         if state.current is not None:
             return False
         now = self.writing.tables.table_state(table.full_name)
@@ -206,7 +210,7 @@ class IcebergApplier:
     def _write(
         self, batch: TableBatch, changes: Changes, columns: tuple[ColumnType, ...], found: Deduplicated
     ) -> TableState | None:
-        """Commit the changes, unless they are there already. Returns the table as committed; None when nothing was to do."""
+        """Commit the changes unless the table has them already. Returns the committed table; None if nothing was to do."""
         table, identity, writing = batch.table, batch.identity, self.writing
         marks = found.marks if table.envelope.has_positions else None
         name, properties = writing.name(table.full_name), identity.properties(marks)
@@ -217,7 +221,7 @@ class IcebergApplier:
                 case merge.Append():
                     merge.append(path, changes, found.frame, columns, properties)
                 case merge.Merge():
-                    # What sources share was decoded in one of their sessions.
+                    # Records that sources share were decoded in the session of one of them.
                     spark = found.frame.sparkSession
                     reading = nullcontext() if OF_THIS_PROCESS.take(state) else row_by_row(spark)
 
@@ -235,7 +239,7 @@ class IcebergApplier:
         return self._drop_stale(identity, table, found.marks) or written
 
     def _drop_stale(self, identity: BatchIdentity, table: Table, marks: Marks) -> TableState | None:
-        """Delete what a snapshot that is whole now did not bring. Returns the table as committed; None when nothing was to do."""
+        """Delete rows that a complete re-snapshot does not contain. Returns the committed table; None if nothing was to do."""
         snapshot = marks.snapshot
         if snapshot is None or not snapshot.complete or snapshot.replaces_through is None:
             return None
@@ -243,7 +247,7 @@ class IcebergApplier:
 
 
 def _may_load(arrival: TableArrival, progress: TableProgress) -> bool:
-    """Return whether the changes may all be new rows, which a look at the first and the last of them and the keys tell."""
+    """Return whether all changes may be new rows, as a sample of the first and last ones and the keys show."""
     envelope, rows = arrival.table.envelope, 0 if arrival.state is None else arrival.state.row_count
     return envelope.has_keys and arrival.has_edges and direct.may_be_new(envelope, progress.marks, rows)
 
@@ -251,7 +255,7 @@ def _may_load(arrival: TableArrival, progress: TableProgress) -> bool:
 def _done(
     batch: TableBatch, changes: Changes, report: TableReport, progress: TableProgress
 ) -> tuple[TableReport, TableProgress]:
-    """Return the report and the progress, with what the messages have and the table leaves out; reported once, kept on."""
+    """Return the report and the progress with the parts of messages that the table leaves out; each part is reported once."""
     left_out = changes.left_out if changes.knows_rows else progress.left_out
     new = tuple(sentence for sentence in left_out if sentence not in progress.left_out)
     object_id = batch.arrival.entry.object_id
@@ -259,13 +263,13 @@ def _done(
 
 
 def _says_nothing(changes: Changes, found: Deduplicated) -> bool:
-    """Return whether a batch does not say what a table is like: its messages are errors, or no schema of a row is known."""
+    """Return whether a batch does not show the table's columns: all messages are errors, or no schema of a row is known."""
     statistics = found.statistics
     return not changes.knows_rows or statistics.errors == statistics.records
 
 
 def _advanced(progress: TableProgress, table: Table, marks: Marks, batch: BatchIdentity) -> TableProgress:
-    """Return the progress after a batch: a table is readable from the first one that leaves no snapshot half read."""
+    """Return the progress after a batch: a table is readable from the first batch that leaves no snapshot half read."""
     since_ms = progress.since_ms
     if since_ms is None and marks.is_whole:
         since_ms = batch.timestamp_ms
@@ -273,7 +277,7 @@ def _advanced(progress: TableProgress, table: Table, marks: Marks, batch: BatchI
 
 
 def _bad_input(table: Table, found: Deduplicated) -> TableStopped:
-    """Return what a table with `ON ERROR = 'fail'` stops with."""
+    """Return the error that stops a table with `ON ERROR = 'fail'`."""
     errors = found.frame.filter(F.col(ERROR).isNotNull()).select(PARTITION, OFFSET, ERROR, DETAIL)
     first = errors.orderBy(OFFSET).first()
     place = f"partition {first[PARTITION]}, offset {first[OFFSET]}: {first[ERROR]}. {first[DETAIL]}" if first else ""
@@ -282,6 +286,6 @@ def _bad_input(table: Table, found: Deduplicated) -> TableStopped:
         table=table.full_name,
         code="bad-input",
         detail=f"The first is of topic {table.topic}, {place}",
-        hint="Correct the producer; to keep such messages in mz_catalog.mz_source_errors and go on, create the table "
+        hint="Correct the producer; to record such messages in mz_catalog.mz_source_errors and continue, create the table "
         "without ON ERROR = 'fail'.",
     )

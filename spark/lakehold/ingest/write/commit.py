@@ -1,4 +1,4 @@
-"""Commit: whatever an attempt's outcome was, the table's history says whether a batch's step is in it."""
+"""Commits a step of a batch: whatever the outcome of an attempt was, the table's history shows whether it contains the step."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def committed(  # noqa: PLR0913 - a table, a step of a batch, and how it is made
     step: int,
     commit: Callable[[TableState], None],
 ) -> TableState | None:
-    """Run `commit` until the table's history has this batch's step. Returns the table as committed; None when nothing was to do.
+    """Run `commit` until the table's history has this batch's step. Returns the committed table; None if nothing was to do.
 
-    A conflict (another tool compacted, say) and a commit whose answer got lost look alike from here, and both are settled by
-    looking. A writer whose lease was lost never gets to a second attempt.
+    A conflict (another tool compacted, for example) and a commit whose answer got lost look alike here: the table's history
+    decides both. A writer whose lease was lost never makes a second attempt.
     """
     for attempt in range(_ATTEMPTS):
         state = tables.table_state(full_name)
@@ -33,7 +33,7 @@ def committed(  # noqa: PLR0913 - a table, a step of a batch, and how it is made
             raise LakeholdError(
                 f'table "{full_name}" was dropped while it was written',
                 code="table-missing",
-                hint="Ingest again: it is made anew if it is still defined.",
+                hint="Ingest again: that creates the table again if it is still defined.",
             )
         if effect_of(state, batch, step) is not None:
             return state
@@ -41,7 +41,7 @@ def committed(  # noqa: PLR0913 - a table, a step of a batch, and how it is made
         before = state.snapshot_id
         try:
             commit(state)
-        # Spark raises classes of its own for each session kind; which of them mean "not committed" only the history tells.
+        # Each kind of session raises its own classes; only the history shows whether one of them means "not committed".
         except Exception as error:
             now = tables.table_state(full_name)
             if now is not None and effect_of(now, batch, step) is not None:

@@ -1,9 +1,9 @@
-"""Direct: rows that are all new are written as they are read, in one pass over the records.
+"""Direct loads: rows that are all new are written as they are read, in one pass over the records.
 
-Deduplication takes the header of each change to the driver, and for that caches all that was decoded. The first load of a table
-needs none of it: every row is new and comes once. Whether that is so is known when all was read. So it is expected, from the
-first and the last records of each partition; the rows are written to a staged snapshot; and the snapshot is published only if
-its files tell that all was as expected. If not, nobody has seen it, and the changes are deduplicated.
+Deduplication brings the header of each change to the driver, and caches all decoded records for that. The first load of a table
+does not need it: every row is new and occurs once. But only after reading everything is that known. So the first and last records
+of each partition raise the expectation; the rows are written to a staged snapshot; and the snapshot is published only if its
+files confirm the expectation. Otherwise no reader has seen the snapshot, and the changes are deduplicated.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ _PLAIN = "_lh_plain"
 
 
 class Unexpected(Exception):
-    """The batch was not what its edges let expect; nothing was published."""
+    """The batch contradicts the expectation from its first and last records; nothing was published."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """A batch that only adds rows of new keys, each once.
+    """The expectation that a batch only adds rows of new keys, each once.
 
     Args:
-        edges: What the first and last records of the batch amount to.
-        marks: Of the table after the batch.
-        snapshot_id: What the table was when this was found; None before its first snapshot.
-        guard: A key column and the highest value that the table has there, as in `Bounds`; None for a table without rows.
+        edges: Statistics of the batch's first and last records.
+        marks: The table's marks after the batch.
+        snapshot_id: The table's snapshot when the expectation was made; None before its first one.
+        guard: A key column with the table's highest value in it, as in `Bounds`; None for a table without rows.
     """
 
     edges: BatchStatistics
@@ -70,7 +70,7 @@ class Expected:
 
 
 def may_be_new(envelope: Envelope, marks: Marks, row_count: int | None) -> bool:
-    """Return whether a batch's edges are worth a look: the table has no rows, or the connector's snapshot goes on."""
+    """Return whether a batch's edges are worth reading: the table has no rows, or the connector's snapshot continues."""
     goes_on = envelope.has_positions and marks.snapshot is not None and not marks.snapshot.complete
     return row_count == 0 or goes_on
 
@@ -78,14 +78,14 @@ def may_be_new(envelope: Envelope, marks: Marks, row_count: int | None) -> bool:
 def expected(
     edges: Changes, rule: Rule, state: TableState | None, tables: DataTables, *, reach: Reach
 ) -> Expected | None:
-    """Return what the first and last records of a batch let expect of it; None when it is not all new rows.
+    """Return what the first and last records let expect of a batch; None if not all of it can be new rows.
 
     Args:
         edges: Changes of the batch's first and last records.
-        rule: How changes of the table are deduplicated.
+        rule: The rule by which changes of the table are deduplicated.
         state: The table; None before the first batch.
-        tables: Reads what it holds.
-        reach: How far the batch reads the table's topic.
+        tables: Reads the bounds of its values.
+        reach: The offsets up to which the batch reads the table's topic.
     """
     found, marks = statistics_of_few(edges, rule), rule.marks
     if not (found.records and found.went_back is None and _is_plain(found) and _stands_at_once(found)):
@@ -116,7 +116,7 @@ def _is_plain(statistics: BatchStatistics) -> bool:
 
 
 def _stands_at_once(statistics: BatchStatistics) -> bool:
-    """Return whether all positions are one: the snapshot's, or none."""
+    """Return whether all changes share one position, that of a snapshot, or have none."""
     if statistics.streamed_position is not None:
         return False
     return statistics.snapshot_position == statistics.lowest_position and len(set(statistics.passed.values())) <= 1
@@ -132,23 +132,23 @@ def load(  # noqa: PLR0913 - a batch, a table, and where to write
     properties: Mapping[str, str],
     state: TableState,
 ) -> BatchStatistics:
-    """Write the rows of `changes` and publish them. Returns what arrived.
+    """Write the rows of `changes` and publish them. Returns the statistics of all changes.
 
     Args:
         publishing: Stages and publishes.
-        how: What is expected of the changes.
+        how: The expectation.
         name: The table's full name in SQL, quoted.
         changes: The changes.
         columns: The table's columns, in its order.
         batch: The batch.
-        properties: Of the snapshot.
+        properties: Properties of the snapshot.
         state: The table.
 
     Raises:
-        Unexpected: The changes are not as expected; the table is as it was.
+        Unexpected: The changes are not as expected; the table is unchanged.
     """
     if state.snapshot_id != how.snapshot_id:
-        # What somebody else wrote meanwhile may fulfil the guard, and would be overwritten.
+        # Rows that another writer added meanwhile may fulfil the guard, and would be overwritten.
         raise Unexpected
     guard = F.lit(True)
     if how.guard is not None:
@@ -170,9 +170,9 @@ def load(  # noqa: PLR0913 - a batch, a table, and where to write
 
 
 def _marked(changes: Changes, edges: BatchStatistics) -> DataFrame:
-    """Mark all changes as winners; those that are not like the batch's edges are left without a key.
+    """Mark all changes as winners; changes that contradict the expectation lose their key, which shows afterwards.
 
-    Nothing else would tell of them that costs as little: counting breaks the code that Spark generates for a row in two.
+    No other way to find them is as cheap: counting splits the code that Spark generates for a row.
     """
     plain = F.col(ERROR).isNull() & (F.col(OP) == Op.UPSERT.value) & (F.coalesce(F.size(KEPT), F.lit(0)) <= 0)
     plain = plain & ~F.col(BEFORE_MISSING) & F.col(CONNECTOR).eqNullSafe(F.lit(next(iter(edges.connectors), None)))
@@ -181,7 +181,7 @@ def _marked(changes: Changes, edges: BatchStatistics) -> DataFrame:
     if edges.snapshot_position is None:
         plain = plain & F.col(POSITION).isNull()
     else:
-        # Whether a snapshot has ended is in the marks, which are written before all is read.
+        # The marks already say whether the snapshot has ended: they are written before everything is read.
         phases = SNAPSHOT_PHASES if edges.snapshot_ends else (Phase.SNAPSHOT.value,)
         plain = plain & F.col(PHASE).isin(*phases) & (F.col(POSITION) == position_value(edges.snapshot_position))
         plain = plain & F.col(PARTITION).isin(*edges.passed)
@@ -191,9 +191,9 @@ def _marked(changes: Changes, edges: BatchStatistics) -> DataFrame:
 
 
 def _require_new(publishing: Publishing, how: Expected, name: str, key: Sequence[str], staged: Staged) -> None:
-    """Raise `Unexpected` when a key of the staged rows comes twice, among them or with those of the table."""
+    """Raise `Unexpected` if a key of the staged rows occurs twice, among them or together with those of the table."""
     if how.guard is None and all(isinstance(staged.table.schema.find_type(c), BOUNDED_TYPES) for c in key):
-        # The keys of one batch, read from its files: here they are compared before Spark has planned it.
+        # Read the keys of one batch from its files: comparing them here takes less time than Spark's planning.
         keys = staged.table.table.scan(snapshot_id=staged.snapshot.snapshot_id, selected_fields=tuple(key)).to_arrow()
         if keys.group_by(list(key)).aggregate([]).num_rows != keys.num_rows:
             raise Unexpected

@@ -1,4 +1,4 @@
-"""A dropped table leaves nothing behind: what a kill, or a batch that was under way, left of it goes before its reader does."""
+"""Removes a dropped table completely: first what a kill, or a batch in progress, left of it, then its reader."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ log = logging.getLogger(__name__)
 
 
 def clear(writing: Writing, source: str, full_name: str, object_id: str) -> None:
-    """Take away a dropped table's messages in error, and its Iceberg table if that is there still, or again.
+    """Remove a dropped table's messages in error, and its Iceberg table if that still exists, or exists again.
 
     Args:
-        writing: Where they are.
-        source: What fed it.
+        writing: Writes to the lake.
+        source: The source that fed it.
         full_name: The name, which another table may have by now.
-        object_id: Tells it from that one, and from a table that somebody renamed.
+        object_id: Distinguishes it from that one, and from a table that was renamed to this name.
     """
     writing.errors.forget(source, full_name)
     state = writing.tables.table_state(full_name)

@@ -1,4 +1,4 @@
-"""Effects: how a batch is recognised in a table's history, and what it did there."""
+"""Effects of a batch on a table, and how they are recognised in the table's history."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakehold.model.marks import Marks
 
 @dataclass(frozen=True)
 class BatchIdentity:
-    """The properties that every effect of a batch carries in its snapshot summary: one that is there already is skipped."""
+    """The identity of a batch, which every effect carries in its snapshot summary: effects that exist are skipped."""
 
     source: str
     timestamp_ms: int
@@ -30,7 +30,7 @@ class BatchIdentity:
         return found if marks is None else {**found, "lakehold.marks": marks.to_json()}
 
     def effect(self, step: int) -> str:
-        """Return a name for each commit that the batch makes to a table."""
+        """Return a name for each commit of the batch to a table."""
         return f"{self.source}:{self.timestamp_ms}:{step}"
 
 
@@ -38,7 +38,7 @@ class BatchIdentity:
 class TableReport:
     """The effects of a batch on one table. Counts of rows are Iceberg's own, from the snapshot's summary.
 
-    `left_out` says, in sentences, what its messages had that no table can hold, if the batch before did not have it.
+    `left_out` describes, in sentences, parts of messages that no table can hold, if the batch before did not have them.
     """
 
     table: str
@@ -53,7 +53,7 @@ class TableReport:
 
 
 def effect_of(state: TableState, batch: BatchIdentity, step: int) -> Mapping[str, str] | None:
-    """Return the summary of the snapshot that has this batch's step, if there is one."""
+    """Find the summary of the snapshot with this batch's step; None if there is none."""
     of_batch = state.of_batch(batch.source, batch.timestamp_ms)
     return next((s.summary for s in of_batch if s.summary.get("lakehold.step") == str(step)), None)
 
@@ -61,7 +61,7 @@ def effect_of(state: TableState, batch: BatchIdentity, step: int) -> Mapping[str
 def report_of(
     table: Table, statistics: BatchStatistics, written: TableState | None, batch: BatchIdentity
 ) -> TableReport:
-    """Report what the batch did to the table, as its history says."""
+    """Report the effects of the batch on the table, from the table's history."""
     report = TableReport(
         table=table.full_name, records=statistics.records, repeated=statistics.repeated, errors=statistics.errors
     )

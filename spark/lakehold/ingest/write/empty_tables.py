@@ -1,7 +1,7 @@
-"""Tables that are known to have no rows: they exist with their columns before any message says which those are.
+"""Tables that are known to have no rows: they exist with their columns before any message shows the columns.
 
-A captured table has the columns that its database says. Of other tables the column list of their statement says it; a table with
-neither exists when its first message has come.
+A captured table has the columns of its table in the database. Other tables have those of their column list; a table with
+neither is created when its first message arrives.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from lakehold.spark_sql import quoted_table
 
 @dataclass(frozen=True)
 class UpstreamColumns:
-    """The columns of a table in the database that is captured.
+    """The columns of a table in the captured database.
 
     Args:
-        columns: Those that messages have, in order.
-        key: Names of those of the primary key.
+        columns: The columns that messages have, in order.
+        key: Names of the primary key's columns.
     """
 
     columns: tuple[ColumnType, ...] = ()
@@ -38,14 +38,14 @@ UpstreamColumnsOf = Callable[[Table], UpstreamColumns]
 
 
 def no_columns(_: Table) -> UpstreamColumns:
-    """Return nothing, as for a table that no database says anything of."""
+    """Return nothing, for a table that no database describes."""
     return UpstreamColumns()
 
 
 def make_empty(writing: Writing, entry: Entry[Table], columns_of: UpstreamColumnsOf) -> None:
-    """Make the Iceberg table of a definition without rows, unless it exists or nothing says which columns it has.
+    """Create the Iceberg table of a definition without rows, unless it exists or its columns are unknown.
 
-    Its first messages may say something else about the columns: a table that was never written then gets theirs.
+    Its first messages may have other columns: a table that was never written then gets those.
 
     Raises:
         LakeholdError: The database cannot be asked, or its columns cannot be those of a table.
@@ -63,7 +63,7 @@ def make_empty(writing: Writing, entry: Entry[Table], columns_of: UpstreamColumn
         return
     names = {column.name for column in columns}
     key = tuple(name for name in (table.key or found.key) if name in names)
-    # What a key would add is known with the first message.
+    # The first message shows the columns that its key adds.
     columns += tuple(each.column for each in included_columns(table, (), names, key))
     require_names(table, columns)
     name = quoted_table(writing.catalog_name, table.full_name)

@@ -1,7 +1,7 @@
 """Messages that cannot be applied become rows of `mz_catalog.mz_source_errors`; a good value heals its key.
 
-The rules are the design's, "Errors in". A batch's messages of one table are written in one commit, and only where none of them
-are: so a crash leaves neither a gap nor a repetition, and a writer that was taken for dead opens nothing that is healed.
+The rules are the design's, "Errors in". A batch's messages of one table are written in one commit, and only if none of them
+exists. So a crash leaves neither a gap nor a repetition, and a writer that lost its lease does not reopen a healed error.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ErrorRecords:
     """The messages in error of a source, in `mz_source_errors`.
 
     Args:
-        spark: Gives the session.
+        spark: Returns the session.
         catalog_name: Spark's name of the lake's catalog.
         tables: Reads a table's metadata.
     """
@@ -66,18 +66,18 @@ class ErrorRecords:
         statistics: BatchStatistics,
         open_errors: int,
     ) -> int:
-        """Keep the batch's bad messages of `table`, heal what its good ones heal.
+        """Record the batch's bad messages of `table`, and heal errors by its good ones.
 
         Args:
             batch: The batch.
             table: The table.
-            deduplicated: The same, deduplicated.
-            raw: The messages as raw records.
-            statistics: Their counts.
-            open_errors: Errors of the table not healed before the batch.
+            deduplicated: The deduplicated changes.
+            raw: The raw records.
+            statistics: The batch's statistics.
+            open_errors: Errors of the table that were not healed before the batch.
 
         Returns:
-            Errors of the table not healed after it.
+            Errors of the table that are not healed after it.
         """
         if statistics.errors:
             bad = deduplicated.filter(F.col(ERROR).isNotNull()).select(PARTITION, OFFSET, ERROR, DETAIL)
@@ -100,7 +100,7 @@ class ErrorRecords:
         return self._open(batch.source, table.full_name)
 
     def record_malformed(self, batch: BatchIdentity, lines: Sequence[MalformedLine]) -> None:
-        """Keep lines of a FILES source that are no message: the file stands as topic, the byte offset as offset."""
+        """Record lines of a FILES source that are no messages: the file serves as topic, the byte offset as offset."""
         rows = pa.table(
             {
                 "topic": [line.file for line in lines],
@@ -116,9 +116,9 @@ class ErrorRecords:
         self._write(batch, "", self.spark().createDataFrame(rows))
 
     def forget(self, source: str, table_name: str) -> None:
-        """Take the messages of an earlier table of this name away: a new one would heal them, and be told as having them.
+        """Remove the errors of an earlier table of this name: the new table would heal them, and be reported to have them.
 
-        Another source may feed that one, and have messages of its own for it.
+        Another source may feed the new table, and have errors of its own for it.
         """
         own = {"source": source, "table_name": table_name}
         if self._has(own)[0]:
@@ -155,7 +155,7 @@ class ErrorRecords:
         self._retried(write)
 
     def _has(self, values: Mapping[str, str | int]) -> tuple[bool, int | None]:
-        """Return whether there are messages with some values, and in which snapshot that was looked up."""
+        """Return whether messages with some values exist, and in which snapshot that was checked."""
         state = self.tables.table_state(TABLE)
         if state is None or state.snapshot_id is None:
             return False, None
@@ -164,7 +164,7 @@ class ErrorRecords:
         return found.num_rows > 0, state.snapshot_id
 
     def _heal(self, batch: BatchIdentity, table_name: str, deduplicated: DataFrame) -> None:
-        """Heal earlier errors of the keys of good messages; a null key with a null value heals those without a key."""
+        """Heal earlier errors of the keys of good messages; a null key with a null value heals errors without a key."""
         good = (
             deduplicated.filter(F.col(COUNTS) | (F.col(OP) == Op.NOTHING.value))
             .groupBy(F.col(KEY_BYTES).alias("key"))
@@ -185,9 +185,9 @@ class ErrorRecords:
             return self.spark().table(self._table).filter(f"{own} AND healed_at IS NULL").count()
 
     def _retried(self, write: Callable[[], object]) -> None:
-        """Write, again after a conflict: all sources share the table, and Iceberg does not retry (design, "System tables").
+        """Write, and retry after a conflict: all sources share the table, and Iceberg does not retry (design, "System tables").
 
-        Tables that take their changes side by side write one after the other: each would come first once only.
+        Within a process, tables write one after the other: otherwise all but one would fail each time.
         """
         with self._writing:
             self._retry(write)
@@ -203,7 +203,8 @@ class ErrorRecords:
                     raise
                 if attempt == _ATTEMPTS - 1:
                     raise CommitConflict(
-                        f'other writers kept moving "{TABLE}"', hint="Ingest again: the batch goes on where it stopped."
+                        f'other writers kept moving "{TABLE}"',
+                        hint="Ingest again: the batch continues where it stopped.",
                     ) from error
                 log.info("another writer moved %s first, trying again", TABLE)
             else:

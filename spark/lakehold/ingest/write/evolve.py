@@ -1,6 +1,6 @@
-"""The table's schema follows the messages': created, columns added and widened; what cannot be followed stops the table.
+"""Evolves a table's schema with its messages: creates it, adds and widens columns; other changes stop the table.
 
-A column dropped upstream stays and reads null from then on. Columns are nullable, so that a column upstream that loses its
+A column that was dropped upstream stays and is null from then on. Columns are nullable, so that a column upstream that loses its
 NOT NULL, or is dropped, changes nothing here; the key is kept as the table property `lakehold.key`.
 """
 
@@ -56,17 +56,17 @@ PROPERTIES = {
 }
 
 OBJECT_ID = "lakehold.object-id"
-"""Table property: which definition the Iceberg table was made for."""
+"""Table property: the definition for which the Iceberg table was created."""
 
 
 @dataclass(frozen=True)
 class Evolution:
-    """The statements that bring a table's schema to a batch's.
+    """The statements that bring a table's schema to that of a batch.
 
     Args:
         statements: SQL to run first, in order.
         columns: The table's columns afterwards.
-        namespace: What must be there before, in SQL; None where it is.
+        namespace: A namespace to create first, in SQL; None if it exists.
     """
 
     statements: tuple[str, ...]
@@ -83,14 +83,14 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
     *,
     replaces: bool = False,
 ) -> Evolution:
-    """Plan the statements that make the table, bucketed and locally ordered by its key.
+    """Plan the statements that create the table, bucketed and locally ordered by its key.
 
     Args:
         entry: The definition and its identity.
         name: The table's full name in SQL, quoted.
         key: The key's columns.
         columns: All columns in order.
-        buckets: How many buckets the first key column that can be bucketed gets.
+        buckets: The number of buckets of the first key column that can be bucketed.
         replaces: Whether the table exists, and was never written.
     """
     types = {c.name: c.type for c in columns}
@@ -122,12 +122,12 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
 
 
 def ordering(name: str, key: Sequence[str]) -> str:
-    """Write the statement that orders the table's files by its key, so that merges skip what cannot have their keys."""
+    """Write the statement that orders the table's files by its key, so that merges can skip files without their keys."""
     return alter_iceberg_table(name, "WRITE LOCALLY ORDERED BY", ", ".join(quoted(k) for k in key))
 
 
 def _partition_name(column: str, names: Collection[str]) -> str | None:
-    """Return a name for a column's buckets where the one that Iceberg gives is a column's; None: it is no column's."""
+    """Return a name for a column's buckets if Iceberg's own is the name of a column; None: it is not."""
     given = f"{column}_bucket"
     free = (f"{given}_{number}" for number in count(2))
     return next(name for name in free if name not in names) if given in names else None
@@ -142,15 +142,15 @@ def is_other(state: TableState, key: Sequence[str], columns: Sequence[ColumnType
 
 
 def require_own(entry: Entry[Table], properties: Mapping[str, str]) -> None:
-    """Refuse to write to an Iceberg table that was not made for this definition."""
+    """Refuse to write to an Iceberg table that was not created for this definition."""
     if properties.get(OBJECT_ID) == entry.object_id:
         return
     name = entry.definition.full_name
     raise TableStopped(
-        f'an Iceberg table "{name}" is there already and is not this table\'s',
+        f'an Iceberg table "{name}" exists already and is not this table\'s',
         table=name,
         code="table-foreign",
-        detail="Another definition or another tool made it; merging into it would mix their rows.",
+        detail="Another definition or another tool created it; merging into it would mix their rows.",
         hint=f"Rename {name} or drop it with Spark or PyIceberg (DROP TABLE removes defined tables only); ingest again.",
     )
 
@@ -158,10 +158,10 @@ def require_own(entry: Entry[Table], properties: Mapping[str, str]) -> None:
 def evolution(
     table: Table, name: str, schema: Schema, partitions: Collection[str], incoming: Sequence[ColumnType]
 ) -> Evolution:
-    """Plan the statements that let a table with `schema`, and partition fields of some names, hold the `incoming` columns.
+    """Plan the statements after which a table with `schema`, and partition fields of some names, holds the `incoming` columns.
 
     Raises:
-        TableStopped: A column's type changed to one that Iceberg cannot promote to, or its name meets that of another one.
+        TableStopped: A column's type changed to one that Iceberg cannot promote to, or its name conflicts with another one.
     """
     present = {f.name: f.field_type for f in schema.fields}
     statements, types = [], dict(present)
@@ -181,7 +181,7 @@ def evolution(
 
 
 def _altered(table: str, path: str, old: IcebergType, new: IcebergType) -> list[str]:
-    """Write statements that make `old` at `path` into `new`, which `unify` found; Spark names parts of nested types by dots."""
+    """Write statements that turn `old` at `path` into `new`, which `unify` found; Spark names parts of nested types by dots."""
     if same(old, new):
         return []
     match old, new:
@@ -219,9 +219,9 @@ def _impossible(table: Table, conflict: TypeConflict) -> TableStopped:
 
 
 def run(spark: SparkSession, evolution: Evolution) -> None:
-    """Run the statements; each can be repeated after a crash because the plan is made anew from the table's schema."""
+    """Run the statements; each can be repeated after a crash because the plan is made again from the table's schema."""
     if evolution.namespace is not None:
-        # Two sources may make the first tables of one namespace at once: the catalog looks, makes it, and refuses the second.
+        # Two sources may create the first tables of one namespace at the same time: the catalog refuses the second.
         for attempt in Retrying(stop=stop_after_attempt(2), reraise=True):
             with attempt:
                 spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {evolution.namespace}")

@@ -1,4 +1,4 @@
-"""Merge: the winning changes become one commit of the table. SQL text and paths, no decisions about data.
+"""Merges: the winning changes become one commit of the table. SQL text and paths, no decisions about data.
 
 Three paths, cheapest first:
 
@@ -6,10 +6,10 @@ Three paths, cheapest first:
     append       no key of the batch can be in the table: rows are added without a join
     MERGE        everything else; one shuffle, of the batch to the table's buckets
 
-A plain Iceberg append checks nothing, so a writer that lost its lease would land its rows twice. The append path therefore
-is an overwrite of the batch's key range, in which no live row lies, validated under serializable isolation from the snapshot
-the range was chosen on: whoever commits second fails, and nothing is rewritten. MERGE checks what happened since it was
-planned, and `lakehold.ingest.write.publish` what happened before.
+A plain Iceberg append checks nothing, so a writer that lost its lease would add its rows twice. The append path therefore
+overwrites the batch's key range, which contains no live row, validated under serializable isolation from the snapshot
+the range was chosen on: the second committer fails, and no file is rewritten. MERGE checks commits since it was planned,
+and `lakehold.ingest.write.publish` those before.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Append:
 
     Args:
         table: Full name in SQL, quoted.
-        validate_from: Snapshot in which they were found absent; None when the table had none.
-        guard: No row of the table fulfils it; whoever adds one that does conflicts.
-        keeps_values: Some change names columns whose value it does not have.
+        validate_from: Snapshot in which the keys were found absent; None if the table had none.
+        guard: No row of the table fulfils it; a writer that adds one conflicts.
+        keeps_values: Whether some change lacks the value of a column.
     """
 
     table: str
@@ -57,12 +57,12 @@ class Merge:
     Args:
         table: Full name in SQL, quoted.
         key: The key's columns; none: each change adds a row.
-        null_safe: Some key part of the batch is null. `<=>` shuffles the whole table, `=` does not (facts, "measured").
-        bounds: Key ranges of the batch: literals that let Iceberg skip files and row groups.
-        has_deletes: Some change deletes.
-        has_upserts: Some change writes a row.
-        keeps_values: Some change names columns whose stored value stays.
-        replaces_all: What the batch does not bring goes (TRUNCATE).
+        null_safe: Whether some key part of the batch is null. `<=>` shuffles the whole table, `=` does not (facts, "measured").
+        bounds: Key ranges of the batch: literals by which Iceberg skips files and row groups.
+        has_deletes: Whether some change deletes.
+        has_upserts: Whether some change writes a row.
+        keeps_values: Whether some change lacks the value of a column, whose stored value stays.
+        replaces_all: Whether rows that the batch does not contain are deleted (TRUNCATE).
     """
 
     table: str
@@ -109,7 +109,7 @@ def merge(  # noqa: PLR0913 - a session, a plan and what it works on
 
 
 def merge_statement(how: Merge, columns: Sequence[str]) -> str:
-    """Write the text of the MERGE; without a key no row of the table is one of the batch's, and Spark reads none."""
+    """Write the text of the MERGE; without a key no row of the table matches, and Spark reads none."""
     equals = "<=>" if how.null_safe else "="
     condition = [f"t.{quoted(name)} {equals} s.{quoted(name)}" for name in how.key] or ["false"]
     if not how.null_safe and not how.replaces_all:
@@ -130,10 +130,10 @@ def merge_statement(how: Merge, columns: Sequence[str]) -> str:
 
 
 def _range_literals(bounds: Bounds) -> str:
-    """Write literals around `bounds`: of whole numbers round ones, between a quarter and a half wider.
+    """Write literals around `bounds`: for whole numbers round ones, which widen the range by a quarter to a half.
 
     Spark compiles numbers into the code it generates. Round ones are the same in batch after batch, and so is the code:
-    compiling it for each batch costs more than the rows between the bounds and the round numbers do.
+    compiling it for each batch costs more than reading the extra rows.
     """
     lowest, highest = bounds.lowest, bounds.highest
     if isinstance(bounds.type, IntegerType | LongType):
@@ -157,19 +157,19 @@ def _assignments(how: Merge, columns: Sequence[str]) -> str:
 
 
 def delete_stale(spark: SparkSession, table: str, through_sequence_number: int, properties: Mapping[str, str]) -> None:
-    """Delete the rows last changed at or before an Iceberg sequence number: those a new snapshot of the connector did not bring.
+    """Delete the rows last changed at or before an Iceberg sequence number, which a new connector snapshot did not contain.
 
-    `abs` keeps Iceberg from taking the metadata column for one of the table's, which its metadata-only delete would do.
+    `abs` keeps Iceberg from treating the metadata column as one of the table's, which its metadata-only delete would do.
     """
     with snapshot_properties(spark, properties):
         spark.sql(f"DELETE FROM {table} WHERE abs(_last_updated_sequence_number) <= {through_sequence_number}")
 
 
 def _as_stored(changes: Changes, columns: Sequence[ColumnType], *, keeps_values: bool) -> list[str]:
-    """Write the table's columns out of the batch's: exact casts to the stored type, null where the messages have none.
+    """Write the table's columns as expressions over the batch's: exact casts to the stored type, null if the messages lack them.
 
-    A row that is not there yet has no value to keep: a change of its key comes without what PostgreSQL stores outside of the
-    row, unless REPLICA IDENTITY is FULL. Null tells so; Debezium's mark would be taken for a value.
+    A row that the table lacks has no value to keep: a change of its key comes without values that PostgreSQL stores outside
+    of the row, unless REPLICA IDENTITY is FULL. It gets null, because Debezium's placeholder would pass for a value.
     """
     incoming = {c.name: c.type for c in changes.columns}
 

@@ -1,4 +1,4 @@
-"""Which way changes take into a table: the cheapest that is right."""
+"""Chooses the path of changes into a table: the cheapest correct one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakehold.spark_sql import quoted
 def path_of(
     name: str, changes: Changes, found: Deduplicated, state: TableState, tables: DataTables
 ) -> merge.Append | merge.Merge | None:
-    """Choose the cheapest path that is right; None when no row can change."""
+    """Choose the cheapest correct path; None if no row can change."""
     statistics = found.statistics
     if state.row_count == 0:
         if statistics.upserts == 0:
@@ -42,7 +42,7 @@ def path_of(
 
 
 def _disjoint(bounds: Mapping[str, Bounds], stored: Mapping[str, ColumnBounds | None]) -> SparkColumn | None:
-    """Return the range of a key column that has the batch and no row of the table."""
+    """Return a key column's range that contains the batch and no row of the table."""
     for name, b in bounds.items():
         held = stored[name]
         if held is not None and held.excludes(b.lowest, b.highest):

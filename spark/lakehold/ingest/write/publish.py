@@ -1,9 +1,9 @@
-"""Publishing: what a statement wrote becomes the table's only on top of the snapshot that it was decided on.
+"""Publishing: a statement's result becomes the table's only on top of the snapshot for which the statement was chosen.
 
-A statement is planned on the table as it is when it runs. For a writer that was suspended that may be long after it looked,
-and its successor may have ended this batch and later ones: nothing would keep the old batch from being merged on top of them.
+A statement is planned on the table as it is when it runs. A suspended writer may run it long after choosing it, when its
+successor has finished this batch and later ones: nothing would keep the old batch from being merged on top of them.
 So the statement is staged (Iceberg's write-audit-publish): its snapshot is in the table's metadata, on no branch, until main
-is fast-forwarded to it, which fails when main has moved. That is one small commit beside the statement's own.
+is fast-forwarded to it, which fails if main has moved. That is one small commit beside the statement's own.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from lakehold.iceberg.data_tables import TIMESTAMP_PROPERTY, DataTables, Snapsho
 from lakehold.session import configured
 
 TABLE_PROPERTIES = {"write.wap.enabled": "true"}
-"""What a table needs so that statements can be staged."""
+"""The table property that lets statements be staged."""
 
 _WAP_ID = "spark.wap.id"
 
 
 @dataclass(frozen=True)
 class Staged:
-    """A snapshot that is on no branch, and the table it can become the current one of."""
+    """A snapshot that is on no branch, and the table whose current one it can become."""
 
     table: TableState
     snapshot: SnapshotState
@@ -34,12 +34,12 @@ class Staged:
 
 @dataclass(frozen=True)
 class Publishing:
-    """A session that stages snapshots of one table, and what publishes them.
+    """A session that stages snapshots of one table, and the means to publish them.
 
     Args:
         spark: The session.
-        tables: Reads the table's metadata, and moves it on.
-        confirm_lease: Raises `LeaseLost` when somebody else owns the source.
+        tables: Reads the table's metadata, and fast-forwards it.
+        confirm_lease: Raises `LeaseLost` if another process owns the source.
         is_held: Whether some hold is on the table of this name.
     """
 
@@ -49,7 +49,7 @@ class Publishing:
     is_held: Callable[[str], bool]
 
     def run(self, write: Callable[[], None], decided_on: TableState, wap_id: str) -> None:
-        """Stage what `write` commits, and publish it; a statement that changed nothing leaves the table as it is.
+        """Stage the commit of `write`, and publish it; a statement that changed nothing leaves the table as it is.
 
         Raises:
             CommitConflict: See `stage`.
@@ -59,15 +59,15 @@ class Publishing:
             self.publish(staged)
 
     def stage(self, write: Callable[[], None], decided_on: TableState, wap_id: str) -> Staged | None:
-        """Run `write`, whose commit becomes a snapshot that nobody sees; None when it committed nothing.
+        """Run `write`, whose commit becomes a snapshot that no reader sees; None if it committed nothing.
 
         Args:
             write: Runs one statement on the table.
-            decided_on: The table as it was when what to write was decided.
+            decided_on: The table for which the statement was chosen.
             wap_id: Names the effect.
 
         Raises:
-            CommitConflict: Somebody else committed to the table since.
+            CommitConflict: Another writer committed to the table since.
         """
         with configured(self.spark, {_WAP_ID: wap_id}):
             write()
@@ -80,10 +80,10 @@ class Publishing:
         return None if snapshot is None else Staged(now, snapshot)
 
     def publish(self, staged: Staged) -> None:
-        """Make what was staged the table's, with the tag that a hold on the table needs on it.
+        """Make a staged snapshot the table's, with the tag that a hold on the table needs on it.
 
         Raises:
-            CommitConflict: Somebody else moved the table since.
+            CommitConflict: Another writer moved the table since.
         """
         reach("before-publish")
         self.confirm_lease()

@@ -1,9 +1,9 @@
-"""Snapshots of single tables that were asked for again because changes had been missed: what one does not bring is gone.
+"""Repeated snapshots of single tables, which were requested because changes had been missed: rows they lack are deleted.
 
-Rows of such a snapshot have no position, so that nothing of them tells where it begins and ends (others are in
-`lakehold.ingest.deduplicate.snapshots`). What asked for it noted the table's sequence number of that moment. Each key that is
-still there when it ends comes after that, as a row of it or as a change that came in place of one: when all of it was read, what
-has a greater number stays, and the rest is gone upstream.
+Rows of such a snapshot have no position, so that they do not show where it begins and ends (others are in
+`lakehold.ingest.deduplicate.snapshots`). The request recorded the table's sequence number of its time. Each key that still exists
+upstream is written after that, by a row of the snapshot or by a change in place of one. When all of the snapshot was read, rows
+with a greater number stay, and the others no longer exist upstream.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from lakehold.model.places import Place
 from lakehold.model.readers import TableProgress
 
 _STEP = 3
-"""Of the batch, behind those of its changes."""
+"""The step of the batch, after those of its changes."""
 
 
 @dataclass(frozen=True)
 class RepeatedSnapshot:
-    """One that the connector says is complete.
+    """A repeated snapshot that the connector reports as complete.
 
     Args:
-        signal_id: Of the signal that asked for it.
-        replaces_through: The table's Iceberg sequence number when it was asked for.
-        ends: Where the partitions of the table's topic ended when it was complete: all of it lies before.
+        signal_id: Id of the signal that requested it.
+        replaces_through: The table's Iceberg sequence number when it was requested.
+        ends: The ends of the topic's partitions when it was complete: all of its rows lie before.
     """
 
     signal_id: str
@@ -41,14 +41,14 @@ class RepeatedSnapshot:
 
 @dataclass(frozen=True)
 class Snapshots:
-    """The state of captured tables' connector snapshots, as upstream says it, by object id.
+    """The state of captured tables' connector snapshots as upstream reports it, by object id.
 
     Args:
-        awaited: Tables of which no snapshot is complete, or of which is not known yet where they fit the others.
-        unasked: Those among them for which not everything is made yet.
-        repeated: The last snapshot of a table that was taken again, unless the lake has all of it.
-        fits_from: Places in the upstream's log: a table that joined fits the others when they have come to it.
-        are_told: Of every table it is said when its first snapshot is complete; else only the messages tell.
+        awaited: Tables without a complete snapshot, or whose sync point with the others is not known yet.
+        unasked: Those among them whose upstream objects are not all created yet.
+        repeated: The last repeated snapshot of a table, unless the lake has all of it.
+        fits_from: Sync points: a table that joined is consistent with the others once they have reached its place in the log.
+        are_told: Whether upstream reports for every table when its first snapshot is complete; otherwise only messages show it.
     """
 
     awaited: frozenset[str] = frozenset()
@@ -58,15 +58,15 @@ class Snapshots:
     are_told: bool = False
 
     def tells_complete(self, object_id: str) -> bool:
-        """Return whether upstream says that the first snapshot of a table has been sent whole."""
+        """Return whether upstream reports that the first snapshot of a table has been sent completely."""
         return self.are_told and object_id not in self.awaited
 
     def keeps_back(self, object_id: str, transactions: Passed) -> bool:
-        """Return whether a table is not readable yet by what upstream says, whatever its topic holds.
+        """Return whether a table must stay unreadable by upstream's report, whatever its topic contains.
 
         Args:
-            object_id: Of the table.
-            transactions: What `main` has taken of upstream's transactions.
+            object_id: Id of the table.
+            transactions: The upstream transactions that `main` has committed.
         """
         fits_from = self.fits_from.get(object_id)
         return object_id in self.awaited or (fits_from is not None and not transactions.has(fits_from))
@@ -80,18 +80,18 @@ def remove_gone(  # noqa: PLR0913 - a batch, a table, what it did to it, and whe
     progress: TableProgress,
     reached: Offsets,
 ) -> tuple[TableReport | None, TableProgress]:
-    """Delete the rows that a repeated snapshot did not bring, in the first batch that has read all of it.
+    """Delete the rows that a repeated snapshot did not contain, in the first batch that has read all of it.
 
     Args:
-        writing: Where to write.
+        writing: Writes to the table.
         batch: The batch.
         entry: The table's definition and identity.
         snapshot: The snapshot.
-        progress: The table's progress behind the batch's changes.
-        reached: The position of the table's reader behind the batch.
+        progress: The table's progress after the batch's changes.
+        reached: The position of the table's reader after the batch.
 
     Returns:
-        What the batch did to rows of the table, None if nothing was deleted, and its progress.
+        The effects on rows of the table, None if nothing was deleted, and the table's progress.
     """
     marks = progress.marks
     is_read = all(reached.get(tp, 0) >= end for tp, end in snapshot.ends.items())

@@ -1,4 +1,4 @@
-"""What Debezium's envelopes ask of a topic, refused with what to change upstream (`envelopes.md`, "Goals" and "Description")."""
+"""Requirements of Debezium's envelopes on a topic; a refusal says what to change upstream (`envelopes.md`)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from lakehold.model.marks import Position
 
 
 def check(table: Table, changes: Changes, statistics: BatchStatistics) -> None:
-    """Raise `TableStopped` when the table's envelope cannot be right for these messages.
+    """Raise `TableStopped` if the table's envelope cannot be correct for these messages.
 
     Args:
         table: The definition.
-        changes: What they do.
-        statistics: What that amounts to.
+        changes: The changes.
+        statistics: Their statistics.
     """
     if table.envelope.skips_applied:
         _check_connectors(table, statistics)
@@ -29,7 +29,7 @@ def check(table: Table, changes: Changes, statistics: BatchStatistics) -> None:
 
 
 def _require_keys(table: Table, changes: Changes, statistics: BatchStatistics) -> None:
-    """Raise `TableStopped` when messages have no key any more, though the table takes its key from there."""
+    """Raise `TableStopped` if messages no longer have a key, though the table takes its key from there."""
     if not statistics.keyless:
         return
     if not changes.key:
@@ -42,9 +42,9 @@ def _require_keys(table: Table, changes: Changes, statistics: BatchStatistics) -
         )
     raise key_changed(
         table,
-        f"Its rows are told apart by ({', '.join(changes.key)}), the key that messages of topic {table.topic} had, and "
-        f"{statistics.keyless} of {statistics.records} have none: upstream's primary key was dropped or added, and rows may have "
-        "been there that it does not tell apart.",
+        f"Its rows are identified by ({', '.join(changes.key)}), the key that messages of topic {table.topic} had, and "
+        f"{statistics.keyless} of {statistics.records} have none: upstream's primary key was dropped or added, and several rows "
+        "may share one key.",
     )
 
 
@@ -56,7 +56,7 @@ def _check_connectors(table: Table, statistics: BatchStatistics) -> None:
             f'table "{table.full_name}" cannot use ENVELOPE {table.envelope.sql} with the {found} connector',
             table=table.full_name,
             code="envelope-connector",
-            detail="Its events carry no position that tells a repeated event from a new one.",
+            detail="Its events have no position that distinguishes a repeated event from a new one.",
             hint="Use ENVELOPE DEBEZIUM UPSERT, which needs none.",
         )
 
@@ -90,14 +90,15 @@ def _restored(table: Table, found: WentBack, connectors: frozenset[str]) -> Tabl
     def shown(position: Position) -> str:
         return written(position, connectors)
 
-    anew = "drop the table, delete its topic, have the connector snapshot the table again, and create the table again"
+    reload = "drop the table, delete its topic, have the connector snapshot the table again, and create the table again"
     return TableStopped(
         f'the database of table "{table.full_name}" has gone back',
         table=table.full_name,
         code="database-restored",
-        detail=f"The change at offset {found.offset} of topic {table.topic}, partition {found.partition}, stands at "
+        detail=f"The change at offset {found.offset} of topic {table.topic}, partition {found.partition}, is at "
         f"{shown(found.position)} in the database's log, and is newer than those up to {shown(found.passed)}: the database was "
         "restored from a backup, or is another one. New changes would be taken for old ones.",
-        hint=f"Load it anew from a topic without the old changes: {anew}. With a transaction topic do so for all of the source's "
-        "tables and for that topic. Of a captured database DROP SOURCE … CASCADE and creating it again does all of it.",
+        hint=f"Load it again from a topic without the old changes: {reload}. With a transaction topic do so for all of the "
+        "source's tables and for that topic. For a captured database, DROP SOURCE … CASCADE and creating it again does all of "
+        "that.",
     )

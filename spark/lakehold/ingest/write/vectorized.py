@@ -1,9 +1,9 @@
-"""Vectorized reads: quicker where files are large, and each file leaves something in Spark's memory.
+"""Vectorized reads: faster for large files, but each file read leaks a little of Spark's memory.
 
-Iceberg's vectorized reader of a file makes an allocator that nobody closes (apache/iceberg#13937): half a kilobyte of heap
+Iceberg's vectorized reader of a file makes an allocator that is never closed (apache/iceberg#13937): half a kilobyte of heap
 until Spark ends. A merge reads all files that can hold its keys, so that a process that merges every few seconds into tables
-of small files fills gigabytes within hours. Row by row nothing is left; 10,000,000 rows take 0.7 s longer on two cores, and
-a small file no longer at all.
+of small files fills gigabytes within hours. Row by row, nothing leaks; 10,000,000 rows take 0.7 s longer on two cores, and
+a small file takes no longer.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import threading
 from lakehold.iceberg.data_tables import TableState
 
 ROWS_PER_FILE = 100_000
-"""On average from here on: the rows of such a file are read 7 ms sooner."""
+"""The average file size from which vectorized reads pay: the rows of such a file are read 7 ms sooner."""
 
 FILES = 500_000
-"""What a process may read so, all in all: about 250 MB of heap, of 2 GB by default."""
+"""Files that a process may read vectorized in all: about 250 MB of heap, of 2 GB by default."""
 
 
 class VectorizedReads:
-    """The files that one process may still read vectorized. Thread-safe.
+    """The number of files that one process may still read vectorized. Thread-safe.
 
     Args:
         files: How many files.
@@ -31,7 +31,7 @@ class VectorizedReads:
         self._lock = threading.Lock()
 
     def take(self, table: TableState) -> bool:
-        """Return whether a statement that may read all of `table` should read vectorized; if so its files are counted."""
+        """Return whether a statement that may read all of `table` should read vectorized; if so, its files are counted."""
         summary = table.current.summary if table.current is not None else {}
         rows, files = (int(summary.get(f"total-{what}", 0)) for what in ("records", "data-files"))
         with self._lock:
@@ -42,4 +42,4 @@ class VectorizedReads:
 
 
 OF_THIS_PROCESS = VectorizedReads(FILES)
-"""All lakes of a process share its Spark."""
+"""The count of this process: all of its lakes share one Spark."""

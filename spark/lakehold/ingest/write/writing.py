@@ -1,4 +1,4 @@
-"""Writing: what commits to a table take, each of which a batch makes once, however often it is begun."""
+"""The means to commit to the tables of a source: each step of a batch is committed once, however often the batch is begun."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from lakehold.spark_sql import quoted_table
 
 
 class HeldHistory(Protocol):
-    """The holds, as a writer meets them: it tags the snapshots that they need, and begins those that wait."""
+    """The interface of holds to a writer, which tags the snapshots they need, and begins those that wait."""
 
     def is_held(self, full_name: str) -> bool:
         """Return whether some hold is on a table."""
 
     def keep(self, full_name: str) -> None:
-        """Tag what holds need of a table as it is now; nothing of one without holds."""
+        """Tag the snapshots that holds need of a table as it is now; does nothing for one without holds."""
 
     def begin(self, full_names: Collection[str]) -> None:
-        """Give the holds their time that wait for one of these tables, which are readable now."""
+        """Set the time of holds that wait for one of these tables, which are readable now."""
 
 
 @dataclass(frozen=True)
 class Writing:
-    """Everything that commits to the tables of a source take.
+    """The means to commit to the tables of a source.
 
     Args:
-        spark: Gives the session; called only when there is something to write, because one takes seconds to start.
+        spark: Returns the session; called only when something is written, because starting one takes seconds.
         catalog_name: Spark's name of the lake's catalog.
-        buckets: Buckets of a table made without `WITH (BUCKETS = n)`.
+        buckets: Buckets of a table created without `WITH (BUCKETS = n)`.
         tables: Reads a table's metadata.
-        confirm_lease: Raises `LeaseLost` when somebody else owns the source; called before each commit.
-        held: Keeps what holds need of a table's history.
-        errors: Where bad messages go.
+        confirm_lease: Raises `LeaseLost` if another process owns the source; called before each commit.
+        held: Keeps the history that holds need.
+        errors: Records bad messages.
     """
 
     spark: Callable[[], SparkSession]
@@ -58,13 +58,13 @@ class Writing:
         return quoted_table(self.catalog_name, full_name)
 
     def publishing(self, spark: SparkSession) -> Publishing:
-        """Return what stages snapshots that statements of a session commit, and publishes them."""
+        """Return the publishing of snapshots that a session's statements commit."""
         return Publishing(spark, self.tables, self.confirm_lease, self.held.is_held)
 
     def commit(
         self, batch: BatchIdentity, full_name: str, step: int, commit: Callable[[TableState], None]
     ) -> TableState | None:
-        """Make a step of a batch to a table, unless it is made. Returns the table as committed; None when nothing was to do."""
+        """Commit a step of a batch to a table, unless it is committed. Returns the committed table; None if nothing was to do."""
         self.held.keep(full_name)
         found = committed(self.tables, self.confirm_lease, batch, full_name, step, commit)
         self.held.keep(full_name)
@@ -79,11 +79,11 @@ class Writing:
             batch: The batch.
             full_name: The table.
             through: The sequence number.
-            marks: Of the table afterwards.
-            step: Of the batch.
+            marks: The table's marks afterwards.
+            step: The step of the batch.
 
         Returns:
-            The table as committed; None when nothing was to do.
+            The committed table; None if nothing was to do.
         """
         name, properties = self.name(full_name), batch.properties(marks, step)
 

@@ -1,4 +1,4 @@
-"""Where the tables stand that sources feed: how the lake's readers have them."""
+"""The status of the tables that sources feed, from the state of their readers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakehold.model.readers import MAIN_READER, ReaderState, TableProgress, Wait
 
 
 class State(StrEnum):
-    """How a table is."""
+    """The state of a table."""
 
     STOPPED = "stopped"
     CATCHING_UP = "catching-up"
@@ -24,11 +24,11 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
-class Standing:
-    """A table that the source `source` feeds; `reader` and `progress` are None before it was first ingested.
+class TableStatus:
+    """The status of a table that `source` feeds; `reader` and `progress` are None before it was first ingested.
 
-    `state` is `live` with its source, `catching-up` behind it, `stopped` by an error, `new` before its first batch, or `loading`
-    before its first snapshot is complete. `backlog` is how far it has come, if it is behind.
+    `state` is `live` in sync with its source, `catching-up` with it, `stopped` by an error, `new` before its first batch, or
+    `loading` before its first snapshot is complete. `backlog` is its progress while it catches up.
     """
 
     full_name: str
@@ -40,26 +40,26 @@ class Standing:
 
     @property
     def waiting(self) -> Waiting | None:
-        """The upstream transaction that its next changes wait for."""
+        """Return the upstream transaction that the table's next changes wait for."""
         waiting = self.reader.waiting if self.reader is not None else None
         return waiting if waiting is not None and self.full_name in waiting.tables else None
 
 
-def standings(defined: Definitions, readers: Iterable[ReaderState]) -> tuple[Standing, ...]:
-    """The fed tables by name."""
+def table_statuses(defined: Definitions, readers: Iterable[ReaderState]) -> tuple[TableStatus, ...]:
+    """Return the status of each table that a source feeds, in order of name."""
     found = tuple(readers)
     of_tables = {(name, p.object_id): reader for reader in found for name, p in reader.tables.items()}
     mains = {reader.source: reader for reader in found if reader.reader == MAIN_READER}
     return tuple(
-        _standing(entry.definition, of_tables.get((name, entry.object_id)), mains)
+        _status(entry.definition, of_tables.get((name, entry.object_id)), mains)
         for name, entry in sorted(defined.tables.items())
     )
 
 
-def _standing(table: Table, reader: ReaderState | None, mains: Mapping[str, ReaderState]) -> Standing:
+def _status(table: Table, reader: ReaderState | None, mains: Mapping[str, ReaderState]) -> TableStatus:
     name, source = table.full_name, table.source
     if reader is None:
-        return Standing(name, source, State.NEW)
+        return TableStatus(name, source, State.NEW)
     if reader.error is not None:
         state = State.STOPPED
     elif reader.reader != MAIN_READER:
@@ -68,4 +68,4 @@ def _standing(table: Table, reader: ReaderState | None, mains: Mapping[str, Read
         state = State.NEW
     else:
         state = State.LOADING if reader.tables[name].since_ms is None else State.LIVE
-    return Standing(name, source, state, reader, reader.tables[name], backlog(reader, mains[source], {table.topic}))
+    return TableStatus(name, source, state, reader, reader.tables[name], backlog(reader, mains[source], {table.topic}))

@@ -1,4 +1,4 @@
-"""What a hold's CHECK asks for: the suites of its tables run where it stands, and the verdicts are kept beside it."""
+"""The CHECK of a hold: the suites of its tables run at the hold's time, and the verdicts are kept with the hold."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from lakehold.state.holds import Check, Hold
 
 
 @dataclass(frozen=True)
-class HoldJudge:
-    """Judges the data that holds keep.
+class HoldChecker:
+    """A check of the tables of holds.
 
     Args:
         checks: Checks the tables of the lake.
@@ -21,16 +21,16 @@ class HoldJudge:
     checks: Checks
 
     def __call__(self, hold: Hold) -> None:
-        """Check all tables of `hold` where it is to stand, and keep the verdicts.
+        """Check all tables of `hold` at its new time, and keep the verdicts.
 
         Raises:
-            DataRefused: Some table is not as expected, and the hold requires it.
+            DataRefused: A table fails its suite, and the hold requires it to pass.
         """
         verdicts = [self.checks.check_at(table.full_name, hold=hold) for table in hold.tables]
         failed = [verdict for verdict in verdicts if not verdict.success]
         if failed and hold.check is Check.REQUIRE:
             raise DataRefused(
-                f'hold "{hold.name}" cannot be at {hold.at_ms}: its tables are not as expected there',
+                f'hold "{hold.name}" cannot be at {hold.at_ms}: its tables do not meet their expectations then',
                 detail=" ".join(_sentence(verdict) for verdict in failed),
                 hint=f"Correct the data or the suite and try again; see {failed[0].html_path}.",
             )
