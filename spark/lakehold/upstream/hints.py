@@ -60,8 +60,8 @@ def _of_connector(wanted: Wanted, found: Found) -> Iterator[str]:
     if found.database is not None and _will_wait(wanted, found):
         yield (
             f"user {wanted.config['database.user']} can have no signal table {wanted.signal_table} in the database: while rows"
-            " of a table that joins are read, the other tables of the source wait. docs/operate/connectors.md says which rights it"
-            " needs"
+            " of a table that joins are read, the other tables of the source wait. docs/operate/connectors.md says which rights"
+            " it needs"
         )
     if not found.writes_transactions:
         yield (
