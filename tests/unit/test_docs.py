@@ -22,7 +22,7 @@ from lakehold.ingest.decode.avro_schema import from_avro_json
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
 from lakehold.ingest.decode.logical import logical_type
 from lakehold.ingest.decode.types import iceberg_type
-from lakehold.overview.standing import State
+from lakehold.overview.table_status import State
 from lakehold.publish import subscriptions
 from lakehold.secrets import SECRET_PREFIX
 from lakehold.settings import ENVIRONMENT_PREFIX, Settings, load_settings
