@@ -6,7 +6,7 @@ PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-stack setup-browser demo demo-live airflow stack-up stack-down test test-fast test-connect lint types format bench lock clean
+.PHONY: help setup setup-stack setup-browser demo demo-live airflow stack-up stack-down test test-fast test-connect lint types docs format bench lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)} \
@@ -54,6 +54,9 @@ lint: setup ## Check style and layers
 
 types: setup ## Check types
 	@$(BIN)/mypy $(CODE)
+
+docs: setup ## Build the documentation as a site, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file .mkdocs.yml
 
 bench: setup-stack ## Measure
 	@$(BIN)/python -m tests.benchmarks

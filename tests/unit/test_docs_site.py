@@ -1,0 +1,42 @@
+"""The documentation is a site: every page is in it, every link of it resolves, and a reader needs no other server."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.doc_pages import ROOT
+
+_FROM_ELSEWHERE = re.compile(r"<(?:script|img|link)\b[^>]*?(?:src|href)=\"?(https?:[^\s\">]+)")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site; `--strict` refuses pages that the menu lacks, and links and anchors that lead nowhere."""
+    place = tmp_path_factory.mktemp("site")
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-f", ROOT / ".mkdocs.yml", "-d", place]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(build, capture_output=True, text=True, check=False, env=environment)
+    assert built.returncode == 0, built.stderr
+    return place
+
+
+def test_every_page_is_built(site: Path) -> None:
+    pages = {page.relative_to(ROOT / "docs").with_suffix("") for page in (ROOT / "docs").rglob("*.md")}
+    wanted = {site / page.parent / ("" if page.name == "index" else page.name) / "index.html" for page in pages}
+    assert {page for page in wanted if not page.exists()} == set()
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    loaded = {found for page in site.rglob("*.html") for found in _FROM_ELSEWHERE.findall(page.read_text())}
+    assert loaded == set()
+
+
+def test_the_search_finds_pages(site: Path) -> None:
+    index = (site / "search" / "search_index.json").read_text()
+    assert "replication slot" in index
