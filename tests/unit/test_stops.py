@@ -14,7 +14,7 @@ from lakehold.errors import NotReadable
 from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.guard import Guard
 from lakehold.holds.tags import TableTags
-from lakehold.quality.moment import moment_of
+from lakehold.quality.snapshot_at import snapshot_at
 from lakehold.settings import load_settings
 from lakehold.state.holds import HoldStore
 from lakehold.state.opening import open_catalog
@@ -161,7 +161,7 @@ def test_a_hold_that_came_to_stand_there_moves_to_the_end(shop: Shop, holds: Hol
     tagged = shop.catalog.load_table(FED).metadata.refs["hold_k"].snapshot_id
     assert tagged == snapshots(shop)[-2]
     hold = holds.hold("k")
-    moment = moment_of(shop.timelines, FED, hold=hold)
+    moment = snapshot_at(shop.timelines, FED, hold=hold)
     assert (moment.at_ms, moment.snapshot_id) == (START_MS + 650, tagged)
     (moved,) = holds.enforce_lag()
     assert (moved.at_ms, moved.forced_from_ms) == (START_MS + 650, None)
