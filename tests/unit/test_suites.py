@@ -91,7 +91,7 @@ def test_a_written_suite_reads_as_what_it_was(tmp_path: Path) -> None:
 
 def test_a_suite_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     write_suite(tmp_path, generated_suite(ORDERS))
-    with pytest.raises(DefinitionError, match="there already") as refused:
+    with pytest.raises(DefinitionError, match="already exists") as refused:
         write_suite(tmp_path, generated_suite(replace(ORDERS, key=())))
     assert refused.value.code == "suite-exists"
 

@@ -115,7 +115,7 @@ def backfill(
 
     A separate reader catches up with what the tables lack, while the other tables of the source continue. The tables join
     the others once both have reached the same offsets, and are readable from then on. An interrupted run is continued
-    by the next one. Each ingest does the same for all tables of its source; lakehold status shows their progress.
+    by the next one. Each ingest does the same for all tables of its source; the status command shows their progress.
 
     One line a table. Exit code 1 when a table is not in sync with the others: the error says why and what to do.
     """
@@ -265,7 +265,7 @@ def status(
     output_format: Format = None,
     warehouse: Warehouse = None,
 ) -> None:
-    """Show for each table how far it is readable, its rows and its errors.
+    """Show the readable window, the rows and the errors of every table.
 
     A stopped table shows the error that stopped it. Starts no Spark.
     """
