@@ -124,7 +124,7 @@ def test_a_failed_task_is_told_and_restarted_ever_more_rarely(
     finally:
         lakehold_stack.up(stack_directory)
 
-    shop.lake.captured.tend("shop")
+    shop.lake.captured.reconcile("shop")
     assert "its connector failed and was restarted" in caplog.text
     assert "Checked again in 5 s" in caplog.text
     wait_for(lambda: status_of(shop.lake).notices == (), "it runs again")

@@ -19,7 +19,8 @@ _FROM_ELSEWHERE = re.compile(r"<(?:script|img|link)\b[^>]*?(?:src|href)=\"?(http
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site; `--strict` refuses pages that the menu lacks, and links and anchors that lead nowhere."""
     place = tmp_path_factory.mktemp("site")
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-f", ROOT / ".mkdocs.yml", "-d", place]
+    config = str(ROOT / ".mkdocs.yml")
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-f", config, "-d", str(place)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     built = subprocess.run(build, capture_output=True, text=True, check=False, env=environment)
     assert built.returncode == 0, built.stderr

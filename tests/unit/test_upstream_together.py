@@ -97,11 +97,11 @@ class Beside:
         """Make `follow` reconcile the source once, before the step of that number of the next statement."""
         steps = count()
 
-        def tend() -> None:
+        def reconcile() -> None:
             if next(steps) == number:
-                self.follow.captured.tend("shop")
+                self.follow.captured.reconcile("shop")
 
-        self.capturing.meanwhile = tend
+        self.capturing.meanwhile = reconcile
 
     def reconcile_never(self) -> None:
         self.capturing.meanwhile = lambda: None
@@ -123,7 +123,7 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
     settings: dict[str, Any] = {"lease_ms": 400, "lease_renew_ms": 100, "upstream_timeout_ms": 1}
     with connect(str(tmp_path), **settings) as lake, connect(str(tmp_path), **settings) as follow:
         lake.sql(f"{DECLARED} {CREATE_SOURCE}; {CREATE_A}")
-        follow.captured.tend("shop")
+        follow.captured.reconcile("shop")
         assert world.captured() == {"public.a"}
         yield Beside(world, lake, follow, capturing)
 
@@ -135,7 +135,7 @@ def test_nothing_is_left_of_a_source_that_is_dropped_beside_an_ingest(beside: Be
         beside.lake.sql("DROP SOURCE shop CASCADE")
         assert (world.config, world.slot, world.publication, world.topics) == (None, None, None, set())
         with pytest.raises(DefinitionError) as refusal:
-            beside.follow.captured.tend("shop")
+            beside.follow.captured.reconcile("shop")
         assert refusal.value.code == "source-missing"
         beside.reconcile_never()
         beside.lake.sql(f"{CREATE_SOURCE}; {CREATE_A}")
@@ -195,7 +195,7 @@ def test_a_refusal_of_the_database_is_reported_and_stops_no_ingest(
     assert beside.lake.captured.problems() == []
 
     beside.world.unpublish("public.a")
-    beside.follow.captured.tend("shop")
+    beside.follow.captured.reconcile("shop")
     reason = 'user "u" of source "shop" may not add public.a to publication "lakehold_shop", which is another\'s'
     assert f"source shop: {reason}. Tried again in 5 s" in caplog.messages
     assert beside.lake.captured.problems() == [f"source shop: {reason}"]
@@ -216,7 +216,7 @@ def test_a_declared_table_that_is_not_captured_is_reported(beside: Beside) -> No
     assert beside.lake.captured.problems() == [f"source shop: {goes_on}"]
     beside.world.state = "STOPPED"
     assert beside.lake.captured.problems() == ["source shop: shop.b is not captured yet: its connector is stopped"]
-    beside.follow.captured.tend("shop")
+    beside.follow.captured.reconcile("shop")
     assert beside.lake.captured.problems() == []
 
 
@@ -290,10 +290,10 @@ def test_a_statement_that_lost_its_lease_ends_before_its_next_step(beside: Besid
 def test_an_ingest_takes_no_lease_where_nothing_differs(beside: Beside) -> None:
     with beside.lake.captured.changing(["shop"]):
         beside.world.topics.discard("shop.public.a")
-        beside.follow.captured.tend("shop")
+        beside.follow.captured.reconcile("shop")
         assert "shop.public.a" not in beside.world.topics
-    beside.follow.captured.tend("shop")
+    beside.follow.captured.reconcile("shop")
     assert "shop.public.a" in beside.world.topics
     before = beside.lake.catalog.load_table("mz_catalog.mz_upstream_leases").current_snapshot()
-    beside.follow.captured.tend("shop")
+    beside.follow.captured.reconcile("shop")
     assert beside.lake.catalog.load_table("mz_catalog.mz_upstream_leases").current_snapshot() == before

@@ -48,7 +48,7 @@ _READ_TASKS = max(4, os.cpu_count() or 1)
 class Captured(Protocol):
     """The interface to the upstream objects of sources that capture a database."""
 
-    def tend(self, source: str, /) -> int | None:
+    def reconcile(self, source: str, /) -> int | None:
         """Reconcile the upstream objects with the definitions, and restart failed connectors.
 
         Returns:
@@ -139,7 +139,7 @@ class Opening:
         tables, snapshots, seen_upstream_ms = _tables(name, defined), Snapshots(), None
         columns_of: UpstreamColumnsOf = no_columns
         if source.capture is not None:
-            seen_upstream_ms = self.captured().tend(name)
+            seen_upstream_ms = self.captured().reconcile(name)
             tables, snapshots = self._captured(name, tables)
             columns_of = partial(self.captured().columns_of, name)
         driver_limits = Limits(settings.driver_read_max_records, settings.driver_read_max_bytes)

@@ -37,10 +37,10 @@ class DropDefinitions:
 
 @dataclass(frozen=True)
 class Converge:
-    """The reconciliation of a source's upstream objects after the commit; `anew`: with a re-snapshot of all tables."""
+    """The reconciliation of a source's upstream objects after the commit; `resnapshot`: with a re-snapshot of all tables."""
 
     source: str
-    anew: bool = False
+    resnapshot: bool = False
 
 
 @dataclass(frozen=True)

@@ -51,4 +51,4 @@ def altered(name: str, *, resnapshot: bool, definitions: Definitions) -> Converg
             code="feed-kind",
             hint="REPAIR and RESNAPSHOT are for sources FROM POSTGRES, FROM MYSQL and FROM MARIADB.",
         )
-    return Converge(name, anew=resnapshot)
+    return Converge(name, resnapshot=resnapshot)

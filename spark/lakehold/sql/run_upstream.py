@@ -26,7 +26,7 @@ class Changing(Protocol):
     def release(self, source: str, before: Definitions, after: Definitions) -> Steps:
         """Remove the upstream objects that `before` needs and `after` does not."""
 
-    def converge(self, source: str, before: Definitions | None = None, *, anew: bool = False) -> Steps:
+    def converge(self, source: str, before: Definitions | None = None, *, resnapshot: bool = False) -> Steps:
         """Bring the upstream objects to what the definitions say, which were `before` until the statement's commit."""
 
     def confirm(self) -> None:
@@ -36,7 +36,7 @@ class Changing(Protocol):
 class Upstream(Protocol):
     """The upstream objects of sources that capture a database."""
 
-    def planned(self, source: str, before: Definitions, after: Definitions, *, anew: bool = False) -> Steps:
+    def planned(self, source: str, before: Definitions, after: Definitions, *, resnapshot: bool = False) -> Steps:
         """Plan the steps that a change of the definitions needs upstream; raise if they are not possible."""
 
     def changing(self, sources: Collection[str]) -> AbstractContextManager[Changing]:
@@ -87,7 +87,7 @@ def _effects(change: DefinitionChange) -> list[Converge | Release]:
 
 def _converge(effect: Converge, before: Definitions, leased: Changing) -> Steps:
     try:
-        return leased.converge(effect.source, before, anew=effect.anew)
+        return leased.converge(effect.source, before, resnapshot=effect.resnapshot)
     except LakeholdError as error:
         committed = f"The definitions are committed: ALTER SOURCE {effect.source} REPAIR, or the next ingest, goes on."
         error.hint = f"{error.hint} {committed}".strip()
@@ -123,6 +123,6 @@ def explain(plan: Plan, before: Definitions, after: Definitions, upstream: Upstr
 
 def _planned(effect: Converge | Release, before: Definitions, after: Definitions, upstream: Upstream) -> Steps:
     if isinstance(effect, Converge):
-        return upstream.planned(effect.source, before, after, anew=effect.anew)
+        return upstream.planned(effect.source, before, after, resnapshot=effect.resnapshot)
     with _hinting_at_keep_upstream(effect.source):
         return upstream.planned(effect.source, before, after)

@@ -40,17 +40,17 @@ class ChangingSources:
         return Steps() if target is None else self.capturing.converge(target, self.leases[source].confirm)
 
     def converge(
-        self, source: str, before: Definitions | None = None, *, anew: bool = False, patient: bool = False
+        self, source: str, before: Definitions | None = None, *, resnapshot: bool = False, patient: bool = False
     ) -> Steps:
         """Bring what exists upstream of a source to the current definitions; `before` are those from before a statement.
 
-        Raises as `release` does. `anew` has the connector snapshot all tables again. `patient` keeps the pause before
+        Raises as `release` does. `resnapshot` has the connector snapshot all tables again. `patient` keeps the pause before
         a retry of what failed.
         """
         defined = self.targets.definitions()
         target = self.targets.between(source, before or defined, defined)
         confirm = self.leases[source].confirm
-        return Steps() if target is None else self.capturing.converge(target, confirm, resnapshot=anew, patient=patient)
+        return Steps() if target is None else self.capturing.converge(target, confirm, resnapshot=resnapshot, patient=patient)
 
     def confirm(self) -> None:
         """Raise `LeaseLost` when another process may change one of the sources by now."""

@@ -100,17 +100,17 @@ class CapturedSources:
         self._capturing = Capturing(settings.upstream_timeout_ms / 1000, table_state)
         self._schedules: dict[str, _ReconcileSchedule] = {}
 
-    def planned(self, source: str, before: Definitions, after: Definitions, *, anew: bool = False) -> Steps:
+    def planned(self, source: str, before: Definitions, after: Definitions, *, resnapshot: bool = False) -> Steps:
         """Compute the steps that a change of the definitions needs upstream.
 
-        `anew` has the connector snapshot all tables again.
+        `resnapshot` has the connector snapshot all tables again.
 
         Raises:
             UpstreamUnavailable: A system does not answer.
             UpstreamError: What exists upstream cannot be brought to what is wanted.
         """
         target = self._targets.between(source, before, after)
-        return Steps() if target is None else self._capturing.plan(target, resnapshot=anew)
+        return Steps() if target is None else self._capturing.plan(target, resnapshot=resnapshot)
 
     def changing(self, sources: Collection[str]) -> AbstractContextManager[ChangingSources]:
         """Let only this process change the upstream of `sources` until the context ends; waits for other processes that do.
@@ -121,7 +121,7 @@ class CapturedSources:
         # Long enough for the lease of a process that died to run out.
         return self._changing(sources, self._settings.lease_ms + self._settings.upstream_timeout_ms)
 
-    def tend(self, source: str) -> int | None:
+    def reconcile(self, source: str) -> int | None:
         """Reconcile a source before an ingest: repair what differs, restart what failed, and report it in the log.
 
         It does so every few seconds, not with every call, and more rarely while the connector fails. It does nothing while
