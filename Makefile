@@ -47,9 +47,10 @@ test-fast: setup setup-browser ## Run the tests that need no stack
 test-connect: setup ## Run the tests of Spark once more, over Spark Connect
 	@$(PYTEST) --spark-connect tests/spark tests/golden tests/property
 
-lint: setup ## Check style and layers
+lint: setup ## Check style, words and layers
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
+	@$(BIN)/python -m tests.words
 	@$(BIN)/lint-imports
 
 types: setup ## Check types

@@ -50,7 +50,11 @@ class ChangingSources:
         defined = self.targets.definitions()
         target = self.targets.between(source, before or defined, defined)
         confirm = self.leases[source].confirm
-        return Steps() if target is None else self.capturing.converge(target, confirm, resnapshot=resnapshot, patient=patient)
+        return (
+            Steps()
+            if target is None
+            else self.capturing.converge(target, confirm, resnapshot=resnapshot, patient=patient)
+        )
 
     def confirm(self) -> None:
         """Raise `LeaseLost` when another process may change one of the sources by now."""

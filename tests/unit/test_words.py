@@ -1,0 +1,36 @@
+"""The lint of words finds what it is for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import words
+
+
+def test_a_docstring_that_begins_with_a_noun_clause_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(
+        'def f() -> None:\n    """What is told."""\n    # Made anew.\n\ndef g() -> None:\n    """Return it."""\n'
+    )
+    monkeypatch.setattr(words, "CODE", (file,))
+    monkeypatch.setattr(words, "PAGES", ())
+    assert [(line, text.split(":")[0]) for _, line, text in words.faults()] == [
+        (1, "the docstring of f begins with 'What'"),
+        (1, "'told'"),
+        (3, "'anew'"),
+    ]
+
+
+def test_a_sentence_that_is_too_long_is_found_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        f"# A title\n\nShort. Also short.\n\n```sql\n{'x ' * 40}\n```\n\nNow {'word ' * 30}ends. It is told.\n"
+    )
+    monkeypatch.setattr(words, "CODE", ())
+    monkeypatch.setattr(words, "PAGES", (page,))
+    assert [(line, text.split(":")[0]) for _, line, text in words.faults()] == [
+        (9, "'told'"),
+        (9, "32 words in a sentence, at most 30"),
+    ]
