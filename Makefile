@@ -57,7 +57,7 @@ types: setup ## Check types
 	@$(BIN)/mypy $(CODE)
 
 docs: setup ## Build the documentation as a site, in build/site
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file .mkdocs.yml
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file .mkdocs.yml
 
 bench: setup-stack ## Measure
 	@$(BIN)/python -m tests.benchmarks

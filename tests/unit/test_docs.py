@@ -279,9 +279,15 @@ def test_relative_links_resolve(path: Path) -> None:
         assert not anchor or anchor in anchors(target), link
 
 
-def test_every_page_is_linked_from_the_readme() -> None:
-    linked = {(ROOT / link).resolve() for link in _LINK.findall((ROOT / "README.md").read_text()) if "://" not in link}
-    assert set(PAGES[1:]) <= linked
+def test_every_page_is_linked_from_the_readme_or_an_overview_that_is() -> None:
+    overviews = [ROOT / "README.md", *(ROOT / "docs").rglob("index.md")]
+    linked = {
+        page: {(page.parent / link.partition("#")[0]).resolve() for link in _LINK.findall(page.read_text())}
+        for page in overviews
+    }
+    from_the_readme = linked[ROOT / "README.md"]
+    assert set(overviews[1:]) <= from_the_readme
+    assert set(PAGES[1:]) <= from_the_readme.union(*linked.values())
 
 
 def test_settings_are_described_with_their_defaults() -> None:

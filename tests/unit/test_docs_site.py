@@ -20,7 +20,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site; `--strict` refuses pages that the menu lacks, and links and anchors that lead nowhere."""
     place = tmp_path_factory.mktemp("site")
     config = str(ROOT / ".mkdocs.yml")
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-f", config, "-d", str(place)]
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", config, "-d", str(place)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     built = subprocess.run(build, capture_output=True, text=True, check=False, env=environment)
     assert built.returncode == 0, built.stderr
