@@ -13,7 +13,7 @@ _MAX_PAUSE_S = 30.0
 
 
 class PollBackoff:
-    """Pauses for sources whose transaction stays incomplete: each poll reads all pending records, and they grow.
+    """A backoff for sources whose transaction stays incomplete: each poll reads all pending records, and they grow.
 
     Args:
         clock_s: Gives the time.
