@@ -11,12 +11,14 @@ from tests.doc_pages import ROOT, inline_code
 
 INTERNALS = sorted((ROOT / "docs" / "internals").glob("*.md"))
 CONCEPTS = sorted((ROOT / "docs" / "concepts").glob("*.md"))
+PYTHON = [*(ROOT / "spark").rglob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "dags").rglob("*.py")]
 MOST_WORDS = 1_500
 
 _TESTS = "\n".join(path.read_text() for path in sorted((ROOT / "tests").rglob("test_*.py")))
 _TEST = re.compile(r"^test_[a-z0-9_]+$")
 _MODULE = re.compile(r"^[a-z_]+(/[a-z_]+)*\.py$")
 _PATH = re.compile(r"^(?:tests|spark|docs)/[\w./-]+$")
+_NAME = re.compile(r"\b(?:[a-z]*_[a-z_]+|(?:[A-Z][a-z]+){2,})\b")
 
 
 @pytest.mark.parametrize("page", [*CONCEPTS, *INTERNALS], ids=lambda page: f"{page.parent.name}/{page.name}")
@@ -31,6 +33,13 @@ def test_every_test_and_path_that_is_named_exists(page: Path) -> None:
             assert f"def {name}(" in _TESTS, name
         elif _PATH.match(name):
             assert (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("page", INTERNALS, ids=lambda page: page.name)
+def test_every_function_class_and_field_that_is_named_exists(page: Path) -> None:
+    code = {path.stem for path in PYTHON}.union(*(re.findall(r"\w+", path.read_text()) for path in PYTHON))
+    spans = [name for name in inline_code(page.read_text()) if not (_TEST.match(name) or _PATH.match(name))]
+    assert {name for span in spans for name in _NAME.findall(span)} <= code
 
 
 @pytest.mark.parametrize("page", INTERNALS, ids=lambda page: page.name)
