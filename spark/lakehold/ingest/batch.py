@@ -35,11 +35,11 @@ class BatchReport:
         reader: `main`, or the reader of tables that catch up.
         timestamp_ms: The batch's timestamp.
         records: Number of messages read.
-        tables: Its effects on each table with messages, or with rows that a repeated snapshot does not contain.
-        stopped: Tables that stopped, each with its error.
+        tables: The batch's effects on each table that had messages, or from which a repeated snapshot removed rows.
+        stopped: The tables that stopped in this batch, each with its error.
         waiting: The incomplete upstream transaction for which the source waits.
-        malformed: Number of lines of a FILES source that are no messages.
-        elapsed_ms: The time from before anything was read to the last table's commit.
+        malformed: Number of lines in the files of a FILES source that are not messages.
+        elapsed_ms: The time from the start of planning (after a crash: of recovery) until the last table was written.
     """
 
     source: str
@@ -59,14 +59,14 @@ def next_batch(
     plan: Callable[[Arriving], Planned],
     is_wanted: Callable[[Planned], bool],
 ) -> tuple[Planned, BatchReport | None]:
-    """Plan the next batch of a reader, and run it if it is wanted. Returns the plan, and the report if it ran.
+    """Plan the next batch of a reader, and run it if `is_wanted` accepts the plan. Returns the plan, and the report if it ran.
 
     Args:
         of: The source.
-        state: The reader.
-        plan: Chooses an offset range. If it must end at a transaction boundary, the range is read and decoded, and the headers of
-            its changes show the boundary.
-        is_wanted: Returns whether to run the planned batch.
+        state: The state of the reader before the batch.
+        plan: Chooses an offset range. If the batch must end at a transaction boundary, `plan` also reads and decodes the range:
+            the headers of its changes show where the last whole transaction ends.
+        is_wanted: Returns whether to run the planned batch; a batch that is not wanted changes nothing.
     """
     started_ms = now_ms()
     with closing(of.arriving(state)) as arriving:
@@ -79,7 +79,7 @@ def next_batch(
 
 
 def finish_batch(of: HeldSource, state: ReaderState, planned: Planned, intent: Intent) -> BatchReport:
-    """Commit a batch that a crash left open; effects that it made already are not repeated."""
+    """Finish a batch whose process was killed after the intent: read the same offsets, skip effects that exist, commit."""
     started_ms = now_ms()
     with closing(of.arriving(state)) as arriving:
         _read(of, state, planned, arriving)
@@ -87,7 +87,7 @@ def finish_batch(of: HeldSource, state: ReaderState, planned: Planned, intent: I
 
 
 def stop(of: HeldSource, reader: str, stopped: Mapping[str, LakeholdError]) -> BatchReport:
-    """Move tables out of a reader without a batch, each stopped by its error."""
+    """Stop tables outside of a batch: each of them moves to a reader of its own, with its error."""
     of.leave(stopped)
     return without_batch(of, reader, stopped=stopped)
 
@@ -99,12 +99,12 @@ def without_batch(
     stopped: Mapping[str, LakeholdError] | None = None,
     waiting: Waiting | None = None,
 ) -> BatchReport:
-    """Return a report without a batch, at the source's last timestamp."""
+    """Return the report of an ingest step in which no batch ran; it carries the source's last timestamp."""
     return BatchReport(of.source, reader, of.last_ms(), 0, stopped=stopped or {}, waiting=waiting)
 
 
 def _read(of: HeldSource, state: ReaderState, planned: Planned, arriving: Arriving) -> None:
-    """Read and decode the batch for each table, as far as finding its end has not done so."""
+    """Read the batch and decode it for each table, unless planning has done so already to find where the batch ends."""
     arriving.take(planned.plan)
 
     def prepare(name: str) -> None:
@@ -112,7 +112,7 @@ def _read(of: HeldSource, state: ReaderState, planned: Planned, arriving: Arrivi
             of.applier.prepare(arriving.of(name), state.tables[name])
         except (LeaseLost, UpstreamUnavailable):
             raise
-        # The table alone stops with this error when its turn comes.
+        # Not raised here: `bring` meets the same error again, and there it stops only this table.
         except Exception as error:
             log.info("table %s cannot be prepared", name, exc_info=error)
 
@@ -133,7 +133,7 @@ def _begin(of: HeldSource, state: ReaderState, planned: Planned) -> Intent:
 def _complete(  # noqa: PLR0913 - a batch, what it reads, and where it is run
     of: HeldSource, state: ReaderState, planned: Planned, arriving: Arriving, intent: Intent, started_ms: int
 ) -> BatchReport:
-    """Deduplicate and write the tables in parallel; then commit."""
+    """Bring all tables to the batch's timestamp, in parallel, and then commit the batch."""
     ends = {r.topic_partition: r.end_exclusive for r in planned.plan.ranges}
     batch = Begun(
         of, state, planned, arriving, BatchIdentity(intent.source, intent.mz_timestamp, to_json(ends)), started_ms
@@ -146,7 +146,7 @@ def _complete(  # noqa: PLR0913 - a batch, what it reads, and where it is run
 
 
 def _record_malformed(batch: Begun) -> int:
-    """Record lines of files that are no messages; returns how many there are."""
+    """Record the lines of files that are not messages. Returns their number; only batches of `main` record them."""
     of = batch.of
     malformed = of.reading.reader.malformed(batch.planned.plan) if batch.state.reader == MAIN_READER else ()
     if malformed:

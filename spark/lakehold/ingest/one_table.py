@@ -1,4 +1,4 @@
-"""One table in a batch: it is brought to the batch's timestamp whatever arrives for it, and stops alone if that fails."""
+"""Brings one table to a batch's timestamp, even if the batch has no message for it. A table that fails stops alone."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Begun:
     """A batch whose intent is in the lake.
 
     Args:
-        of: Its source.
-        state: The state of its reader before the batch.
-        planned: Its plan.
-        arriving: Its records.
-        identity: The name of its effects.
-        started_ms: When planning it began (epoch milliseconds).
+        of: The source.
+        state: The state of the reader before the batch.
+        planned: The plan of the batch.
+        arriving: The records of the batch.
+        identity: Identifies the batch in each of its effects, so that no effect is made twice.
+        started_ms: When planning the batch began (epoch milliseconds).
     """
 
     of: HeldSource
@@ -50,8 +50,8 @@ class Brought:
 
     Args:
         progress: The table's progress after the batch.
-        report: The effects on its rows, if any.
-        stopped: The error that stopped it.
+        report: The effects on the table's rows; None: it had no messages, and no repeated snapshot removed rows.
+        stopped: The error that stopped the table; None: it did not stop.
     """
 
     progress: TableProgress
@@ -60,10 +60,10 @@ class Brought:
 
 
 def bring(batch: Begun, name: str) -> Brought:
-    """Bring a table to the batch's timestamp; an error stops this table alone.
+    """Bring a table to the batch's timestamp. An error about the table stops this table alone; others end the batch.
 
     Raises:
-        LeaseLost: Another process has the source.
+        LeaseLost: This process no longer holds the lease of the source.
         UpstreamUnavailable: The records cannot be read now.
     """
     state = batch.state
@@ -74,7 +74,7 @@ def bring(batch: Begun, name: str) -> Brought:
     except Exception as error:
         stop = _as_stop(batch.of.tables[name].definition, error)
         if state.error is None or state.error.message != stop.message:
-            # While a source is followed, each error comes again every few seconds: log it once.
+            # A continuous ingest tries the table again every few seconds and meets the same error: log it once.
             log.warning("table %s stopped: %s", name, stop.message, exc_info=not isinstance(error, LakeholdError))
         return Brought(state.tables[name], stopped=stop)
     reach("after-table")
@@ -82,6 +82,8 @@ def bring(batch: Begun, name: str) -> Brought:
 
 
 class _OneTable:
+    """One table in one batch, with its progress before the batch."""
+
     def __init__(self, batch: Begun, name: str) -> None:
         self._batch, self._of, self._planned = batch, batch.of, batch.planned
         self._entry = batch.of.tables[name]
@@ -93,20 +95,26 @@ class _OneTable:
         )
 
     def brought(self) -> Brought:
-        """Apply the changes, then what is known without messages: emptied tables, ends of snapshots, deleted rows."""
+        """Apply the table's messages, and what lakehold knows about the table without a message.
+
+        That is: a re-snapshot has no row of the table, a connector snapshot has ended, or a repeated snapshot lacks some rows.
+        """
         batch, of = self._batch, self._of
         report, after = None, self._emptied()
         if batch.arriving.has(self._table.topic):
             with closing(batch.arriving.of(self._table.full_name)) as arrival:
                 report, after = of.applier.apply(TableBatch(batch.identity, arrival, after, self._reach))
         elif after.marks.snapshot is not None or self._table.topic in self._planned.fully_read:
-            # A table may become readable by a batch without messages for it.
+            # The table may become readable without a message: its snapshot ends here, or its topic has nothing more to read.
             after = of.applier.finish_snapshot(batch.identity, self._table, after, self._reach)
         report, after = self._without_gone(report, self._with_ends(after))
         return Brought(self._readable(report, after), report)
 
     def _emptied(self) -> TableProgress:
-        """Return the progress, emptied if a re-snapshot has no row of the table: the batch deletes its earlier rows."""
+        """Return the progress before the batch. If a re-snapshot has no row of the table, it marks all present rows as replaced.
+
+        The batch deletes rows that are marked so.
+        """
         table, before, replaced = self._table, self._before, self._planned.replaced
         if replaced is None or table.topic not in replaced.without_rows or not table.envelope.has_positions:
             return before
@@ -115,13 +123,14 @@ class _OneTable:
         return replace(before, marks=emptied_marks(before.marks, replaced.position, sequence_number))
 
     def _with_ends(self, after: TableProgress) -> TableProgress:
-        """Return the progress with the ends of partitions that may have more rows of a snapshot, once its end was seen.
+        """Return the progress with an end offset of the connector snapshot for each partition that does not show where it ends.
 
-        The ends are fetched now, with records that Kafka has not committed yet: later records were sent after the snapshot's end.
+        This needs that the snapshot was sent completely. The end offsets are fetched now, and include messages in open Kafka
+        transactions: all rows of the snapshot lie below them.
         """
         marks = after.marks
         if after.since_ms is None and self._of.snapshots.tells_complete(self._entry.object_id):
-            # The message with the last row may be unreadable.
+            # Upstream reports that all rows were sent. The message that marks the last row may be unreadable.
             marks = with_end_seen(marks)
         partitions = without_end(marks, self._reach)
         if not partitions:
@@ -135,7 +144,7 @@ class _OneTable:
     def _without_gone(
         self, report: TableReport | None, after: TableProgress
     ) -> tuple[TableReport | None, TableProgress]:
-        """Delete rows that a repeated snapshot does not contain, once the batch has read all of it."""
+        """Delete rows that a repeated snapshot of this table lacks, in the first batch that has read all of the snapshot."""
         snapshot = self._of.snapshots.repeated.get(self._entry.object_id)
         if snapshot is None:
             return report, after
@@ -146,12 +155,12 @@ class _OneTable:
         return removed or report, after
 
     def _readable(self, report: TableReport | None, after: TableProgress) -> TableProgress:
-        """Return the progress; a table that this batch would make readable may have to wait."""
+        """Return the progress after the batch. A table that must wait stays unreadable, although its snapshot is complete."""
         since_ms, name = self._before.since_ms, self._table.full_name
         if since_ms is not None or after.since_ms is None:
             is_kept_back = False
         elif self._batch.state.reader != MAIN_READER:
-            # A table that catches up becomes readable as it joins the others.
+            # A table that catches up becomes readable when it joins the reader `main`.
             is_kept_back = True
         else:
             is_kept_back = self._of.keeps_back(name, after, self._planned.transactions) or (

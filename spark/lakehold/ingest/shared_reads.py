@@ -1,8 +1,8 @@
-"""A cache that sources over the same topics share when they are ingested together (seed "Dynamic resource sharing").
+"""Reads and decodes each topic once for all sources that are ingested together and read it.
 
-They fetch end offsets together, so that they read up to the same offsets and reach the same positions. The records of a
-topic that one source has read and decoded are kept while another source still needs them. A source at other positions reads
-by itself.
+These sources fetch end offsets together, so that they read the same ranges and reach the same positions. Records that one source
+has read and decoded are cached until every source that reads the same range next has used them. A source at another position
+reads for itself.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from lakehold.model.readers import ReaderState
 
 @dataclass(frozen=True)
 class _Joined:
+    """A source that shares reads: its tables, and its transaction topic if it has one."""
+
     tables: tuple[Table, ...]
     transaction_topic: str | None
 
@@ -36,6 +38,15 @@ class _Joined:
 
 @dataclass(frozen=True)
 class _Kept:
+    """Cached records of one topic.
+
+    Args:
+        ranges: The offset ranges that were read.
+        in_driver: Whether they were read in the driver, without Spark.
+        topic: The records, with the results of decoding them.
+        takers: The sources that still need the records.
+    """
+
     ranges: Collection[OffsetRange]
     in_driver: bool
     topic: SharedTopic
@@ -43,12 +54,12 @@ class _Kept:
 
 
 class SharedReads:
-    """The end offsets and records that sources of one place fetch and read for each other.
+    """The end offsets and records that sources of one broker or one directory share.
 
     Args:
-        reader: Reads.
+        reader: Fetches end offsets and reads records.
         decoder: Turns a topic's records into typed columns.
-        states: Returns the readers of all sources: they show which sources will read the same range next.
+        states: Returns the readers of all sources: their positions show which sources will read the same range next.
     """
 
     def __init__(self, reader: Reader, decoder: TopicDecoder, states: Callable[[], Iterable[ReaderState]]) -> None:
@@ -67,12 +78,16 @@ class SharedReads:
         self._joined[source] = _Joined(tuple(tables), transaction_topic)
 
     def leave(self, source: str) -> None:
-        """Remove a source, and release what was kept for it."""
+        """Remove a source, and release records that no other source still needs."""
         del self._joined[source]
         self.done(source, self._kept)
 
     def fetch(self, source: str) -> Available:
-        """Return the last fetched end offsets, or fetch new ones if `source` has been given these already."""
+        """Return end offsets of a source's topics.
+
+        The first source that asks fetches them for all sources. Each other source gets the same ones, once; after that,
+        asking fetches again.
+        """
         own = self._joined[source]
         has_all = own.topics <= self._fetched.topics and own.transaction_topic in (None, self._ordered)
         if source in self._given or not has_all:
@@ -85,24 +100,24 @@ class SharedReads:
         others = [] if self._fails_together else [*self._joined.values()]
         topics = own.topics.union(*(other.topics for other in others))
         of_transactions = self._transaction_topics() if others else set()
-        # With several transaction topics, no order of fetching suits all sources.
+        # The end of a transaction topic must be fetched before all other ends. Only one topic can be first: that of `own`.
         self._ordered = own.transaction_topic or (of_transactions.pop() if len(of_transactions) == 1 else None)
         try:
             return self.reader.fetch_offsets(sorted(topics), self._ordered)
         except LakeholdError:
             if topics == own.topics and self._ordered == own.transaction_topic:
                 raise
-        # A topic of another source may have failed: from now on each source fetches alone.
+        # The error may be about a topic of another source: from now on each source fetches only its own topics.
         self._fails_together = True
         return self._fetch(own)
 
     def topics(
         self, source: str, ranges: Iterable[OffsetRange], tables: Sequence[Table], *, in_driver: bool
     ) -> dict[str, SharedTopic]:
-        """Return the records of some ranges, by topic: kept ones, or new ones.
+        """Return the records of offset ranges, by topic: from the cache, or read now.
 
-        New ones are read for `tables` and for other sources that will read the same ranges. Records are kept until every
-        source that takes them is `done`, or other records of their topic are read.
+        Records that are read now serve `tables`, and the tables of other sources that will read the same ranges next. The cache
+        keeps a topic's records until all these sources have called `done`, or until other ranges of the topic are read.
         """
         of_topic: dict[str, list[OffsetRange]] = {}
         for r in ranges:
@@ -130,7 +145,7 @@ class SharedReads:
         return {topic: self._kept[topic].topic for topic in of_topic}
 
     def done(self, source: str, topics: Iterable[str]) -> None:
-        """Release the records of topics that `source` took, unless another source takes them, too."""
+        """Release the records of topics that `source` has used, unless another source still needs them."""
         for topic in [topic for topic in topics if topic in self._kept]:
             self._kept[topic].takers.discard(source)
             if not self._kept[topic].takers:
@@ -144,7 +159,7 @@ class SharedReads:
         return self.reader.dataframe(self.decoder.spark(), ranges)
 
     def _reading_on(self, topic: str, ranges: Iterable[OffsetRange], states: Iterable[ReaderState]) -> set[str]:
-        """Return the sources with a reader among `states` that is at the start of `ranges` of `topic`."""
+        """Return the sources that will read `ranges` of `topic` next: one of their readers in `states` is at the start."""
         begins = {tp: marks.earliest for tp, marks in self._fetched.partitions.items()}
         return {
             state.source
@@ -160,12 +175,12 @@ class SharedReads:
 
 @dataclass(frozen=True)
 class Reading:
-    """The means of reading the records of a source's batches.
+    """A source's access to the shared reads.
 
     Args:
-        source: Its name.
-        shared: Reads and decodes, also for the sources that are ingested together with it.
-        driver_limits: Batches within these limits are read in the driver.
+        source: The source's name.
+        shared: Reads and decodes, for this source and for those that are ingested together with it.
+        driver_limits: Batches within these limits are read in the driver, without Spark.
     """
 
     source: str

@@ -1,7 +1,7 @@
-"""Reads the diffs of one table between its versions from the files that changed: in this process or, if they are many, by Spark.
+"""Reads what changed in one table from version to version, as diffs: rows with 1 where they were added, -1 where removed.
 
-Small steps are read together, so that a data file whose rows were removed at several timestamps is opened once. Diffs that were
-read in this process are cached.
+Only files that changed are read: in this process, or by Spark if a step changed many rows. Small steps are read together, so
+that a data file whose rows were removed at several timestamps is opened once. Diffs that were read in this process are cached.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from lakehold.subscribe.steps import Step
 from lakehold.timeline.timelines import Timeline
 
 _AHEAD = 32
-"""Steps whose metadata is read ahead, if files are far away."""
+"""Number of steps whose metadata is read ahead, if storage answers slowly."""
 
 _SMALL_BYTES = 1 << 16
-"""File size up to which Python's share of the work is larger than Arrow's."""
+"""File size up to which reading is mostly work of Python, which threads cannot do at once, and not of Arrow."""
 
 
 @dataclass(frozen=True)
 class DiffReading:
-    """The parts that reading diffs needs.
+    """The collaborators and caches with which diffs are read.
 
     Args:
         spark: Reads diffs that are too large for this process.
         workers: Threads that read files.
-        shared: Cached diffs.
-        driver_rows: Largest number of rows of a step, or of several together, that this process reads itself.
+        shared: Cached diffs, shared by all readers in this process.
+        driver_rows: Largest number of rows, in one step or in several read together, that this process reads itself.
         far: Whether storage answers slowly, so that many files are requested at once.
         files: Cached manifests and manifest lists.
         positions: Cached positions of deletes, by the delete file's `place`.
@@ -74,8 +74,8 @@ class TableDiffs:
 
     Args:
         timeline: The table's timeline.
-        columns: The schema of the rows.
-        reading: Reads the diffs.
+        columns: The schema in which rows are returned.
+        reading: The means of reading.
     """
 
     timeline: Timeline
@@ -83,14 +83,15 @@ class TableDiffs:
     reading: DiffReading
 
     def along(self, steps: Iterable[Step], first: tuple[int, ...] = ()) -> Iterator[pa.Table | LargeDiffs]:
-        """Read the diffs of `steps`; several readers of the same steps read them once.
+        """Yield the diffs of `steps`. Several readers of the same steps read the files once.
 
         Args:
-            steps: Timestamps ascending.
-            first: Positions of the columns by which each timestamp's rows are sorted first.
+            steps: The steps, by ascending timestamp.
+            first: Positions of columns by which each timestamp's rows are sorted before all other columns.
 
         Returns:
-            Consolidated tables, each with all rows of some timestamps; unsummed `LargeDiffs` for a timestamp that is too large.
+            Consolidated tables, in which equal rows of a timestamp are summed; each has all rows of one or more timestamps. For a
+            timestamp with too many rows for this process, `LargeDiffs` that are not summed yet.
 
         Raises:
             DefinitionError: A file of the table is missing.
@@ -106,7 +107,7 @@ class TableDiffs:
             rest = rest[count:]
 
     def _cached(self, rest: _Keyed, first: tuple[int, ...]) -> _Found | None:
-        """Return the cached diffs of the first steps of `rest`, and the number of these steps; None if none are cached."""
+        """Return the cached diffs of the first steps of `rest`, and how many steps these are; None if the first is not cached."""
         keys, steps = zip(*rest, strict=True)
         read = self.reading.shared.find(keys[0])
         if read is None:
@@ -116,12 +117,15 @@ class TableDiffs:
         return [read.of(keys[0], steps[:count], first)], count
 
     def _cached_or_read(self, rest: _Keyed, reader: FileRows, first: tuple[int, ...]) -> _Found:
-        """Wait for other readers of the table's diffs; then return the cached diffs, or read those that are missing."""
+        """Wait until other readers of the table's diffs have finished; then return the diffs that they cached, or read some."""
         with self.reading.shared.lock_of(self.timeline.table.metadata.table_uuid):
             return self._cached(rest, first) or self._read(rest, reader, first)
 
     def _read(self, rest: _Keyed, reader: FileRows, first: tuple[int, ...]) -> _Found:
-        """Read the diffs of as many of the first steps of `rest` as fit together; also return the number of these steps."""
+        """Read the first steps of `rest`: as many as this process can read together, or one large step by Spark.
+
+        Returns the diffs, and the number of steps.
+        """
         small = _SmallSteps()
         unread = takewhile(lambda keyed: not self.reading.shared.has(keyed[0]), rest[1:])
         for step, selections in self._selections_ahead(step for _, step in chain(rest[:1], unread)):
@@ -135,9 +139,9 @@ class TableDiffs:
         return self._read_here(small, reader, [key for key, _ in rest[: len(small.steps)]], first), len(small.steps)
 
     def _selections_ahead(self, steps: Iterable[Step]) -> Iterator[tuple[Step, list[DatedSelection] | None]]:
-        """Yield each step with its `_selections`; if files are far away, read the metadata of the next steps meanwhile.
+        """Yield each step with its `_selections`; if storage answers slowly, threads read metadata of the next steps meanwhile.
 
-        For near files threads gain nothing: nearly all of the work is Python.
+        If storage is fast, threads gain nothing: nearly all of the work is Python.
         """
         if not self.reading.far:
             yield from ((step, self._selections(step)) for step in steps)
@@ -157,7 +161,7 @@ class TableDiffs:
                 selections.cancel()
 
     def _selections(self, step: Step) -> list[DatedSelection] | None:
-        """Select the rows that a step added or removed; None if only Spark can find them."""
+        """Select the rows that a step added or removed, by data file; None if only Spark can find them."""
         try:
             return [
                 DatedSelection(step.mz_timestamp, selection)
@@ -167,13 +171,14 @@ class TableDiffs:
             return None
 
     def _large(self, step: Step, selections: Sequence[DatedSelection] | None, reader: FileRows) -> LargeDiffs:
+        """Have Spark read one step: the selected rows or, where `FileRows` cannot read these, the table before and after it."""
         metrics.DIFFS.labels(read="by_spark").inc()
         if selections is None or not self._is_readable(selections, reader):
             return self._from_states(step)
         return self.reading.spark.read_selections(reader, selections)
 
     def _is_readable(self, selections: Sequence[DatedSelection], reader: FileRows) -> bool:
-        """Return whether workers can read the files of `selections`; files that sources write are always readable."""
+        """Return whether `FileRows` can read the files of `selections`; it can read all files that a source wrote."""
         if self.timeline.source is not None:
             return True
         files = {dated.selection.file.path: dated.selection.file for dated in selections}
@@ -187,6 +192,7 @@ class TableDiffs:
     def _read_here(
         self, small: _SmallSteps, reader: FileRows, keys: Sequence[DiffKey], first: tuple[int, ...]
     ) -> list[pa.Table | LargeDiffs]:
+        """Read small steps in this process, and cache their diffs. Spark reads them if `FileRows` cannot read a file."""
         try:
             rows = consolidated(small.read(reader, self.reading), first)
         except FilesUnreadable:
@@ -197,6 +203,7 @@ class TableDiffs:
         return [rows]
 
     def _key(self, step: Step) -> DiffKey:
+        """Return the key of a step's diffs in the cache."""
         table = self.timeline.table
         names = table.properties.get(TableProperties.DEFAULT_NAME_MAPPING)
         return DiffKey(table.metadata.table_uuid, self.columns.schema_id, names, step.before, step.after)
@@ -235,7 +242,7 @@ class TableDiffs:
             yield from self.along([step], first)
 
     def _from_states(self, step: Step) -> LargeDiffs:
-        """Read both ends of a step whole, for deletes and files that only Spark can read."""
+        """Have Spark read the whole table before and after a step, for deletes and files that only Spark can read."""
         ends = [
             (snapshot_id, diff) for snapshot_id, diff in ((step.after, 1), (step.before, -1)) if snapshot_id is not None
         ]
@@ -269,14 +276,14 @@ class _SmallSteps:
 
 
 def _best_known(selections: Iterable[DatedSelection]) -> LiveFile:
-    """Return the file of `selections`, with its size if known: a file known only from its deletes has none."""
+    """Return the file that all `selections` are of, with its size if one of them knows it: one made from deletes does not."""
     return max((dated.selection.file for dated in selections), key=lambda file: file.size_bytes)
 
 
 def _tasks(files: Sequence[_FileSelections], far: bool) -> list[Sequence[_FileSelections]]:
     """Split files into tasks for the workers.
 
-    Small near files go to one worker: threads that read them in parallel would only wait for Python's lock.
+    If storage is fast, one worker reads all small files: in parallel, threads would only wait for Python's lock.
     """
     small = [file for file in files if not far and 0 < file[0].size_bytes <= _SMALL_BYTES]
     return [small, *([file] for file in files if far or not 0 < file[0].size_bytes <= _SMALL_BYTES)]

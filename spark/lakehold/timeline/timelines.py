@@ -1,4 +1,7 @@
-"""Timelines of tables: the readable window `[since, upper)`, and the version of the table at each timestamp."""
+"""Timelines of tables: the readable window `[since, upper)`, and the version of the table at each timestamp.
+
+A table is fed by a source, whose batches have timestamps, or it has *foreign writers*, which know nothing of lakehold.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +34,11 @@ class Timeline:
         table: The table's Iceberg metadata when the timeline was built.
         source: The source that feeds the table; None for a table with foreign writers.
         versions: The versions as written, oldest first; readers see those in `shown`.
-        since_ms: Read frontier, inclusive.
-        upper_ms: Write frontier, exclusive.
-        complete_ms: When the first snapshot of the connector was complete; `since_ms` is never earlier.
-        stops: Times in `[since, upper)` at which the table was stopped, and so is not readable (`lakehold.timeline.stops`).
+        since_ms: First readable timestamp (inclusive).
+        upper_ms: First timestamp that is not readable yet (exclusive).
+        complete_ms: When the first connector snapshot was complete, 0 for a table with foreign writers; `since_ms` is never
+            earlier.
+        stops: Time ranges in which the table was stopped, and so is not readable (`lakehold.timeline.stops`).
     """
 
     full_name: str
@@ -48,7 +52,7 @@ class Timeline:
 
     @cached_property
     def shown(self) -> tuple[Version, ...]:
-        """Return the versions that readers see: those written during a stop appear at its end, as one."""
+        """Return the versions that readers see: of those written during a stop only the last, and that at the stop's end."""
         if not self.stops:
             return self.versions
         dated = {first_behind(self.stops, version.mz_timestamp): version for version in self.versions}
@@ -81,7 +85,10 @@ class Timeline:
         return found
 
     def between(self, after_exclusive_ms: int, until_exclusive_ms: int) -> tuple[Version, ...]:
-        """Return the versions in the interval that can still be read; changes during a gap appear at the gap's end."""
+        """Return the versions between two timestamps that can still be read: not those whose snapshots were expired.
+
+        The changes of an expired version appear in the next version that remains.
+        """
         return tuple(v for v in self.shown if after_exclusive_ms < v.mz_timestamp < until_exclusive_ms and v.remains)
 
     def rollbacks(self, after_exclusive_ms: int, until_exclusive_ms: int) -> list[str]:
@@ -98,9 +105,9 @@ class Timeline:
         return found
 
     def knows(self, time_ms: int) -> bool:
-        """Return whether `at` can answer for `time_ms` without earlier metadata.
+        """Return whether `versions` show which version was current at `time_ms`; otherwise earlier metadata files may.
 
-        It cannot if the time lies before all versions or just before one that follows a gap.
+        They do not if the time lies before all versions, or if the next version follows a gap, in which some were expired.
         """
         place = bisect_right(self.versions, time_ms, key=lambda version: version.mz_timestamp)
         return place > 0 and not any(version.follows_gap for version in self.versions[place : place + 1])
@@ -131,11 +138,11 @@ class Timelines:
 
     Args:
         tables: The lake's tables.
-        definitions: Says which tables a source feeds.
-        batches: Says how far the sources are.
-        foreign_lag_ms: Distance of `upper` from the clock for tables with foreign writers: a writer's snapshot carries the
-            time at which its commit began.
-        clock: Epoch milliseconds.
+        definitions: Reads the definitions, which show which source feeds a table.
+        batches: Reads the states of the sources' readers, which show how far the tables are.
+        foreign_lag_ms: How far `upper` of tables with foreign writers is behind the clock: a commit that has begun may still add
+            a snapshot with an earlier timestamp.
+        clock: Returns the current time, epoch milliseconds.
         wait: Waits for a number of seconds.
         holds: Returns the lake's holds; only called to describe an error.
     """
@@ -170,8 +177,8 @@ class Timelines:
     def settled(self, names: Sequence[str], wanted_ms: Sequence[int] = ()) -> dict[str, Timeline]:
         """Build the timelines of `names`, including everything that foreign writers committed before the call.
 
-        If necessary it waits for the lag of foreign tables: until `upper` has passed their newest snapshot, and every time in
-        `wanted_ms` that is not in the future. It never waits for a source, nor for a writer whose clock is ahead.
+        If necessary this waits until `upper` of tables with foreign writers is above their newest snapshot, and above each time
+        in `wanted_ms` that is not in the future. It never waits for a source, nor for a writer whose clock is ahead.
         """
         now = self.clock()
         found = self.of(names)
@@ -185,7 +192,7 @@ class Timelines:
         return self.of(names)
 
     def reaching(self, timeline: Timeline, time_ms: int) -> Timeline:
-        """Add the versions in earlier metadata files to `timeline`, if it cannot answer for `time_ms`."""
+        """Return `timeline` with the versions in earlier metadata files, if its own do not show what was current at `time_ms`."""
         if timeline.knows(time_ms):
             return timeline
         found = earlier_versions(timeline.table, timeline.source)
@@ -194,7 +201,7 @@ class Timelines:
         return replace(timeline, versions=found, since_ms=min(timeline.since_ms, since_ms))
 
     def check_level(self, names: Sequence[str], time_ms: int) -> None:
-        """Require that none of `names` was stopped at `time_ms`, readable or not; this reads no table.
+        """Require that none of the tables was stopped at `time_ms`, even if that time is not readable. Loads no table.
 
         Raises:
             NotReadable: A table was stopped.
@@ -204,7 +211,7 @@ class Timelines:
         check_level({name: by[0].stops for name, by in fed.items() if by is not None}, time_ms)
 
     def _timeline(self, name: str, defined: Definitions, readers: Callable[[str], Readers]) -> Timeline:
-        # Read before the metadata: metadata loaded afterwards has everything that batches committed below this `upper`.
+        # Read the frontiers before the table's metadata: so the metadata contains all batches that were committed below `upper`.
         frontier = _fed_frontier(name, defined, readers) if name in defined.tables else None
         clock_ms = self.clock()
         state = self.tables.table_state(name)
@@ -247,6 +254,11 @@ class Timelines:
 def _fed_frontier(
     name: str, defined: Definitions, readers: Callable[[str], Readers]
 ) -> tuple[str, int, int, tuple[Stop, ...]]:
+    """Return the source that feeds a table, when its first connector snapshot was complete, its `upper`, and its stops.
+
+    Raises:
+        NotReadable: The first connector snapshot is not complete.
+    """
     source, found = defined.tables[name].definition.source, _fed_by(name, defined, readers)
     if found is not None:
         progress, upper_ms = found
@@ -260,7 +272,7 @@ def _fed_frontier(
 
 
 def _fed_by(name: str, defined: Definitions, readers: Callable[[str], Readers]) -> tuple[TableProgress, int] | None:
-    """Return progress and `upper` of a table that a source feeds; None if no batch has been committed for it."""
+    """Return the progress and `upper` of a table that a source feeds; None if no batch has been committed for the table."""
     entry = defined.tables[name]
     for state in readers(entry.definition.source).values():
         progress = state.tables.get(name)
@@ -273,18 +285,18 @@ def _fed_by(name: str, defined: Definitions, readers: Callable[[str], Readers]) 
 
 
 def common_window(timelines: Sequence[Timeline]) -> tuple[int, int]:
-    """Return `[since, upper)` in which all of `timelines` are readable: the latest `since`, the least `upper`.
+    """Return the window `[since, upper)` in which all of `timelines` are readable: the latest `since`, the earliest `upper`.
 
-    No table was stopped at its first or at its last timestamp.
+    The window is cut so that no table was stopped at the first or last timestamp in it.
     """
     since_ms = first_behind(_stops(timelines), max(t.since_ms for t in timelines))
     return since_ms, last_frontier(timelines, min(t.upper_ms for t in timelines))
 
 
 def last_frontier(timelines: Iterable[Timeline], frontier_ms: int) -> int:
-    """Return the last frontier (exclusive) up to `frontier_ms` such that no table was stopped just below it.
+    """Return the last time up to `frontier_ms` at which a reader of these tables may pause and continue later.
 
-    A reader that has read everything below that frontier can continue from there.
+    The reader has then read all timestamps below the returned one. No table was stopped at the last of these.
     """
     return last_before(_stops(timelines), frontier_ms - 1) + 1
 
@@ -327,7 +339,7 @@ def check_readable(timelines: Sequence[Timeline], time_ms: int, holds: Callable[
 
 
 def _later_holds(timelines: Sequence[Timeline], time_ms: int, holds: Holds) -> str:
-    """Describe the holds that keep one of `timelines` readable, but only from after `time_ms` onward."""
+    """Describe the holds that keep one of `timelines` readable, but only from a time later than `time_ms`."""
     return "".join(
         f' Hold "{hold.name}" keeps "{timeline.full_name}" from {hold.at_ms} ({iso(hold.at_ms)} UTC) on.'
         for timeline in timelines

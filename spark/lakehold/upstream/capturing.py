@@ -1,4 +1,7 @@
-"""Reconcile the upstream of one source: inspect, plan and perform, until no step is left."""
+"""Reconciles what exists upstream of one source with the definitions: inspects, plans and performs until no step is left.
+
+Upstream are the connector in Kafka Connect, topics in Kafka, and in the database for example a slot and a publication.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ from lakehold.upstream.wanted import Wanted
 log = logging.getLogger(__name__)
 
 _ROUNDS = 5
-"""How many times one call inspects and plans at most: it does not chase changes by others for ever."""
+"""How many times one call plans at most, so that it ends even if others keep changing what exists upstream."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,11 @@ class Target:
 
 
 class Capturing:
-    """A reconciler that brings a connector, and what it needs of its database and of Kafka, to what the definitions say.
+    """A reconciler of connectors, and of what these need in the database and in Kafka, with what the definitions say.
 
     Args:
-        timeout_s: How long a system may stay silent.
-        table_state: See `Systems`.
+        timeout_s: How long the database, Kafka or Kafka Connect may take to answer.
+        table_state: Returns a table of the lake by its full name; None: it does not exist.
     """
 
     def __init__(self, timeout_s: float, table_state: Callable[[str], TableState | None]) -> None:
@@ -70,7 +73,7 @@ class Capturing:
         self._lost: dict[str, tuple[frozenset[str], Mapping[str, LostValues]]] = {}
 
     def plan(self, target: Target, *, resnapshot: bool = False, patient: bool = False) -> Steps:
-        """Compute the steps that `converge` would perform now.
+        """Compute the steps that `converge` would perform now; its arguments are described there.
 
         Raises:
             UpstreamUnavailable: The database, Kafka or Kafka Connect does not answer.
@@ -86,9 +89,9 @@ class Capturing:
 
         Args:
             target: What is wanted.
-            confirm: Raises when another process may change the source by now; called before each step.
+            confirm: Called before each step; raises if another process may be changing the source by now.
             resnapshot: Have the connector snapshot all tables again.
-            patient: Keep the pause before a retry of what failed.
+            patient: Wait for some time before a failed snapshot is requested again; otherwise request it at once.
 
         Returns:
             The steps that were performed, and hints.
@@ -106,9 +109,11 @@ class Capturing:
                     reach("after-step")
                     done.append(step)
                     if isinstance(step, RestartConnector):
-                        return Steps(tuple(done), tuple(hints))  # its status shows the failure for a moment longer
+                        # For a moment longer its status shows the failure: a new plan would restart it again.
+                        return Steps(tuple(done), tuple(hints))
                     if isinstance(step, CreateConnector):
-                        break  # Connect may remember an earlier one of its name, which decides about snapshots
+                        # Plan again: if Connect remembers the position of an earlier connector of this name, no snapshot begins.
+                        break
                 if not planned.steps:
                     break
                 planned = self._planned(target, systems, resnapshot=False, patient=True)
@@ -122,10 +127,10 @@ class Capturing:
             return systems.connect.status_if_known(name) if systems.connect.config(name) is not None else None
 
     def record_seen(self, target: Target) -> int | None:
-        """Record in the database that lakehold inspects it now.
+        """Record in the database that lakehold inspects it now: a database that is restored from a backup has an earlier time.
 
         Returns:
-            The time that the database keeps, epoch milliseconds; None: it keeps none.
+            The recorded time, epoch milliseconds; None: the database keeps none.
 
         Raises:
             UpstreamUnavailable: The database does not answer.
@@ -136,7 +141,10 @@ class Capturing:
             return systems.database.record_seen(target.wanted.signal_table, next_timestamp(last_ms))
 
     def lacking(self, target: Target) -> tuple[Steps, tuple[str, ...]]:
-        """Return what `plan` gives, and a sentence for each captured table that is not in the database or lacks changes."""
+        """Return what `plan` returns, and a sentence about each fault of captured tables.
+
+        Faults are tables that the database no longer has, tables that lack changes, and columns that arrive inexactly or not.
+        """
         with self._systems(target) as systems:
             found = self._inspect(target, systems, patient=True)
         wanted = target.wanted
@@ -153,7 +161,7 @@ class Capturing:
         return plan(target.wanted, found), lacking
 
     def snapshots(self, target: Target) -> Snapshots:
-        """Return what the connector said about its snapshots; see `CapturedSources.snapshots`."""
+        """Return what the connector has reported about its snapshots; see `CapturedSources.snapshots`."""
         kafka = shared_client(target.connections.kafka, self._timeout_s)
         journal = self._journal(target, kafka)
         journal.refresh()
@@ -163,7 +171,8 @@ class Capturing:
             for object_id, repeat in journal.repeats.items()
             if object_id in tables and repeat.is_complete and not is_in_lake(object_id, repeat, target.wanted)
         }
-        # The notifications came earlier: all rows of the snapshots, and changes that replaced some, lie before these ends.
+        # The connector has reported these snapshots as complete, so their rows, and changes in place of rows, lie below the ends
+        # that are fetched now.
         ends = kafka.written_ends(kafka.partitions({tables[object_id] for object_id in repeats}))
         joined = _joined(target.wanted, journal)
         unmarked = {object_id for object_id, fits_from in joined.items() if fits_from is None}
@@ -183,7 +192,7 @@ class Capturing:
         )
 
     def columns_of(self, target: Target, upstream: str) -> UpstreamColumns:
-        """Return the columns that messages of a table will have, by the database's current description of the table."""
+        """Return the columns that a table's messages will have, derived from the table's current columns in the database."""
         with self._systems(target) as systems:
             columns = systems.database.columns([upstream]).get(upstream, ())
         found = as_written(columns, target.wanted.config)
@@ -234,7 +243,10 @@ class Capturing:
     def _lost_values(
         self, wanted: Wanted, relations: Mapping[str, FoundRelation], columns: Columns, systems: Systems
     ) -> Mapping[str, LostValues]:
-        """Search the rows of the tables that a statement declares, once for each statement, which plans several times."""
+        """Find values that Debezium does not send unchanged, in the tables that a statement declares.
+
+        A statement plans several times, so what was found is kept until another statement comes.
+        """
         if not wanted.declared:
             return {}
         declared_before, lost = self._lost.get(wanted.source_id, (None, {}))
@@ -251,14 +263,17 @@ class Capturing:
         return systems.connect.objections(wanted.connector, wanted.config)
 
     def _has_transactions(self, target: Target, systems: Systems, *, is_new: bool) -> bool:
-        """Return whether connectors write in Kafka transactions. Asks Connect once, for a new connector: it answers slowly."""
+        """Return whether connectors write in Kafka transactions; True if not known.
+
+        This asks Connect, which answers slowly, only once and only for a connector that does not exist yet.
+        """
         url, connector_class = target.connections.connect.url, target.wanted.config["connector.class"]
         if is_new and target.wanted.tables and url not in self._writes_transactions:
             self._writes_transactions[url] = systems.connect.writes_transactions(connector_class)
         return self._writes_transactions.get(url, True)
 
     def _journal(self, target: Target, kafka: KafkaClient) -> Journal:
-        """Return the process's journal of a connector, which keeps what it has read."""
+        """Return the journal of a connector; the process keeps it, so that each refresh reads only new messages."""
         connections = target.connections
         side = SideTopics(target.wanted.capture.topic_prefix)
         key = (connections.kafka.brokers, side.prefix)
@@ -284,7 +299,7 @@ class Capturing:
 
 
 def _joined(wanted: Wanted, journal: Journal) -> dict[str, Place | None]:
-    """Return the sync points of tables that joined, by object id; None: not known yet."""
+    """Return the sync points of tables that joined a running source, by object id; None: the point is not known yet."""
     snapshots = {table.object_id: journal.snapshots.get(table.object_id, NO_SNAPSHOT) for table in wanted.tables}
     return {object_id: snapshot.fits_from for object_id, snapshot in snapshots.items() if snapshot.has_joined}
 
@@ -296,13 +311,13 @@ def _connector(connect: ConnectClient, name: str) -> FoundConnector | None:
     try:
         return FoundConnector(config, connect.status_if_known(name), connect.has_position(name))
     except ConnectorError as error:
-        if error.code == "connector-missing":  # deleted in between
+        if error.code == "connector-missing":  # it was deleted after its configuration was read
             return None
         raise
 
 
 def _lake_types(wanted: Wanted, systems: Systems) -> dict[str, dict[str, IcebergType]]:
-    """Return the types of the lake's columns, by object id and column name; without the tables that no batch has begun."""
+    """Return the types of the lake's columns, by object id and column name, for the tables that a batch has begun."""
     begun = [
         (table.object_id, systems.table_state(table.full_name))
         for table in wanted.tables

@@ -1,6 +1,10 @@
-"""Decides which changes of a batch count, which wins for its key, and which change gives values that Debezium did not send.
+"""Deduplicates the changes of one batch to one table, by their headers.
 
-Pure and vectorized: positions are ranks, keys are numbers, and a rule is a comparison of arrays.
+A change *counts* if it is neither a repeat nor an error. Of each key's changes that count, the last one *wins*: it decides the
+key's state. Debezium omits some values that did not change. For a winner that lacks such a value, an earlier change of the key
+*gives* it.
+
+Pure and vectorized: positions are ranks (0: unknown), keys are numbers, and a rule is a comparison of arrays.
 """
 
 from __future__ import annotations
@@ -20,9 +24,9 @@ class Rule:
     """The rule by which changes of a table are deduplicated.
 
     Args:
-        skips_applied: Whether changes at or below high-water marks are repeats; otherwise every change counts.
-        by_position: Whether a key's changes may be in several partitions, so that only their positions order them.
-        marks: The table's marks before the batch.
+        skips_applied: Whether changes at or below their partition's high-water mark are repeats; otherwise every change counts.
+        by_position: Whether changes of one key may lie in several partitions: then log positions order them, not offsets.
+        marks: The table's high-water marks before the batch.
     """
 
     skips_applied: bool
@@ -32,7 +36,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Decisions:
-    """The decisions, as arrays of shape `(n,)` in the order of the headers.
+    """The decisions on the changes, as arrays of shape `(n,)` in the order of the headers.
 
     Args:
         counts: The change is neither a repeat nor an error.
@@ -44,10 +48,10 @@ class Decisions:
 
 
 class Engine:
-    """The decisions for one batch and one table.
+    """The deduplication of one batch's changes to one table.
 
     Args:
-        headers: The changes.
+        headers: The headers of the changes.
         rule: The rule by which they are deduplicated.
     """
 
@@ -60,8 +64,8 @@ class Engine:
         """Decide on all changes.
 
         Args:
-            after: Changes at or below it do not count: they precede a TRUNCATE.
-            not_below: Changes below it do not count: they precede a re-snapshot.
+            after: The position of a TRUNCATE: changes at or below it do not count.
+            not_below: The position of a re-snapshot: changes below it do not count.
         """
         counts = self._candidates(after, not_below)
         if self._rule.skips_applied:
@@ -70,15 +74,16 @@ class Engine:
         return Decisions(counts, self._last_of_key(counts & self._headers.changes_row))
 
     def givers(self, decisions: Decisions, columns: Collection[str]) -> Integers:
-        """Find the change that has a value which a winner lacks.
+        """Find, for each value that Debezium omitted from a winner, the change that gives the value.
 
         Args:
-            decisions: The decisions.
-            columns: The columns whose values changes have.
+            decisions: The decisions on the changes.
+            columns: The names of the columns to look for; omitted values of other columns get -1.
 
         Returns:
-            `(k,)`, for each entry of `headers.kept`: the row of the last change of the key that counts, is not after the winner
-            and has the column; -1 if there is none, or the entry's change does not win.
+            `(k,)`, one for each entry of `headers.kept`: the row of the change that gives the value. It is the last change of the
+            same key that counts, has the column and does not come after the winner. -1: there is none, or the change of the
+            entry does not win.
         """
         kept, rows = self._headers.kept, self._by_key.rows
         place = self._by_key.by_row(np.arange(len(rows)))
@@ -93,6 +98,7 @@ class Engine:
         return givers
 
     def _candidates(self, after: Position | None, not_below: Position | None) -> Booleans:
+        """Mark changes that write or delete rows, unless they precede a TRUNCATE or a re-snapshot (see `decide`)."""
         headers, ranks = self._headers, self._headers.positions.ranks
         found = headers.changes_row | headers.is_truncate
         if after is not None:
@@ -102,7 +108,7 @@ class Engine:
         return found
 
     def _is_unpassed(self) -> Booleans:
-        """Return whether each change lies above its partition's mark, and in no snapshot older than the table's."""
+        """Mark changes above their partition's high-water mark, without rows of a snapshot older than the one the table shows."""
         headers, marks = self._headers, self._rule.marks
         unpassed = self._lies_above(mark_ranks(headers, marks))
         if marks.snapshot is not None:
@@ -112,17 +118,22 @@ class Engine:
         return unpassed
 
     def _lies_above(self, marks: Integers) -> Booleans:
-        """Return whether each change lies above its mark, or on it as a row of the same snapshot; true if either is unknown."""
+        """Mark changes whose rank is above their entry in `marks`; also those whose rank or entry is unknown.
+
+        All rows of a connector snapshot have the same position, so a row of a snapshot may also be equal to its entry.
+        """
         ranks = self._headers.positions.ranks
         is_same = self._headers.in_snapshot & (ranks == marks)
         lies_above: Booleans = (ranks == 0) | (marks == 0) | (ranks > marks) | is_same
         return lies_above
 
     def _highest_earlier_of_key(self, counts: Booleans) -> Integers:
+        """Return for each change the highest rank of earlier changes of its key, among those that `counts` marks; 0 if none."""
         ranks = np.where(counts, self._headers.positions.ranks, 0)
         return self._by_key.by_row(self._by_key.highest_before(ranks[self._by_key.rows]))
 
     def _last_of_key(self, deciding: Booleans) -> Booleans:
+        """Mark the last change of each key, among those that `deciding` marks."""
         rows = self._by_key.rows
         ends = np.flatnonzero(np.roll(self._by_key.begins, -1))
         last = self._by_key.last(deciding[rows])[ends]
@@ -140,9 +151,10 @@ def mark_ranks(headers: Headers, marks: Marks) -> Integers:
 
 
 def _in_order_of_application(headers: Headers, *, by_position: bool) -> Groups:
-    """Put the changes of each key in order: by offset, and by position if they are in several partitions.
+    """Sort the changes of each key in the order in which they apply: by offset, or by position if `by_position`.
 
-    Messages of one key are normally in one partition, where the offset orders them; otherwise this is at least one fixed order.
+    The messages of a key are normally in one partition, where offsets order them. Without positions, the true order of changes in
+    several partitions is unknown; this order is at least always the same.
     """
     if not by_position:
         return Groups.by(headers.key, headers.offset, headers.partition)
@@ -152,7 +164,10 @@ def _in_order_of_application(headers: Headers, *, by_position: bool) -> Groups:
 
 
 def _places(headers: Headers, of_key: Groups) -> Integers:
-    """Rank changes of keys in several partitions; a change without a position follows its predecessor in its partition."""
+    """Return the rank of each change whose key lies in several partitions, 0 for the others.
+
+    A change without a position gets the rank of the key's change before it in the same partition.
+    """
     partition, ranks = headers.partition[of_key.rows], headers.positions.ranks[of_key.rows]
     begins = of_key.begins.copy()
     begins[1:] |= partition[1:] != partition[:-1]

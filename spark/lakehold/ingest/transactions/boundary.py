@@ -1,4 +1,8 @@
-"""Finds where a batch must end so that it contains whole transactions only: `docs/internals/transactions.md`. Pure."""
+"""Finds where a batch must end so that it contains whole transactions only. Pure.
+
+The terms (rank, run, BEGIN, END, early) and the numbers of rules are those of `docs/internals/transactions.md`. A batch *takes* a
+transaction if it contains all of it.
+"""
 
 from __future__ import annotations
 
@@ -22,20 +26,21 @@ from lakehold.model.places import place_in
 
 @dataclass(frozen=True)
 class Boundary:
-    """The end of a batch.
+    """The end of a batch, and what is known about the records after it.
 
     Args:
-        stops: The end of each partition (exclusive), including that of the transaction topic.
-        passed: The committed transactions after the batch.
-        blocked: The first transaction after the batch, if it waits for something.
-        is_uncertain: The first transaction after the batch is complete, but earlier ones may be among records that were not
-            read yet.
+        stops: The end offset of each partition (exclusive), including that of the transaction topic.
+        passed: The transactions that this batch and earlier ones commit.
+        blocked: The first transaction, or the re-snapshot, that the batch does not take, and what it lacks; None: nothing has to
+            wait.
+        is_uncertain: The first transaction after the batch is complete by its counts, but messages that were sent before its END
+            may not be read or written yet.
         waiting: Topics with events after the batch.
-        unread_snapshots: Topics that may have rows of a snapshot after the batch.
+        unread_snapshots: Topics that may have rows of a connector snapshot after the batch.
         uncounted: Topics whose events no END counts: their names are not those that Debezium gives.
-        is_followed: Whether another batch can be taken from this same range after this one.
-        over_ms: When the first sign was sent that the re-snapshot after the batch is over (epoch milliseconds); None: there
-            is none.
+        is_followed: Whether the rest of the same range may contain another batch.
+        over_ms: When the first message was sent that shows that the re-snapshot after the batch is over (epoch milliseconds);
+            None: no message shows it.
     """
 
     stops: Offsets
@@ -50,7 +55,7 @@ class Boundary:
 
 
 def find_boundary(candidate: Candidate, passed: Passed) -> Boundary:
-    """Find the end of a batch that begins where an offset range does.
+    """Find the end of the batch that begins at the start of an offset range.
 
     Args:
         candidate: The range.
@@ -63,7 +68,10 @@ def find_boundary(candidate: Candidate, passed: Passed) -> Boundary:
 
 
 def _around(resnapshot: Resnapshot, candidate: Candidate, passed: Passed) -> Boundary:
-    """Find the boundary in a range that contains a re-snapshot: either before its first row or after its last one."""
+    """Find the boundary in a range that contains a re-snapshot: either before its first row or after its last one.
+
+    The batch takes what lies before the re-snapshot. Otherwise it takes the whole re-snapshot, or waits for the rest of it.
+    """
     before = _Search(resnapshot.before(), passed).boundary
     if any(before.stops[tp] > candidate.extent.starts[tp] for tp in candidate.runs.partitions):
         return replace(before, blocked=None, is_uncertain=False, is_followed=True)
@@ -87,9 +95,11 @@ class _Stop:
     """The end of a batch in one partition.
 
     Args:
-        offset: The offset (exclusive).
-        mark: The furthest event up to it.
-        repeated: The row of the first run of a repetition that has not yet come as far as before; None: there is no repetition.
+        offset: The end offset (exclusive).
+        mark: The event of the partition that is furthest in the upstream's log, among those that this batch and earlier ones
+            take; None: there is none.
+        repeated: The first run after that event, as a row: the connector sends events again, and has not come as far as before.
+            None: it repeats nothing.
     """
 
     offset: int
@@ -98,7 +108,7 @@ class _Stop:
 
 
 class _Search:
-    """A search for the end of a batch, in a range whose snapshot rows may be read at any time.
+    """A search for the end of a batch that may take the rows of snapshots in parts: `_around` keeps re-snapshots whole.
 
     Args:
         candidate: The range.
@@ -116,7 +126,7 @@ class _Search:
 
     @property
     def boundary(self) -> Boundary:
-        """Find the boundary."""
+        """Return the boundary that the search found."""
         candidate, found = self._candidate, self._found
         stops = {**candidate.extent.stops, **{tp: stop.offset for tp, stop in self._stop_of.items()}}
         if candidate.transaction_topic in stops:
@@ -135,9 +145,9 @@ class _Search:
         )
 
     def _stop(self, number: int, tp: TopicPartition) -> _Stop:
-        """Find the end in a partition.
+        """Find the end in a partition: before the first run that is not taken, and never inside a repetition.
 
-        It is before the first run that is not taken, and not within a repetition of committed events.
+        After a restart a connector sends some events again. A batch that ended among these could set a table back (rule 5).
         """
         candidate, runs, mark = self._candidate, self._candidate.runs, self._passed.marks.get(tp)
         rows = np.arange(len(runs.first))[runs.of(number)]
@@ -159,7 +169,10 @@ class _Search:
         return _Stop(self._before_unreadable(number, stop), mark, repeated)
 
     def _furthest(self, rows: Numbers, mark: Mark | None) -> int:
-        """Find the last of some runs that is furthest upstream; -1: earlier batches were further."""
+        """Find the run that is furthest in the upstream's log, the last one of several, as an index into `rows`.
+
+        Returns -1 if earlier batches were further: `mark` is their furthest event.
+        """
         runs, logs = self._candidate.runs, {name: number for number, name in enumerate(self._candidate.logs)}
         columns = [self._ranking.of_run[rows], *runs.at[:, rows], *runs.position[:, rows]]
         before = [] if mark is None else [TAKEN, *(*mark.place.at, 0, 0)[: len(runs.at)], *mark.position]
@@ -167,7 +180,7 @@ class _Search:
         if mark is not None:
             taken.append(logs.get(mark.place.log, UNKNOWN))
         if len({*taken}) > 1:
-            # Places of two logs cannot be compared: compare positions alone.
+            # Commits in two logs cannot be compared by their places: compare the positions of the events alone.
             columns, before = [columns[0], *columns[-4:]], [*before[:1], *before[-4:]]
         if mark is not None:
             columns = [np.append(number, column) for number, column in zip(before, columns, strict=True)]
@@ -176,8 +189,8 @@ class _Search:
     def _before_unreadable(self, number: int, stop: int) -> int:
         """Move the end `stop` of a partition before unreadable records that may belong to a later transaction.
 
-        Taken now, they would be missing from that transaction for ever. Records that were sent before the last taken END
-        belong to no later one.
+        If this batch took them, that transaction would lack them for ever. Records that were sent before the last END that is
+        taken cannot belong to a later transaction.
         """
         ranking, candidate, last = self._ranking, self._candidate, self._last
         if last == ranking.count and not len(ranking.unended):
@@ -190,10 +203,11 @@ class _Search:
         return int(first[is_left].min(initial=stop))
 
     def _stop_of_transactions(self) -> int:
-        """Find the end in the transaction topic: before the first BEGIN or END of a transaction that is left.
+        """Find the end in the transaction topic: before the first BEGIN or END of a transaction that the batch does not take.
 
-        BEGINs are read again: their number shows that a connector was restarted, and one may stand for its END. A
-        transaction that began before the last taken END and has none never ends.
+        The next batch reads these BEGINs again. Several BEGINs of one transaction show that the connector was restarted, and a
+        BEGIN may stand for a missing END (rule 12). A transaction that began before the last END that is taken, and has no END,
+        never ends: its BEGIN is skipped.
         """
         ranking, candidate = self._ranking, self._candidate
         boundaries = candidate.boundaries
@@ -204,7 +218,7 @@ class _Search:
         return int(boundaries.offset[is_left].min(initial=candidate.extent.stops[candidate.transaction_topic]))
 
     def _taken(self) -> Passed:
-        """Return the committed transactions after the batch."""
+        """Return the transactions that this batch and earlier ones commit."""
         candidate = self._candidate
         boundaries, taken = candidate.boundaries, self._ranking.rows[: self._last]
         commits = dict(self._passed.commits)
@@ -217,6 +231,7 @@ class _Search:
         return Passed(commits, {**self._passed.marks, **marks}, cut_off)
 
     def _still_shows_its_beginning(self, tp: TopicPartition) -> bool:
+        """Return whether a partition stays in `Passed.cut_off`: the batch does not take the first transaction that it shows."""
         candidate, ranking, last = self._candidate, self._ranking, self._last
         if tp == candidate.transaction_topic:
             return last == 0
@@ -224,14 +239,14 @@ class _Search:
         return not (candidate.extent.is_all and last == ranking.count) if shown is None else shown > last
 
     def _topics_after(self, stops: Offsets, *kinds: int) -> frozenset[str]:
-        """Return the topics with runs of some kinds after `stops`."""
+        """Return the topics that have runs of the given kinds after `stops`."""
         runs = self._candidate.runs
         ends = np.array([stops[tp] for tp in runs.partitions], np.int64)
         after = runs.partition[(runs.last >= ends[runs.partition]) & np.isin(runs.kind, kinds)]
         return frozenset(runs.partitions[number].topic for number in np.unique(after).tolist())
 
     def _blocked(self, *, is_uncertain: bool) -> Blocked | None:
-        """Return the first transaction that is not taken, and the reason."""
+        """Return the first transaction that is not taken, and what it lacks; None: no transaction has to wait."""
         found, candidate, ranking, last = self._found, self._candidate, self._ranking, self._last
         if last == found.complete and last < ranking.count:
             row = int(ranking.rows[last])
@@ -239,10 +254,10 @@ class _Search:
             return Blocked(candidate.boundaries.id[row].as_py(), arrived, found.lacking(last + 1))
         runs, unended = candidate.runs, ranking.unended
         if candidate.extent.is_all:
-            # Events that were sent after the ends were fetched are not late.
+            # The END of an event that was sent after the end offsets were fetched is not overdue: ignore the event.
             unended = unended[runs.sent_ms[unended] <= candidate.extent.fetched_ms]
         if len(unended):
-            # Take the first one upstream, so that each fetch names the same one.
+            # Choose the first one in the upstream's log, so that the report names the same transaction after each fetch.
             return self._blocked_at(int(unended[last_highest([-column for column in runs.position[:, unended]])]))
         repeated = [(tp, stop.repeated) for tp, stop in sorted(self._stop_of.items()) if stop.repeated is not None]
         if is_uncertain or not repeated:
@@ -251,7 +266,7 @@ class _Search:
         return self._blocked_at(row, tp.topic)
 
     def _blocked_at(self, row: int, repeats: str = "") -> Blocked:
-        """Return the blocked transaction of a run."""
+        """Return the transaction of a run as the one that waits; `repeats` is the topic in which the connector repeats events."""
         runs, boundaries = self._candidate.runs, self._candidate.boundaries
         transaction = int(runs.transaction[row])
         is_of_it = boundaries.transaction == transaction

@@ -1,4 +1,7 @@
-"""Finds which transactions of an offset range are complete (`docs/internals/transactions.md`). Pure."""
+"""Finds which transactions of an offset range are complete. Pure.
+
+The terms (rank, run, END, early, fully read) and the numbers of rules are those of `docs/internals/transactions.md`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ _NEVER = np.iinfo(np.int64).max
 
 
 class Completeness:
-    """The ranks up to which transactions may be taken.
+    """The ranks up to which a batch may take the transactions of an offset range, one for each condition.
+
+    A *pair*, below, is a ranked transaction with a topic that its first END counts. It *lacks* events if fewer have arrived than
+    the END counts.
 
     Args:
         candidate: The offset range.
@@ -30,7 +36,7 @@ class Completeness:
         self._candidate = candidate
         self._passed = passed
         self._ranking = ranking
-        # Each pair of a transaction and a topic that its first END counts is encoded as one number.
+        # A pair is encoded as one number: rank * topics + topic. `_wanted` has the END's count, `_arrived` what was read.
         runs, boundaries, self._topics = candidate.runs, candidate.boundaries, max(len(candidate.topics), 1)
         rank_of_row = np.zeros(len(boundaries.offset), np.int64)
         rank_of_row[ranking.rows] = np.arange(1, ranking.count + 1)
@@ -46,16 +52,17 @@ class Completeness:
 
     @cached_property
     def complete(self) -> int:
-        """Find the rank up to which every transaction has all events that its END counts."""
+        """Find the rank up to which every transaction has all events that its END counts, or lacks only excused ones."""
         suspicious = np.union1d(self._rank[self._lacks & ~self._is_excused], np.flatnonzero(self._is_restarted))
-        # This loop passes only transactions in which a connector was restarted: the first other one lacks something.
+        # `lacking` can be empty only if a connector was restarted during the transaction. The loop ends at any other one.
         return next((rank - 1 for rank in suspicious.tolist() if self.lacking(rank)), self._ranking.count)
 
     @cached_property
     def certain(self) -> int:
-        """Find the rank up to which all messages sent before the ENDs have arrived.
+        """Find the rank up to which all doubtful transactions have every message that was sent before their last END.
 
-        Only transactions whose counts do not show that they are complete matter for it.
+        Counts do not show whether a doubtful transaction is complete, so each partition must show a later transaction, or be
+        fully read while that END is not early. The other transactions do not matter here.
         """
         ranks = np.flatnonzero(self._is_doubtful)
         boundaries, ranking, extent = self._candidate.boundaries, self._ranking, self._candidate.extent
@@ -70,10 +77,11 @@ class Completeness:
 
     @cached_property
     def in_sight(self) -> int:
-        """Find the rank up to which no row of a re-snapshot can be unread: only its rows show that it exists.
+        """Find the rank up to which no row of a re-snapshot can be unread (rule 11).
 
-        Its rows were sent before the ENDs after them. So each partition must show a later event, or be read to its end as of
-        after the ENDs were seen. If no table is readable yet, no read can see a part of a re-snapshot.
+        Only its rows show that a re-snapshot exists, and the connector sent them before the ENDs of later transactions. So each
+        partition must show an event as late as the END, or be read to an end that was fetched after the ENDs. While no table is
+        readable, nobody can see a part of a re-snapshot: then every rank will do.
         """
         candidate = self._candidate
         if not candidate.extent.shown:
@@ -82,7 +90,7 @@ class Completeness:
         return int(self._ranking.furthest[np.array(unread, bool)].min(initial=self._ranking.count))
 
     def lacking(self, rank: int) -> dict[str, tuple[int, int]]:
-        """Return for each topic that lacks events of a transaction how many have arrived, and how many its END counts."""
+        """Return, for each topic that lacks events of a transaction, how many have arrived and how many its END counts."""
         if self._is_restarted[rank]:
             counts = dict(self._last_sent(rank))
         else:
@@ -95,11 +103,11 @@ class Completeness:
         return {self._candidate.topics[topic]: each for topic, each in counts.items() if each[0] < each[1]}
 
     def _last_sent(self, rank: int) -> Iterator[tuple[int, tuple[int, int]]]:
-        """Yield what `lacking` returns for a transaction during which the connector was restarted, by its last END.
+        """Yield how many events have arrived, and how many the last END counts, by topic, if the connector was restarted.
 
-        The last END counts all events if the connector sent them again, otherwise those it had not sent before. These are in
-        the last run of each partition. Where that run is not in order it contains some that were sent before, but no fewer
-        have arrived.
+        After the restart a connector sends all events again, or only the rest. The last END counts what was sent after the
+        restart, and these events are in the last run of each partition. If their numbers continue those from before the restart,
+        the run has earlier events, too. So the run's length is at least the number that arrived after the restart.
         """
         runs, boundaries, ranking = self._candidate.runs, self._candidate.boundaries, self._ranking
         transaction = boundaries.transaction[ranking.rows[rank - 1]]
@@ -116,13 +124,13 @@ class Completeness:
                 yield topic, (arrived, wanted)
 
     def arrived(self, transaction: int) -> int:
-        """Return how many events of a transaction have arrived."""
+        """Return how many events of a transaction have arrived, without repeated ones."""
         runs = self._candidate.runs
         return int(runs.new[runs.transaction == transaction].sum())
 
     @property
     def uncounted(self) -> frozenset[str]:
-        """Find the topics with events of several ended transactions, none of which an END counts."""
+        """Find the topics that have events of several transactions with an END, although no END counts events of the topic."""
         candidate, of_run = self._candidate, self._ranking.of_run
         is_ranked = (of_run > 0) & (of_run <= self._ranking.count)
         topics = candidate.topic_of[candidate.runs.partition]
@@ -134,19 +142,22 @@ class Completeness:
 
     @cached_property
     def _lacks(self) -> Flags:
-        """Mark pairs with missing events that may still arrive."""
+        """Mark pairs that lack events which may still arrive."""
         found: Flags = (self._arrived < self._wanted) & (self._rank > self._reaches[self._topic])
         return found
 
     @cached_property
     def _is_excused(self) -> Flags:
-        """Mark pairs that may lack unreadable events: one unreadable record may stand for events of several transactions."""
+        """Mark pairs whose topic has unreadable records: these may be the missing events (rule 7).
+
+        A record may belong to any of several transactions, so unreadable records are not counted.
+        """
         found: Flags = np.isin(self._topic, self._unreadable)
         return found
 
     @cached_property
     def _is_restarted(self) -> Flags:
-        """Mark, by rank, transactions during which the connector was restarted and may have numbered the rest from 1."""
+        """Mark, by rank, transactions during which the connector was restarted: it may have numbered the rest from 1 again."""
         ranking = self._ranking
         transaction = self._candidate.boundaries.transaction[ranking.rows]
         ends_again = np.append(False, ranking.last_end[transaction] > ranking.rows)
@@ -156,10 +167,10 @@ class Completeness:
 
     @cached_property
     def _is_doubtful(self) -> Flags:
-        """Mark, by rank, transactions whose counts do not show whether they are complete.
+        """Mark, by rank, doubtful transactions: their counts do not show whether they are complete.
 
-        A connector was restarted during the transaction; or it lacks events that may be unreadable; or it comes after a
-        BEGIN without an END, which may belong to an event that commits by itself.
+        Either a connector was restarted during the transaction, or missing events may be unreadable, or the transaction follows a
+        BEGIN without an END. Such a BEGIN may belong to an event that commits by itself (rule 12).
         """
         found = self._is_restarted.copy()
         found[self._ranking.after_open] = True
@@ -175,12 +186,13 @@ class Completeness:
 
     @cached_property
     def _reaches(self) -> Numbers:
-        """Find for each topic the rank up to which nothing more can arrive: each partition shows a later transaction."""
+        """Find for each topic the rank up to which no more events can arrive: all its partitions show a later transaction."""
         candidate, ranking = self._candidate, self._ranking
         reaches = np.maximum(ranking.furthest - 1, 0)
         for number, tp in enumerate(candidate.runs.partitions):
             if tp in self._passed.cut_off:
-                # The first transaction that it shows may lack its beginning; if it shows none, all of its events may be deleted.
+                # The beginning of this partition was deleted: transactions up to the first one that it shows may lack events
+                # for ever. If the partition shows none, all of its events may have been deleted.
                 shown = ranking.first_of(number)
                 nothing_left = ranking.count if candidate.extent.is_all else 0
                 reaches[number] = max(reaches[number], nothing_left if shown is None else shown)

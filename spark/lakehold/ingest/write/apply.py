@@ -36,8 +36,8 @@ class TableBatch:
     """A batch's changes to one table, with the table's progress before the batch.
 
     Args:
-        identity: The batch.
-        arrival: The records.
+        identity: Identifies the batch in each of its effects.
+        arrival: The records for the table.
         progress: The table's progress before the batch.
         reach: The offsets up to which the batch reads the table's topic.
     """
@@ -61,18 +61,21 @@ class TableBatch:
 
 
 class Applier(Protocol):
-    """The interface through which changes enter tables: Iceberg's, or a replacement in tests."""
+    """The interface through which changes enter tables: `IcebergApplier`, or a replacement in tests."""
 
     def prepare(self, arrival: TableArrival, progress: TableProgress) -> None:
-        """Read and decode a table's records, before the batch begins; without effects."""
+        """Read and decode a table's records before the batch's intent is written. Has no effects."""
 
     def apply(self, batch: TableBatch) -> tuple[TableReport, TableProgress]:
-        """Bring a table to a batch's timestamp. Returns the report, and the table's progress."""
+        """Bring a table to a batch's timestamp. Returns the report, and the table's progress after the batch."""
 
     def finish_snapshot(
         self, identity: BatchIdentity, table: Table, progress: TableProgress, reach: Reach
     ) -> TableProgress:
-        """Return a table's progress after a batch that changes no further rows; its snapshot may be complete now."""
+        """Finish a table's connector snapshot if the batch has read all of it: delete the rows that it replaces.
+
+        To be called when the batch has no more messages for the table. Returns the table's progress after the batch.
+        """
 
 
 @dataclass(frozen=True)
@@ -86,9 +89,9 @@ class IcebergApplier:
     writing: Writing
 
     def prepare(self, arrival: TableArrival, progress: TableProgress) -> None:
-        """Read and decode a table's records, except those of a likely direct load, which reads them as it writes."""
+        """Read and decode a table's records, unless they may be loaded directly: a direct load reads them while it writes."""
         if not _may_load(arrival, progress):
-            arrival.carrier  # noqa: B018 - the access decodes the changes
+            arrival.carrier  # noqa: B018 - this access reads and decodes
 
     def apply(self, batch: TableBatch) -> tuple[TableReport, TableProgress]:
         """Bring a table to a batch's timestamp, see `Applier`.
@@ -111,7 +114,7 @@ class IcebergApplier:
     def finish_snapshot(
         self, identity: BatchIdentity, table: Table, progress: TableProgress, reach: Reach
     ) -> TableProgress:
-        """Return a table's progress after a batch that changes no further rows, see `Applier`."""
+        """Finish a table's connector snapshot if the batch has read all of it, see `Applier`."""
         before = progress.marks
         marks = completed(before, reach)
         if marks != before:
@@ -119,6 +122,7 @@ class IcebergApplier:
         return _advanced(progress, table, marks, identity)
 
     def _expected(self, batch: TableBatch, state: TableState | None) -> direct.Expected | None:
+        """Return what a direct load expects of the changes if a sample shows only new rows; None: deduplicate the changes."""
         arrival, progress = batch.arrival, batch.progress
         is_done = state is not None and effect_of(state, batch.identity, 1) is not None
         if is_done or progress.open_errors or not _may_load(arrival, progress) or not arrival.changes.knows_rows:
@@ -128,10 +132,10 @@ class IcebergApplier:
     def _load(
         self, batch: TableBatch, state: TableState | None, how: direct.Expected
     ) -> tuple[TableReport, TableProgress]:
-        """Write rows that are all new.
+        """Load the changes directly, without deduplicating them: all are expected to be new rows.
 
         Raises:
-            direct.Unexpected: They are not all new.
+            direct.Unexpected: They are not all new rows; none was published.
         """
         table, identity, changes = batch.table, batch.identity, batch.arrival.changes
         requirements.check(table, changes, how.edges)
@@ -162,7 +166,8 @@ class IcebergApplier:
         )
         found = deduplicated(carrier, table.envelope, batch.rule, reach=batch.reach, sequence_number=sequence_number)
         if state is not None and (done := effect_of(state, identity, 1)):
-            # Run again after a crash: the table contains the batch already; only the summary has the resulting marks.
+            # The batch runs again after a crash, and the table contains it already. Deduplicated again, its changes would all be
+            # repeats: take the marks that resulted from the snapshot's summary.
             found = replace(found, marks=Marks.from_json(done.get("lakehold.marks")))
         requirements.check(table, carrier.changes, found.statistics)
         if found.statistics.errors and table.options.get("on_error") == "fail":
@@ -182,6 +187,7 @@ class IcebergApplier:
         return _done(batch, carrier.changes, report_of(table, found.statistics, written, identity), after)
 
     def _evolve(self, batch: TableBatch, changes: Changes, state: TableState | None) -> tuple[ColumnType, ...]:
+        """Create the table, or change its schema, as the changes require. Returns the columns of the table to write."""
         entry, table, writing = batch.arrival.entry, batch.table, self.writing
         name = writing.name(table.full_name)
         buckets = int(str(table.options.get("buckets", writing.buckets)))
@@ -201,7 +207,7 @@ class IcebergApplier:
         return plan.columns
 
     def _is_replaceable(self, table: Table, state: TableState) -> bool:
-        """Return whether no writer has written to a table, also not since its state was read."""
+        """Return whether a table may be created again: it has no snapshot, and has not changed since `state` was read."""
         if state.current is not None:
             return False
         now = self.writing.tables.table_state(table.full_name)
@@ -210,7 +216,7 @@ class IcebergApplier:
     def _write(
         self, batch: TableBatch, changes: Changes, columns: tuple[ColumnType, ...], found: Deduplicated
     ) -> TableState | None:
-        """Commit the changes unless the table has them already. Returns the committed table; None if nothing was to do."""
+        """Commit the changes, unless the table has them already. Returns the committed table; None: there was nothing to do."""
         table, identity, writing = batch.table, batch.identity, self.writing
         marks = found.marks if table.envelope.has_positions else None
         name, properties = writing.name(table.full_name), identity.properties(marks)
@@ -221,7 +227,7 @@ class IcebergApplier:
                 case merge.Append():
                     merge.append(path, changes, found.frame, columns, properties)
                 case merge.Merge():
-                    # Records that sources share were decoded in the session of one of them.
+                    # Use the session that decoded the records: if sources share them, it may be another source's.
                     spark = found.frame.sparkSession
                     reading = nullcontext() if OF_THIS_PROCESS.take(state) else row_by_row(spark)
 
@@ -239,7 +245,7 @@ class IcebergApplier:
         return self._drop_stale(identity, table, found.marks) or written
 
     def _drop_stale(self, identity: BatchIdentity, table: Table, marks: Marks) -> TableState | None:
-        """Delete rows that a complete re-snapshot does not contain. Returns the committed table; None if nothing was to do."""
+        """Delete rows that a complete re-snapshot lacks. Returns the committed table; None: there was nothing to do."""
         snapshot = marks.snapshot
         if snapshot is None or not snapshot.complete or snapshot.replaces_through is None:
             return None
@@ -247,7 +253,7 @@ class IcebergApplier:
 
 
 def _may_load(arrival: TableArrival, progress: TableProgress) -> bool:
-    """Return whether all changes may be new rows, as a sample of the first and last ones and the keys show."""
+    """Return whether a direct load is worth a try: a sample can be taken, and the table's state allows all changes to be new."""
     envelope, rows = arrival.table.envelope, 0 if arrival.state is None else arrival.state.row_count
     return envelope.has_keys and arrival.has_edges and direct.may_be_new(envelope, progress.marks, rows)
 
@@ -255,7 +261,7 @@ def _may_load(arrival: TableArrival, progress: TableProgress) -> bool:
 def _done(
     batch: TableBatch, changes: Changes, report: TableReport, progress: TableProgress
 ) -> tuple[TableReport, TableProgress]:
-    """Return the report and the progress with the parts of messages that the table leaves out; each part is reported once."""
+    """Return report and progress with the parts of messages that the table skips; the report has only those that are new."""
     left_out = changes.left_out if changes.knows_rows else progress.left_out
     new = tuple(sentence for sentence in left_out if sentence not in progress.left_out)
     object_id = batch.arrival.entry.object_id
@@ -263,13 +269,13 @@ def _done(
 
 
 def _says_nothing(changes: Changes, found: Deduplicated) -> bool:
-    """Return whether a batch does not show the table's columns: all messages are errors, or no schema of a row is known."""
+    """Return whether a batch shows no columns for the table: all messages are errors, or no schema of a row is known."""
     statistics = found.statistics
     return not changes.knows_rows or statistics.errors == statistics.records
 
 
 def _advanced(progress: TableProgress, table: Table, marks: Marks, batch: BatchIdentity) -> TableProgress:
-    """Return the progress after a batch: a table is readable from the first batch that leaves no snapshot half read."""
+    """Return the progress after a batch. A table becomes readable with the first batch that leaves no snapshot half read."""
     since_ms = progress.since_ms
     if since_ms is None and marks.is_whole:
         since_ms = batch.timestamp_ms
