@@ -38,7 +38,8 @@ def test_the_event_is_the_recorded_message(recording: Path) -> None:
     assert event == orders[103]
     assert "message 103 in topic `shop.public.orders`" in PAGE
     assert Decimal(int.from_bytes(base64.b64decode(event["after"]["total"]), signed=True)) / 100 == Decimal("118.95")
-    assert "11895 with two digits after the point" in PAGE
+    assert "the number 11895 as bytes in base64" in PAGE
+    assert "makes it 118.95" in PAGE
     deleted = [offset for offset, value in orders.items() if value and value["op"] == "d"]
     assert deleted
     assert all(orders[offset + 1] is None for offset in deleted), "a tombstone follows each delete"
