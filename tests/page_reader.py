@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ _BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE |
 _TIME = re.compile(r"\b\d{13}\b|\b20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\b")
 _LEFT_OUT = "…"
 _TERMINAL_COLUMNS = 170
+
+_numbers = count()
 
 
 @dataclass(frozen=True)
@@ -49,10 +52,12 @@ class PageReader:
 
     def __init__(self, make_lake: LakeFactory, monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
         self._times: dict[str, str] = {}
+        # Other tests of the session have catalogs called `lake`, too.
+        number = next(_numbers)
 
         def connect(warehouse: str | None) -> Lake:
             name = warehouse or "lake"
-            return make_lake(directory / name, catalog_name=name.replace("-", "_"))
+            return make_lake(directory / name, catalog_name=f"page{number}_{name.replace('-', '_')}")
 
         monkeypatch.chdir(directory)
         monkeypatch.setattr(lakehold.lake, "connect", connect)
