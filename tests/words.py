@@ -25,6 +25,7 @@ _NO_VERBS = frozenset(
     )
     for word in words.split()
 )
+_NOUN_CLAUSES = frozenset({"How", "What", "Where", "Whether", "Which"})
 _BETTER = {"anew": "again, or re-…", "told": "reported", "whoever": "who", "settled": "fully read, or finished"}
 _WORDS = re.compile(rf"\b({'|'.join(_BETTER)})\b", re.IGNORECASE)
 _LONGEST_SENTENCE = 30
@@ -45,6 +46,8 @@ def _of_code(path: Path, text: str) -> Iterator[Fault]:
         first = docstring.split()[0].strip(".,:")
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and first in _NO_VERBS:
             yield path, line, f"the docstring of {node.name} begins with {first!r}: begin with a verb"
+        elif first in _NOUN_CLAUSES:
+            yield path, line, f"a docstring begins with {first!r}: say what the thing is"
         yield from _better(path, line, docstring)
     with path.open("rb") as content:
         for token in tokenize.tokenize(content.readline):

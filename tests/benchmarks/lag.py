@@ -14,6 +14,7 @@ from functools import partial
 from threading import Event
 from time import sleep, time
 
+from lakehold.cli.poll_backoff import pause_after
 from lakehold.ingest.together import SourceFailed
 from lakehold.lake import Lake
 from tests.benchmarks.drain import BareTables
@@ -23,9 +24,8 @@ from tests.benchmarks.pgbench import TABLES, Bank
 from tests.stack_fixtures import SourceDatabase
 
 _WARM_UP_S = 40.0
-_POLL_S = 1.0
-"""From one fetch to the next, as `lakehold ingest --follow` has it, and so is the next one."""
 _IDLE_MS = 10_000
+"""As `lakehold ingest --follow` has it."""
 _SENT_WITHIN_S = 3.0
 """How long after a commit its changes may come to Kafka."""
 _MERGES = 7
@@ -87,14 +87,15 @@ def _follow(lake: Lake, until_s: float) -> dict[int, float]:
     """
     shown_s: dict[int, float] = {}
     while not any(timestamp_ms > until_s * 1000 for timestamp_ms in shown_s):
-        began_s = time()
+        began_s, has_changes = time(), False
         for report in lake.batches_together(["live"], idle_ms=_IDLE_MS):
             if isinstance(report, SourceFailed):
                 raise report.error
             assert not report.stopped
+            has_changes |= report.records > 0
             if report.tables:
                 shown_s[report.timestamp_ms] = time()
-        sleep(max(0.0, began_s + _POLL_S - time()))
+        sleep(pause_after(time() - began_s, has_changes=has_changes))
     return shown_s
 
 

@@ -1,8 +1,19 @@
-"""A source that waits long for a transaction is polled for a part of the time only."""
+"""Changes wait little for the next poll, and a source that waits long for a transaction is polled for a part of the time only."""
 
 from __future__ import annotations
 
-from lakehold.cli.poll_backoff import PollBackoff
+import pytest
+
+from lakehold.cli.poll_backoff import PollBackoff, pause_after
+
+
+@pytest.mark.parametrize(
+    ("poll_s", "has_changes", "pause_s"), [(0.25, True, 0.75), (2.0, True, 0.0), (0.25, False, 1.0), (2.0, False, 1.0)]
+)
+def test_polls_with_changes_begin_a_second_apart_and_a_poll_without_is_followed_by_a_pause(
+    poll_s: float, has_changes: bool, pause_s: float
+) -> None:
+    assert pause_after(poll_s, has_changes=has_changes) == pause_s
 
 
 def test_a_source_that_waits_long_pauses_four_times_as_long_as_a_poll_takes() -> None:

@@ -12,14 +12,16 @@ from tests import words
 def test_a_docstring_that_begins_with_a_noun_clause_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "module.py"
     file.write_text(
+        '"""Which of them."""\n\n'
         'def f() -> None:\n    """What is told."""\n    # Made anew.\n\ndef g() -> None:\n    """Return it."""\n'
     )
     monkeypatch.setattr(words, "CODE", (file,))
     monkeypatch.setattr(words, "PAGES", ())
     assert [(line, text.split(":")[0]) for _, line, text in words.faults()] == [
-        (1, "the docstring of f begins with 'What'"),
-        (1, "'told'"),
-        (3, "'anew'"),
+        (1, "a docstring begins with 'Which'"),
+        (3, "the docstring of f begins with 'What'"),
+        (3, "'told'"),
+        (5, "'anew'"),
     ]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from lakehold.cli.interrupt import stop_on_signal
 from lakehold.cli.output import Output
-from lakehold.cli.poll_backoff import PollBackoff
+from lakehold.cli.poll_backoff import POLL_EVERY_S, PollBackoff, pause_after
 from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.pace import CATCH_UP_S
 from lakehold.ingest.together import SourceFailed
@@ -21,7 +21,6 @@ from lakehold.sql.result import Result
 from lakehold.times import iso, now_ms
 
 COLUMNS = ("mz_timestamp", "at", "table", "messages", "inserted", "updated", "deleted", "repeated", "errors")
-_POLL_S = 1.0
 _MAX_PAUSE_S = 30.0
 _IDLE_MS = 10_000
 _WAITING_MS = 10_000
@@ -64,9 +63,9 @@ def run_ingest(lake: Lake, sources: Sequence[str] | None, output: Output, progre
     wanted = [defined.source(name).name for name in sources] if sources is not None else defined.sources_with_tables
     what = wanted[0] if len(wanted) == 1 else f"{len(wanted)} sources"
     shown, backoff = _Shown(), PollBackoff()
-    pause_s = _POLL_S
+    pause_s = POLL_EVERY_S
     while not stop.is_set() and (going := [source for source in wanted if source not in shown.failed]):
-        is_well = True
+        is_well, has_changes = True, False
         with progress.task(f"ingesting {what}", unit="messages") as task:
             due, began_s = [source for source in going if backoff.is_due(source)], time.monotonic()
             again = {"idle_ms": _IDLE_MS, "catch_up_s": CATCH_UP_S} if follow else {}
@@ -76,6 +75,7 @@ def run_ingest(lake: Lake, sources: Sequence[str] | None, output: Output, progre
                     is_well = False
                     _show_failed(report, output, shown, follow=follow, is_one_of_many=len(wanted) > 1)
                     continue
+                has_changes |= report.records > 0
                 task.advance(report.records, _note(lake, report))
                 if report.waiting is not None:
                     waited_ms = now_ms() - report.waiting.since_ms
@@ -86,13 +86,8 @@ def run_ingest(lake: Lake, sources: Sequence[str] | None, output: Output, progre
                     break
         if not follow:
             break
-        if is_well:
-            pause_s = _POLL_S
-            # From beginning to beginning: after a batch that took longer the next one follows at once.
-            stop.wait(max(0.0, began_s + pause_s - time.monotonic()))
-        else:
-            pause_s = min(pause_s * 2, _MAX_PAUSE_S)
-            stop.wait(pause_s)
+        pause_s = POLL_EVERY_S if is_well else min(pause_s * 2, _MAX_PAUSE_S)
+        stop.wait(pause_after(time.monotonic() - began_s, has_changes=has_changes) if is_well else pause_s)
     return not shown.stopped and not shown.failed
 
 

@@ -1,15 +1,25 @@
-"""A backoff for sources that are followed while they wait for the rest of a transaction."""
+"""Pauses between the polls of sources that are followed."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
+POLL_EVERY_S = 1.0
 _WAITS_LONG_MS = 10_000
 _SHARE = 5
 """At most one part in so many of the time is spent on polls that may find nothing."""
 _MAX_PAUSE_S = 30.0
 """Each poll also reconciles the connector, which may be what the source waits for: pauses must end."""
+
+
+def pause_after(poll_s: float, *, has_changes: bool) -> float:
+    """Return how many seconds to pause after a poll that took `poll_s`.
+
+    Polls with changes begin `POLL_EVERY_S` apart, or follow each other if they take longer: more changes came meanwhile. A poll
+    without changes is followed by a whole pause, because it may have taken long for tables that are stopped.
+    """
+    return max(0.0, POLL_EVERY_S - poll_s) if has_changes else POLL_EVERY_S
 
 
 class PollBackoff:

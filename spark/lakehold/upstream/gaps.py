@@ -1,4 +1,4 @@
-"""Which wanted tables lack something upstream: a snapshot, missed changes, or the table itself. Pure.
+"""Find wanted tables that lack something upstream: a snapshot, missed changes, or the table itself. Pure.
 
 lakehold snapshots a table again when its changes were missed. Rows of the lake from before the signal that this snapshot does not
 bring are deleted. Changes that the connector or the lake had not read when the snapshot was asked for count as brought by it. So

@@ -22,7 +22,7 @@ def edges(reader: Reader, ranges: Collection[OffsetRange]) -> pa.Table:
         ranges: At most one range of each partition.
     """
     heads = [replace(r, end_exclusive=min(r.end_exclusive, r.start_inclusive + EDGE_RECORDS)) for r in ranges]
-    behind = [replace(r, start_inclusive=head.end_exclusive) for r, head in zip(ranges, heads, strict=True)]
+    rests = [replace(r, start_inclusive=head.end_exclusive) for r, head in zip(ranges, heads, strict=True)]
     # The reader takes one range of a partition at a time.
-    tails = [replace(r, start_inclusive=max(r.start_inclusive, r.end_exclusive - EDGE_RECORDS)) for r in behind]
+    tails = [replace(r, start_inclusive=max(r.start_inclusive, r.end_exclusive - EDGE_RECORDS)) for r in rests]
     return pa.concat_tables([reader.in_driver(heads), reader.in_driver(tails)])
