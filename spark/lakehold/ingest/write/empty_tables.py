@@ -17,7 +17,7 @@ from lakehold.ingest.envelope.column_names import require_names
 from lakehold.ingest.envelope.included import included_columns
 from lakehold.ingest.write import evolve
 from lakehold.ingest.write.writing import Writing
-from lakehold.model.definitions import Entry
+from lakehold.model.lake_definitions import Entry
 from lakehold.spark_sql import quoted_table
 
 
