@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from lakehold.subscribe.subscription_opening import Opened
     from lakehold.timeline.timelines import Timelines
     from lakehold.upstream.sources import CapturedSources
+    from lakehold.verify.comparison import Comparison
 
 
 class Lake:
@@ -306,6 +307,28 @@ class Lake:
         kept = self.holds.hold(hold) if hold is not None else None
         with readable():
             return self.checks.check_at(table, at_ms, kept)
+
+    def verify(self, table: str, *, progress: Progress | None = None) -> Comparison:
+        """Compare a captured table with its table in the database, row by row, while both go on changing.
+
+        It ingests the source as far as it needs, unless another process does. Keys that only differ because one side is later
+        than the other are equal.
+
+        Args:
+            table: Full name.
+            progress: Shows how much is read.
+
+        Raises:
+            DefinitionError: The table does not exist, is not captured from a database, or has no key.
+            NotReadable: The table's first snapshot is not complete.
+            TableStopped: The table is stopped, or catches up.
+            UpstreamUnavailable: The database does not answer, or its changes do not reach the lake.
+            UpstreamRefused: The database refuses a query.
+        """
+        from lakehold.spark_errors import readable
+
+        with readable():
+            return self._parts.verifying.compare(table, progress or NoProgress())
 
     def drop_iceberg_table(self, full_name: str) -> None:
         """Drop a table's data; does nothing when it was never created."""

@@ -36,15 +36,20 @@ if TYPE_CHECKING:
     from lakehold.publish.subscriptions import Subscriptions
     from lakehold.quality import Checks
     from lakehold.state.holds import Hold
+    from lakehold.subscribe.read_leases import ReadLeases
     from lakehold.subscribe.subscription_opening import Subscribing
     from lakehold.timeline.timelines import Timelines
     from lakehold.upstream.sources import CapturedSources
+    from lakehold.verify.verifying import Verifying
 
 _FAR_FILES_AT_ONCE = 24
 """Files that diffs read at once from an object store, which answers after tens of milliseconds.
 
 Arrow keeps 25 connections to S3: with more, files would wait for each other, and one is left for the catalog.
 """
+
+_IDLE_MS = 10_000
+"""Interval of empty batches while `verify` polls for changes."""
 
 
 class LakeParts:
@@ -215,7 +220,6 @@ class LakeParts:
     def subscribing(self) -> Subscribing:
         """Make the object that opens SUBSCRIBEs."""
         from lakehold.subscribe.on_spark import OnSpark
-        from lakehold.subscribe.read_leases import ReadLeases
         from lakehold.subscribe.shared_diffs import SharedDiffs
         from lakehold.subscribe.subscription_opening import Subscribing
         from lakehold.subscribe.table_diffs import DiffReading
@@ -224,8 +228,13 @@ class LakeParts:
         shared = SharedDiffs(self.settings.shared_diffs_max_bytes)
         driver_rows, far = self.settings.driver_diff_max_rows, not self.settings.warehouse_path
         reading = DiffReading(on_spark, self._workers, shared, driver_rows, far)
-        read_leases = ReadLeases(self.long_reads, self.settings.expire_grace_ms)
-        return Subscribing(self.timelines, reading, self.settings, read_leases)
+        return Subscribing(self.timelines, reading, self.settings, self._read_leases)
+
+    @cached_property
+    def _read_leases(self) -> ReadLeases:
+        from lakehold.subscribe.read_leases import ReadLeases
+
+        return ReadLeases(self.long_reads, self.settings.expire_grace_ms)
 
     @cached_property
     def _workers(self) -> ThreadPoolExecutor:
@@ -239,6 +248,31 @@ class LakeParts:
         from lakehold.session import another_session
 
         return Lanes(self._spark, lambda spark: another_session(spark, self.settings), self.settings.tables_at_once)
+
+    @cached_property
+    def verifying(self) -> Verifying:
+        """Make the object that `verify` calls."""
+        from lakehold.verify.subject import Subjects
+        from lakehold.verify.verifying import Verifying
+
+        return Verifying(
+            subjects=Subjects(
+                definitions=self.definitions, batches=self.batches, tables=self.tables, timelines=self.timelines
+            ),
+            batches=self.batches,
+            tables=self.tables,
+            timelines=self.timelines,
+            read_leases=self._read_leases,
+            ingest=self._ingest,
+            spark=self._spark,
+            catalog_name=self.settings.catalog_name,
+            timeout_s=self.settings.upstream_timeout_ms / 1000,
+        )
+
+    def _ingest(self, source: str) -> None:
+        with self.ingesting.held(source, _IDLE_MS) as ingesting:
+            for _ in ingesting.drain():
+                pass
 
     @cached_property
     def backfilling(self) -> Backfilling:

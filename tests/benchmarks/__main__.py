@@ -26,6 +26,7 @@ from tests.benchmarks import (
     merges,
     shared_diffs,
     shared_topics,
+    verify,
 )
 from tests.benchmarks.figures import Figure, as_json, as_table
 from tests.benchmarks.first_load import first_load
@@ -55,6 +56,7 @@ class Benchmark(StrEnum):
     DRAIN = "drain"
     LAG = "lag"
     JOINING = "joining"
+    VERIFY = "verify"
     AIRFLOW = "airflow"
 
 
@@ -99,6 +101,7 @@ def main(
         Benchmark.DRAIN: lambda lake, _: drain.drained(lake, max(sized(120_000), 4_000), 2, min(runs, 3)),
         Benchmark.LAG: lambda lake, _: lag.lags(lake, (10, 100, 200), max(sized(120), 15)),
         Benchmark.JOINING: lambda lake, _: joining.changes_meanwhile(lake, sized(200_000), min(runs, 3)),
+        Benchmark.VERIFY: lambda lake, _: verify.equal_rows(lake, sized(10_000_000), min(runs, 3)),
         Benchmark.AIRFLOW: lambda _, place: airflow.ingest_runs(place, runs),
         Benchmark.HOLDS: lambda lake, place: holds.held_snapshots(
             lake, place, sized(1_000_000), [sized(count) for count in (200, holds.A_DAY, 2_000, 10_000)], runs * 2

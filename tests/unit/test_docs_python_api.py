@@ -22,6 +22,7 @@ from lakehold.publish.publisher import PublishReport
 from lakehold.quality.verdict import Verdict
 from lakehold.sql.result import Result
 from lakehold.subscribe.output_batches import Batch
+from lakehold.verify.comparison import Comparison
 from tests.doc_pages import inline_code, page, section, table_rows
 
 PAGE = page("reference/python-api.md")
@@ -96,7 +97,7 @@ def test_connect_is_described() -> None:
 
 @pytest.mark.parametrize(
     "report",
-    [BatchReport, BackfillReport, PublishReport, MaintenanceReport, Verdict, Result],
+    [BatchReport, BackfillReport, PublishReport, MaintenanceReport, Verdict, Comparison, Result],
     ids=lambda each: each.__name__,
 )
 def test_every_field_of_a_report_is_described(report: Any) -> None:

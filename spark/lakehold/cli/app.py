@@ -227,6 +227,31 @@ def check(  # noqa: PLR0913 - a command's options
             raise typer.Exit(1)
 
 
+@app.command(epilog=_examples("lakehold verify app.users", "lakehold verify app.users app.orders --format json"))
+def verify(
+    tables: Annotated[list[str], typer.Argument(metavar="TABLE", help="Full names of captured tables.")],
+    *,
+    output_format: Format = None,
+    quiet: Quiet = False,
+    warehouse: Warehouse = None,
+) -> None:
+    """Compare captured tables with their database, row by row.
+
+    Nothing is stopped: rows that change meanwhile are read again. The sources are ingested as far as it needs, unless
+    another process does that. Exit code 1 when a row differs, or a table could not be compared: the output says which
+    keys differ, and why that may be.
+    """
+    output = open_output(output_format, sys.stdout, sys.stderr)
+    with reported(output):
+        from lakehold.cli.verify import run_verify
+        from lakehold.lake import connect
+
+        with connect(warehouse) as lake:
+            equal = run_verify(lake, tables, output, open_progress(sys.stderr, quiet=quiet))
+        if not equal:
+            raise typer.Exit(1)
+
+
 @app.command(epilog=_examples("lakehold publish order_changes --follow", "lakehold publish --all"))
 def publish(  # noqa: PLR0913 - a command's options
     subscriptions: Annotated[list[str] | None, typer.Argument(metavar="SUBSCRIPTION", help="Their names.")] = None,

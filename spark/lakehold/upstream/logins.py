@@ -13,7 +13,7 @@ _DENIED = re.compile(
     "|no password supplied"
 )
 _NO_DATABASE = re.compile(r'^database ".*" does not exist')
-_MYSQL_DENIED = frozenset({1044, 1045, 1130, 1251, 1524, 1698, 1820, 1862, 3118, 4151})
+MYSQL_DENIED = frozenset({1044, 1045, 1130, 1251, 1524, 1698, 1820, 1862, 3118, 4151})
 """Errors of a denied access: a host or login method that is not allowed, an expired password, a locked account."""
 LOST_CONNECTION = range(2000, 3000)
 """Error numbers that a client of MySQL raises, not the server."""
@@ -47,7 +47,7 @@ def postgres_unreachable(where: str, user: str, database: str, message: str) -> 
 
 def mysql_unreachable(where: str, user: str, number: int, message: str) -> UpstreamUnavailable:
     """Describe why lakehold could not reach a MySQL or MariaDB, by the error's number and text."""
-    if number in _MYSQL_DENIED:
+    if number in MYSQL_DENIED:
         return _denied(where, user, message)
     return _silent(where, message, answers=number not in LOST_CONNECTION)
 

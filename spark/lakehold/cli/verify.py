@@ -1,0 +1,91 @@
+"""`lakehold verify`: which keys of captured tables differ from the database, and why that may be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lakehold.cli.command_output import Output, TableOutput
+from lakehold.errors import LakeholdError
+from lakehold.lake import Lake
+from lakehold.progress import Progress
+from lakehold.sql.result import Result
+from lakehold.times import iso
+from lakehold.verify.comparison import Comparison
+
+DIFFERENCE_COLUMNS = ("table", "key", "difference", "columns")
+"""Columns of the table for people: one row for each key that differs."""
+
+COMPARISON_COLUMNS = (
+    *("table", "upstream", "at", "snapshot_id", "equal", "rows_in_database", "rows_in_lake", "different", "complete"),
+    *("unsettled", "key", "columns", "skipped", "differences", "reasons"),
+)
+"""Fields of the one object a table for programs."""
+
+
+def run_verify(lake: Lake, tables: Sequence[str], output: Output, progress: Progress) -> bool:
+    """Compare tables, and write what differs. A table that cannot be compared does not keep the others from it.
+
+    Returns:
+        Whether all tables were compared and are equal to the database.
+    """
+    equal = True
+    for table in tables:
+        try:
+            found = lake.verify(table, progress=progress)
+        except LakeholdError as error:
+            output.error(error)
+            equal = False
+            continue
+        equal = equal and found.is_equal
+        _write(found, output)
+    return equal
+
+
+def _write(found: Comparison, output: Output) -> None:
+    if not isinstance(output, TableOutput):
+        output.result(Result(COMPARISON_COLUMNS, [_row(found)]))
+    elif found.differences:
+        rows = [
+            (found.full_name, ", ".join(map(str, each.key)), each.side.value, ", ".join(each.columns))
+            for each in found.differences
+        ]
+        output.result(Result(DIFFERENCE_COLUMNS, rows))
+    output.notice(_summary(found))
+    for column in found.skipped:
+        output.notice(f"column {column.name} of {found.full_name} was not compared: {column.reason}")
+    for reason in found.reasons:
+        output.notice(reason)
+
+
+def _summary(found: Comparison) -> str:
+    where = f"{found.upstream} at {iso(found.at_ms)} UTC"
+    unsettled = f"; {found.unsettled:,} keys changed all the time and were not compared" if found.unsettled else ""
+    if found.is_equal:
+        return f"{found.full_name} equals {where}: {found.rows_in_lake:,} rows{unsettled}"
+    least = "" if found.is_whole else "at least "
+    counts = f"{found.rows_in_lake:,} rows in the lake, {found.rows_in_database:,} in the database"
+    return f"{found.full_name} differs from {where}: {least}{found.different:,} keys; {counts}{unsettled}"
+
+
+def _row(found: Comparison) -> tuple[Any, ...]:
+    return (
+        found.full_name,
+        found.upstream,
+        found.at_ms,
+        found.snapshot_id,
+        found.is_equal,
+        found.rows_in_database,
+        found.rows_in_lake,
+        found.different,
+        found.is_whole,
+        found.unsettled,
+        list(found.key),
+        list(found.columns),
+        [{"column": column.name, "reason": column.reason} for column in found.skipped],
+        [
+            {"key": list(each.key), "difference": each.side.value, "columns": list(each.columns)}
+            for each in found.differences
+        ],
+        list(found.reasons),
+    )

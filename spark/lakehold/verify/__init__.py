@@ -1,0 +1,1 @@
+"""Compares captured tables with their database, row by row, while both change."""

@@ -1,0 +1,148 @@
+"""Decides which columns of a captured table are compared, and how the database writes them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType
+
+from lakehold.definitions import ConnectionType
+from lakehold.errors import DefinitionError
+from lakehold.upstream.captured_columns import sent_type
+from lakehold.upstream.found_columns import FoundColumn
+from lakehold.verify.database_texts import ColumnText, text_of
+from lakehold.verify.text_values import can_be_text
+
+
+@dataclass(frozen=True)
+class ComparedColumn:
+    """A column that both sides have.
+
+    Attributes:
+        name: Its name in the lake.
+        type: Its type in the lake.
+        text: How the database writes it.
+        found: The column in the database.
+    """
+
+    name: str
+    type: IcebergType
+    text: ColumnText
+    found: FoundColumn
+
+
+@dataclass(frozen=True)
+class SkippedColumn:
+    """A column that is not compared, and the reason: a clause without a full stop."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class ComparedColumns:
+    """The columns of a table: those that are compared, the key's first, and the others with a reason."""
+
+    key: tuple[ComparedColumn, ...]
+    others: tuple[ComparedColumn, ...]
+    skipped: tuple[SkippedColumn, ...]
+
+    @property
+    def all(self) -> tuple[ComparedColumn, ...]:
+        """Return the compared columns, the key's first."""
+        return self.key + self.others
+
+
+def compared_columns(  # noqa: PLR0913 - both sides, and what the statement says about them
+    full_name: str,
+    found: Sequence[FoundColumn],
+    written: Sequence[FoundColumn],
+    schema: Schema,
+    key: Sequence[str],
+    included: Collection[str],
+    database: ConnectionType,
+) -> ComparedColumns:
+    """Pair the columns of a table in the database with those of the lake.
+
+    Args:
+        full_name: Full name of the lake's table.
+        found: The columns in the database.
+        written: The columns by the names that the connector gives them; some of `found` may be missing.
+        schema: The columns in the lake.
+        key: The lake's columns that identify rows.
+        included: The lake's columns that hold parts of messages.
+        database: The kind of database.
+
+    Raises:
+        DefinitionError: The table has no key, or the key cannot be compared.
+    """
+    in_database = _by_written_name(found, written)
+    types = {column.name: column.field_type for column in schema.fields}
+    skipped = {column.name: column for column in _skipped(in_database, types, included, database)}
+    paired = [
+        ComparedColumn(name, types[name], text, column)
+        for name, column in in_database.items()
+        if name not in skipped and (text := text_of(column, database)) is not None
+    ]
+    if not key:
+        raise DefinitionError(
+            f'"{full_name}" has no key',
+            code="key-missing",
+            detail="Rows of the lake and of the database are paired by their key.",
+            hint="Give the table a primary key in the database, drop the lake's table and create it again.",
+        )
+    by_name = {column.name: column for column in paired}
+    lacking = next((name for name in key if name not in by_name), None)
+    if lacking is not None:
+        reason = skipped[lacking].reason if lacking in skipped else "the database does not have it"
+        raise DefinitionError(
+            f'the key of "{full_name}" cannot be compared',
+            code="not-comparable",
+            detail=f'Its column "{lacking}" is skipped: {reason}.',
+        )
+    return ComparedColumns(
+        tuple(by_name[name] for name in key),
+        tuple(column for column in paired if column.name not in key),
+        tuple(skipped.values()),
+    )
+
+
+def _by_written_name(found: Sequence[FoundColumn], written: Sequence[FoundColumn]) -> dict[str, FoundColumn]:
+    """Return the database's columns by the names that messages, and so the lake, have for them."""
+    named: dict[str, FoundColumn] = {}
+    left = list(written)
+    for column in found:
+        # Names change and columns are left out, but their order stays.
+        match = next((each for each in left if _is_same(each, column)), None)
+        if match is not None:
+            left.remove(match)
+            named[match.name] = column
+        else:
+            named.setdefault(column.name, column)
+    return named
+
+
+def _is_same(written: FoundColumn, column: FoundColumn) -> bool:
+    return (written.text, written.type, written.is_key) == (column.text, column.type, column.is_key) and (
+        written.name == column.name or "_" in written.name
+    )
+
+
+def _skipped(
+    in_database: dict[str, FoundColumn],
+    types: dict[str, IcebergType],
+    included: Collection[str],
+    database: ConnectionType,
+) -> Iterator[SkippedColumn]:
+    for name, column in in_database.items():
+        sent = sent_type(column, database)
+        if sent.schema is None:
+            yield SkippedColumn(name, sent.lost)
+        elif name not in types:
+            yield SkippedColumn(name, "the lake's table does not have it")
+        elif text_of(column, database) is None or not can_be_text(types[name]):
+            yield SkippedColumn(name, f"values of {column.text} cannot be compared")
+    for name in types.keys() - in_database.keys() - set(included):
+        yield SkippedColumn(name, "the database does not have it any more")

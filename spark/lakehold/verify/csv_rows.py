@@ -1,0 +1,44 @@
+"""Rows that a database writes as CSV, as Arrow batches of texts: null is empty, and an empty text is quoted. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.csv
+
+Line = bytes | bytearray | memoryview
+
+_BLOCK_BYTES = 4 << 20
+"""Rows are parsed in blocks of about this size: enough to be fast, and little memory."""
+
+
+def text_batches(lines: Iterable[Line], columns: int) -> Iterator[pa.RecordBatch]:
+    """Parse lines of CSV, each one row with its line break, into batches with so many columns of texts."""
+    names = [f"c{place}" for place in range(columns)]
+    block: list[Line] = []
+    size = 0
+    for line in lines:
+        block.append(line)
+        size += len(line)
+        if size >= _BLOCK_BYTES:
+            yield from _parsed(b"".join(block), names)
+            block, size = [], 0
+    if block:
+        yield from _parsed(b"".join(block), names)
+
+
+def _parsed(block: bytes, names: list[str]) -> Iterator[pa.RecordBatch]:
+    table = pyarrow.csv.read_csv(
+        pa.BufferReader(block),
+        # One chunk: a row may be as long as the block.
+        pyarrow.csv.ReadOptions(column_names=names, block_size=len(block) + 1),
+        pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    yield from table.to_batches()

@@ -1,0 +1,76 @@
+"""The database's side of a comparison: digests of the rows of a table at one point in time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from lakehold.progress import Task
+from lakehold.upstream.found_columns import FoundColumn
+from lakehold.verify.compared_columns import ComparedColumns
+from lakehold.verify.digest import BucketSums, Numbers, column_digests, row_digests
+from lakehold.verify.selected_rows import FirstKey, Selection
+from lakehold.verify.text_values import text_digests
+
+
+class TableRows(Protocol):
+    """The interface of the rows of a table in a database at one point in time.
+
+    Attributes:
+        estimate: About how many rows it has.
+        version: The expression of a text that another version of a row does not have; empty: the database has none.
+    """
+
+    estimate: int
+    version: str
+
+    def columns(self) -> tuple[FoundColumn, ...]:
+        """Return the columns; none if there is no such table."""
+
+    def batches(self, texts: Sequence[str], first_key: FirstKey | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the texts of expressions over all rows, or over those whose first column of the key has one of some texts."""
+
+
+@dataclass(frozen=True)
+class DatabaseRows:
+    """The rows of a table at one point in time.
+
+    Args:
+        rows: Reads them.
+        compared: The compared columns.
+    """
+
+    rows: TableRows
+    compared: ComparedColumns
+
+    def sums(self, task: Task) -> BucketSums:
+        """Return the sums of all rows by bucket."""
+        total = BucketSums()
+        for batch in self.rows.batches(self._texts):
+            digests = self._digests(batch)
+            total.add(row_digests(digests[: len(self.compared.key)]), row_digests(digests))
+            task.advance(batch.num_rows)
+        return total
+
+    def selected(self, selection: Selection, first_key: FirstKey | None = None) -> list[pa.RecordBatch]:
+        """Return the selected rows; with `first_key` the database reads only these."""
+        width, versions = len(self.compared.key), [self.rows.version] if self.rows.version else []
+        found = []
+        for batch in self.rows.batches([*self._texts, *versions], first_key):
+            if batch.num_rows:
+                version = column_digests(batch.columns[-1]) if versions else None
+                found.append(selection.rows(self._digests(batch), batch.columns[:width], version))
+        return found
+
+    @property
+    def _texts(self) -> list[str]:
+        return [column.text.sql for column in self.compared.all]
+
+    def _digests(self, batch: pa.RecordBatch) -> list[Numbers]:
+        return [
+            text_digests(texts, column.type, column.text.form)
+            for texts, column in zip(batch.columns, self.compared.all, strict=False)
+        ]

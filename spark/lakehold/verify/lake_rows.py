@@ -1,0 +1,95 @@
+"""The lake's side of a comparison: digests of one snapshot of a table, computed where Spark reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehold.spark_sql import quoted
+from lakehold.verify.digest import BucketSums, column_digests, row_digests
+from lakehold.verify.selected_rows import ROWS_DDL, FirstKey, Selection
+
+_SUMS_DDL = "bucket bigint, rows bigint, low bigint, high bigint"
+Batches = Iterable[pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class LakeRows:
+    """The rows of a table in one snapshot.
+
+    Args:
+        spark: The session.
+        table: The table as SQL, with its catalog.
+        snapshot_id: The snapshot; None: the table has no rows.
+        columns: The compared columns, the key's first.
+        key: How many columns the key has.
+    """
+
+    spark: SparkSession
+    table: str
+    snapshot_id: int | None
+    columns: tuple[str, ...]
+    key: int
+
+    def sums(self) -> BucketSums:
+        """Return the sums of all rows by bucket."""
+        total = BucketSums()
+        if self.snapshot_id is not None:
+            parts = self._frame().mapInArrow(_summing(self.key), _SUMS_DDL)
+            sums = parts.groupBy("bucket").agg(*(F.sum(name).alias(name) for name in ("rows", "low", "high")))
+            total.add_batch(sums.toArrow())
+        return total
+
+    def selected(self, selection: Selection, first_key: FirstKey | None = None) -> list[pa.RecordBatch]:
+        """Return the selected rows; with `first_key` Spark reads only the files that may have them."""
+        if self.snapshot_id is None:
+            return []
+        frame = self._frame()
+        if first_key is not None:
+            is_whole = first_key.type == "bigint"
+            frame = frame.where(F.col("c0").isin([int(text) if is_whole else text for text in first_key.values]))
+        found = frame.mapInArrow(_selecting(self.key, selection), ROWS_DDL).toArrow()
+        return list(found.to_batches())
+
+    def _frame(self) -> DataFrame:
+        table = self.spark.read.option("versionAsOf", str(self.snapshot_id)).table(self.table)
+        return table.select(*(F.col(quoted(name)).alias(f"c{place}") for place, name in enumerate(self.columns)))
+
+
+def _summing(key: int) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    def summed(batches: Batches) -> Iterator[pa.RecordBatch]:
+        sums = BucketSums()
+        for batch in batches:
+            if batch.num_rows:
+                digests = [column_digests(column) for column in batch.columns]
+                sums.add(row_digests(digests[:key]), row_digests(digests))
+        yield sums.to_batch()
+
+    return summed
+
+
+def _selecting(key: int, selection: Selection) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    def selected(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows:
+                digests = [column_digests(column) for column in batch.columns]
+                yield selection.rows(digests, key_texts(batch.columns[:key]))
+
+    return selected
+
+
+def key_texts(columns: Sequence[pa.Array]) -> list[pa.Array]:
+    """Return the texts of the columns of a key."""
+    return [_texts(column) for column in columns]
+
+
+def _texts(column: pa.Array) -> pa.Array:
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        return pa.array([None if value is None else value.hex() for value in column.to_pylist()], pa.string())
+    if pa.types.is_nested(column.type):
+        return pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
+    return column.cast(pa.string())

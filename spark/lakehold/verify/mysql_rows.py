@@ -1,0 +1,111 @@
+"""The rows of a table of MySQL or MariaDB at one point in time, read while the table changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pymysql
+from pymysql.cursors import SSCursor
+
+from lakehold.definitions import ConnectionType
+from lakehold.errors import UpstreamRefused
+from lakehold.upstream.connector_config import Login
+from lakehold.upstream.found_columns import FoundColumn
+from lakehold.upstream.logins import LOST_CONNECTION, MYSQL_DENIED, mysql_unreachable
+from lakehold.upstream.mysql import MysqlUpstream
+from lakehold.verify.csv_rows import text_batches
+from lakehold.verify.database_texts import quoted_name, quoted_table
+from lakehold.verify.selected_rows import FirstKey
+
+_AS_OF_NOW = (
+    "SET SESSION time_zone = '+00:00', sql_mode = '', net_write_timeout = 3600",
+    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
+)
+_ESTIMATE = "SELECT table_rows FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+
+
+class MysqlRows:
+    """The rows of a table as one transaction sees them.
+
+    Args:
+        connection: A connection in a transaction that sees one point in time.
+        upstream: Fetches the columns, by a connection of its own.
+        table: The table, `database.name`.
+    """
+
+    version = ""
+
+    def __init__(self, connection: pymysql.Connection[Any], upstream: MysqlUpstream, table: str) -> None:
+        self._connection = connection
+        self._upstream = upstream
+        self._table = table
+        with connection.cursor() as cursor:
+            cursor.execute(_ESTIMATE, table.split(".", 1))
+            found = cursor.fetchone()
+        self.estimate = int(found[0] or 0) if found is not None else 0
+
+    def columns(self) -> tuple[FoundColumn, ...]:
+        """Return the columns; none if there is no such table."""
+        return self._upstream.columns([self._table]).get(self._table, ())
+
+    def batches(self, texts: Sequence[str], first_key: FirstKey | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the texts of expressions over all rows, or over those whose first column of the key has one of some texts."""
+        # One column a row: the client's work is by column.
+        line = ", ',', ".join(
+            f"""IF({text} IS NULL, '', CONCAT('"', REPLACE({text}, '"', '""'), '"'))""" for text in texts
+        )
+        query = f"SELECT CONCAT({line}, '\\n') FROM {quoted_table(self._table, ConnectionType.MYSQL)}"
+        with self._connection.cursor(SSCursor) as cursor:
+            if first_key is None:
+                cursor.execute(query)
+            else:
+                is_whole = first_key.type == "bigint"
+                values = [int(text) if is_whole else text for text in first_key.values]
+                cursor.execute(f"{query} WHERE {quoted_name(first_key.column, ConnectionType.MYSQL)} IN %s", [values])
+            yield from text_batches((self._line(row) for row in cursor), len(texts))
+
+    def _line(self, row: tuple[Any, ...]) -> bytes:
+        if row[0] is None:
+            raise UpstreamRefused(
+                f'the database did not show a row of table "{self._table}"',
+                detail="A result of a function is limited to max_allowed_packet bytes, and the row is longer.",
+                hint="SET GLOBAL max_allowed_packet to a greater value.",
+            )
+        return str(row[0]).encode()
+
+
+@contextmanager
+def mysql_rows(login: Login, timeout_s: float, table: str) -> Iterator[MysqlRows]:
+    """Open the rows of a table, `database.name`, as they are now: changes that others make meanwhile are not seen, nor hindered.
+
+    Raises:
+        UpstreamUnavailable: The server does not answer.
+        UpstreamRefused: It refuses a query.
+    """
+    where = f"the database server at {login.host}:{login.port}"
+    try:
+        with pymysql.connect(
+            host=login.host,
+            port=login.port,
+            user=login.user,
+            password=login.password,
+            connect_timeout=max(1, round(timeout_s)),
+            charset="utf8mb4",
+        ) as connection:
+            with connection.cursor() as cursor:
+                for statement in _AS_OF_NOW:
+                    cursor.execute(statement)
+            yield MysqlRows(connection, MysqlUpstream(login, timeout_s), table)
+    except pymysql.Error as error:
+        number, text = error.args if len(error.args) > 1 else (LOST_CONNECTION.start, str(error))
+        if number in LOST_CONNECTION or number in MYSQL_DENIED:
+            raise mysql_unreachable(where, login.user, number, text) from error
+        raise UpstreamRefused(
+            f'{where} refused to show the rows of table "{table}"',
+            detail=f"{text}.",
+            hint=f"GRANT SELECT ON {quoted_table(table, ConnectionType.MYSQL)} TO {login.user}.",
+        ) from error

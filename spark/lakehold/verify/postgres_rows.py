@@ -1,0 +1,111 @@
+"""The rows of a table of PostgreSQL at one point in time, read while the table changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+
+from lakehold.definitions import ConnectionType
+from lakehold.errors import UpstreamRefused
+from lakehold.upstream.connector_config import Login
+from lakehold.upstream.found_columns import FoundColumn
+from lakehold.upstream.logins import postgres_unreachable
+from lakehold.upstream.postgres_columns import columns_of
+from lakehold.verify.csv_rows import text_batches
+from lakehold.verify.database_texts import quoted_name, quoted_table
+from lakehold.verify.selected_rows import FirstKey
+
+_AS_OF_NOW = (
+    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    "SET LOCAL timezone = 'UTC'",
+    "SET LOCAL datestyle = 'ISO'",
+    "SET LOCAL intervalstyle = 'postgres'",
+    "SET LOCAL bytea_output = 'hex'",
+    "SET LOCAL extra_float_digits = 3",
+    "SET LOCAL statement_timeout = 0",
+    # Without it a policy would hide rows, which then looked like rows that the lake has too many.
+    "SET LOCAL row_security = off",
+)
+_TABLE = """
+    SELECT c.relkind::text, greatest(c.reltuples, 0)::bigint
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname || '.' || c.relname = %s
+"""
+
+
+class PostgresRows:
+    """The rows of a table as one transaction sees them.
+
+    Attributes:
+        version: The expression of a text that another version of a row does not have.
+
+    Args:
+        connection: A connection in a transaction that sees one point in time.
+        table: The table, `schema.name`.
+    """
+
+    version = "xmin::text"
+
+    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], table: str) -> None:
+        self._connection = connection
+        self._table = table
+        # The first query fixes what the transaction sees.
+        found = connection.execute(_TABLE, [table]).fetchone()
+        self._is_partitioned = found is not None and found[0] == "p"
+        self.estimate = int(found[1]) if found is not None else 0
+
+    def columns(self) -> tuple[FoundColumn, ...]:
+        """Return the columns; none if there is no such table."""
+        return columns_of(self._connection, [self._table]).get(self._table, ())
+
+    def batches(self, texts: Sequence[str], first_key: FirstKey | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the texts of expressions over all rows, or over those whose first column of the key has one of some texts."""
+        # A table that others inherit from is captured without them; a partitioned one is its partitions.
+        only = "" if self._is_partitioned else "ONLY "
+        table = quoted_table(self._table, ConnectionType.POSTGRES)
+        query = f"COPY (SELECT {', '.join(texts)} FROM {only}{table}{self._where(first_key)}) TO STDOUT (FORMAT csv)"
+        with self._connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
+            yield from text_batches(copy, len(texts))
+
+    def _where(self, first_key: FirstKey | None) -> str:
+        if first_key is None:
+            return ""
+        values = sql.Literal(list(first_key.values)).as_string(self._connection)
+        return f" WHERE {quoted_name(first_key.column, ConnectionType.POSTGRES)} = ANY({values}::{first_key.type}[])"
+
+
+@contextmanager
+def postgres_rows(login: Login, timeout_s: float, table: str) -> Iterator[PostgresRows]:
+    """Open the rows of a table, `schema.name`, as they are now: changes that others make meanwhile are not seen, nor hindered.
+
+    Raises:
+        UpstreamUnavailable: The server does not answer.
+        UpstreamRefused: It refuses a query.
+    """
+    where = f"PostgreSQL at {login.host}:{login.port}"
+    try:
+        with psycopg.connect(
+            host=login.host,
+            port=login.port,
+            user=login.user,
+            password=login.password,
+            dbname=login.database,
+            connect_timeout=max(1, round(timeout_s)),
+            client_encoding="utf8",
+        ) as connection:
+            for statement in _AS_OF_NOW:
+                connection.execute(statement)
+            yield PostgresRows(connection, table)
+    except psycopg.OperationalError as error:
+        raise postgres_unreachable(where, login.user, login.database, str(error)) from error
+    except psycopg.Error as error:
+        raise UpstreamRefused(
+            f'{where} refused to show the rows of table "{table}"',
+            detail=f"{str(error).strip().splitlines()[0]}.",
+            hint=f"GRANT SELECT ON {quoted_table(table, ConnectionType.POSTGRES)} TO {login.user}; and exempt the user from row "
+            "level security, if the table has it.",
+        ) from error

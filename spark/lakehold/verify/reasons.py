@@ -1,0 +1,66 @@
+"""Why rows of a table may differ from the database: only what the lake, the database or the differences show. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from lakehold.definitions import ConnectionType, full_name_text
+from lakehold.iceberg.data_tables import SnapshotState
+from lakehold.model.readers import TableProgress
+from lakehold.times import iso
+from lakehold.upstream.captured_columns import sent_type
+from lakehold.verify.compared_columns import ComparedColumn
+from lakehold.verify.comparison import Difference
+
+_REPLACES = "replace"
+"""The operation of a snapshot that rewrites files and changes no row."""
+
+
+def reasons(  # noqa: PLR0913 - all that is known of a table
+    full_name: str,
+    source: str,
+    differences: Sequence[Difference],
+    columns: Sequence[ComparedColumn],
+    database: ConnectionType,
+    progress: TableProgress,
+    history: Sequence[SnapshotState],
+) -> Iterator[str]:
+    """Yield a sentence for each possible reason.
+
+    Args:
+        full_name: Full name of the lake's table.
+        source: Name of its source.
+        differences: Keys that differ.
+        columns: The compared columns.
+        database: The kind of database.
+        progress: The progress of the table.
+        history: Its snapshots, newest first.
+    """
+    if not differences:
+        return
+    foreign = [s for s in history if not s.is_of(source) and s.summary.get("operation") != _REPLACES]
+    if foreign:
+        newest = foreign[0]
+        yield (
+            f"{len(foreign)} snapshots of the table were not written by an ingest, the newest at "
+            f"{iso(newest.committed_at_ms)} UTC (snapshot {newest.snapshot_id}): somebody else changed the table."
+        )
+    if progress.open_errors:
+        yield (
+            f"{progress.open_errors} messages of the table are in error and were not applied: SELECT * FROM "
+            f"mz_catalog.mz_source_errors WHERE table_name = '{full_name}'."
+        )
+    differing = Counter(name for difference in differences for name in difference.columns)
+    nulls = Counter(name for difference in differences for name in difference.nulls)
+    for column in columns:
+        if not differing[column.name]:
+            continue
+        if nulls[column.name] == differing[column.name] and column.found.has_default:
+            yield (
+                f"column {column.name} is null in the lake and has a default: rows that are older than the column get its "
+                f"default with their next change, or with ALTER SOURCE {full_name_text(source)} RESNAPSHOT."
+            )
+        lost = sent_type(column.found, database).lost_text
+        if lost:
+            yield f"column {column.name} ({column.found.text}): {lost}."

@@ -1,0 +1,100 @@
+"""Finds the keys that really differ among those that seem to: the others changed between the reads of the two sides. Pure.
+
+A key is read in the database, then in a snapshot of the lake that has all changes up to that point, then in the database again.
+If the lake has one of the two rows of the database, the key is equal. If both of these are the same row, and the lake has another
+one, the key is suspected. A suspected key of which the next round finds the same differs. All others are read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lakehold.verify.comparison import Difference, Side
+from lakehold.verify.digest import NULL_DIGEST
+from lakehold.verify.selected_rows import Row
+
+ROUNDS = 6
+"""How often a key is read until it counts as one that changes all the time."""
+
+Rows = Mapping[int, tuple[Row, ...]]
+"""The rows of a side by the digest of their key."""
+
+
+@dataclass
+class Settled:
+    """Keys about which something is known.
+
+    Attributes:
+        differing: The rows of keys that differ: the database's and the lake's.
+        unsettled: Keys that changed all the time.
+    """
+
+    differing: dict[int, tuple[tuple[Row, ...], tuple[Row, ...]]] = field(default_factory=dict)
+    unsettled: set[int] = field(default_factory=set)
+
+
+def settle(
+    before: Rows,
+    lake: Rows,
+    read_database: Callable[[Sequence[int]], Rows],
+    read_lake: Callable[[Sequence[int]], Rows],
+) -> Settled:
+    """Find which of some keys differ.
+
+    Args:
+        before: The rows of the database, at a point that the lake's snapshot has reached.
+        lake: The rows of the lake.
+        read_database: Reads rows of the database as they are now.
+        read_lake: Reads rows of the lake in a snapshot that has reached what `read_database` read last.
+    """
+    result = Settled(unsettled={*before, *lake})
+    suspected: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+    for number in range(ROUNDS):
+        if number:
+            lake = read_lake(sorted(result.unsettled))
+        after = read_database(sorted(result.unsettled))
+        found: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        for key in sorted(result.unsettled):
+            first, ours, last = before.get(key, ()), lake.get(key, ()), after.get(key, ())
+            if _digests(ours) in (_digests(first), _digests(last)):
+                result.unsettled.discard(key)
+            elif _is_unchanged(first, last):
+                found[key] = (_digests(last), _digests(ours))
+                if suspected.get(key) == found[key]:
+                    result.unsettled.discard(key)
+                    result.differing[key] = (last, ours)
+        if not result.unsettled:
+            break
+        suspected, before = found, after
+    return result
+
+
+def difference(database: Sequence[Row], lake: Sequence[Row], columns: Sequence[str]) -> Difference:
+    """Describe a key that differs, by its rows on both sides; `columns` are the names of the compared columns."""
+    names = (database or lake)[0].names
+    if not lake:
+        return Difference(names, Side.ONLY_IN_DATABASE)
+    if not database:
+        return Difference(names, Side.ONLY_IN_LAKE)
+    if len(database) > 1 or len(lake) > 1:
+        return Difference(names, Side.SEVERAL_ROWS)
+    pairs = list(zip(columns, database[0].columns, lake[0].columns, strict=True))
+    null = NULL_DIGEST - (1 << 64) if NULL_DIGEST >> 63 else NULL_DIGEST
+    return Difference(
+        names,
+        Side.VALUES_DIFFER,
+        tuple(name for name, wanted, found in pairs if wanted != found),
+        tuple(name for name, wanted, found in pairs if wanted != found and found == null),
+    )
+
+
+def _digests(rows: Sequence[Row]) -> tuple[int, ...]:
+    return tuple(sorted(row.digest for row in rows))
+
+
+def _is_unchanged(first: Sequence[Row], last: Sequence[Row]) -> bool:
+    """Return whether a key has the same rows at both reads, in the same versions as far as these are known."""
+    versions = [sorted(row.version for row in rows) for rows in (first, last)]
+    are_known = all(version for each in versions for version in each)
+    return _digests(first) == _digests(last) and (not are_known or versions[0] == versions[1])

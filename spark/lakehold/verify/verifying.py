@@ -1,0 +1,298 @@
+"""Compares a captured table with its database, while both go on changing.
+
+A transaction that sees one point in time stays open in the database while its rows are digested. A mark, written to the
+database's log after that point, shows which snapshot of the lake has everything up to the point. Digests of both sides are
+compared by buckets of keys, then the rows of buckets that differ, then, read again, the keys of rows that differ.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import numpy as np
+from pyspark.sql import SparkSession
+
+from lakehold.definitions import ConnectionType, full_name_text
+from lakehold.errors import SourceBusy, UpstreamError, UpstreamUnavailable
+from lakehold.iceberg.data_tables import DataTables
+from lakehold.ingest.envelope.stored_key import stored_key
+from lakehold.model.log_positions import LogPosition
+from lakehold.model.readers import MAIN_READER
+from lakehold.progress import Progress
+from lakehold.spark_sql import quoted
+from lakehold.state.batch_protocol import BatchStore
+from lakehold.subscribe.read_leases import ReadLeases
+from lakehold.timeline.timelines import Timelines
+from lakehold.upstream.field_names import as_written
+from lakehold.upstream.found_columns import FoundColumn
+from lakehold.upstream.mysql import MysqlUpstream
+from lakehold.upstream.postgres import PostgresUpstream
+from lakehold.verify.compared_columns import ComparedColumns, compared_columns
+from lakehold.verify.comparison import Comparison, Difference
+from lakehold.verify.database_rows import DatabaseRows, TableRows
+from lakehold.verify.digest import BucketSums, Numbers
+from lakehold.verify.lake_rows import LakeRows
+from lakehold.verify.mysql_rows import mysql_rows
+from lakehold.verify.postgres_rows import postgres_rows
+from lakehold.verify.reasons import reasons
+from lakehold.verify.selected_rows import FirstKey, Selection, by_key, can_be_sought, differing_keys
+from lakehold.verify.settling import Rows, difference, settle
+from lakehold.verify.subject import Subject, Subjects
+
+_REACHED_WITHIN_S = 120.0
+_PAUSE_S = 0.3
+_ROWS_AT_ONCE = 1_000_000
+"""Rows of differing buckets that are fetched at once, about: their digests stay in memory."""
+_KEYS_AT_ONCE = 10_000
+_KEYS_SHOWN = 1_000
+"""When so many keys are known to differ, no more are looked for."""
+_SOUGHT_AT_MOST = 1_000
+"""Up to so many keys are sought one by one; for more, all rows are read."""
+
+
+@dataclass(frozen=True)
+class _Reached:
+    """A snapshot of the lake, and the time at which the table shows it."""
+
+    snapshot_id: int | None
+    at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verifying:
+    """The comparison of the tables of one lake with their databases.
+
+    Args:
+        subjects: Finds the tables that can be compared.
+        batches: Reads how far the readers of a source are.
+        tables: The tables of the catalog.
+        timelines: The timelines of tables.
+        read_leases: Keep a snapshot while it is read.
+        ingest: Ingests a source once.
+        spark: Gives the session.
+        catalog_name: Name of the lake's catalog in Spark.
+        timeout_s: How long a database may take to accept a connection.
+    """
+
+    subjects: Subjects
+    batches: BatchStore
+    tables: DataTables
+    timelines: Timelines
+    read_leases: ReadLeases
+    ingest: Callable[[str], object]
+    spark: Callable[[], SparkSession]
+    catalog_name: str
+    timeout_s: float
+
+    def compare(self, full_name: str, progress: Progress) -> Comparison:
+        """Compare a table with its database.
+
+        Raises:
+            DefinitionError: The table does not exist, is not captured, or has no key.
+            NotReadable: Its first snapshot is not complete.
+            TableStopped: It is stopped, or catches up.
+            UpstreamUnavailable: The database does not answer, or its changes do not reach the lake.
+            UpstreamRefused: The database refuses a query.
+        """
+        subject = self.subjects.of(full_name)
+        self.subjects.progress(subject)
+        with self.open_rows(subject) as rows:
+            found = rows.columns()
+            if not found:
+                raise UpstreamError(
+                    f'table "{subject.upstream}" is not in the database of source "{subject.table.source}"',
+                    code="upstream-table-missing",
+                    detail=f'It feeds "{full_name}".',
+                    hint=f"If it is there, let user {subject.target.connections.login.user} read it: GRANT SELECT. "
+                    f"If it was dropped, DROP TABLE {full_name_text(full_name)}.",
+                )
+            reached = self.reach_now(subject, progress)
+            compared = self._compared(subject, found)
+            with self.read_leases.acquire([full_name], reached.at_ms):
+                return self._compare(subject, rows, compared, reached, progress)
+
+    def _compare(
+        self, subject: Subject, rows: TableRows, compared: ComparedColumns, reached: _Reached, progress: Progress
+    ) -> Comparison:
+        database, lake = DatabaseRows(rows, compared), self.lake_rows(subject, compared, reached)
+        with progress.task(f"read {subject.upstream}", unit="rows", total=rows.estimate or None) as task:
+            theirs = database.sums(task)
+        with progress.task(f"read {subject.full_name}", unit="rows", total=None) as task:
+            ours = lake.sums()
+            task.advance(int(ours.rows.sum()))
+        differences: list[Difference] = []
+        different = unsettled = 0
+        is_whole = True
+        for seeming in _seeming(database, lake, theirs, ours):
+            if different >= _KEYS_SHOWN:
+                is_whole = False
+                break
+            reader = _KeyReader(self, subject, compared, seeming, progress)
+            settled = settle(seeming.database, seeming.lake, reader.read_database, reader.read_lake)
+            different, unsettled = different + len(settled.differing), unsettled + len(settled.unsettled)
+            names = [column.name for column in compared.all]
+            shown = (difference(*sides, names) for sides in settled.differing.values())
+            differences += list(shown)[: _KEYS_SHOWN - len(differences)]
+        state = self.tables.table_state(subject.full_name)
+        return Comparison(
+            subject.full_name,
+            subject.upstream,
+            reached.at_ms,
+            reached.snapshot_id,
+            int(theirs.rows.sum()),
+            int(ours.rows.sum()),
+            tuple(column.name for column in compared.key),
+            tuple(column.name for column in compared.all),
+            compared.skipped,
+            tuple(differences),
+            different,
+            is_whole,
+            unsettled,
+            tuple(
+                reasons(
+                    subject.full_name,
+                    subject.table.source,
+                    differences,
+                    compared.all,
+                    subject.database,
+                    self.subjects.progress(subject),
+                    state.history if state is not None else (),
+                )
+            ),
+        )
+
+    def _compared(self, subject: Subject, found: Sequence[FoundColumn]) -> ComparedColumns:
+        state = self.tables.table_state(subject.full_name)
+        if state is None:
+            raise AssertionError("a table that is readable exists")
+        return compared_columns(
+            subject.full_name,
+            found,
+            as_written(found, subject.target.wanted.config),
+            state.schema,
+            [column.name for column in stored_key(state)],
+            [included.name for included in subject.table.include],
+            subject.database,
+        )
+
+    def open_rows(self, subject: Subject) -> AbstractContextManager[TableRows]:
+        """Open the rows of the database as they are now."""
+        opened = postgres_rows if subject.database is ConnectionType.POSTGRES else mysql_rows
+        return opened(subject.target.connections.login, self.timeout_s, subject.upstream)
+
+    def reach_now(self, subject: Subject, progress: Progress) -> _Reached:
+        """Return a snapshot of the lake that has everything that the database has now: up to a mark in the database's log."""
+        kind = PostgresUpstream if subject.database is ConnectionType.POSTGRES else MysqlUpstream
+        database = kind(subject.target.connections.login, self.timeout_s)
+        return self._reached(subject, database.mark_log(subject.target.wanted.signal_table), progress)
+
+    def _reached(self, subject: Subject, mark: LogPosition, progress: Progress) -> _Reached:
+        """Return a snapshot of the lake that has everything up to a mark; ingest the source, unless another process does."""
+        source, deadline_s = subject.table.source, time.monotonic() + _REACHED_WITHIN_S
+        with progress.task(f"wait for {subject.full_name}", unit="ingests", total=None) as task:
+            while not self._has(source, mark):
+                if time.monotonic() > deadline_s:
+                    raise UpstreamUnavailable(
+                        f'changes of source "{source}" do not reach the lake',
+                        code="lake-behind",
+                        detail=f"A mark was written to the log of the database; after {_REACHED_WITHIN_S:.0f} s the lake has "
+                        "not got it.",
+                        hint="See lakehold status for the state of the connector; if another process ingests a backlog, wait "
+                        "until it is done.",
+                    )
+                try:
+                    self.ingest(source)
+                except SourceBusy:
+                    time.sleep(_PAUSE_S)
+                task.advance()
+                if not self._has(source, mark):
+                    time.sleep(_PAUSE_S)
+        self.subjects.progress(subject)
+        timeline = self.timelines.of([subject.full_name])[subject.full_name]
+        at_ms = max(timeline.upper_ms - 1, timeline.since_ms)
+        version = timeline.at(at_ms)
+        return _Reached(version.snapshot_id if version is not None else None, at_ms)
+
+    def _has(self, source: str, mark: LogPosition) -> bool:
+        main = self.batches.readers(source).get(MAIN_READER)
+        return main is not None and main.transactions.has(mark)
+
+    def lake_rows(self, subject: Subject, compared: ComparedColumns, reached: _Reached) -> LakeRows:
+        """Return the rows of a snapshot of the lake."""
+        table = ".".join(quoted(part) for part in (self.catalog_name, subject.table.namespace, subject.table.name))
+        columns = tuple(column.name for column in compared.all)
+        return LakeRows(self.spark(), table, reached.snapshot_id, columns, len(compared.key))
+
+
+@dataclass(frozen=True)
+class _Seeming:
+    """The rows of some keys that seem to differ."""
+
+    database: Rows
+    lake: Rows
+
+
+def _seeming(database: DatabaseRows, lake: LakeRows, theirs: BucketSums, ours: BucketSums) -> Iterator[_Seeming]:
+    """Yield the keys that seem to differ: all of some buckets at once, and of these so many as are looked at together."""
+    buckets = theirs.differing(ours)
+    sizes = np.cumsum((theirs.rows + ours.rows)[buckets])
+    while len(buckets):
+        count = max(1, int(np.searchsorted(sizes, _ROWS_AT_ONCE, side="right")))
+        selection = Selection(buckets[:count])
+        rows = database.selected(selection), lake.selected(selection)
+        keys = differing_keys(*rows)
+        for first in range(0, len(keys), _KEYS_AT_ONCE):
+            some = keys[first : first + _KEYS_AT_ONCE]
+            yield _Seeming(by_key(rows[0], some), by_key(rows[1], some))
+        sizes = sizes[count:] - sizes[count - 1]
+        buckets = buckets[count:]
+
+
+class _KeyReader:
+    """Reads the rows of single keys on both sides.
+
+    Args:
+        verifying: Opens the sides.
+        subject: The table.
+        compared: Its compared columns.
+        seeming: The rows that seem to differ.
+        progress: Shows for what it waits.
+    """
+
+    def __init__(
+        self, verifying: Verifying, subject: Subject, compared: ComparedColumns, seeming: _Seeming, progress: Progress
+    ) -> None:
+        self._verifying = verifying
+        self._subject = subject
+        self._compared = compared
+        self._progress = progress
+        self._names = {key: rows[0].names[0] for side in (seeming.lake, seeming.database) for key, rows in side.items()}
+
+    def read_database(self, keys: Sequence[int]) -> Rows:
+        """Read rows of the database as they are now."""
+        digests = _unsigned(keys)
+        with self._verifying.open_rows(self._subject) as rows:
+            found = DatabaseRows(rows, self._compared).selected(
+                Selection(keys=digests, with_columns=True), self._first_key(keys)
+            )
+        return by_key(found, digests)
+
+    def read_lake(self, keys: Sequence[int]) -> Rows:
+        """Read rows of the lake in a snapshot that has reached what was read last of the database."""
+        reached = self._verifying.reach_now(self._subject, self._progress)
+        lake, digests = self._verifying.lake_rows(self._subject, self._compared, reached), _unsigned(keys)
+        return by_key(lake.selected(Selection(keys=digests, with_columns=True), self._first_key(keys)), digests)
+
+    def _first_key(self, keys: Sequence[int]) -> FirstKey | None:
+        column, values = self._compared.key[0], {self._names[key] for key in keys}
+        texts = sorted(value for value in values if value is not None and can_be_sought(value, column.text.sought_as))
+        if not column.text.sought_as or len(texts) < len(values) or len(texts) > _SOUGHT_AT_MOST:
+            return None
+        return FirstKey(column.found.name, column.text.sought_as, tuple(texts))
+
+
+def _unsigned(keys: Sequence[int]) -> Numbers:
+    return np.sort(np.array(keys, np.int64).view(np.uint64))
