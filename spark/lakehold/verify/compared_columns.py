@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.schema import Schema
@@ -58,7 +58,7 @@ class ComparedColumns:
 def compared_columns(  # noqa: PLR0913 - both sides, and what the statement says about them
     full_name: str,
     found: Sequence[FoundColumn],
-    written: Sequence[FoundColumn],
+    name_of: Callable[[str], str],
     schema: Schema,
     key: Sequence[str],
     included: Collection[str],
@@ -69,7 +69,7 @@ def compared_columns(  # noqa: PLR0913 - both sides, and what the statement says
     Args:
         full_name: Full name of the lake's table.
         found: The columns in the database.
-        written: The columns by the names that the connector gives them; some of `found` may be missing.
+        name_of: Returns the name that the connector gives a column.
         schema: The columns in the lake.
         key: The lake's columns that identify rows.
         included: The lake's columns that hold parts of messages.
@@ -78,7 +78,7 @@ def compared_columns(  # noqa: PLR0913 - both sides, and what the statement says
     Raises:
         DefinitionError: The table has no key, or the key cannot be compared.
     """
-    in_database = _by_written_name(found, written)
+    in_database = _by_sent_name(found, name_of)
     types = {column.name: column.field_type for column in schema.fields}
     skipped = {column.name: column for column in _skipped(in_database, types, included, database)}
     paired = [
@@ -105,33 +105,26 @@ def compared_columns(  # noqa: PLR0913 - both sides, and what the statement says
     return ComparedColumns(
         tuple(by_name[name] for name in key),
         tuple(column for column in paired if column.name not in key),
-        tuple(skipped.values()),
+        (*skipped.values(), *_colliding(found, in_database)),
     )
 
 
-def _by_written_name(found: Sequence[FoundColumn], written: Sequence[FoundColumn]) -> dict[str, FoundColumn]:
-    """Return the database's columns by the names that messages, and so the lake, have for them."""
+def _by_sent_name(found: Sequence[FoundColumn], name_of: Callable[[str], str]) -> dict[str, FoundColumn]:
+    """Return the columns by the names that messages have for them; of two that would share one, that of the key, or the first."""
     named: dict[str, FoundColumn] = {}
-    left = list(written)
-    for column in found:
-        # Names change and columns are left out, but their order stays.
-        match = next((each for each in left if _is_same(each, column)), None)
-        if match is not None:
-            left.remove(match)
-            named[match.name] = column
-        else:
-            named.setdefault(column.name, column)
+    for column in sorted(found, key=lambda column: not column.is_key):
+        named.setdefault(name_of(column.name), column)
     return named
 
 
-def _is_same(written: FoundColumn, column: FoundColumn) -> bool:
-    return (written.text, written.type, written.is_key) == (column.text, column.type, column.is_key) and (
-        written.name == column.name or "_" in written.name
-    )
+def _colliding(found: Sequence[FoundColumn], in_database: Mapping[str, FoundColumn]) -> Iterator[SkippedColumn]:
+    for column in found:
+        if column not in in_database.values():
+            yield SkippedColumn(column.name, "the connector gives another column the same name")
 
 
 def _skipped(
-    in_database: dict[str, FoundColumn],
+    in_database: Mapping[str, FoundColumn],
     types: dict[str, IcebergType],
     included: Collection[str],
     database: ConnectionType,

@@ -26,7 +26,7 @@ from lakehold.spark_sql import quoted
 from lakehold.state.batch_protocol import BatchStore
 from lakehold.subscribe.read_leases import ReadLeases
 from lakehold.timeline.timelines import Timelines
-from lakehold.upstream.field_names import as_written
+from lakehold.upstream.field_names import field_name
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.mysql import MysqlUpstream
 from lakehold.upstream.postgres import PostgresUpstream
@@ -171,7 +171,7 @@ class Verifying:
         return compared_columns(
             subject.full_name,
             found,
-            as_written(found, subject.target.wanted.config),
+            lambda name: field_name(name, subject.target.wanted.config),
             state.schema,
             [column.name for column in stored_key(state)],
             [included.name for included in subject.table.include],

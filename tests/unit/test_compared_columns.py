@@ -1,0 +1,82 @@
+"""Which columns of a table are compared, and why others are not."""
+
+from __future__ import annotations
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType, StructType
+
+from lakehold.definitions import ConnectionType
+from lakehold.errors import DefinitionError
+from lakehold.upstream.field_names import field_name
+from lakehold.upstream.found_columns import FoundColumn, FoundType
+from lakehold.verify.compared_columns import ComparedColumns, compared_columns
+
+_AVRO = {"value.converter": "io.confluent.connect.avro.AvroConverter"}
+_POINT = StructType(NestedField(1, "x", DoubleType(), required=False))
+
+
+def _column(name: str, kind: str, text: str, *, is_key: bool = False, is_generated: bool = False) -> FoundColumn:
+    return FoundColumn(name, text, FoundType(kind, text), is_key=is_key, is_generated=is_generated)
+
+
+_FOUND = (
+    _column("note", "text", "text"),
+    _column("id", "int4", "integer", is_key=True),
+    _column("a-b", "int4", "integer"),
+    _column("a_b", "int8", "bigint"),
+    _column("place", "point", "point"),
+    _column("twice", "int4", "integer", is_generated=True),
+    _column("new", "int4", "integer"),
+)
+_SCHEMA = Schema(
+    NestedField(1, "id", IntegerType(), required=False),
+    NestedField(2, "note", StringType(), required=False),
+    NestedField(3, "a_b", LongType(), required=False),
+    NestedField(4, "place", _POINT, required=False),
+    NestedField(5, "old", IntegerType(), required=False),
+    NestedField(6, "offset", LongType(), required=False),
+)
+
+
+def _compared(key: tuple[str, ...]) -> ComparedColumns:
+    return compared_columns(
+        "shop.orders",
+        _FOUND,
+        lambda name: field_name(name, _AVRO),
+        _SCHEMA,
+        key,
+        ["offset"],
+        ConnectionType.POSTGRES,
+    )
+
+
+def test_columns_of_both_sides_are_compared_and_others_have_a_reason() -> None:
+    found = _compared(("id",))
+    assert [(column.name, column.text.sql) for column in found.all] == [
+        ("id", '"id"'),
+        ("note", '"note"'),
+        ("a_b", '"a-b"'),
+    ]
+    assert [column.text.sought_as for column in found.all] == ["bigint", "text", "bigint"]
+    assert {column.name: column.reason for column in found.skipped} == {
+        "a_b": "the connector gives another column the same name",
+        "place": "values of point cannot be compared",
+        "twice": "PostgreSQL publishes no generated columns",
+        "new": "the lake's table does not have it",
+        "old": "the database does not have it any more",
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "code", "detail"),
+    [
+        ((), "key-missing", "Rows of the lake and of the database are paired by their key."),
+        (("id", "place"), "not-comparable", 'Its column "place" is skipped: values of point cannot be compared.'),
+        (("old",), "not-comparable", 'Its column "old" is skipped: the database does not have it any more.'),
+    ],
+)
+def test_a_key_must_be_there_and_compared(key: tuple[str, ...], code: str, detail: str) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        _compared(key)
+    assert (refused.value.code, refused.value.detail) == (code, detail)
