@@ -4,7 +4,9 @@ It starts when tables change (assets `lakehold-tables`) and runs each table's su
 suite is the file `expectations/<table>.json`, else one generated from the table's schema and key. Verdicts are kept in
 `mz_catalog.mz_hold_checks`, each with a page.
 
-A table that fails its suite is a red task of its own: its log names the expectations, and some of the rows.
+When a person asks for it, it also compares captured tables with their databases, row by row.
+
+A table that fails its suite, or differs, is a red task of its own: its log names the expectations or keys, and some of the rows.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any
 
 from airflow.sdk import Param, dag, task
 
-from lakehold.orchestration import checking
+from lakehold.orchestration import checking, verifying
 from lakehold.orchestration.assets import TABLES, announced
 from lakehold.orchestration.failures import Failures, failed, pairs
 from lakehold.orchestration.lakes import open_lake
@@ -27,13 +29,24 @@ CHECKED = Param(
     description="Full names, one a line. Empty: those that have changed; all, when a person triggers it.",
 )
 
+VERIFY = Param(
+    False,
+    type="boolean",
+    title="Compare with databases",
+    description="Also compare those of the tables that are captured with their databases, row by row. Nothing is stopped.",
+)
 
-@dag("lakehold_quality", schedule=[TABLES], params={"tables": CHECKED}, doc_md=__doc__, **STANDARD)
+
+@dag("lakehold_quality", schedule=[TABLES], params={"tables": CHECKED, "verify": VERIFY}, doc_md=__doc__, **STANDARD)
 def quality_dag() -> None:
     @task
     def check(params: Any = None, triggering_asset_events: Any = None) -> Failures:
         with open_lake() as lake:
-            return pairs(checking.check_tables(lake, params["tables"] or announced(triggering_asset_events)))
+            tables = params["tables"] or announced(triggering_asset_events)
+            failures = checking.check_tables(lake, tables)
+            if params["verify"]:
+                failures |= verifying.verify_tables(lake, tables)
+            return pairs(failures)
 
     failed.override(task_id="table").expand(failure=check())
 

@@ -128,9 +128,10 @@ def test_quality_checks_each_snapshot_once_and_names_the_expectation(orchestrate
     assert "expect_column_values_to_be_in_set (v)" in last
     assert "such as paid" in last
     assert "in the rows id 1" in last
-    again = orchestrated.airflow.run("lakehold_quality", tables=["shop.orders"])
+    again = orchestrated.airflow.run("lakehold_quality", tables=["shop.orders"], verify=True)
     assert again.state == "success"
     assert "shop.orders: its snapshot has been checked before" in again.log
+    assert "shop.orders is not captured from a database" in again.log
 
 
 def test_holds_are_moved_and_checked(orchestrated: Orchestrated) -> None:

@@ -10,7 +10,6 @@ from lakehold.errors import LakeholdError
 from lakehold.lake import Lake
 from lakehold.progress import Progress
 from lakehold.sql.result import Result
-from lakehold.times import iso
 from lakehold.verify.comparison import Comparison
 
 DIFFERENCE_COLUMNS = ("table", "key", "difference", "columns")
@@ -51,21 +50,11 @@ def _write(found: Comparison, output: Output) -> None:
             for each in found.differences
         ]
         output.result(Result(DIFFERENCE_COLUMNS, rows))
-    output.notice(_summary(found))
+    output.notice(found.summary)
     for column in found.skipped:
         output.notice(f"column {column.name} of {found.full_name} was not compared: {column.reason}")
     for reason in found.reasons:
         output.notice(reason)
-
-
-def _summary(found: Comparison) -> str:
-    where = f"{found.upstream} at {iso(found.at_ms)} UTC"
-    unsettled = f"; {found.unsettled:,} keys changed all the time and were not compared" if found.unsettled else ""
-    if found.is_equal:
-        return f"{found.full_name} equals {where}: {found.rows_in_lake:,} rows{unsettled}"
-    least = "" if found.is_whole else "at least "
-    counts = f"{found.rows_in_lake:,} rows in the lake, {found.rows_in_database:,} in the database"
-    return f"{found.full_name} differs from {where}: {least}{found.different:,} keys; {counts}{unsettled}"
 
 
 def _row(found: Comparison) -> tuple[Any, ...]:

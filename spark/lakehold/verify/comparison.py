@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lakehold.times import iso
 from lakehold.verify.compared_columns import SkippedColumn
 
 
@@ -32,6 +33,12 @@ class Difference:
     side: Side
     columns: tuple[str, ...] = ()
     nulls: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Describe the difference for people."""
+        columns = f": {', '.join(self.columns)}" if self.columns else ""
+        return f"key {', '.join(map(str, self.key))} {self.side.value}{columns}"
 
 
 @dataclass(frozen=True)
@@ -74,3 +81,14 @@ class Comparison:
     def is_equal(self) -> bool:
         """Return whether no key was found to differ."""
         return self.different == 0
+
+    @property
+    def summary(self) -> str:
+        """Describe the outcome for people, in a line."""
+        where = f"{self.upstream} at {iso(self.at_ms)} UTC"
+        unsettled = f"; {self.unsettled:,} keys changed all the time and were not compared" if self.unsettled else ""
+        if self.is_equal:
+            return f"{self.full_name} equals {where}: {self.rows_in_lake:,} rows{unsettled}"
+        least = "" if self.is_whole else "at least "
+        counts = f"{self.rows_in_lake:,} rows in the lake, {self.rows_in_database:,} in the database"
+        return f"{self.full_name} differs from {where}: {least}{self.different:,} keys; {counts}{unsettled}"

@@ -147,7 +147,7 @@ class Verifying:
             tuple(column.name for column in compared.key),
             tuple(column.name for column in compared.all),
             compared.skipped,
-            tuple(differences),
+            tuple(sorted(differences, key=_by_key)),
             different,
             is_whole,
             unsettled,
@@ -292,6 +292,11 @@ class _KeyReader:
         if not column.text.sought_as or len(texts) < len(values) or len(texts) > _SOUGHT_AT_MOST:
             return None
         return FirstKey(column.found.name, column.text.sought_as, tuple(texts))
+
+
+def _by_key(found: Difference) -> list[tuple[int, str]]:
+    """Return what differences are sorted by: numbers of one length as numbers."""
+    return [(len(text or ""), text or "") for text in found.key]
 
 
 def _unsigned(keys: Sequence[int]) -> Numbers:

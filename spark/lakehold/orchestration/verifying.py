@@ -1,0 +1,49 @@
+"""Comparisons of captured tables with their databases, in the quality DAG."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lakehold.errors import LakeholdError
+from lakehold.orchestration.lakes import text_of
+from lakehold.progress import LogProgress
+
+if TYPE_CHECKING:
+    from lakehold.lake import Lake
+
+log = logging.getLogger(__name__)
+
+_KEYS_LOGGED = 20
+
+
+def verify_tables(lake: Lake, tables: Sequence[str]) -> dict[str, str]:
+    """Compare the captured ones of some tables with their databases, row by row.
+
+    Args:
+        lake: The lake.
+        tables: Their full names; none: all that can be read.
+
+    Returns:
+        The failures, by table: a text with the first keys that differ, or with the error that kept a table from being compared.
+    """
+    defined = lake.definitions.definitions().tables
+    failures: dict[str, str] = {}
+    for name in tables or sorted(lake.timelines.readable(defined)):
+        if name not in defined or defined[name].definition.upstream is None:
+            log.info("%s is not captured from a database", name)
+            continue
+        label = f"{name} and its database"
+        try:
+            found = lake.verify(name, progress=LogProgress())
+        except LakeholdError as error:
+            log.error("%s: %s", name, text_of(error))
+            failures[label] = text_of(error)
+            continue
+        lines = [found.summary, *(f"  {each.text}" for each in found.differences[:_KEYS_LOGGED]), *found.reasons]
+        text = "\n".join(lines)
+        log.log(logging.INFO if found.is_equal else logging.ERROR, "%s", text)
+        if not found.is_equal:
+            failures[label] = text
+    return failures
