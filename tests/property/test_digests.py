@@ -51,6 +51,8 @@ def test_values_have_one_digest_exactly_if_they_are_the_same(kind: pa.DataType, 
 def test_nan_is_one_value_and_a_null_none_of_the_empty_ones() -> None:
     other_nan = np.array([0x7FF8000000000001, 0xFFF8000000000000], np.uint64).view(np.float64)
     assert len({*column_digests(pa.array(other_nan)).tolist(), *column_digests(pa.array([float("nan")])).tolist()}) == 1
+    padded = column_digests(pa.array([b"", b"\0", b"\0\0", b"a", b"a\0", b"\0" * 8, b"\0" * 9])).tolist()
+    assert len({*padded}) == len(padded), "zeros at the end count"
     for kind in (pa.string(), pa.binary(), pa.list_(pa.int32())):
         empty, null = column_digests(pa.array([[] if pa.types.is_list(kind) else b"", None], kind)).tolist()
         assert empty != null == NULL_DIGEST
