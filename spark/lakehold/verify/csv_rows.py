@@ -16,16 +16,15 @@ _BLOCK_BYTES = 4 << 20
 def text_batches(lines: Iterable[Line], columns: int) -> Iterator[pa.RecordBatch]:
     """Parse lines of CSV, each one row with its line break, into batches with so many columns of texts."""
     names = [f"c{place}" for place in range(columns)]
-    block: list[Line] = []
-    size = 0
+    # Lines that were kept would each be an object that Python's garbage collector visits again and again.
+    block = bytearray()
     for line in lines:
-        block.append(line)
-        size += len(line)
-        if size >= _BLOCK_BYTES:
-            yield from _parsed(b"".join(block), names)
-            block, size = [], 0
+        block += line
+        if len(block) >= _BLOCK_BYTES:
+            yield from _parsed(bytes(block), names)
+            block.clear()
     if block:
-        yield from _parsed(b"".join(block), names)
+        yield from _parsed(bytes(block), names)
 
 
 def _parsed(block: bytes, names: list[str]) -> Iterator[pa.RecordBatch]:

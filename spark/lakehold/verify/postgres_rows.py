@@ -28,6 +28,7 @@ _AS_OF_NOW = (
     "SET LOCAL bytea_output = 'hex'",
     "SET LOCAL extra_float_digits = 3",
     "SET LOCAL statement_timeout = 0",
+    "SET LOCAL idle_in_transaction_session_timeout = 0",
     # Without it a policy would hide rows, which then looked like rows that the lake has too many.
     "SET LOCAL row_security = off",
 )
