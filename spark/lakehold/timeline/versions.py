@@ -1,8 +1,8 @@
 """Versions of a table: the snapshot that it showed from each timestamp onward.
 
 A snapshot written by lakehold carries its timestamp in its summary. A snapshot of a foreign writer counts from the time at which
-it became the table's current one. lakehold makes timestamps strictly increasing. It reads Iceberg's snapshot log, not the ancestry:
-after a rollback the log still has what was current before, so a rollback is a change like any other.
+it became the table's current one. lakehold makes timestamps strictly increasing. It reads Iceberg's snapshot log, not the
+ancestry: after a rollback the log still has what was current before, so a rollback is a change like any other.
 """
 
 from __future__ import annotations
