@@ -1,6 +1,6 @@
 """Rules of holds: holds and frontiers -> holds. Pure; each refusal reports what is readable and at which times holds are.
 
-The seed "Read holds" has the rules: a hold begins at a time at which its tables can be read. It may advance to any later time,
+A hold begins at a time at which its tables can be read. It may advance to any later time,
 but go back only as far as retention or another hold keeps its tables readable.
 """
 

@@ -1,6 +1,6 @@
 """Iceberg tags on the snapshots that holds need: other tools that expire snapshots keep those with a tag.
 
-`hold_<name>` is on the snapshot at the time of a hold, `mz_<timestamp>` on that of each later version (design, "Holds").
+`hold_<name>` is on the snapshot at the time of a hold, `mz_<timestamp>` on that of each later version.
 """
 
 from __future__ import annotations

@@ -210,7 +210,7 @@ def _declared_key(
 ) -> tuple[DeclaredColumn, ...]:
     """Return the columns of a bare JSON key: those of `KEY (…)`, else those that keys name, of the declared types.
 
-    A key that is not a record is a column `key` (design, "The way in"). A table keeps the key that it was created with.
+    A key that is not a record is a column `key`. A table keeps the key that it was created with.
     """
     declared = {c.name: c for c in table.columns}
     if table.key:

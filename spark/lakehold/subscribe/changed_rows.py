@@ -1,6 +1,6 @@
 """Compares two snapshots of a table and finds the rows that differ, as positions in data files, from metadata alone.
 
-Files that both snapshots share are never read, so the cost follows the size of the change (design, law 4). Only the two states
+Files that both snapshots share are never read, so the cost follows the size of the change. Only the two states
 are compared: snapshots between them may have been expired, and a rollback is a change like any other.
 """
 

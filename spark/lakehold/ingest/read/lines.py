@@ -1,4 +1,4 @@
-"""A line of a FILES source: one Kafka message as JSON (design, "The way in")."""
+"""Reads a line of a FILES source: one Kafka message as JSON."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class ErrorRecords:
             return self.spark().table(self._table).filter(f"{own} AND healed_at IS NULL").count()
 
     def _retried(self, write: Callable[[], object]) -> None:
-        """Write, and retry after a conflict: all sources share the table, and Iceberg does not retry (design, "System tables").
+        """Write, and retry after a conflict: all sources share the table, and Iceberg does not retry.
 
         Within a process, tables write one after the other: otherwise all but one would fail each time.
         """

@@ -1,4 +1,4 @@
-"""The means to commit to the tables of a source: each step of a batch is committed once, however often the batch is begun."""
+"""Commits to the tables of a source. Each step of a batch is committed once, also if a crash makes the batch run again."""
 
 from __future__ import annotations
 
