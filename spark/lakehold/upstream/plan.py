@@ -1,4 +1,4 @@
-"""Plans the upstream objects of a source: computes the steps from what exists (`Found`) to what definitions want (`Wanted`). Pure.
+"""Plans the upstream objects of a source: the steps from what exists (`Found`) to what the definitions want (`Wanted`). Pure.
 
 It refuses what lakehold cannot do, before anything changes. The first step creates the signal topic and the last one deletes it,
 so that this topic shows whether the other objects are the source's own. A dropped table leaves the connector first, and lakehold
