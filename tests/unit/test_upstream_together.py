@@ -177,7 +177,7 @@ def test_a_statement_waits_for_a_process_that_died_and_not_for_ever_for_one_that
         with pytest.raises(SourceBusy) as refusal:
             beside.lake.sql(CREATE_B)
         assert (refusal.value.code, refusal.value.retryable) == ("source-busy", True)
-        assert "has had it since" in refusal.value.detail
+        assert "has held the lease since" in refusal.value.detail
     assert "shop.b" not in beside.lake.definitions.definitions().tables
 
     beside.leases.acquire("shop", "one that died", now_ms() + 100)

@@ -90,7 +90,7 @@ def check_not_kept(hold: Hold, verb: str, definitions: Definitions) -> None:
     raise DefinitionError(
         f'hold "{hold.name}" cannot be {verb} by hand',
         code="hold-kept",
-        detail=f"It belongs to {who}, which advances it as it takes changes.",
+        detail=f"It belongs to {who}, which advances it when it has processed changes.",
         hint=f"Run {who}, and the hold moves; {ends} drops the hold, too.",
     )
 

@@ -118,7 +118,7 @@ class Backfilling:
             raise DefinitionError(
                 f'table "{name}" is not fed by a source',
                 code="table-not-fed",
-                detail="Another program writes it, so that there is nothing to catch up with.",
+                detail="Another program writes it, so there is nothing to catch up with.",
                 hint="SHOW TABLES lists the tables that sources feed.",
             )
         return defined.table(name).definition.source

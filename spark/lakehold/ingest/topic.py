@@ -259,7 +259,7 @@ def _record(key: bytes) -> dict[str, Any] | None:
 
 def _columns_unknown(table: Table) -> TableStopped:
     return TableStopped(
-        f'nothing says which columns table "{table.full_name}" has',
+        f'the columns of table "{table.full_name}" are unknown',
         table=table.full_name,
         code="columns-unknown",
         detail="The messages are JSON without a schema.",

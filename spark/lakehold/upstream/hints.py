@@ -59,7 +59,7 @@ def _of_connector(wanted: Wanted, found: Found) -> Iterator[str]:
         yield f"connector {wanted.connector} was paused by hand, and stays paused until its configuration changes"
     if found.database is not None and _will_wait(wanted, found):
         yield (
-            f"user {wanted.config['database.user']} can have no signal table {wanted.signal_table} in the database: while rows"
+            f"user {wanted.config['database.user']} cannot have the signal table {wanted.signal_table}: while rows"
             " of a table that joins are read, the other tables of the source wait. docs/operate/connectors.md says which rights"
             " it needs"
         )

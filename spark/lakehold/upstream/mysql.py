@@ -179,8 +179,8 @@ class MysqlUpstream:
         place = place_of_end(own)
         if place is None:
             raise UpstreamRefused(
-                f"{self._where} gives transactions no global ids",
-                detail="They show when the other tables are as far as one that joined.",
+                f"{self._where} does not use global transaction ids",
+                detail="lakehold needs them to see when the other tables have reached the sync point of a table that joined.",
                 hint="Set gtid_mode to ON; the next ingest continues.",
             )
         return place

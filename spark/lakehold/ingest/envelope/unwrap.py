@@ -245,7 +245,7 @@ def _contracted(
                 f"the messages have {incoming.spark_type}",
                 table=table.full_name,
                 code="contract-broken",
-                detail="Not every value of the messages' type has an equal in the declared one.",
+                detail="Some values of the messages' type do not fit the declared type.",
                 hint="Declare the messages' type, or change the column upstream.",
             )
         contracted[declared.name] = (f"CAST({value} AS {spark_text(wanted)})", ColumnType(declared.name, wanted))

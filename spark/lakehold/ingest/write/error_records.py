@@ -203,7 +203,7 @@ class ErrorRecords:
                     raise
                 if attempt == _ATTEMPTS - 1:
                     raise CommitConflict(
-                        f'other writers kept moving "{TABLE}"',
+                        f'other writers kept changing "{TABLE}"',
                         hint="Ingest again: the batch continues where it stopped.",
                     ) from error
                 log.info("another writer moved %s first, trying again", TABLE)
