@@ -19,14 +19,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from lakehold.arrow_frames import frame_of
+from lakehold.ingest.deduplicate.change_headers import INTERNAL, Headers
 from lakehold.ingest.deduplicate.engine import Decisions
-from lakehold.ingest.deduplicate.headers import INTERNAL, Headers
 from lakehold.ingest.deduplicate.positions import Integers
-from lakehold.ingest.envelope.changes import KEPT, OFFSET, OP, PARTITION, TRANSACTION, Changes, Op
+from lakehold.ingest.envelope.change_columns import KEPT, OFFSET, OP, PARTITION, TRANSACTION, Changes, Op
 from lakehold.spark_sql import literal, quoted
 
 COUNTS = "_lh_counts"
-WINS = "_lh_wins"
+APPLIED = "_lh_applied"
 
 _ID = (PARTITION, OFFSET, OP)
 """Identifies a change that counts: an update that moves a row to another key is a delete, too (`keys.with_left_keys`)."""
@@ -73,10 +73,10 @@ class Carrier(ABC):
 
         Args:
             decisions: The engine's decisions on `headers`.
-            givers: See `Engine.givers`: winners get these values, and the other columns they lack stay in `_lh_kept`.
+            givers: See `Engine.givers`: applied changes get these values, and the other columns they lack stay in `_lh_kept`.
 
         Returns:
-            The frame of `Changes` and `_lh_counts boolean`, `_lh_wins boolean`: see `Decisions`.
+            The frame of `Changes` and `_lh_counts boolean`, `_lh_applied boolean`: see `Decisions`.
         """
 
     @abstractmethod
@@ -99,8 +99,10 @@ class DriverRows(Carrier):
     def frame(self, decisions: Decisions, givers: Integers) -> DataFrame:
         """Return the changes with the decisions, see `Carrier`."""
         rows, frame = self._filled(givers), self.changes.frame
-        rows = rows.append_column(COUNTS, pa.array(decisions.counts)).append_column(WINS, pa.array(decisions.wins))
-        schema = StructType([*frame.schema, *(StructField(name, BooleanType()) for name in (COUNTS, WINS))])
+        rows = rows.append_column(COUNTS, pa.array(decisions.counts)).append_column(
+            APPLIED, pa.array(decisions.applied)
+        )
+        schema = StructType([*frame.schema, *(StructField(name, BooleanType()) for name in (COUNTS, APPLIED))])
         return frame_of(rows, frame.sparkSession, schema)
 
     def release(self) -> None:
@@ -164,7 +166,7 @@ class SparkRows(Carrier):
     def _flagged(self, rows: DataFrame, decisions: Decisions) -> DataFrame:
         """Join the decisions; the most frequent decision is not sent."""
         may_count = self.headers.changes_row | self.headers.is_truncate
-        flags = decisions.counts + 2 * decisions.wins
+        flags = decisions.counts + 2 * decisions.applied
         usual = int(np.bincount(flags[may_count], minlength=1).argmax())
         unusual = np.flatnonzero(may_count & (flags != usual))
         found = str(usual)
@@ -176,11 +178,11 @@ class SparkRows(Carrier):
         return rows.selectExpr(
             *map(quoted, self._names),
             f"{operations} AND {found} & 1 <> 0 AS {COUNTS}",
-            f"{operations} AND {found} & 2 <> 0 AS {WINS}",
+            f"{operations} AND {found} & 2 <> 0 AS {APPLIED}",
         )
 
     def _filled(self, givers: Integers) -> DataFrame:
-        """Set the values that winners get from other changes."""
+        """Set the values that applied changes get from other changes."""
         kept, is_given = self.headers.kept, givers >= 0
         if not is_given.any():
             return self._rows
@@ -195,11 +197,11 @@ class SparkRows(Carrier):
         return filled.selectExpr(*(f"{found.get(n, quoted(n))} AS {quoted(n)}" for n in self._names))
 
     def _given(self, sent: pa.Table, values: Mapping[str, str]) -> DataFrame:
-        """Collect the values that winners get, a row for each winner.
+        """Collect the values that applied changes get, a row for each of these changes.
 
         Args:
-            sent: For each value the change that gives it, the winner that gets it, and the column's name.
-            values: For each column the replacement `struct<value>`; null if the winner gets none.
+            sent: For each value the change that gives it, the applied change that gets it, and the column's name.
+            values: For each column the replacement `struct<value>`; null if the applied change gets none.
         """
         giving = self._rows.join(F.broadcast(self._rows.sparkSession.createDataFrame(sent)), [*_ID])
         return giving.groupBy(_TARGET).agg(

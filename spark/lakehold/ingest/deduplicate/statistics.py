@@ -8,7 +8,7 @@ from typing import Any
 
 from pyiceberg.types import DateType, DecimalType, IcebergType, IntegerType, LongType, StringType
 
-from lakehold.model.marks import Position
+from lakehold.model.high_water_marks import Position
 
 BOUNDED_TYPES = (IntegerType, LongType, StringType, DateType, DecimalType)
 """Key types whose smallest and largest value are worth a predicate: exact as SQL literals and kept by Iceberg per file."""
@@ -16,7 +16,7 @@ BOUNDED_TYPES = (IntegerType, LongType, StringType, DateType, DecimalType)
 
 @dataclass(frozen=True)
 class Bounds:
-    """The smallest and largest value of a key column among the winners, both inclusive; dates as days since 1970."""
+    """The smallest and largest value of a key column among the applied changes, both inclusive; dates as days since 1970."""
 
     type: IcebergType
     lowest: Any
@@ -40,17 +40,17 @@ class WentBack:
 class BatchStatistics:
     """The counts and extremes over the changes of one batch to one table.
 
-    A change *counts* if it is neither a repeat nor an error; the last one of its key *wins* (`engine.py`).
+    A change *counts* if it is neither a repeat nor an error; the last one of its key is *applied* (`engine.py`).
 
     Attributes:
         records: All changes, one for each message.
         errors: Changes that cannot be applied.
         keyless: Errors for want of a message key.
-        upserts: Winners that write a row.
-        deletes: Winners that delete a row.
+        upserts: Applied changes that write a row.
+        deletes: Applied changes that delete a row.
         repeated: Changes of rows that do not count.
-        null_key_parts: Winners whose key has a null.
-        kept: Winners that lack a value, because Debezium omits it when it did not change.
+        null_key_parts: Applied changes whose key has a null.
+        kept: Applied changes that lack a value, because Debezium omits it when it did not change.
         truncates: TRUNCATEs that count.
         truncate_position: The highest position of these.
         streamed_position: The highest position of a streamed change that counts.
@@ -61,7 +61,7 @@ class BatchStatistics:
         passed: By partition, the highest position that counts.
         snapshot_position: The highest position of a connector snapshot whose rows count.
         snapshot_ends: By partition that has the last row of a connector snapshot, the position of that snapshot.
-        key_bounds: By key column, the smallest and largest value of winners.
+        key_bounds: By key column, the smallest and largest value of applied changes.
         latest_ms: The latest commit time of changes with a position.
         went_back: A change which shows that the upstream log went back.
     """
