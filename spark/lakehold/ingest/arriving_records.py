@@ -180,7 +180,7 @@ class ArrivingRecords:
         return dict(zip(work, found, strict=True))
 
     def for_tables(self, names: Sequence[str], do: Callable[[str], Result]) -> dict[str, Result]:
-        """Run work for tables; those of one topic run one after the other. Returns the results by table, in their order."""
+        """Run work for tables, in one lane for each topic. Returns the results by table, in their order."""
         of_topic: dict[str, list[str]] = {}
         for name in names:
             of_topic.setdefault(self._entries[name].definition.topic, []).append(name)

@@ -1,4 +1,4 @@
-"""Backfills: each new or stopped table is brought in sync with its source, and one that fails stops alone."""
+"""Backfills tables: brings each new or stopped one in sync with its source. A table that fails stops alone."""
 
 from __future__ import annotations
 

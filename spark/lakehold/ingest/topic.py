@@ -123,7 +123,7 @@ class TopicDecoder:
     def wanted(
         self, table: Table, part: TopicPart, stored_key: tuple[ColumnType, ...], *, scan_schemas: bool
     ) -> tuple[Wanted, bool]:
-        """Return the columns that a table needs from a topic's records, and whether all schemas that they name were looked up.
+        """Return what a table wants decoded of a topic's records, and whether these schemas are all that the records use.
 
         Args:
             table: The table; it declares the columns of bare JSON.
@@ -143,7 +143,7 @@ class TopicDecoder:
         return Wanted(schemas, shape, has_heads), subjects is None
 
     def decode(self, table: Table, part: TopicPart, wanted: Wanted) -> Decoded:
-        """Decode the records of a topic for a table, as `wanted` says.
+        """Decode the records of a topic for a table.
 
         Raises:
             TableStopped: The schemas contradict each other.

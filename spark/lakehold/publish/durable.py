@@ -115,7 +115,7 @@ class DurableClient:
             delivery.acknowledge()
 
     def deliveries(self, stop: Event | None = None) -> Generator[Delivery, None, None]:
-        """Yield what `run` passes to its callbacks, for clients that acknowledge by themselves. Raises as `run` does.
+        """Yield deliveries, which the client acknowledges itself; `run` does that for callbacks. Raises as `run` does.
 
         Acknowledging a delivery acknowledges all before it.
         """

@@ -205,7 +205,7 @@ class ChangedRows:
     def _described(
         self, deletes: Collection[LiveFile], paths: Collection[str], manifests: Mapping[str, Manifest]
     ) -> dict[str, LiveFile]:
-        """Find the data files at `paths`. A delete for a single file says enough about that file."""
+        """Find the data files at `paths`. A delete that names its file has all that is needed to know about the file."""
         if any(delete.referenced is None for delete in deletes):
             live = self._data(manifests.values())
             return {path: live[path] for path in paths if path in live}

@@ -176,7 +176,7 @@ def _topics(wanted: Wanted, found: Found) -> Iterator[Step]:
 
 
 def _stopped(wanted: Wanted, found: Found, *, is_stopped: bool) -> Iterator[Step]:
-    """Stop the connector while what it reads is repaired."""
+    """Stop the connector while its publication or signal table is repaired."""
     connector = found.connector
     if is_stopped and connector is not None and connector.state != "STOPPED":
         yield StopConnector(wanted.connector)
@@ -257,7 +257,7 @@ def _signal_table(wanted: Wanted, found: Found) -> Iterator[Step]:
 
 
 def _is_published(wanted: Wanted, found: Found, database: FoundDatabase) -> bool:
-    """Return whether a publication exists or is about to. Without existing tables there is none."""
+    """Return whether a publication exists or this plan creates one, which it does only for existing tables."""
     # With a slot and without a connector, only a new connector shows whether changes are lost.
     is_unknown = found.connector is None and database.slot is not None
     return database.publication is not None or (bool(existing_tables(wanted, found)) and not is_unknown)

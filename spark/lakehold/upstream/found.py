@@ -229,7 +229,7 @@ class FoundSnapshot:
 
     @property
     def has_joined(self) -> bool:
-        """Return whether the snapshot was taken while other tables streamed: its rows may be newer than what they had sent."""
+        """Return whether the snapshot was taken while other tables streamed, so that its rows may be newer than their changes."""
         return self.succeeded and not self.is_first
 
     def is_complete(self, first_said: int | None) -> bool:

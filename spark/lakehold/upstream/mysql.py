@@ -104,7 +104,7 @@ class MysqlUpstream:
         return {name: FoundRelation(kind, name not in denied) for name, kind in kinds.items()}
 
     def columns(self, names: Sequence[str]) -> dict[str, tuple[FoundColumn, ...]]:
-        """Fetch the columns of those of some tables, `database.name`, that exist and that the user may read."""
+        """Fetch the columns of tables, by `database.name`; tables that do not exist or cannot be read are skipped."""
         if not names:
             return {}
         query = " UNION ALL ".join([_COLUMNS_OF] * len(names)) + " ORDER BY 1, 2"

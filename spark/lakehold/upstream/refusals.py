@@ -68,7 +68,7 @@ def left_hints(wanted: Wanted, found: Found) -> Iterator[str]:
 
 
 def refuse_unfit(wanted: Wanted, database: FoundDatabase) -> None:
-    """Refuse a database that cannot be captured as it is, and declared tables that it does not have."""
+    """Refuse a database whose settings prevent capturing, and declared tables that the database does not have."""
     for table in wanted.tables:
         if table.object_id in (wanted.declared or ()) and table.upstream not in database.tables:
             close = database.meant_by(table.upstream)

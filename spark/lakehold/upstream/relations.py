@@ -57,7 +57,7 @@ def declared(wanted: Wanted) -> tuple[CapturedTable, ...]:
 
 
 def refuse_uncapturable(wanted: Wanted, upstream: Found) -> None:
-    """Refuse declared names that are no tables, do not exist, or have columns of which lakehold can make no table."""
+    """Refuse declared tables that do not exist, are not tables, or have columns that prevent capturing them."""
     for table in declared(wanted):
         _refuse_topic(table, wanted)
         found = upstream.relations.get(table.upstream)

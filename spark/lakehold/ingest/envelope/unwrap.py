@@ -243,7 +243,7 @@ def _phase(source: str, op: str) -> str:
 def _contracted(
     table: Table, key: Collection[str], found: Mapping[str, tuple[str, ColumnType]]
 ) -> tuple[dict[str, tuple[str, ColumnType]], list[str]]:
-    """Return the declared columns, and those of the key: other columns of messages are left out, missing ones are null.
+    """Return the key's and the declared columns: other columns of messages are skipped, missing ones are null.
 
     Raises:
         TableStopped: The messages have a column in a type that the declared one does not hold.

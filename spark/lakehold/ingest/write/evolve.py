@@ -61,7 +61,7 @@ OBJECT_ID = "lakehold.object-id"
 
 @dataclass(frozen=True)
 class Evolution:
-    """The statements that bring a table's schema to that of a batch.
+    """The statements that change a table's schema to the schema of a batch.
 
     Args:
         statements: SQL to run first, in order.

@@ -1,4 +1,4 @@
-"""Requirements of Debezium's envelopes on a topic; a refusal says what to change upstream (`envelopes.md`)."""
+"""Checks that a topic has what its table's envelope requires; the error says what to change upstream (`envelopes.md`)."""
 
 from __future__ import annotations
 
