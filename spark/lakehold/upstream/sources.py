@@ -149,7 +149,7 @@ class CapturedSources:
             return None
         except (UpstreamUnavailable, UpstreamRefused, ConnectorError) as error:
             pause_s, target = schedule.failed(), self._targets.now(source)
-            log.warning("source %s: %s. Tried again in %.0f s", source, self._stuck(target, _reason(error)), pause_s)
+            log.warning("source %s: %s. Retrying in %.0f s", source, self._stuck(target, _reason(error)), pause_s)
             return None
         restarted = [step for step in done.steps if isinstance(step, RestartConnector)]
         for step in done.steps:
@@ -161,7 +161,7 @@ class CapturedSources:
             pause_s = schedule.failed()
             reason = with_way_out(restarted[0].reason, source)
             log.warning(
-                "source %s: its connector failed and was restarted: %s. Checked again in %.0f s",
+                "source %s: its connector failed and was restarted: %s. Checking again in %.0f s",
                 source,
                 reason,
                 pause_s,
@@ -213,7 +213,9 @@ class CapturedSources:
             return None if target is None else self._capturing.record_seen(target)
         except (UpstreamUnavailable, UpstreamRefused) as error:
             log.warning(
-                "source %s: the time of this inspection is not kept in its database: %s", source, _reason(error)
+                "source %s: the time of this inspection could not be recorded in its database: %s",
+                source,
+                _reason(error),
             )
             return None
 

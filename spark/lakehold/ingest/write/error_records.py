@@ -206,7 +206,7 @@ class ErrorRecords:
                         f'other writers kept changing "{TABLE}"',
                         hint="Ingest again: the batch continues where it stopped.",
                     ) from error
-                log.info("another writer moved %s first, trying again", TABLE)
+                log.info("another writer changed %s first, retrying", TABLE)
             else:
                 return
 
