@@ -83,7 +83,7 @@ class Engine:
         Returns:
             `(k,)`, one for each entry of `headers.kept`: the row of the change that gives the value. It is the last change of the
             same key that counts, has the column and does not come after the applied change. -1: there is none, or the change of
-            the entry does not win.
+            the entry is not applied.
         """
         kept, rows = self._headers.kept, self._by_key.rows
         place = self._by_key.by_row(np.arange(len(rows)))

@@ -63,7 +63,7 @@ def _check_connectors(table: Table, statistics: BatchStatistics) -> None:
 
 def _before_missing(table: Table, statistics: BatchStatistics, *, lacks_before: bool) -> TableStopped:
     if lacks_before:
-        upstream = "Let the producer send before: something between the database and the topic takes the field away."
+        upstream = "Let the producer send before: something between the database and the topic removes the field."
         schema = " The schema of the values has no such field."
     else:
         upstream = "PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL. MySQL: binlog_row_image = FULL."
