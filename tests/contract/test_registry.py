@@ -36,7 +36,7 @@ def server() -> Iterator[RegistryServer]:
         yield running
 
 
-def test_schemas_by_id_are_asked_for_once(server: RegistryServer) -> None:
+def test_schemas_by_id_are_requested_once(server: RegistryServer) -> None:
     registry = Registry(server.url)
     assert [registry.schema_text(i) for i in (1, 2, 1, 8)] == [LONG, None, LONG, None]
     assert [path for path, _ in server.asked].count("/schemas/ids/1") == 1

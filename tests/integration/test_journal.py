@@ -13,11 +13,11 @@ from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.found import FoundSnapshot
 from lakehold.upstream.journal import (
     Journal,
-    asked_snapshot,
-    noted_first_snapshot,
-    noted_fit,
-    noted_members,
-    noted_missed,
+    recorded_first_snapshot,
+    recorded_members,
+    recorded_missed,
+    recorded_sync_point,
+    requested_snapshot,
 )
 from tests.kafka_broker import Broker
 
@@ -42,13 +42,13 @@ class Conversation:
 
     def ask(self, object_id: str, table: str) -> str:
         """The id of a signal that asks for a table."""
-        signal = asked_snapshot(object_id, table)
+        signal = requested_snapshot(object_id, table)
         self._broker.produce(self._topics.signals, [signal.encode()])
         return str(json.loads(signal)["id"])
 
     def ask_again(self, *object_ids: str, table: str = "public.a", through: int = 7) -> str:
         """The id of a signal that asks again for a table from which these of the lake are fed."""
-        signal = asked_snapshot(object_ids[0], table, dict.fromkeys(object_ids, through), is_certain=True)
+        signal = requested_snapshot(object_ids[0], table, dict.fromkeys(object_ids, through), is_certain=True)
         self.signal(signal)
         return str(json.loads(signal)["id"])
 
@@ -66,7 +66,7 @@ class Conversation:
 
     def note(self, object_id: str, table: str) -> None:
         """The table is in a first snapshot, of which nothing was said yet."""
-        signal = noted_first_snapshot(object_id, table, self._said)
+        signal = recorded_first_snapshot(object_id, table, self._said)
         self._broker.produce(self._topics.signals, [signal.encode()])
 
     def scanned(self, last_signal: str, table: str, status: str = "SUCCEEDED") -> None:
@@ -145,7 +145,7 @@ def test_tables_of_the_first_snapshot_are_complete_when_it_is(broker: Broker) ->
     assert said.complete() == {"a1", "b1"}
 
 
-def test_a_table_is_asked_for_again_for_all_that_are_fed_from_it(broker: Broker) -> None:
+def test_a_table_is_requested_again_for_all_that_are_fed_from_it(broker: Broker) -> None:
     said = Conversation(broker, "repeated")
     joined = said.ask("b1", "public.b")
     again = said.ask_again("a1", "a2")
@@ -159,7 +159,7 @@ def test_a_table_is_asked_for_again_for_all_that_are_fed_from_it(broker: Broker)
     assert {repeat.replaces_through for repeat in said.journal.repeats.values()} == {7}
 
 
-def test_a_scan_that_began_before_a_table_was_asked_for_again_does_not_complete_that(broker: Broker) -> None:
+def test_a_scan_that_began_before_a_table_was_requested_again_does_not_complete_that(broker: Broker) -> None:
     said = Conversation(broker, "scanning")
     first = said.ask_again("a1")
     second = said.ask_again("a1")
@@ -179,8 +179,8 @@ def test_a_scan_that_began_before_a_table_was_asked_for_again_does_not_complete_
 def test_a_repeated_snapshot_that_is_stopped_or_of_which_no_scan_is_told_is_not_complete(broker: Broker) -> None:
     said = Conversation(broker, "stopped")
     for kind in ("ABORTED", "COMPLETED"):
-        asked = said.ask_again("a1")
-        said.ended(asked, kind)
+        requested = said.ask_again("a1")
+        said.ended(requested, kind)
         assert said.repeated() == {}
         assert said.journal.repeats["a1"].is_failed
 
@@ -188,7 +188,7 @@ def test_a_repeated_snapshot_that_is_stopped_or_of_which_no_scan_is_told_is_not_
 def test_a_first_snapshot_has_what_was_missed_before_it(broker: Broker) -> None:
     said = Conversation(broker, "anew")
     said.ask_again("a1")
-    said.signal(noted_missed("b1", "public.b"))
+    said.signal(recorded_missed("b1", "public.b"))
     said.complete()
     assert said.journal.snapshots["b1"].missed
     for table in ("a", "b"):
@@ -198,9 +198,9 @@ def test_a_first_snapshot_has_what_was_missed_before_it(broker: Broker) -> None:
     assert not said.journal.snapshots["b1"].missed
 
 
-def test_that_changes_were_missed_is_forgotten_when_the_table_is_asked_for_again(broker: Broker) -> None:
+def test_that_changes_were_missed_is_forgotten_when_the_table_is_requested_again(broker: Broker) -> None:
     said = Conversation(broker, "missed")
-    said.signal(noted_missed("a1", "public.a"))
+    said.signal(recorded_missed("a1", "public.a"))
     said.ask_again("a1")
     said.complete()
     assert not said.journal.snapshots["a1"].missed
@@ -208,19 +208,19 @@ def test_that_changes_were_missed_is_forgotten_when_the_table_is_asked_for_again
 
 def test_the_last_note_of_each_membership_counts(broker: Broker) -> None:
     said = Conversation(broker, "members")
-    said.signal(noted_members("s1", "p", {"public.a": "1/2", "public.b": "3/4"}))
-    said.signal(noted_members("s1", "p", {"public.a": "5/2"}))
+    said.signal(recorded_members("s1", "p", {"public.a": "1/2", "public.b": "3/4"}))
+    said.signal(recorded_members("s1", "p", {"public.a": "5/2"}))
     assert said.complete() == set()
     assert said.journal.members == {"public.a": "5/2", "public.b": "3/4"}
     assert said.journal.snapshots == {}
 
 
-def test_where_a_table_that_joined_fits_the_others_is_noted(broker: Broker) -> None:
+def test_where_a_table_that_joined_is_in_sync_is_recorded(broker: Broker) -> None:
     said = Conversation(broker, "fits")
     place = LogPosition("domain 0", (7,))
-    said.signal(noted_fit("a1", "public.a", place))
+    said.signal(recorded_sync_point("a1", "public.a", place))
     assert said.complete() == set()
-    assert said.journal.snapshots == {"a1": FoundSnapshot(fits_from=place)}
+    assert said.journal.snapshots == {"a1": FoundSnapshot(sync_point=place)}
 
 
 def test_what_another_connector_says_in_another_format_is_passed_over(broker: Broker) -> None:

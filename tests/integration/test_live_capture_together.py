@@ -81,7 +81,7 @@ def test_nothing_is_left_of_a_source_that_is_dropped_while_it_is_followed(shop: 
         shop.lake.sql(creating)
 
 
-def test_one_snapshot_is_asked_for_a_table_that_is_made_while_its_source_is_followed(
+def test_one_snapshot_is_requested_for_a_table_that_is_made_while_its_source_is_followed(
     shop: Shop, make_lake: LakeFactory
 ) -> None:
     shop.upstream("orders", "items", "customers")

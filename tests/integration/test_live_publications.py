@@ -39,7 +39,7 @@ def test_what_is_left_out_of_its_own_publication_is_put_in_and_comes(shop: Shop)
         "snapshot of public.items alone",
         "snapshot of public.orders alone",
         "publication lake: publish all operations",
-        "note that public.items, public.orders are in publication lake",
+        "record that public.items, public.orders are in publication lake",
         "start connector shop",
     ]
     shop.reopen()

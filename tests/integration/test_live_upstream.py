@@ -89,7 +89,7 @@ def test_what_was_changed_by_hand_is_shown_and_brought_back(shop: Shop) -> None:
             "stop connector shop",
             "snapshot of public.customers alone",
             "publication lake: add public.customers",
-            "note that public.customers is in publication lake",
+            "record that public.customers is in publication lake",
             "connector shop: tombstones.on.delete from false to true",
             "start connector shop",
         ]

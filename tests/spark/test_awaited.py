@@ -47,7 +47,7 @@ def test_of_an_empty_topic_is_not_known_whether_a_snapshot_is_to_come(
     lake.ingest("shop")
     assert [since(lake, f"shop.{table}") is not None for table in ("t", "late")] == [is_readable] * 2
     with lake._parts.ingesting.held("shop") as ingesting:
-        list(saying(ingesting, Snapshots(are_told=True)).drain())
+        list(saying(ingesting, Snapshots(are_reported=True)).drain())
     assert since(lake, "shop.t") is not None, "who takes it says that it is complete"
 
 
@@ -70,12 +70,12 @@ def test_a_table_that_joined_is_readable_when_the_others_are_as_far_as_its_rows(
     define_table(lake, "t", "DEBEZIUM UPSERT")
     object_id = lake.definitions.definitions().table("shop.t").object_id
     connector.transaction(("others", 1, 2), ("t", 1, 2))
-    fits_from = LogPosition(WAL, (2_000,))
+    sync_point = LogPosition(WAL, (2_000,))
     for commit, is_readable in ((1_500, False), (1_999, False), (2_000, True)):
         connector.commits_at(commit)
         connector.transaction(("others", 1, commit))
         with lake._parts.ingesting.held("shop") as ingesting:
-            list(saying(ingesting, Snapshots(fits_from={object_id: fits_from})).drain())
+            list(saying(ingesting, Snapshots(sync_points={object_id: sync_point})).drain())
         assert (since(lake, "shop.t") is not None) == is_readable
 
 
@@ -91,7 +91,7 @@ def test_a_snapshot_whose_last_row_cannot_be_read_is_complete_when_that_is_said(
     lake.ingest("shop")
     assert since(lake) is None
     with lake._parts.ingesting.held("shop") as ingesting:
-        (report,) = saying(ingesting, Snapshots(are_told=True)).drain()
+        (report,) = saying(ingesting, Snapshots(are_reported=True)).drain()
     assert since(lake) == report.timestamp_ms
 
 

@@ -189,7 +189,7 @@ def test_files_that_nothing_refers_to_go_once_they_are_old(make_lake: LakeFactor
     assert [h.name for h in lake.holds.all()] == ["kept"]
 
 
-def test_orphans_are_searched_once_a_day_unless_they_are_asked_for(make_lake: LakeFactory) -> None:
+def test_orphans_are_searched_once_a_day_unless_they_are_requested(make_lake: LakeFactory) -> None:
     lake = make_lake(**NOW)
     table_of(lake, batches=1)
     lake.sql(f"ALTER TABLE {NAME} SET (RETAIN HISTORY = '1 day')")

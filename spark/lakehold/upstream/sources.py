@@ -28,7 +28,7 @@ from lakehold.model.lake_definitions import Definitions
 from lakehold.model.readers import Readers
 from lakehold.settings import Settings
 from lakehold.state.lease import Leases
-from lakehold.upstream.capture_steps import NoteMembers, RestartConnector, Steps
+from lakehold.upstream.capture_steps import RecordMembers, RestartConnector, Steps
 from lakehold.upstream.capturing import Capturing, Target
 from lakehold.upstream.changing import ChangingSources, changing
 from lakehold.upstream.failure import with_way_out
@@ -153,7 +153,7 @@ class CapturedSources:
             return None
         restarted = [step for step in done.steps if isinstance(step, RestartConnector)]
         for step in done.steps:
-            if not isinstance(step, RestartConnector | NoteMembers):
+            if not isinstance(step, RestartConnector | RecordMembers):
                 log.warning("source %s is reconciled: %s", source, step.description)
         for hint in schedule.unreported(done.hints):
             log.warning("source %s: %s", source, hint)
@@ -260,13 +260,13 @@ class CapturedSources:
                 else f"failed: {with_way_out(status.reason, source)}"
             )
             return (self._stuck(target, f"its connector {state}"),)
-        left, faults = self._capturing.lacking(target)
+        left, faults = self._capturing.faults(target)
         if status is None:
             return (self._stuck(target, f"there is no connector {connector}; the next ingest creates it"), *faults)
-        unasked = self._named(target, self._capturing.snapshots(target).unasked)
+        unrequested = self._named(target, self._capturing.snapshots(target).unrequested)
         continues = f"the next ingest, or ALTER SOURCE {object_text(source)} REPAIR, continues"
         reason = continues if left.steps else "; ".join(hint for hint in left.hints if hint not in faults)
-        return (_uncaptured(unasked, reason), *faults) if unasked and reason else faults
+        return (_uncaptured(unrequested, reason), *faults) if unrequested and reason else faults
 
     def _stuck(self, target: Target | None, reason: str) -> str:
         """Put the tables that wait for their snapshot, if they can be found, before the reason why a source does not continue."""
