@@ -80,7 +80,7 @@ class Capturing:
             UpstreamError: What exists upstream cannot be brought to what is wanted.
         """
         with self._systems(target) as systems:
-            return self._planned(target, systems, resnapshot=resnapshot, patient=patient)
+            return self._inspect_and_plan(target, systems, resnapshot=resnapshot, patient=patient)
 
     def reconcile(
         self, target: Target, confirm: Callable[[], None], *, resnapshot: bool = False, patient: bool = False
@@ -99,7 +99,7 @@ class Capturing:
         done: list[Step] = []
         hints: dict[str, None] = {}
         with self._systems(target) as systems:
-            planned = self._planned(target, systems, resnapshot=resnapshot, patient=patient)
+            planned = self._inspect_and_plan(target, systems, resnapshot=resnapshot, patient=patient)
             for _ in range(_ROUNDS):
                 hints |= dict.fromkeys(planned.hints)
                 for step in planned.steps:
@@ -116,7 +116,7 @@ class Capturing:
                         break
                 if not planned.steps:
                     break
-                planned = self._planned(target, systems, resnapshot=False, patient=True)
+                planned = self._inspect_and_plan(target, systems, resnapshot=False, patient=True)
         return Steps(tuple(done), tuple(hints))
 
     def status(self, target: Target) -> ConnectorStatus | None:
@@ -199,7 +199,7 @@ class Capturing:
         sent = columns_of(found, target.wanted.capture.database)
         return UpstreamColumns(sent, tuple(column.name for column in found if column.is_key))
 
-    def _planned(self, target: Target, systems: Systems, *, resnapshot: bool, patient: bool) -> Steps:
+    def _inspect_and_plan(self, target: Target, systems: Systems, *, resnapshot: bool, patient: bool) -> Steps:
         found = self._inspect(target, systems, patient=patient)
         return plan_resnapshot(target.wanted, found) if resnapshot else plan(target.wanted, found)
 

@@ -103,7 +103,7 @@ class CapturedSources:
         self._capturing = Capturing(settings.upstream_timeout_ms / 1000, table_state)
         self._schedules: dict[str, _ReconcileSchedule] = {}
 
-    def planned(self, source: str, before: Definitions, after: Definitions, *, resnapshot: bool = False) -> Steps:
+    def plan_change(self, source: str, before: Definitions, after: Definitions, *, resnapshot: bool = False) -> Steps:
         """Compute the steps that a change of the definitions needs upstream.
 
         `resnapshot` has the connector snapshot all tables again.
@@ -200,9 +200,9 @@ class CapturedSources:
 
     def _repaired(self, source: str) -> Steps:
         """Plan and apply the steps that are left. Without any, take no lease: taking and releasing one are two commits."""
-        planned = self._planned_now(source)
-        if planned is not None and not planned.steps:
-            return planned
+        left = self._steps_left(source)
+        if left is not None and not left.steps:
+            return left
         with self._changing([source], wait_ms=0) as alone:
             return alone.reconcile(source, patient=True)
 
@@ -219,7 +219,7 @@ class CapturedSources:
             )
             return None
 
-    def _planned_now(self, source: str) -> Steps | None:
+    def _steps_left(self, source: str) -> Steps | None:
         """Plan the steps that are left; None if upstream does not fit together, as while another process is half done."""
         target = self._targets.now(source)
         try:
