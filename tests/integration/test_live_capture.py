@@ -125,9 +125,9 @@ def test_workers_that_do_not_write_in_kafka_transactions_are_told_of(
 
 
 def test_the_others_go_on_while_the_rows_of_a_table_that_joins_are_read(shop: Shop) -> None:
-    pieces, piece, changes = 20, 1_024, 20_000
+    chunks, chunk, changes = 20, 1_024, 20_000
     shop.upstream("orders")
-    shop.upstream("items", rows=pieces * piece)
+    shop.upstream("items", rows=chunks * chunk)
     shop.lake.sql(shop.creating("orders", "DEBEZIUM UPSERT"))
     shop.follow_until_equal("orders")
 
@@ -137,12 +137,12 @@ def test_the_others_go_on_while_the_rows_of_a_table_that_joins_are_read(shop: Sh
         connection.execute(f"DO $$ BEGIN FOR i IN 1..{changes} LOOP {update}; END LOOP; END $$".encode())
     shop.connector.go_on()
     shop.lake.sql(shop.creating("items", "DEBEZIUM UPSERT"))
-    shop.wait_for_events("items", {"ad hoc": pieces * piece})
+    shop.wait_for_events("items", {"ad hoc": chunks * chunk})
     shop.wait_for_events("orders", {"r": 200, "u": changes})
 
     last_ms = max(shop.sent_ms("orders"))
     before = sum(sent_ms <= last_ms for sent_ms in shop.sent_ms("items"))
-    assert before <= 2 * piece, "what the connector is late with comes before all but the first of the rows"
+    assert before <= 2 * chunk, "what the connector is late with comes before all but the first of the rows"
     shop.follow_until_equal("orders", "items")
     assert shop.query("SELECT * FROM lakehold_signals.of_" + shop.database.name) == [], "no mark is left"
 

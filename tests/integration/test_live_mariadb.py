@@ -287,9 +287,9 @@ def test_a_purged_log_is_told_and_a_snapshot_brings_what_was_in_it(shop: Shop, s
 
 
 def test_the_others_go_on_while_the_rows_of_a_table_that_joins_are_read(shop: Shop) -> None:
-    pieces, piece, changes = 20, 1_024, 20_000
+    chunks, chunk, changes = 20, 1_024, 20_000
     shop.server.execute(
-        "USE more", "DELETE FROM items", f"INSERT INTO items SELECT seq, 0, NULL FROM seq_1_to_{pieces * piece}"
+        "USE more", "DELETE FROM items", f"INSERT INTO items SELECT seq, 0, NULL FROM seq_1_to_{chunks * chunk}"
     )
     shop.connector.pause()
     # So many that it is late with them still when it is asked.
@@ -297,12 +297,12 @@ def test_the_others_go_on_while_the_rows_of_a_table_that_joins_are_read(shop: Sh
     shop.server.execute(f"EXECUTE IMMEDIATE 'BEGIN NOT ATOMIC {updates}; END'")
     shop.connector.go_on()
     shop.lake.sql(CREATING_ITEMS)
-    wait_for(lambda: shop.connector.events("more.items") == {"ad hoc": pieces * piece}, "all rows are read")
+    wait_for(lambda: shop.connector.events("more.items") == {"ad hoc": chunks * chunk}, "all rows are read")
     wait_for(lambda: shop.connector.events("shop.orders") == {"r": 3, "u": changes}, "all changes came")
 
     last_ms = max(shop.connector.sent_ms("shop.orders"))
     before = sum(sent_ms <= last_ms for sent_ms in shop.connector.sent_ms("more.items"))
-    assert before <= 2 * piece, "what the connector is late with comes before all but the first of the rows"
+    assert before <= 2 * chunk, "what the connector is late with comes before all but the first of the rows"
     shop.follow("shop.orders", "more.items")
     assert shop.server.rows(f"SELECT id FROM {shop.signal_table}") == [("seen",)], "no mark is left"
 
