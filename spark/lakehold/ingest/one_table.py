@@ -68,7 +68,7 @@ def bring_to_timestamp(batch: OpenBatch, name: str) -> TableOutcome:
     """
     state = batch.state
     try:
-        brought = _OneTable(batch, name).brought()
+        written = _OneTable(batch, name).written()
     except (LeaseLost, UpstreamUnavailable):
         raise
     except Exception as error:
@@ -78,7 +78,7 @@ def bring_to_timestamp(batch: OpenBatch, name: str) -> TableOutcome:
             log.warning("table %s stopped: %s", name, stop.message, exc_info=not isinstance(error, LakeholdError))
         return TableOutcome(state.tables[name], stopped=stop)
     failpoint("after-table")
-    return brought
+    return written
 
 
 class _OneTable:
@@ -94,7 +94,7 @@ class _OneTable:
             self._of_topic(batch.planned.past_snapshots), replaced.position if replaced is not None else None
         )
 
-    def brought(self) -> TableOutcome:
+    def written(self) -> TableOutcome:
         """Apply the table's messages, and what lakehold knows about the table without a message.
 
         That is: a re-snapshot has no row of the table, a connector snapshot has ended, or a repeated snapshot lacks some rows.

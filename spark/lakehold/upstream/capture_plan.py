@@ -67,7 +67,7 @@ from lakehold.upstream.refusals import (
 )
 from lakehold.upstream.relations import refuse_uncapturable
 from lakehold.upstream.signal_table import lacks_signals, wants_signal_table
-from lakehold.upstream.wanted import NOT_BEGUN, CapturedTable, Wanted
+from lakehold.upstream.wanted import NOT_STARTED, CapturedTable, Wanted
 
 _SECRET = re.compile(r"password|secret|jaas|user\.info|keystore|ssl\.key")
 
@@ -217,7 +217,7 @@ def _snapshot_request(table: CapturedTable, wanted: Wanted, repeat: Repeat | Non
 
 def _read(table: CapturedTable, wanted: Wanted) -> Offsets:
     """Return how far all tables of the lake have read the topic that they share with this table."""
-    of_each = [wanted.lake.get(each.object_id, NOT_BEGUN).read for each in wanted.tables if each.topic == table.topic]
+    of_each = [wanted.lake.get(each.object_id, NOT_STARTED).read for each in wanted.tables if each.topic == table.topic]
     return {tp: min(read.get(tp, 0) for read in of_each) for read in of_each for tp in read}
 
 

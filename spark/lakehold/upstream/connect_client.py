@@ -208,9 +208,9 @@ class ConnectClient:
                 )
             time.sleep(_POLL_INTERVAL_S)
 
-    def _if_known(self, ask: Callable[[], _T]) -> _T | None:
+    def _if_known(self, request: Callable[[], _T]) -> _T | None:
         try:
-            return ask()
+            return request()
         except ConnectorError as error:
             if error.code == "connector-missing":
                 return None

@@ -19,7 +19,7 @@ from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.wanted import MARK, Wanted
 
 _NAMED_AT_MOST = 50
-_ANEW = "ALTER SOURCE {} RESNAPSHOT snapshots all of its tables again, so that they equal the database."
+_RESNAPSHOT_HINT = "ALTER SOURCE {} RESNAPSHOT snapshots all of its tables again, so that they equal the database."
 
 
 def refuse_foreign(wanted: Wanted, found: Found) -> None:
@@ -145,7 +145,7 @@ def refuse_lost(wanted: Wanted, found: Found, database: FoundDatabase) -> None:
             code="slot-lost",
             detail="Changes since the connector last ran are not kept any more: the slot was dropped, or the log outgrew "
             "max_slot_wal_keep_size.",
-            hint=_ANEW.format(object_text(wanted.source)),
+            hint=_RESNAPSHOT_HINT.format(object_text(wanted.source)),
         )
     if database.publication is None and (connector.has_position or database.slot is not None):
         raise publication_lost(wanted.capture.publication or "", wanted.source)
@@ -158,7 +158,7 @@ def publication_lost(publication: str, source: str) -> UpstreamError:
         code="publication-lost",
         detail="It was dropped. PostgreSQL cannot decode what it logged while there was no publication: "
         "changes since the connector last read are lost.",
-        hint=_ANEW.format(object_text(source)),
+        hint=_RESNAPSHOT_HINT.format(object_text(source)),
     )
 
 

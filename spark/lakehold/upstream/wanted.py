@@ -63,7 +63,7 @@ class InLake:
     repeated: str | None = None
 
 
-NOT_BEGUN = InLake({})
+NOT_STARTED = InLake({})
 
 
 @dataclass(frozen=True)
