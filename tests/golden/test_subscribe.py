@@ -65,7 +65,7 @@ class Script:
             self.snapshots[snapshot_id] = label[1]
 
     def heads(self) -> set[tuple[int, int]]:
-        """Return the current snapshot of each table, and the time since when it is current."""
+        """Return the current snapshot of each table, with the time since when it is current."""
         catalog = self.lake.catalog
         names = [name for space in catalog.list_namespaces() for name in catalog.list_tables(space)]
         logs = [catalog.load_table(name).history() for name in names if name[0] != "mz_catalog"]

@@ -93,6 +93,6 @@ def test_one_snapshot_is_asked_for_a_table_that_is_made_while_its_source_is_foll
             shop.lake.sql(shop.creating(table))
             wait_for(lambda: shop.since(table) is not None, "the new table is readable")  # noqa: B023 - called at once
             assert shop.rows(table) == shop.wanted(table), "not before it has its snapshot"
-            assert shop.connector.asked_snapshots() == number
+            assert shop.connector.requested_snapshots() == number
     assert codes(failed) <= {"source-without-tables"}, "before the first table"
     shop.follow_until_equal("orders", "items", "customers")

@@ -70,7 +70,7 @@ def test_changes_of_tables_that_were_out_of_the_publication_come(shop: Shop, cap
     shop.lake.sql("ALTER SOURCE shop REPAIR")
     wait_for(lambda: shop.events("orders")["ad hoc"] >= 180 + 131, "the rows that are left have come")
     shop.follow_until_equal("orders", "items")
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()
 
 
 def test_changes_come_of_tables_that_were_out_of_the_publication_between_two_looks(shop: Shop) -> None:
@@ -169,7 +169,7 @@ def test_a_dropped_publication_stops_the_source_until_all_is_snapshotted_anew(sh
     shop.follow_until_equal("orders", "items")
     _change_more(shop)
     shop.follow_until_equal("orders", "items")
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()
 
 
 def test_a_table_that_is_dropped_upstream_stops_none_of_the_others(shop: Shop) -> None:
@@ -191,7 +191,7 @@ def test_a_table_that_is_dropped_upstream_stops_none_of_the_others(shop: Shop) -
     shop.follow_until_equal("orders")
 
     shop.lake.sql("DROP TABLE shop.items")
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()
 
 
 def test_tables_without_a_primary_key_that_join_are_told_the_way_to_their_rows(shop: Shop) -> None:
@@ -226,7 +226,7 @@ def test_tables_without_a_primary_key_that_join_are_told_the_way_to_their_rows(s
     assert "changes of public.keyless were missed" in problem
     assert "ALTER SOURCE shop RESNAPSHOT" in problem
     shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()
     shop.follow_until_equal("keyless", "orders", "items")
 
 

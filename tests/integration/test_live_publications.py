@@ -53,7 +53,7 @@ def test_what_is_left_out_of_its_own_publication_is_put_in_and_comes(shop: Shop)
     shop.follow_until_equal("orders", "items")
     execute(shop.database, ["UPDATE orders SET n = n + 1", "DELETE FROM orders WHERE id = 61"])
     shop.follow_until_equal("orders", "items")
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()
 
 
 def test_one_of_others_is_refused_while_it_leaves_something_out_and_what_was_missed_comes(shop: Shop) -> None:
@@ -79,7 +79,7 @@ def test_one_of_others_is_refused_while_it_leaves_something_out_and_what_was_mis
     assert "leaves out changes" in " ".join(status_of(shop.lake).notices)
     execute(shop.database, ["ALTER PUBLICATION lake SET (publish = 'insert, update, delete')"])
     shop.follow_until_equal("orders")
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()
 
 
 def test_changes_of_partitions_come_under_the_name_of_their_table_or_are_refused(shop: Shop) -> None:

@@ -104,7 +104,7 @@ def test_what_was_changed_by_hand_is_shown_and_brought_back(shop: Shop) -> None:
     shop.lake.sql("ALTER SOURCE shop REPAIR")
     wait_for(lambda: shop.events("customers")["u"] == 200, "changes come again")
     assert shop.events("orders") == {"r": 200}, "Connect remembers where it was: nothing is snapshotted again"
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()
 
 
 def test_a_failed_task_is_told_and_restarted_ever_more_rarely(

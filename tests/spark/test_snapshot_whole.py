@@ -30,7 +30,7 @@ class Shop:
         for key in range(1, 5):
             self.change(key, 1)
         self.ingest()
-        self.connector.begin_anew(unseen=3)
+        self.connector.lose_position(unseen=3)
 
     def change(self, key: int, v: int | None) -> None:
         self.connector.transaction(("a", key, v), ("b", key, v))
@@ -56,7 +56,7 @@ def shop(lake: Lake, tmp_path: Path) -> Shop:
 
 def test_all_of_it_is_one_batch_that_takes_what_it_lacks(shop: Shop) -> None:
     shop.change(1, 2)
-    shop.connector.begin_anew(unseen=2)
+    shop.connector.lose_position(unseen=2)
     rows = [(key, 3) for key in range(2, 12)]
     shop.connector.snapshot("a", rows, is_last=False)
     shop.connector.snapshot("b", rows)
@@ -91,7 +91,7 @@ def test_one_that_does_not_go_on_is_an_error_and_the_next_one_heals_it(make_lake
     with pytest.raises(TransactionIncomplete, match="the connector's re-snapshot") as stopped:
         shop.ingest()
     assert "1 of its rows have come" in stopped.value.detail
-    shop.connector.begin_anew(unseen=1)
+    shop.connector.lose_position(unseen=1)
     shop.connector.snapshot("a", [(1, 4), (2, 4)], is_last=False)
     shop.connector.snapshot("b", [(1, 4), (2, 4)])
     shop.ingest()

@@ -1,4 +1,4 @@
-"""Files in place of column lists: what they say becomes the definition, and what is wrong with one is said."""
+"""Files in place of column lists: they become the definition, and their faults are reported."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ CLAUSES = "FROM SOURCE s (TOPIC 't') ENVELOPE UPSERT"
 
 
 class NoTables:
-    """No statement of these tests drops data."""
+    """Tables whose data may not be dropped."""
 
     def drop_iceberg_table(self, full_name: str) -> None:
         pytest.fail(f"{full_name} was dropped")
 
     def forget_source(self, name: str) -> None:
-        """None was read."""
+        """Do nothing, since no source was read."""
 
 
 def no_spark() -> NoReturn:
@@ -54,7 +54,7 @@ def field(name: str, of: Any, *, number: int = 1, required: bool = False) -> dic
 
 
 def write(directory: Path, *fields: dict[str, Any], identifiers: tuple[int, ...] = (), **content: Any) -> Path:
-    """The file of table `a.t`."""
+    """Write the file of table `a.t`."""
     schema = {"type": "struct", "identifier-field-ids": identifiers, "fields": fields}
     path = directory / "a.t.json"
     path.write_text(json.dumps({"table": "a.t", "schema": schema, **content}))
@@ -80,7 +80,7 @@ EVERY_TYPE = {
 }
 
 
-def test_a_file_is_what_the_same_columns_in_the_statement_are(tmp_path: Path) -> None:
+def test_a_file_defines_the_same_table_as_columns_in_the_statement(tmp_path: Path) -> None:
     a_list = {"type": "list", "element-id": 101, "element": "long", "element-required": False}
     a_map = {"type": "map", "key-id": 102, "key": "string", "value-id": 103, "value": "date", "value-required": False}
     nested = {"type": "struct", "fields": [field("odd name", a_list), field("m", a_map)]}

@@ -16,7 +16,7 @@ from lakehold.maintenance.procedures import is_conflict, is_file_gone
         "Found new conflicting files that can contain records matching true",
     ],
 )
-def test_a_lost_commit(said: str) -> None:
+def test_a_lost_commit_is_a_conflict(said: str) -> None:
     assert is_conflict(said)
 
 
@@ -28,12 +28,12 @@ def test_a_lost_commit(said: str) -> None:
         "cannot read manifest list file: file:/a/snap-1.avro",
     ],
 )
-def test_a_file_that_another_maintenance_deleted(said: str) -> None:
+def test_a_file_that_another_maintenance_deleted_is_recognized(said: str) -> None:
     assert is_file_gone(said)
     assert not is_conflict(said)
 
 
-def test_what_is_neither() -> None:
+def test_other_errors_are_no_conflict() -> None:
     said = "Cannot expire 1: it is referred to by tag hold_a"
     assert not is_conflict(said)
     assert not is_file_gone(said)
