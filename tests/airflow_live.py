@@ -74,8 +74,8 @@ def live_airflow(directory: Path, stack_directory: str) -> Iterator[LiveAirflow]
     """Run the demo in `directory`, on its own stack, until the block ends."""
     port = free_port()
     command = [str(Path(sys.executable).with_name("lakehold")), "demo", "--airflow", "--port", str(port)]
-    said = directory / "said"
-    with said.open("w") as output:
+    printed = directory / "printed"
+    with printed.open("w") as output:
         process = subprocess.Popen(
             [*command, "--directory", str(directory / "demo")],
             cwd=ROOT,
@@ -85,13 +85,13 @@ def live_airflow(directory: Path, stack_directory: str) -> Iterator[LiveAirflow]
             text=True,
         )
     try:
-        wait_for(lambda: "Airflow is at" in said.read_text() or process.poll() is not None, within_s=STARTS_WITHIN_S)
-        assert process.poll() is None, said.read_text()[-3_000:]
-        (postgres,) = re.findall(r"PostgreSQL has a shop: (\S+)", said.read_text())
+        wait_for(lambda: "Airflow is at" in printed.read_text() or process.poll() is not None, within_s=STARTS_WITHIN_S)
+        assert process.poll() is None, printed.read_text()[-3_000:]
+        (postgres,) = re.findall(r"PostgreSQL has a shop: (\S+)", printed.read_text())
         with connect(str(directory / "demo" / "lake")) as lake:
             yield LiveAirflow(process, f"http://127.0.0.1:{port}", postgres, lake)
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
         code = process.wait(STOPS_WITHIN_S)
-    assert code == 0, said.read_text()[-3_000:]
+    assert code == 0, printed.read_text()[-3_000:]

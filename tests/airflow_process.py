@@ -58,10 +58,10 @@ class AirflowProcess:
         """Run a DAG to its end, as if a person had triggered it with `params`."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        said = self._log.stat().st_size
+        log_bytes = self._log.stat().st_size
         print(json.dumps([dag_id, params]), file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline()
-        log = self._log.read_bytes()[said:].decode()
+        log = self._log.read_bytes()[log_bytes:].decode()
         assert answer, log[-5_000:]
         answered = json.loads(answer)
         events = tuple((name, extra) for name, extra in answered["events"])

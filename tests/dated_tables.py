@@ -109,7 +109,7 @@ class Shop:
         self.commit(intent, since)
         return made
 
-    def was_stopped(self, begin: int, end: int) -> None:
+    def record_stop(self, begin: int, end: int) -> None:
         """Record that the fed table was stopped at `begin`, and in sync with the others of its source again at `end`."""
 
         def with_stop(readers: Readers) -> Readers:

@@ -46,7 +46,7 @@ class IngestProcesses:
     def ended(self, process: subprocess.Popen[str]) -> tuple[int, str]:
         """Wait for the end of a process that was started before; returns as `run` does."""
         try:
-            _, said = process.communicate(timeout=_ENDS_WITHIN_S)
+            _, stderr = process.communicate(timeout=_ENDS_WITHIN_S)
         finally:
             process.kill()
-        return process.returncode, said
+        return process.returncode, stderr

@@ -116,7 +116,7 @@ class MemorySource:
         """Ingest everything that exists, in batches."""
         return list(self.ingesting().drain())
 
-    def is_killed_amid(self, reader: str, **ends: int) -> None:
+    def abandon_batch(self, reader: str, **ends: int) -> None:
         """Begin a batch that ends at the given offsets of topics, and abandon it."""
         readers = self.readers()
         state = readers[reader]

@@ -1,7 +1,7 @@
 """`make lint`: rules of lakehold's language that a program can check, in docstrings, comments and pages.
 
-A docstring of a function begins with a verb, so that its first line can be understood alone. The name of a test is a sentence with
-a noun as its subject. Some words have better synonyms. A long sentence of the documentation becomes two.
+A docstring of a function begins with a verb, so that its first line can be understood alone. The name of a test is a sentence
+about a thing. Some words have better synonyms. A long sentence of the documentation becomes two.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def test_to_follow_outlives_a_busy_source_and_leaves_out_one_that_cannot_be_read
 
 
 @pytest.mark.parametrize("arguments", [[], ["shop", "--all"]])
-def test_names_and_all_exclude_each_other(arguments: list[str]) -> None:
+def test_either_names_or_all(arguments: list[str]) -> None:
     result = CliRunner().invoke(app, ["ingest", *arguments])
     assert result.exit_code == 2
     assert "name sources, or say --all" in result.output

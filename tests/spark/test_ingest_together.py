@@ -134,7 +134,7 @@ def test_others_go_on_while_one_catches_up(lake: Lake, tmp_path: Path) -> None:
     assert [shop.rows(first), shop.rows(second)] == [[1, 2, 3, 4], [1, 2, 3]]
 
 
-def test_a_failing_subscription_does_not_keep_others_from_being_published(lake: Lake, tmp_path: Path) -> None:
+def test_one_that_fails_keeps_none_of_the_others_from_it(lake: Lake, tmp_path: Path) -> None:
     shop = Shop(lake, tmp_path / "topics", ["first", "second"])
     shop.write(1)
     first, second = shop.sources

@@ -149,7 +149,7 @@ LIST = {"type": "list", "element-id": 9, "element": "uuid", "element-required": 
 
 
 @pytest.mark.parametrize(
-    ("fields", "content", "said"),
+    ("fields", "content", "message"),
     [
         pytest.param([], {}, "It names no columns.", id="empty"),
         pytest.param([field("id", "long")], {"table": "a.u"}, 'contract of table "a.u"', id="another-table"),
@@ -192,7 +192,7 @@ LIST = {"type": "list", "element-id": 9, "element": "uuid", "element-required": 
     ],
 )
 def test_a_file_that_no_table_can_keep_is_refused(
-    tmp_path: Path, fields: list[dict[str, Any]], content: dict[str, Any], said: str
+    tmp_path: Path, fields: list[dict[str, Any]], content: dict[str, Any], message: str
 ) -> None:
     path = write(tmp_path, *fields, **content)
     lake = runner(tmp_path)
@@ -201,13 +201,13 @@ def test_a_file_that_no_table_can_keep_is_refused(
     assert refused.value.message == 'the contract of table "a.t" cannot be used'
     assert refused.value.code == "contract-invalid"
     assert str(path) in refused.value.detail
-    assert said in refused.value.detail
+    assert message in refused.value.detail
     assert refused.value.hint
     assert "a.t" not in lake.store.definitions().tables
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "Invalid JSON: EOF"),
         (b'{"table": "a.t",\n "schema": }', "Invalid JSON: expected value at line 2"),
@@ -217,11 +217,11 @@ def test_a_file_that_no_table_can_keep_is_refused(
         (b"[" * 100_000, "Invalid JSON: recursion limit exceeded"),
     ],
 )
-def test_a_file_that_is_no_json_of_a_table_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+def test_a_file_that_is_no_json_of_a_table_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "a.t.json").write_bytes(content)
     with pytest.raises(DefinitionError, match="cannot be used") as refused:
         runner(tmp_path).run(f"CREATE TABLE a.t {CLAUSES}")
-    assert said in refused.value.detail
+    assert message in refused.value.detail
 
 
 def test_a_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_tags_follow_the_statements(shop: Shop, holds: HoldCommands) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "code", "said"),
+    ("wanted", "code", "message"),
     [
         (new("h", FOREIGN, at=99), "not-readable", f'Readable: "{FOREIGN}" from {START_MS + 100}'),
         (new("h", "shop.nothing"), "table-missing", 'table "shop.nothing" does not exist'),
@@ -111,14 +111,14 @@ def test_tags_follow_the_statements(shop: Shop, holds: HoldCommands) -> None:
     ],
 )
 def test_an_impossible_hold_is_refused_and_leaves_nothing(
-    shop: Shop, holds: HoldCommands, wanted: NewHold, code: str, said: str
+    shop: Shop, holds: HoldCommands, wanted: NewHold, code: str, message: str
 ) -> None:
     holds.create(new("taken", at=300))
     before = (holds.all(), tags_of(shop, FOREIGN))
     with pytest.raises(DefinitionError) as refused:
         holds.create(wanted)
     assert refused.value.code == code
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert (holds.all(), tags_of(shop, FOREIGN)) == before
 
 

@@ -94,7 +94,7 @@ def test_a_table_that_catches_up_shows_its_progress() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lake", "said"),
+    ("lake", "sentence"),
     [
         (overviews.everything(), "3 tables need a person; worth a look: 2 sources"),
         (
@@ -106,8 +106,8 @@ def test_a_table_that_catches_up_shows_its_progress() -> None:
         (Overview("s3://bucket/lake", NOW_MS, (), ()), "No tables yet."),
     ],
 )
-def test_the_first_sentence_describes_the_state_of_the_lake(lake: Overview, said: str) -> None:
-    assert said in Reading(render(lake)).text
+def test_the_first_sentence_describes_the_state_of_the_lake(lake: Overview, sentence: str) -> None:
+    assert sentence in Reading(render(lake)).text
 
 
 def test_the_summary_counts_each_thing_once() -> None:

@@ -22,7 +22,7 @@ def killed(**ends: int) -> MemorySource:
     source = MemorySource(Topics(orders=10, items=10), {"orders": "orders", "items": "items"})
     source.drain()
     source.topics.held |= dict.fromkeys(("orders", "items"), Watermarks(0, 20))
-    source.is_killed_amid(MAIN_READER, **{"orders": 20, "items": 20, **ends})
+    source.abandon_batch(MAIN_READER, **{"orders": 20, "items": 20, **ends})
     return source
 
 
@@ -64,7 +64,7 @@ def test_a_table_that_caught_up_does_not_keep_the_others_from_going_on() -> None
     filling = source.ingesting().drain()
     assert next(filling).reader == BACKFILL_READER
     filling.close()
-    source.is_killed_amid(BACKFILL_READER, items=20)
+    source.abandon_batch(BACKFILL_READER, items=20)
     source.topics.held |= {"items": Watermarks(15, 50), "orders": Watermarks(0, 20)}
     assert stopped(source.drain()) == {"s.items": "offsets-lost"}
     assert source.taken("orders") == [(0, 10), (10, 20)]
@@ -105,7 +105,7 @@ def test_the_transaction_topic_is_not_needed_for_a_batch_that_ends_at_its_bounda
     source = MemorySource(Topics(orders=10, tx=10), {"orders": "orders"}, transaction_topic="tx")
     source.drain()
     source.topics.held |= {"orders": Watermarks(0, 30), "tx": Watermarks(0, 20)}
-    source.is_killed_amid(MAIN_READER, orders=20, tx=20)
+    source.abandon_batch(MAIN_READER, orders=20, tx=20)
     held = source.topics.held.pop("tx")
     if fault is not None:
         source.topics.held["tx"] = fault

@@ -114,7 +114,7 @@ def test_show_create_names_secrets_and_can_be_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "code", "said"),
+    ("sql", "code", "message"),
     [
         ("CREATE SOURCE shop FROM FILES '/x' FORMAT JSON", "source-exists", 'source "shop" already exists'),
         (
@@ -162,14 +162,14 @@ def test_show_create_names_secrets_and_can_be_run() -> None:
     ],
 )
 def test_a_statement_that_contradicts_the_definitions_is_refused_and_changes_nothing(
-    sql: str, code: str, said: str
+    sql: str, code: str, message: str
 ) -> None:
     lake, tables = with_shop()
     before = lake.store.definitions()
     with pytest.raises(DefinitionError) as refused:
         lake.run(sql)
     assert refused.value.code == code
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert lake.store.definitions() == before
     assert tables.done == []
 

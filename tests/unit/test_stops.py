@@ -34,7 +34,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
     shop.feed()
     for ms in (100, 300, 400, 500):
         shop.batch(ms)
-    shop.was_stopped(150, 400)
+    shop.record_stop(150, 400)
     yield shop
     catalog.close()
 
@@ -68,7 +68,7 @@ def test_changes_during_a_stop_appear_at_its_end_as_one(shop: Shop) -> None:
 
 def test_a_table_joins_at_the_last_batch_of_the_others(shop: Shop) -> None:
     """Let the table catch up at 500, while the others go on until 600 without changes for it."""
-    shop.was_stopped(400, 600)
+    shop.record_stop(400, 600)
     shop.commit(shop.begin(600), since=100)
     timeline, (first, _, _, last) = shop.timeline(FED), snapshots(shop)
     changes = timeline.between(START_MS + 100, START_MS + 601)
@@ -156,7 +156,7 @@ def test_a_hold_inside_a_stop_moves_to_its_end(shop: Shop, holds: HoldCommands) 
     holds.create(new(550))
     shop.batch(600)
     shop.batch(700)
-    shop.was_stopped(540, 650)
+    shop.record_stop(540, 650)
     holds.rename("h", "k")
     tagged = shop.catalog.load_table(FED).metadata.refs["hold_k"].snapshot_id
     assert tagged == snapshots(shop)[-2]

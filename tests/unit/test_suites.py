@@ -46,9 +46,9 @@ def shown(table: TableDescription) -> str:
     lines = []
     for expectation in generated_suite(table).expectations:
         assert expectation.type != "expect_columns_to_have_types" or expectation.kwargs == {"types": table.types}
-        said = ["types"] if "types" in expectation.kwargs else []
-        said += [f"{name}={json.dumps(v)}" for name, v in expectation.kwargs.items() if name != "types"]
-        lines.append(" ".join((expectation.type, *said)) + "\n")
+        arguments = ["types"] if "types" in expectation.kwargs else []
+        arguments += [f"{name}={json.dumps(v)}" for name, v in expectation.kwargs.items() if name != "types"]
+        lines.append(" ".join((expectation.type, *arguments)) + "\n")
     return "".join(lines)
 
 

@@ -144,17 +144,17 @@ def test_nothing_is_left_of_a_source_that_is_dropped_beside_an_ingest(beside: Be
 
 def test_topics_missing_while_a_source_is_dropped_are_no_error(beside: Beside) -> None:
     """Delete the topics before the definition, so that an ingest must check whether the source still exists."""
-    follow, said = beside.follow.captured, []
+    follow, codes = beside.follow.captured, []
 
     def ask() -> None:
         with pytest.raises(SourceBusy) as busy:
             follow.confirm_defined("shop")
-        said.append(busy.value.code)
+        codes.append(busy.value.code)
 
     follow.confirm_defined("shop")
     beside.capturing.meanwhile = ask
     beside.lake.sql("DROP SOURCE shop CASCADE")
-    assert set(said) == {"source-busy"}
+    assert set(codes) == {"source-busy"}
     with pytest.raises(DefinitionError) as refusal:
         follow.confirm_defined("shop")
     assert refusal.value.code == "source-missing"
