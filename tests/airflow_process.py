@@ -34,8 +34,8 @@ class Run:
     """The result of a run of a DAG.
 
     Attributes:
-        state: Of the run.
-        tasks: State by task id, with the index of a mapped one in brackets.
+        state: State of the run.
+        tasks: State of each task by its id, with the index of a mapped task in brackets.
         labels: Label of each mapped task, by task id.
         events: Assets that the run announced, with their extra data.
         log: Everything that the run logged.

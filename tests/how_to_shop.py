@@ -18,7 +18,7 @@ class HowToShop:
     """Orders and customers of a shop, recorded in the directory `messages`; the lake is in `lake`.
 
     Args:
-        directory: Folder of both.
+        directory: Folder of the messages and the lake.
         connect: Opens the lake.
         standins: Receives texts that stand for times of this run.
     """

@@ -51,8 +51,8 @@ class LiveSource:
         database: Holds the tables, with rows in each.
         tables: Their names.
         value_format: Format of the connector's messages.
-        partitions: Of each table's topic.
-        max_records: Of one batch.
+        partitions: Number of partitions of each table's topic.
+        max_records: The most records of one batch.
         connector_options: Further options of the connector.
         whole_transactions: Use the transaction topic, so that batches hold whole transactions.
     """
@@ -142,10 +142,10 @@ class LiveSource:
         """Compare `live.<table>` with the current rows of PostgreSQL's `upstream`.
 
         Args:
-            table: The lake's.
-            upstream: PostgreSQL's.
+            table: Name of the lake's table.
+            upstream: Name of PostgreSQL's table.
             key: The primary key's columns.
-            columns: The columns to compare; by default all that PostgreSQL has, as they are.
+            columns: The columns to compare; by default all columns of PostgreSQL's table.
         """
         shown = [*map(Column, key), *(columns or [Column(name) for name in self._column_names(upstream)])]
         in_postgres = ", ".join(c.in_postgres.format(c.name) for c in shown)

@@ -66,7 +66,7 @@ class MemorySource:
     Attributes:
         topics: Its topics.
         tables: The topics of its tables in the schema `s`, by name.
-        transaction_topic: Its transaction topic, whose ENDs are not read.
+        transaction_topic: Its transaction topic; the model does not read the ENDs in it.
         batch_records: The most messages in a batch.
         idle_ms: The least interval of empty batches.
         catch_up_s: Time budget of a call for tables that catch up.

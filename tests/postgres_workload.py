@@ -38,7 +38,7 @@ class RandomWorkload:
     """A random workload on `accounts` and `entries`.
 
     Args:
-        database: Has the tables.
+        database: Database of the two tables.
         seed: Seed of all random choices.
     """
 

@@ -102,7 +102,7 @@ class History:
     Args:
         lake: The lake of the table.
         name: Its full name.
-        unique: Whether rows are inserted only where their key is new.
+        unique: Rows are inserted only where their key is new.
     """
 
     lake: Lake

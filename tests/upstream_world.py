@@ -116,9 +116,9 @@ class World(Meddled):
         keyless: Tables without a primary key.
         may_publish: The source's user may create and change publications.
         missed: Tables that changed while the connector did not capture them, and had no snapshot since.
-        gone: Tables of which the lake has rows that were deleted while the connector did not capture them.
+        gone: Tables with rows in the lake that were deleted while the connector did not capture them.
         unread: Tables whose earlier changes the lake has not read completely.
-        noted: The noted memberships of the tables in the publication.
+        noted: The recorded memberships of the tables in the publication.
         repeated: The last repeated snapshot of each table that the lake has, by object id.
         signal_table: The signal table of the connector.
         may_make_signal_table: The source's user may create the signal table.

@@ -27,7 +27,7 @@ STORES = ["memory", "sqlite", _REST]
 START_MS = 1_000_000
 
 CatalogOf = Callable[[str], Catalog]
-"""Opens the catalog of a new lake of a kind."""
+"""A function that opens the catalog of a new lake of a kind."""
 
 
 @pytest.fixture
