@@ -356,9 +356,7 @@ def test_a_bank_balances_while_a_table_joins(
         scans = connector.notifications().count("TABLE_SCAN_COMPLETED")
         with open_for_business(bank, 300) as is_open:
             lake.sql(creating.format("entries"))
-            wait_for(
-                lambda: connector.notifications().count("TABLE_SCAN_COMPLETED") > scans, "the entries have been read"
-            )
+            wait_for(lambda: connector.notifications().count("TABLE_SCAN_COMPLETED") > scans, "the entries are read")
             connector.pause()
             # What has been sent of accounts may be older than that.
             for _ in range(3):

@@ -62,9 +62,7 @@ def _join(shop: Shop, bank: PostgresBank) -> None:
     scans = shop.connector.notifications().count("TABLE_SCAN_COMPLETED")
     with open_for_business(bank, 300) as is_open:
         shop.lake.sql(shop.creating("entries", "DEBEZIUM UPSERT"))
-        wait_for(
-            lambda: shop.connector.notifications().count("TABLE_SCAN_COMPLETED") > scans, "the entries have been read"
-        )
+        wait_for(lambda: shop.connector.notifications().count("TABLE_SCAN_COMPLETED") > scans, "the entries are read")
         shop.connector.pause()
         # What has been sent of accounts may be older than that.
         for _ in range(3):

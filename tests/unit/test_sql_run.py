@@ -161,9 +161,7 @@ def test_show_create_names_secrets_and_can_be_run() -> None:
         ("WITH a AS (SELECT 1) INSERT INTO shop.orders SELECT * FROM a", "table-fed", "INSERT by hand"),
     ],
 )
-def test_a_statement_that_contradicts_the_definitions_is_refused_and_changes_nothing(
-    sql: str, code: str, message: str
-) -> None:
+def test_a_contradicting_statement_is_refused_and_changes_nothing(sql: str, code: str, message: str) -> None:
     lake, tables = with_shop()
     before = lake.store.definitions()
     with pytest.raises(DefinitionError) as refused:
