@@ -314,6 +314,6 @@ def test_a_process_that_wakes_up_when_another_has_its_source(
     finally:
         suspended.kill()
     assert code == 1
-    assert "is no longer this process's to write" in said
+    assert "this process lost the lease of source" in said
     shop.ingest()
     assert_as_written(shop.lake)

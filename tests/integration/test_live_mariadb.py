@@ -312,7 +312,7 @@ def test_a_table_joins_when_the_user_may_have_a_signal_table(poor: Shop) -> None
         poor.lake.sql(CREATING_ITEMS)
     assert refusal.value.code == "database-refused"
     assert refusal.value.message.startswith(
-        'user "lakehold" of source "shop" can have no signal table lakehold_signals.of_'
+        'user "lakehold" of source "shop" cannot have the signal table lakehold_signals.of_'
     )
     assert "GRANT CREATE, INSERT, DELETE, SELECT, DROP ON lakehold_signals.* TO lakehold" in refusal.value.hint
     assert "shop.items" not in poor.lake.definitions.definitions().tables

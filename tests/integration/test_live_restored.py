@@ -100,7 +100,7 @@ def test_a_log_that_has_overtaken_the_lake_is_told_from_the_one_that_was_read(sh
         assert refusal.value.code == "database-restored"
         assert "says that lakehold last inspected it at" in refusal.value.detail
     assert shop.rows("orders") == before
-    assert "has gone back" in " ".join(status_of(shop.lake).notices)
+    assert "went back to an earlier state" in " ".join(status_of(shop.lake).notices)
 
     shop.lake.sql(f"DROP SOURCE shop CASCADE; {shop.creating_source}; {shop.creating('orders')}")
     shop.follow_until_equal("orders")

@@ -147,7 +147,7 @@ def test_without_a_signal_table_tables_join_and_with_what_a_superuser_does_the_n
     poor.follow_until_equal("orders")
     (notice,) = poor.lake.sql(poor.creating("items")).notices
     table = f"lakehold_signals.of_{poor.database.name}"
-    assert notice.startswith(f"user {poor.user} can have no signal table {table} in the database")
+    assert notice.startswith(f"user {poor.user} cannot have the signal table {table}")
     poor.follow_until_equal("orders", "items")
 
     placeholders = {"<slot>": poor.database.name, "<user>": poor.user, "<publication>": "lake"}

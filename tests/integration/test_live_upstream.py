@@ -126,5 +126,5 @@ def test_a_failed_task_is_told_and_restarted_ever_more_rarely(
 
     shop.lake.captured.reconcile("shop")
     assert "its connector failed and was restarted" in caplog.text
-    assert "Checked again in 5 s" in caplog.text
+    assert "Checking again in 5 s" in caplog.text
     wait_for(lambda: status_of(shop.lake).notices == (), "it runs again")

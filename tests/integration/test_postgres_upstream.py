@@ -36,9 +36,14 @@ def login(postgres_server: Postgres) -> Login:
 @pytest.mark.parametrize(
     ("changed", "code", "message", "detail"),
     [
-        ({"password": "x"}, "database-denied", 'does not let user "lakehold" in', "Password authentication failed"),
-        ({"password": ""}, "database-denied", 'does not let user "lakehold" in', "no password supplied"),
-        ({"user": "nobody"}, "database-denied", 'does not let user "nobody" in', "Password authentication failed"),
+        (
+            {"password": "x"},
+            "database-denied",
+            'rejects the login of user "lakehold"',
+            "Password authentication failed",
+        ),
+        ({"password": ""}, "database-denied", 'rejects the login of user "lakehold"', "no password supplied"),
+        ({"user": "nobody"}, "database-denied", 'rejects the login of user "nobody"', "Password authentication failed"),
         ({"database": "none"}, "database-missing", 'has no database "none"', 'Database "none" does not exist.'),
         ({"port": 1}, "database-unavailable", "does not answer", "Connection refused."),
     ],

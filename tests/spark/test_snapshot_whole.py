@@ -77,7 +77,7 @@ def test_it_is_waited_for_and_told(shop: Shop) -> None:
     assert waiting.waiting.tables == ("shop.a", "shop.b")
     (told, _) = (row[WAITING_FOR] for row in status_of(shop.lake).rows)
     assert told.startswith("the connector's re-snapshot since")
-    assert "3 of its rows have come" in told
+    assert "3 of its rows have arrived" in told
     shop.assert_commits({1: 1, 2: 1, 3: 1, 4: 1})
     shop.connector.snapshot("b", rows[1:])
     shop.ingest()
@@ -90,7 +90,7 @@ def test_one_that_does_not_go_on_is_an_error_and_the_next_one_heals_it(make_lake
     shop.connector.snapshot("a", [(1, 3)], is_last=False)
     with pytest.raises(TransactionIncomplete, match="the connector's re-snapshot") as stopped:
         shop.ingest()
-    assert "1 of its rows have come" in stopped.value.detail
+    assert "1 of its rows have arrived" in stopped.value.detail
     shop.connector.lose_position(unseen=1)
     shop.connector.snapshot("a", [(1, 4), (2, 4)], is_last=False)
     shop.connector.snapshot("b", [(1, 4), (2, 4)])

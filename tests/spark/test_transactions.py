@@ -166,7 +166,7 @@ def test_an_end_that_counts_more_than_has_come_names_the_topic(make_lake: LakeFa
     shop.connector.end({"public.a": 1, "public.b": 2})
     with pytest.raises(TransactionIncomplete, match="702") as stopped:
         shop.ingest()
-    assert '0 of 2 changes of topic "shop.public.b" have come' in stopped.value.detail
+    assert 'than have arrived: 0 of 2 changes of topic "shop.public.b".' in stopped.value.detail
 
 
 def test_a_transaction_that_is_larger_than_a_batch_makes_the_batch_larger(lake: Lake, tmp_path: Path) -> None:

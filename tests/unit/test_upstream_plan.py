@@ -111,7 +111,7 @@ def test_the_error_of_a_restored_database_gives_the_lost_range_and_its_source_ma
     with pytest.raises(UpstreamError) as refusal:
         plan(goal, world.inspect(goal))
     assert "ends at 1/FF, and the lake has changes up to 2/0" in refusal.value.detail
-    with pytest.raises(UpstreamError, match="gone back"):
+    with pytest.raises(UpstreamError, match="went back"):
         plan_resnapshot(goal, world.inspect(goal))
     gone = target({}, released=["public.a"])
     assert reconcile(world, gone)
