@@ -1,4 +1,4 @@
-"""`make bench`: measures this tree on this machine, each figure beside its floor in the same run."""
+"""`make bench` measures this tree on this machine, each figure beside its floor in the same run."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from tests.benchmarks.figures import Figure, as_json, as_table
 from tests.benchmarks.first_load import first_load
 
 _SMALL = 0.01
-"""What `--quick` leaves of each size: enough to see that everything runs."""
+"""The share of each size that `--quick` measures: enough to see that everything runs."""
 
 
 class Benchmark(StrEnum):
-    """What can be measured; `docs/benchmarks.md` says what each is."""
+    """The benchmarks that `docs/benchmarks.md` explains."""
 
     SMALL = "small"
     LOAD = "load"
@@ -118,7 +118,7 @@ def main(
 
 
 def _lake(directory: Path) -> Lake:
-    """A lake whose session knows Delta, too."""
+    """Open a lake whose Spark session supports Delta as well."""
     jars = [*artifacts.jars("spark"), *artifacts.jars("delta")]
     extensions = (
         "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,io.delta.sql.DeltaSparkSessionExtension"

@@ -1,4 +1,4 @@
-"""Subscriptions over the same changes of one table: many of them in one process against one alone, read and published."""
+"""Many subscriptions over the same changes of one table in one process, against one alone, read and published."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _KINDS = (
     "(SELECT * FROM bench.{table} WHERE n = {n})",
     "(SELECT n, k FROM bench.{table} WHERE n NOT IN ({n}, 50)) ENVELOPE DEBEZIUM (KEY (k))",
 )
-"""Shapes, projections and filters, in turns."""
+"""Statements with different shapes, projections and filters, which subscriptions use in turns."""
 
 Ask = Callable[[Lake, str, range], object]
-"""Have what subscriptions of a group give of the newest changes."""
+"""A function that reads the newest changes through the subscriptions of a group."""
 
 _ALONE = "alone"
 
 
 def read(lake: Lake, directory: Path, rows: int, counts: Sequence[int], runs: int) -> list[Figure]:
-    """As many SUBSCRIBEs as each of `counts` over the same changes, whose rows are taken as Arrow tables."""
+    """Run as many SUBSCRIBEs as each of `counts` over the same changes, reading their rows as Arrow tables."""
     table = Table(lake, directory, "read", rows)
 
     def ask(reader: Lake, _group: str, places: range) -> None:
@@ -51,7 +51,7 @@ def read(lake: Lake, directory: Path, rows: int, counts: Sequence[int], runs: in
 
 
 def published(lake: Lake, directory: Path, rows: int, counts: Sequence[int], runs: int) -> list[Figure]:
-    """As many subscriptions as each of `counts` published to a table each, one after the other."""
+    """Publish as many subscriptions as each of `counts`, one after the other, to a table each."""
     table = Table(lake, directory, "published", rows)
     for group, count in ((_ALONE, len(_KINDS)), *((str(count), count) for count in counts)):
         for place in range(count):
@@ -69,9 +69,9 @@ def published(lake: Lake, directory: Path, rows: int, counts: Sequence[int], run
 def _figures(
     what: str, table: Table, counts: Sequence[int], runs: int, ask: Ask, *, goals: bool = True
 ) -> list[Figure]:
-    """What `ask` takes for each of `counts`, beside the mean of each kind alone, in turns over the same changes.
+    """Measure `ask` for each of `counts`, beside the mean of each kind alone, in turns over the same changes.
 
-    Every count, and every one alone, has a lake of its own in this process, so that none finds what another has read.
+    Each count and each kind alone has its own lake in this process, so that no measurement uses another one's cached diffs.
     """
     took: dict[int, list[float]] = {count: [] for count in counts}
     alone: list[float] = []

@@ -1,4 +1,4 @@
-"""`lakehold demo` as a newcomer runs it: the recording that comes with lakehold, no server."""
+"""`lakehold demo` as a newcomer runs it, without a server, over the recording that lakehold ships."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TIMESTAMP = re.compile(r"\b\d{13}\b")
 
 
 def lakehold(*arguments: str) -> str:
-    """What the command writes; it must end well."""
+    """Run the command, which must succeed; return its output."""
     done = subprocess.run([COMMAND, *arguments], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -57,7 +57,7 @@ def test_the_recorded_shop_is_equal_to_postgresql_and_readable(tmp_path: Path) -
 
 
 def assert_shows(shown: str, readme: str) -> None:
-    """The parts of the README's example, between its `…`, are what the demo shows, in this order."""
+    """Assert that the demo shows the lines of the README's example, apart from its `…`, in this order."""
     example = ENDS_LIKE.search(readme)
     assert example is not None
     lines = [TIMESTAMP.sub("<time>", line.rstrip()) for line in shown.splitlines()]

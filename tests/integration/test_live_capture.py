@@ -1,4 +1,4 @@
-"""A database is captured by statements alone, and the lake is equal to it, whatever happens upstream."""
+"""Statements alone capture a database, and the lake equals the database, whatever happens upstream."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 _COMMAND = str(Path(sys.executable).with_name("lakehold"))
 
 
-def test_tables_share_a_connector_and_one_that_joins_is_snapshotted_alone(shop: Shop) -> None:
+def test_tables_share_a_connector_and_a_joining_one_is_snapshotted_alone(shop: Shop) -> None:
     shop.upstream("customers", "orders", "items")
     assert shop.steps(shop.creating("orders")) == [
         "declare table shop.orders",
@@ -107,7 +107,7 @@ def test_tables_are_readable_from_a_whole_first_snapshot_on(shop: Shop) -> None:
         assert found == [(rows,)], name
 
 
-def test_workers_that_do_not_write_in_kafka_transactions_are_told_of(
+def test_workers_that_do_not_write_in_kafka_transactions_are_reported(
     make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
@@ -115,16 +115,16 @@ def test_workers_that_do_not_write_in_kafka_transactions_are_told_of(
         monkeypatch.setattr(database, "addresses", addresses)
         shop = Shop(make_lake, database)
         shop.upstream("orders")
-        told = [
+        notices = [
             [notice for notice in shop.lake.sql(statement).notices if "exactly.once.source.support" in notice]
             for statement in (f"EXPLAIN {shop.creating('orders')}", shop.creating("orders"), "ALTER SOURCE shop REPAIR")
         ]
         shop.close()
         monkeypatch.undo()
-    assert list(map(len, told)) == [1, 1, 1]
+    assert list(map(len, notices)) == [1, 1, 1]
 
 
-def test_the_others_go_on_while_the_rows_of_a_table_that_joins_are_read(shop: Shop) -> None:
+def test_other_tables_go_on_while_the_rows_of_a_joining_table_are_read(shop: Shop) -> None:
     pieces, piece, changes = 20, 1_024, 20_000
     shop.upstream("orders")
     shop.upstream("items", rows=pieces * piece)
@@ -147,7 +147,7 @@ def test_the_others_go_on_while_the_rows_of_a_table_that_joins_are_read(shop: Sh
     assert shop.query("SELECT * FROM lakehold_signals.of_" + shop.database.name) == [], "no mark is left"
 
 
-def test_connect_is_killed_while_the_rows_of_a_table_that_joins_are_read(shop: Shop, stack_directory: Path) -> None:
+def test_connect_is_killed_while_the_rows_of_a_joining_table_are_read(shop: Shop, stack_directory: Path) -> None:
     rows = 20_000
     shop.upstream("orders")
     shop.upstream("items", rows=rows)
@@ -163,7 +163,7 @@ def test_connect_is_killed_while_the_rows_of_a_table_that_joins_are_read(shop: S
     assert shop.connector.asked_snapshots() == 1
 
 
-def test_a_table_goes_and_comes_again_while_changes_run(shop: Shop) -> None:
+def test_a_table_is_dropped_and_created_again_while_changes_run(shop: Shop) -> None:
     shop.upstream("orders", "items")
     shop.lake.sql(f"BEGIN; {shop.creating('orders')}; {shop.creating('items')}; COMMIT")
     shop.follow_until_equal("orders", "items")
@@ -193,13 +193,13 @@ def test_a_table_goes_and_comes_again_while_changes_run(shop: Shop) -> None:
 
 
 def _are_readable(shop: Shop, *tables: str) -> bool:
-    """Ingest what there is; whether tables are readable then."""
+    """Ingest, and return whether the tables are readable after that."""
     shop.lake.ingest("shop")
     return all(shop.since(table) is not None for table in tables)
 
 
 def _ingest(shop: Shop, at_least: int = 1) -> bool:
-    """Ingest so many batches that have something; none stops a table."""
+    """Ingest until `at_least` batches changed tables; no batch stops a table."""
     count = 0
     while count < at_least:
         for report in shop.lake.ingest("shop"):
@@ -210,7 +210,7 @@ def _ingest(shop: Shop, at_least: int = 1) -> bool:
 
 
 def _trade(database: SourceDatabase, closed: Event) -> int:
-    """Change a row of two tables in one transaction, again and again; returns how often."""
+    """Change a row of two tables in one transaction, again and again; return the number of transactions."""
     count = 0
     with psycopg.connect(database.addresses.postgres(database.name), autocommit=True) as connection:
         while not closed.wait(0.01):
@@ -221,7 +221,7 @@ def _trade(database: SourceDatabase, closed: Event) -> int:
     return count
 
 
-def test_a_lost_slot_stops_the_source_until_all_is_snapshotted_anew(shop: Shop) -> None:
+def test_a_lost_slot_stops_the_source_until_all_tables_are_snapshotted_again(shop: Shop) -> None:
     shop.upstream("customers", "orders")
     shop.lake.sql(f"BEGIN; {shop.creating('orders')}; {shop.creating('customers', 'DEBEZIUM UPSERT')}; COMMIT")
     execute(shop.database, ["UPDATE orders SET n = 1", "UPDATE customers SET n = 1"])
@@ -241,7 +241,7 @@ def test_a_lost_slot_stops_the_source_until_all_is_snapshotted_anew(shop: Shop) 
     shop.follow_until_equal("orders", "customers")
 
 
-def test_a_statement_that_is_killed_half_way_is_finished_by_the_next_ingest(shop: Shop) -> None:
+def test_a_killed_statement_is_finished_by_the_next_ingest(shop: Shop) -> None:
     shop.upstream("customers", "orders")
     shop.lake.sql(shop.creating("orders"))
     shop.follow_until_equal("orders")

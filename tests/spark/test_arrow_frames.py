@@ -1,4 +1,4 @@
-"""An Arrow table becomes a DataFrame with its rows, whatever pieces it is in."""
+"""An Arrow table becomes a DataFrame with all of its rows, however many chunks the table has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imported data files of foreign writers: SUBSCRIBE gives the same values as SELECT."""
+"""Data files imported from foreign writers: SUBSCRIBE gives the same values as SELECT."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def imported(table: WrittenTable, directory: Path) -> None:
 
 @pytest.fixture
 def read_here(monkeypatch: pytest.MonkeyPatch) -> Iterable[None]:
-    """Forbid reading both ends of a step by Spark, which would hide how this process reads a file."""
+    """Forbid Spark to read both ends of a step, which would hide how this process reads a file."""
 
     def refused(*_: object) -> None:
         pytest.fail("Spark reads what this process should")
@@ -147,7 +147,7 @@ def _paths(rows: pa.Table) -> list[str]:
 
 
 def test_types_that_iceberg_does_not_store_read_as_in_spark(make_lake: LakeFactory, tmp_path: Path) -> None:
-    """A SELECT of such a table shows milliseconds and nanoseconds as Spark reads them."""
+    """Read milliseconds, nanoseconds and other types that no Iceberg table stores, as Spark's SELECT shows them."""
     table = WrittenTable.created(make_lake, VECTORS_V3, f"id INT, {sql(ODD)}")
     for name, column in ODD.items():
         (tmp_path / name).mkdir()
@@ -161,7 +161,7 @@ def test_types_that_iceberg_does_not_store_read_as_in_spark(make_lake: LakeFacto
 
 @pytest.mark.usefixtures("read_here")
 def test_hive_files_and_partition_values_outside_files_read_as_in_spark(make_lake: LakeFactory, tmp_path: Path) -> None:
-    """Spark writes lists and maps as Hive does, and INT96; the partition value is only in a directory's name."""
+    """Import files with Hive's lists, maps and INT96, whose partition values exist only in directory names."""
     table = WrittenTable.created(
         make_lake,
         PARTITION_V2,

@@ -1,4 +1,4 @@
-"""Queries that this process answers give the same rows, types and names as Spark."""
+"""Queries that this process answers without Spark give the same rows, types and names as Spark."""
 
 from __future__ import annotations
 
