@@ -64,9 +64,9 @@ def _succeeded(live: LiveAirflow) -> list[dict[str, Any]]:
 
 
 def _measured(live: LiveAirflow, run: dict[str, Any]) -> _Run | None:
-    place = f"/dags/{_DAG}/dagRuns/{run['dag_run_id']}/taskInstances"
-    tasks = {task["task_id"]: task for task in live.get(place)["task_instances"] if task["duration"] is not None}
-    said = json.dumps(live.get(f"{place}/ingest/logs/{tasks['ingest']['try_number']}", map_index=0))
+    path = f"/dags/{_DAG}/dagRuns/{run['dag_run_id']}/taskInstances"
+    tasks = {task["task_id"]: task for task in live.get(path)["task_instances"] if task["duration"] is not None}
+    said = json.dumps(live.get(f"{path}/ingest/logs/{tasks['ingest']['try_number']}", map_index=0))
     batches = [int(ms) for ms in _BATCH_MS.findall(said)]
     if not batches:
         return None

@@ -72,8 +72,8 @@ class BareTables:
         """Fetch the end offset (exclusive) of the only partition of each table's topic, by table."""
         consumer = Consumer({"bootstrap.servers": self._kafka, "group.id": "bench", "log_level": 0})
         try:
-            places = {table: TopicPartition(self._bank.source.topic(table), 0) for table in TABLES}
-            return {table: consumer.get_watermark_offsets(place)[1] for table, place in places.items()}
+            partitions = {table: TopicPartition(self._bank.source.topic(table), 0) for table in TABLES}
+            return {table: consumer.get_watermark_offsets(partition)[1] for table, partition in partitions.items()}
         finally:
             consumer.close()
 

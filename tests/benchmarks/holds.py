@@ -79,13 +79,13 @@ def _multiply(lake: Lake, table: Table, count: int) -> None:
     first_ms = int(fed["summary"]["lakehold.timestamp"])
     parent, sequence_number = last["snapshot-id"], before.fields["last-sequence-number"]
     log = list(before.fields["snapshot-log"])
-    for place in range(1, count + 1):
-        timestamp_ms = max(first_ms, last["timestamp-ms"]) + place
+    for number in range(1, count + 1):
+        timestamp_ms = max(first_ms, last["timestamp-ms"]) + number
         made = {
             **last,
             "snapshot-id": random.getrandbits(62),
             "parent-snapshot-id": parent,
-            "sequence-number": sequence_number + place,
+            "sequence-number": sequence_number + number,
             "timestamp-ms": timestamp_ms,
             "summary": {**fed["summary"], "lakehold.timestamp": str(timestamp_ms)},
         }

@@ -53,7 +53,7 @@ class Table:
         took = perf_counter() - started
         assert report.tables, "the batch has the changes"
         assert not report.stopped, report.stopped
-        assert not [r for r in batches if r.tables], "one batch has them all"
+        assert not [r for r in batches if r.tables], "one batch has all changes"
         return took
 
     def _write(self, topic: str, changes: Sequence[tuple[int, str | None, int]]) -> None:

@@ -39,13 +39,13 @@ def read(lake: Lake, directory: Path, rows: int, counts: Sequence[int], runs: in
     """Run as many SUBSCRIBEs as each of `counts` over the same changes, reading their rows as Arrow tables."""
     table = Table(lake, directory, "read", rows)
 
-    def ask(reader: Lake, _group: str, places: range) -> None:
+    def ask(reader: Lake, _group: str, numbers: range) -> None:
         *_, before, after = (v.mz_timestamp for v in reader.timelines.of(["bench.read"])["bench.read"].versions)
-        for place in places:
-            statement = _statement("read", place)
+        for number in numbers:
+            statement = _statement("read", number)
             window = f"WITH (SNAPSHOT = false) AS OF {before} UP TO {after + 1}"
-            pieces = list(reader.open_subscription(f"SUBSCRIBE {statement} {window}").chunks())
-            assert pieces or "n =" in statement
+            chunks = list(reader.open_subscription(f"SUBSCRIBE {statement} {window}").chunks())
+            assert chunks or "n =" in statement
 
     return _figures("subscriptions", table, counts, runs, ask)
 
@@ -54,14 +54,14 @@ def published(lake: Lake, directory: Path, rows: int, counts: Sequence[int], run
     """Publish as many subscriptions as each of `counts`, one after the other, to a table each."""
     table = Table(lake, directory, "published", rows)
     for group, count in ((_ALONE, len(_KINDS)), *((str(count), count) for count in counts)):
-        for place in range(count):
-            statement = f"{_statement('published', place)} WITH (SNAPSHOT = false)"
-            lake.sql(f"CREATE SUBSCRIPTION s{group}_{place} INTO out.s{group}_{place} AS SUBSCRIBE {statement}")
-            lake.publish(f"s{group}_{place}")
+        for number in range(count):
+            statement = f"{_statement('published', number)} WITH (SNAPSHOT = false)"
+            lake.sql(f"CREATE SUBSCRIPTION s{group}_{number} INTO out.s{group}_{number} AS SUBSCRIBE {statement}")
+            lake.publish(f"s{group}_{number}")
 
-    def ask(reader: Lake, group: str, places: range) -> None:
-        for place in places:
-            assert reader.publish(f"s{group}_{place}")
+    def ask(reader: Lake, group: str, numbers: range) -> None:
+        for number in numbers:
+            assert reader.publish(f"s{group}_{number}")
 
     return _figures("subscriptions published", table, counts, runs, ask, goals=False)
 
@@ -87,8 +87,8 @@ def _figures(
             table.ingest()
             alone.append(
                 mean(
-                    seconds(partial(ask, one, _ALONE, range(place, place + 1)))
-                    for place, one in enumerate(by_themselves)
+                    seconds(partial(ask, one, _ALONE, range(number, number + 1)))
+                    for number, one in enumerate(by_themselves)
                 )
             )
             for count in counts:
@@ -107,5 +107,5 @@ def _figures(
     ]
 
 
-def _statement(table: str, place: int) -> str:
-    return _KINDS[place % len(_KINDS)].format(table=table, n=place)
+def _statement(table: str, number: int) -> str:
+    return _KINDS[number % len(_KINDS)].format(table=table, n=number)

@@ -75,7 +75,7 @@ def test_a_worker_killed_amid_a_batch_loses_nothing(live: LiveAirflow) -> None:
 
     def arrived() -> bool:
         upstream, in_lake = live.orders(killed_ms)
-        assert len(upstream) > 20, "most orders stay as they are for a while"
+        assert len(upstream) > 20, "most orders remain unchanged for a while"
         return upstream <= in_lake
 
     live.wait_for(arrived)

@@ -43,7 +43,7 @@ def test_the_recorded_shop_is_equal_to_postgresql_and_readable(tmp_path: Path) -
     assert tables.keys() == TABLES
     for row in tables.values():
         assert row["state"] == "live"
-        assert row["since"] is not None, "a snapshot that was read to its end is whole, wherever its last row stood"
+        assert row["since"] is not None, "a fully read snapshot is complete, wherever its last row is"
         assert row["open_errors"] == 0
     with connect(str(tmp_path / "lake")) as lake:
         for name in TABLES:
@@ -53,7 +53,7 @@ def test_the_recorded_shop_is_equal_to_postgresql_and_readable(tmp_path: Path) -
             contract = with_contract(Table(namespace, table, "shop", "", Envelope.DEBEZIUM), EXAMPLE)
             assert {f.name: declared_type(f.field_type, f.name) for f in state.schema.fields} == {
                 column.name: column.type for column in contract.columns
-            }, "the example files say what the shop's tables are"
+            }, "the example files describe the shop's tables"
 
 
 def assert_shows(shown: str, readme: str) -> None:

@@ -163,7 +163,7 @@ def test_odd_messages_among_new_rows_are_deduplicated(
     for lake in (by_spark, in_driver):
         define(lake, broker, topic, "DEBEZIUM")
         lake.ingest("shop")
-    assert "are not all new rows" in caplog.text, "it showed when all was written"
+    assert "are not all new rows" in caplog.text, "the rows were checked when all were written"
     assert not any(direct(by_spark))
     assert found(by_spark) == found(in_driver)
 
@@ -176,7 +176,7 @@ def test_a_snapshot_goes_on_in_the_next_batches(make_lake: LakeFactory, broker: 
     for lake in (by_spark, in_driver):
         define(lake, broker, topic, "DEBEZIUM")
         lake.ingest("shop")
-    assert direct(by_spark) == [True] * 3, "no batch was deduplicated, though their keys lie among each other"
+    assert direct(by_spark) == [True] * 3, "no batch was deduplicated, though the keys of batches overlap"
     assert found(by_spark)["rows"] == found(in_driver)["rows"]
     assert found(by_spark)["marks"] == found(in_driver)["marks"]
 
@@ -250,14 +250,14 @@ def test_a_killed_load_adds_its_rows_once(spark_connect: str, tmp_path: Path, br
     wait_for(lambda: _is_free(lake), within_s=13)
     code, said = processes.run()
     assert code == 0, said
-    assert direct(lake) == [True], "what was staged before is on no branch"
+    assert direct(lake) == [True], "the snapshot staged by the killed process is on no branch"
     state = lake.tables.table_state("s.t")
     assert state is not None
     assert state.row_count == 2 * ROWS
     progress = lake.batches.readers("shop")["main"].tables["s.t"]
     marks, written = progress.marks, HighWaterMarks.from_json(state.history[0].summary["lakehold.marks"])
     assert marks.passed == written.passed
-    assert marks.is_whole, "where the other partition ended was fetched after the snapshot's end was written"
+    assert marks.is_whole, "the end of the other partition was fetched after the snapshot's end was written"
     assert progress.since_ms is not None
 
 

@@ -153,7 +153,7 @@ def test_a_table_is_snapshotted_again_for_all_lake_tables_that_it_feeds(broker: 
     said.ended(joined)
     assert said.repeated() == {}
     said.scanned(again, "public.a")
-    assert said.repeated() == {}, "something else that was asked for may be left"
+    assert said.repeated() == {}, "the connector may have other requests left"
     said.ended(again)
     assert said.repeated() == {"a1": again, "a2": again}
     assert {repeat.replaces_through for repeat in said.journal.repeats.values()} == {7}
@@ -164,7 +164,7 @@ def test_a_scan_that_began_before_the_request_does_not_complete_the_repeated_sna
     first = said.ask_again("a1")
     second = said.ask_again("a1")
     said.scanned(second, "public.a")
-    assert said.repeated() == {}, "it may be the scan for the first"
+    assert said.repeated() == {}, "the scan may be that of the first request"
     assert first != second
     said.scanned(second, "public.a", "SQL_EXCEPTION")
     said.ended(second)

@@ -228,8 +228,8 @@ def assert_each_batch_once(found: Mapping[str, Any]) -> None:
     for name in TABLES:
         of_batches = Counter((batch, step) for batch, step, _, _ in found["snapshots"][name])
         assert set(of_batches.values()) == {1}, name
-    places = Counter((e["topic"], e["partition"], e["offset"]) for e in found["errors"])
-    assert set(places.values()) == {1}
+    messages = Counter((e["topic"], e["partition"], e["offset"]) for e in found["errors"])
+    assert set(messages.values()) == {1}
 
 
 def test_an_ingest_killed_at_every_failpoint_ends_with_the_same_lake(

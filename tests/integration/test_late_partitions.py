@@ -176,7 +176,7 @@ def test_a_transaction_larger_than_a_batch_is_not_late_while_more_of_it_arrives(
 
         for v in range(30):
             connector.transaction(("b", 1, v))
-        assert waits_since_ms() == later_ms, "what comes is of others, however much more is looked at with it"
+        assert waits_since_ms() == later_ms, "only changes of other transactions arrived"
 
 
 # --- tables that catch up while transactions arrive -------------------------------------------------------------------
@@ -209,7 +209,7 @@ def test_a_table_joins_at_a_commit_while_transactions_arrive(
         for report in lake.batches_of("shop"):
             if report.reader != MAIN_READER:
                 v += 1
-                assert v < 40, "it does not run after what arrives for ever"
+                assert v < 40, "the table joins although changes keep arriving"
                 connector.transaction(("a", 1, v), ("b", 1, v))
         assert set(lake.batches.readers("shop")) == {MAIN_READER}
         shown: list[int] = []
@@ -221,4 +221,4 @@ def test_a_table_joins_at_a_commit_while_transactions_arrive(
                 assert of_a == of_b
                 shown.append(*of_a)
         assert shown[-1] == v
-        assert 20 < shown[-2] < v, "it is level with the other one, and readable, as soon as it has joined"
+        assert 20 < shown[-2] < v, "the table is in sync and readable as soon as it has joined"

@@ -78,7 +78,7 @@ def test_tables_share_a_connector_and_a_joining_one_is_snapshotted_alone(shop: S
     shop.follow_until_equal("items")
 
     assert changes > 0
-    assert shop.events("orders") == {"r": 200, "u": changes}, "orders streamed on, and was not read again"
+    assert shop.events("orders") == {"r": 200, "u": changes}, "orders was streamed, and not snapshotted again"
     of_items = shop.events("items")
     assert of_items.keys() <= {"ad hoc", "u"}
     assert of_items["ad hoc"] <= 200
@@ -92,7 +92,7 @@ def test_tables_that_join_together_are_readable_when_each_is_snapshotted(shop: S
     wait_for(lambda: not shop.lake.captured.snapshots("shop").awaited, "the first snapshot is complete")
     joining = ("customers", "items", "notes")
     shop.lake.sql(f"BEGIN; {'; '.join(map(shop.creating, joining))}; COMMIT")
-    wait_for(lambda: _are_readable(shop, *joining), "all that joined are readable")
+    wait_for(lambda: _are_readable(shop, *joining), "all joined tables are readable")
     shop.follow_until_equal("orders", *joining)
 
 
@@ -125,9 +125,9 @@ def test_workers_that_do_not_write_in_kafka_transactions_are_reported(
 
 
 def test_other_tables_go_on_while_the_rows_of_a_joining_table_are_read(shop: Shop) -> None:
-    pieces, piece, changes = 20, 1_024, 20_000
+    chunks, chunk_rows, changes = 20, 1_024, 20_000
     shop.upstream("orders")
-    shop.upstream("items", rows=pieces * piece)
+    shop.upstream("items", rows=chunks * chunk_rows)
     shop.lake.sql(shop.creating("orders", "DEBEZIUM UPSERT"))
     shop.follow_until_equal("orders")
 
@@ -137,14 +137,14 @@ def test_other_tables_go_on_while_the_rows_of_a_joining_table_are_read(shop: Sho
         connection.execute(f"DO $$ BEGIN FOR i IN 1..{changes} LOOP {update}; END LOOP; END $$".encode())
     shop.connector.go_on()
     shop.lake.sql(shop.creating("items", "DEBEZIUM UPSERT"))
-    shop.wait_for_events("items", {"ad hoc": pieces * piece})
+    shop.wait_for_events("items", {"ad hoc": chunks * chunk_rows})
     shop.wait_for_events("orders", {"r": 200, "u": changes})
 
     last_ms = max(shop.sent_ms("orders"))
     before = sum(sent_ms <= last_ms for sent_ms in shop.sent_ms("items"))
-    assert before <= 2 * piece, "what the connector is late with comes before all but the first of the rows"
+    assert before <= 2 * chunk_rows, "the delayed changes arrive before all but the first rows"
     shop.follow_until_equal("orders", "items")
-    assert shop.query("SELECT * FROM lakehold_signals.of_" + shop.database.name) == [], "no mark is left"
+    assert shop.query("SELECT * FROM lakehold_signals.of_" + shop.database.name) == [], "no signal is left in the table"
 
 
 def test_connect_is_killed_while_the_rows_of_a_joining_table_are_read(shop: Shop, stack_directory: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_table_is_dropped_and_created_again_while_changes_run(shop: Shop) -> N
             closed.set()
         changes = trading.result()
     shop.follow_until_equal("orders", "items")
-    assert shop.events("orders") == {"r": 200, "u": changes}, "orders streamed on, and was not read again"
+    assert shop.events("orders") == {"r": 200, "u": changes}, "orders was streamed, and not snapshotted again"
 
     lines = shop.lake.timelines.of(["shop.orders", "shop.items"]).values()
     since_ms = max(line.since_ms for line in lines)
@@ -189,7 +189,7 @@ def test_a_table_is_dropped_and_created_again_while_changes_run(shop: Shop) -> N
     assert len(times) >= 3
     for time_ms in times:
         orders, items = (shop.lake.sql(f"SELECT id, n FROM shop.{t} AS OF {time_ms}").rows for t in ("orders", "items"))
-        assert sorted(orders) == sorted(items), "each transaction changes both alike"
+        assert sorted(orders) == sorted(items), "each transaction changes both tables"
 
 
 def _are_readable(shop: Shop, *tables: str) -> bool:
@@ -255,7 +255,7 @@ def test_a_killed_statement_is_finished_by_the_next_ingest(shop: Shop) -> None:
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     with ConnectClient(shop.database.addresses.connect) as worker:
-        wait_for(lambda: worker.status(shop.database.name).connector == "STOPPED", "the connector stands still")
+        wait_for(lambda: worker.status(shop.database.name).connector == "STOPPED", "the connector is stopped")
     assert shop.steps("ALTER SOURCE shop REPAIR") == ["snapshot of public.customers alone", "start connector shop"]
 
     shop.reopen()

@@ -73,8 +73,10 @@ def test_nothing_is_left_of_a_source_dropped_while_it_is_followed(shop: Shop, ma
         shop.follow_until_equal("orders", "items")
         with followed(lake) as failed:
             shop.lake.sql("DROP SOURCE shop CASCADE")
-            wait_for(lambda: "source-missing" in codes(failed), "the ingest says that the source is gone")
-        assert all(failure.error.retryable for failure in failed[:-1]), "its topics, which go first, are not missed"
+            wait_for(lambda: "source-missing" in codes(failed), "the ingest reports the missing source")
+        assert all(failure.error.retryable for failure in failed[:-1]), (
+            "no error names its topics, which are deleted first"
+        )
         with ConnectClient(shop.database.addresses.connect) as worker:
             assert worker.config(shop.database.name) is None
         assert (shop.topics(), shop.slots(), shop.publications(), shop.signal_schemas()) == (set(), 0, {}, 0)
@@ -92,7 +94,7 @@ def test_one_snapshot_is_requested_for_a_table_created_while_its_source_is_follo
         for number, table in enumerate(["items", "customers"], start=1):
             shop.lake.sql(shop.creating(table))
             wait_for(lambda: shop.since(table) is not None, "the new table is readable")  # noqa: B023 - called at once
-            assert shop.rows(table) == shop.wanted(table), "not before it has its snapshot"
+            assert shop.rows(table) == shop.wanted(table), "the table is readable only after its snapshot"
             assert shop.connector.asked_snapshots() == number
-    assert codes(failed) <= {"source-without-tables"}, "before the first table"
+    assert codes(failed) <= {"source-without-tables"}, "the source has no table yet"
     shop.follow_until_equal("orders", "items", "customers")

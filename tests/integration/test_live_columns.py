@@ -94,7 +94,7 @@ def test_columns_of_postgres_are_as_declared_and_skipped_ones_are_reported(
     assert _unreported(out, explained) == []
     notices = shop.lake.sql(shop.creating("wide")).notices
     assert _unreported(out, notices) == []
-    assert not any("not sent as they are" in line for line in notices), "no row holds such values"
+    assert not any("not sent as they are" in line for line in notices), "no row has such values"
     _follow(shop.lake, 1)
     execute(database, [_inserted("wide", columns, 2)])
     _follow(shop.lake, 2)
@@ -168,7 +168,7 @@ def test_values_that_would_be_lost_are_reported_or_refused_where_they_stop_the_c
     for statement in (f"EXPLAIN {shop.creating('lossy')}", shop.creating("lossy")):
         notices = shop.lake.sql(statement).notices
         assert [notice.startswith(each) for notice, each in zip(notices, reported, strict=True)] == [True] * 4
-    assert looks == [["public.lossy"]] * 2, "each statement looks once, however often it plans"
+    assert looks == [["public.lossy"]] * 2, "each statement searches the rows once, however often it plans"
     assert shop.lake.sql(f"EXPLAIN {shop.creating('clean')}").notices == ()
     assert shop.lake.sql(shop.creating("clean")).notices == ()
     hint = refusal.value.hint.partition(" Or let")[0]

@@ -70,7 +70,7 @@ def test_changes_of_tables_that_were_out_of_the_publication_are_fetched(
     execute(shop.database, ["ALTER PUBLICATION lake DROP TABLE orders"])
     execute(shop.database, ["DELETE FROM orders WHERE id < 50 OR id = 901"])
     shop.lake.sql("ALTER SOURCE shop REPAIR")
-    wait_for(lambda: shop.events("orders")["ad hoc"] >= 180 + 131, "the rows that are left have come")
+    wait_for(lambda: shop.events("orders")["ad hoc"] >= 180 + 131, "the remaining rows have arrived")
     shop.follow_until_equal("orders", "items")
     shop.follow_until_nothing_is_told()
 
@@ -97,7 +97,7 @@ def test_tables_of_a_publication_created_again_at_once_are_snapshotted_again(sho
     _change(shop, "orders", "items")
     shop.reopen()
     shop.follow_until_equal("orders", "items")
-    wait_for(lambda: all(shop.events(table)["ad hoc"] >= 180 for table in ("orders", "items")), "all rows come again")
+    wait_for(lambda: all(shop.events(table)["ad hoc"] >= 180 for table in ("orders", "items")), "all rows arrive again")
 
 
 def test_a_publication_created_again_after_changes_is_lost(shop: Shop) -> None:
@@ -187,7 +187,7 @@ def test_a_table_dropped_upstream_stops_no_other(shop: Shop) -> None:
     with pytest.raises(LakeholdError) as refusal:
         shop.lake.sql("CREATE TABLE shop.more FROM SOURCE shop (TABLE 'public.items') ENVELOPE DEBEZIUM")
     assert refusal.value.code == "upstream-table-missing"
-    assert shop.lake.sql(shop.creating("customers")).notices == (), "it is about customers only"
+    assert shop.lake.sql(shop.creating("customers")).notices == (), "its notices are about customers only"
     shop.follow_until_equal("orders", "customers")
     _change_more(shop)
     shop.follow_until_equal("orders")
@@ -213,13 +213,13 @@ def test_joining_tables_without_a_primary_key_get_a_hint_how_to_fetch_their_rows
     execute(shop.database, ["ALTER TABLE keyed_later ADD PRIMARY KEY (id)"])
     wait_for(
         lambda: shop.steps("ALTER SOURCE shop REPAIR")[1:2] == ["snapshot of public.keyed_later alone"],
-        "the connector says that it could take none",
+        "the connector reports that it could not snapshot the table",
     )
     shop.lake.sql("ALTER SOURCE shop REPAIR")
     shop.follow_until_equal("keyed_later")
     assert shop.lake.sql("ALTER SOURCE shop RESNAPSHOT").notices == (), "nothing is left to do"
     shop.follow_until_equal("keyless", "keyed_later", "orders", "items")
-    wait_for(lambda: bool(shop.lake.ingest("shop")) and shop.since("keyless") is not None, "it is readable")
+    wait_for(lambda: bool(shop.lake.ingest("shop")) and shop.since("keyless") is not None, "keyless is readable")
 
     execute(shop.database, ["ALTER PUBLICATION lake DROP TABLE keyless", "DELETE FROM keyless WHERE id = 7"])
     shop.lake.sql("ALTER SOURCE shop REPAIR")

@@ -79,9 +79,11 @@ def test_empty_tables_of_postgresql_exist_in_the_lake(shop: Shop) -> None:
                 raise error
         return all(count(lake, f"shop.{table}") == rows for table in ("first", "joins", "truncated"))
 
-    wait_for(lambda: have(1), "each has its first row")
+    wait_for(lambda: have(1), "each table has its first row")
     for table in ("first", "joins", "truncated"):
-        assert schema(lake, f"shop.{table}") == empty, "the database says what messages say"
+        assert schema(lake, f"shop.{table}") == empty, (
+            "the columns that the database declares equal those of the messages"
+        )
     assert lake.sql(f"SELECT count(*) FROM shop.first AS OF {line.since_ms}").rows == [(0,)]
 
 
@@ -105,5 +107,5 @@ def test_empty_tables_of_mariadb_exist_in_the_lake(mariadb_shop: MariaDbShop) ->
         shop.ingest()
         return count(shop.lake, "shop.none") == 1
 
-    wait_for(has_row, "it has its first row")
-    assert schema(shop.lake, "shop.none") == empty, "the database says what messages say"
+    wait_for(has_row, "the table has its first row")
+    assert schema(shop.lake, "shop.none") == empty, "the columns that the database declares equal those of the messages"

@@ -86,7 +86,7 @@ def test_an_unavailable_broker_is_named_and_nothing_is_lost(topics: Topics, brok
         topics.ingest()
     assert broker.address in failure.value.message
     assert "Check that the broker runs" in failure.value.hint
-    assert topics.ids("one") == [1, 2, 3], "what is there can be read all the same"
+    assert topics.ids("one") == [1, 2, 3], "ingested rows stay readable"
 
     broker.start()
     assert not topics.stopped()
@@ -125,7 +125,7 @@ def test_records_deleted_before_they_were_read_stop_their_table_only(topics: Top
     assert stopped["live.one"].code == "offsets-lost"
     assert "offsets 3 to 3 are gone" in stopped["live.one"].detail
     assert (topics.ids("one"), topics.ids("other")) == ([1, 2, 3], [1, 2, 3, 4, 5, 6])
-    assert topics.stopped().keys() == {"live.one"}, "it stays stopped"
+    assert topics.stopped().keys() == {"live.one"}, "the table stays stopped"
 
     topics.reload("one")
     assert not topics.stopped()

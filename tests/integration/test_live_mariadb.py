@@ -160,7 +160,7 @@ def test_a_table_is_dropped_and_created_again_while_changes_run(shop: Shop) -> N
     assert times
     for time_ms in times:
         orders, items = (shop.lake.sql(f"SELECT id, n FROM shop.{t} AS OF {time_ms}").rows for t in ("orders", "items"))
-        assert sorted(orders) == sorted(items), "each transaction changes both alike"
+        assert sorted(orders) == sorted(items), "each transaction changes both tables"
 
 
 def _trade(server: MariaDb, closed: Event) -> int:
@@ -220,7 +220,7 @@ def test_changes_of_a_table_that_was_out_of_the_connectors_list_are_fetched(shop
         shop.ingest()
         return status_of(shop.lake).notices == ()
 
-    wait_for(quiet, "the lake has all that was missed")
+    wait_for(quiet, "the lake has all missed changes")
 
 
 def test_a_lost_connector_of_an_earlier_lakehold_is_created_again_with_the_types_of_its_tables(
@@ -263,7 +263,7 @@ def test_tables_are_truncated_without_waiting_for_an_end(shop: Shop) -> None:
     rows = shop.rows("shop.customers")
     server.execute("TRUNCATE shop.customers", "UPDATE shop.orders SET n = 4")
     shop.follow("shop.orders", "more.items")
-    assert shop.rows("shop.customers") == rows, "it is not asked to be emptied"
+    assert shop.rows("shop.customers") == rows, "this table ignores TRUNCATE"
 
 
 def test_a_purged_log_is_reported_and_a_snapshot_has_its_changes(shop: Shop, stack: StackAddresses) -> None:
@@ -278,7 +278,7 @@ def test_a_purged_log_is_reported_and_a_snapshot_has_its_changes(shop: Shop, sta
             shop.server.execute(f"PURGE BINARY LOGS TO '{newest}'")
             return [name for name, *_ in shop.server.rows("SHOW BINARY LOGS")] == [newest]
 
-        wait_for(purged, "nobody reads the old log any more")
+        wait_for(purged, "the old log is purged")
         worker.resume("maria")
     way_out = "ALTER SOURCE shop RESNAPSHOT"
     wait_for(lambda: any(notice.endswith(way_out) for notice in status_of(shop.lake).notices), "the task fails")
@@ -287,9 +287,9 @@ def test_a_purged_log_is_reported_and_a_snapshot_has_its_changes(shop: Shop, sta
 
 
 def test_other_tables_go_on_while_the_rows_of_a_joining_table_are_read(shop: Shop) -> None:
-    pieces, piece, changes = 20, 1_024, 20_000
+    chunks, chunk_rows, changes = 20, 1_024, 20_000
     shop.server.execute(
-        "USE more", "DELETE FROM items", f"INSERT INTO items SELECT seq, 0, NULL FROM seq_1_to_{pieces * piece}"
+        "USE more", "DELETE FROM items", f"INSERT INTO items SELECT seq, 0, NULL FROM seq_1_to_{chunks * chunk_rows}"
     )
     shop.connector.pause()
     # With this many updates the connector still lags when it is asked for a snapshot.
@@ -297,14 +297,16 @@ def test_other_tables_go_on_while_the_rows_of_a_joining_table_are_read(shop: Sho
     shop.server.execute(f"EXECUTE IMMEDIATE 'BEGIN NOT ATOMIC {updates}; END'")
     shop.connector.go_on()
     shop.lake.sql(CREATING_ITEMS)
-    wait_for(lambda: shop.connector.events("more.items") == {"ad hoc": pieces * piece}, "all rows are read")
-    wait_for(lambda: shop.connector.events("shop.orders") == {"r": 3, "u": changes}, "all changes came")
+    wait_for(lambda: shop.connector.events("more.items") == {"ad hoc": chunks * chunk_rows}, "all rows are read")
+    wait_for(lambda: shop.connector.events("shop.orders") == {"r": 3, "u": changes}, "all changes have arrived")
 
     last_ms = max(shop.connector.sent_ms("shop.orders"))
     before = sum(sent_ms <= last_ms for sent_ms in shop.connector.sent_ms("more.items"))
-    assert before <= 2 * piece, "what the connector is late with comes before all but the first of the rows"
+    assert before <= 2 * chunk_rows, "the delayed changes arrive before all but the first rows"
     shop.follow("shop.orders", "more.items")
-    assert shop.server.rows(f"SELECT id FROM {shop.signal_table}") == [("seen",)], "no mark is left"
+    assert shop.server.rows(f"SELECT id FROM {shop.signal_table}") == [("seen",)], (
+        "only the time of the last inspection is left"
+    )
 
 
 def test_a_table_joins_when_the_user_may_have_a_signal_table(poor: Shop) -> None:
@@ -364,7 +366,7 @@ def test_a_bank_balances_while_a_table_joins(
             connector.go_on()
             while is_open():
                 assert ingested()
-        wait_for(lambda: is_readable("bank.entries") and has_all(), "all entries are here")
+        wait_for(lambda: is_readable("bank.entries") and has_all(), "all entries are in the lake")
         assert_balanced_at_each_timestamp(lake, "bank", at_least=1)
     finally:
         lake.sql("DROP SOURCE bank CASCADE")
@@ -379,8 +381,8 @@ def test_a_server_is_restored_from_a_backup_and_its_log_overtakes_the_lake(shop:
         shop.lake = make_lake(Path(settings.warehouse), catalog_name=settings.catalog_name)
 
     def logged() -> int:
-        ((place,),) = server.rows("SELECT @@gtid_binlog_pos")
-        return int(place.rpartition("-")[2])
+        ((position,),) = server.rows("SELECT @@gtid_binlog_pos")
+        return int(position.rpartition("-")[2])
 
     server.back_up()
     server.execute("UPDATE shop.orders SET n = 1", "INSERT INTO shop.orders VALUES (9, 9, 9)")

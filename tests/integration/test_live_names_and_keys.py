@@ -108,7 +108,7 @@ def test_impossible_tables_are_refused_before_anything_changes_upstream(shop: Sh
     shop.follow_until_equal("orders")
     shop.reopen()
     shop.follow_until_equal("orders")
-    wait_for(lambda: not shop.lake.ingest("shop") or _all(shop, "empty") == [(1, 2)], "the row is there")
+    wait_for(lambda: not shop.lake.ingest("shop") or _all(shop, "empty") == [(1, 2)], "the row is in the lake")
     assert _all(shop, "empty") == [(1, 2)]
     (problem,) = status_of(shop.lake).notices
     assert "column public.empty.a_b (integer) is left out" in problem
@@ -129,7 +129,7 @@ def test_impossible_tables_are_refused_before_anything_changes_upstream(shop: Sh
         assert not any(report.stopped for report in shop.lake.ingest("shop"))
         return _all(shop, "indexed") == [(1, "a"), (2, "b"), (5, "a")]
 
-    wait_for(equal, "the changes are there")
+    wait_for(equal, "the changes are in the lake")
 
 
 def test_impossible_tables_of_mariadb_are_refused(
@@ -173,5 +173,5 @@ def test_impossible_tables_of_mariadb_are_refused(
         rows = lake.sql(f"SELECT * FROM {lake.settings.catalog_name}.shop.indexed").rows
         return sorted(tuple(row) for row in rows) == [(1, "a"), (2, "b")]
 
-    wait_for(equal, "the changes are there")
+    wait_for(equal, "the changes are in the lake")
     lake.sql("DROP SOURCE shop CASCADE")

@@ -34,10 +34,10 @@ def test_a_bank_balances_while_its_connector_starts_over_and_deleted_rows_are_de
         while is_open():
             _ingested(shop)
     shop.follow_until_equal("notes")
-    wait_for(lambda: _ingested(shop) and _has_all(shop), "all entries are here")
+    wait_for(lambda: _ingested(shop) and _has_all(shop), "all entries are in the lake")
 
     assert shop.rows("notes") == []
-    assert shop.events("notes") == {"r": 200}, "no message says that they went"
+    assert shop.events("notes") == {"r": 200}, "no event reports the deletes"
     assert_balanced_at_each_timestamp(shop.lake, "shop", at_least=2)
 
 
@@ -70,7 +70,7 @@ def _join(shop: Shop, bank: PostgresBank) -> None:
         shop.connector.go_on()
         while is_open():
             _ingested(shop)
-    wait_for(lambda: _ingested(shop) and bool(shop.since("entries")) and _has_all(shop), "all entries are here")
+    wait_for(lambda: _ingested(shop) and bool(shop.since("entries")) and _has_all(shop), "all entries are in the lake")
     assert_balanced_at_each_timestamp(shop.lake, "shop", at_least=1)
 
 

@@ -78,7 +78,7 @@ def test_values_of_every_type_arrive_through_a_life_of_rows(
     database.execute("UPDATE large SET id = 40 WHERE id = 4")
     source.catch_up()
     moved = [row for row in source.rows("large", "id, n, body, numbers") if row[0] == 40]
-    assert moved == [(40, 1, None, None)], "nothing that was sent has the large values of the new key"
+    assert moved == [(40, 1, None, None)], "no event has the large values of the new key"
 
 
 def _assert_equal(source: LiveSource) -> None:

@@ -62,7 +62,7 @@ def test_a_table_whose_statement_was_cut_short_is_reported_until_it_is_captured(
         reason = f"shop.items is not captured yet: Kafka Connect at {database.addresses.connect} does not answer"
         ingested = _run(shop, "ingest", "shop", "--quiet")
         assert (ingested.returncode, reason in ingested.stderr) == (0, True), ingested.stderr
-        assert (1, 1, "orders") in shop.rows("orders"), "what is in Kafka is ingested"
+        assert (1, 1, "orders") in shop.rows("orders"), "changes in Kafka are ingested"
         (notice,) = status_of(shop.lake).notices
         assert reason in notice
     finally:

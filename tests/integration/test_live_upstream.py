@@ -43,7 +43,7 @@ def test_upstream_objects_are_dropped_with_their_definitions(shop: Shop) -> None
     assert "shop.public.customers" not in shop.topics()
     execute(shop.database, ["UPDATE orders SET n = 7", "UPDATE customers SET n = 7"])
     shop.wait_for_events("orders", {"r": 200, "u": 200})
-    assert "shop.public.customers" not in shop.topics(), "nothing writes it any more"
+    assert "shop.public.customers" not in shop.topics(), "nothing writes the topic any more"
 
     with pytest.raises(LakeholdError, match="still used"):
         shop.lake.sql("DROP SOURCE shop")
@@ -102,8 +102,8 @@ def test_upstream_objects_changed_by_hand_are_reported_and_repaired(shop: Shop) 
 
     execute(shop.database, ["UPDATE customers SET n = 1"])
     shop.lake.sql("ALTER SOURCE shop REPAIR")
-    wait_for(lambda: shop.events("customers")["u"] == 200, "changes come again")
-    assert shop.events("orders") == {"r": 200}, "Connect remembers where it was: nothing is snapshotted again"
+    wait_for(lambda: shop.events("customers")["u"] == 200, "changes arrive again")
+    assert shop.events("orders") == {"r": 200}, "Connect keeps its offsets: nothing is snapshotted again"
     shop.follow_until_nothing_is_told()
 
 
@@ -127,4 +127,4 @@ def test_a_failed_task_is_reported_and_restarted_with_a_growing_backoff(
     shop.lake.captured.reconcile("shop")
     assert "its connector failed and was restarted" in caplog.text
     assert "Checked again in 5 s" in caplog.text
-    wait_for(lambda: status_of(shop.lake).notices == (), "it runs again")
+    wait_for(lambda: status_of(shop.lake).notices == (), "the task runs again")

@@ -129,9 +129,7 @@ def test_columns_are_added_dropped_and_changed(make_lake: LakeFactory, database:
     of_columns = "id, gone, named, renamed, plain, preset, filled, passing"
     shown = sorted(source.rows("columns", of_columns))
     assert shown == sorted(source.rows("columns_upsert", of_columns))
-    assert shown[0] == (2, 2, 2, None, None, None, None, None), (
-        "the database tells nothing of rows that were there before"
-    )
+    assert shown[0] == (2, 2, 2, None, None, None, None, None), "the database sends no events for existing rows"
     assert shown[1:] == [(3, None, None, 3, None, 7, "x", None), (4, None, None, None, None, 7, "x", 4)]
 
     for suffix in _ENVELOPES:
@@ -231,7 +229,9 @@ def test_a_primary_key_is_dropped_and_put_back(
         "UPDATE unkeyed SET n = 7 WHERE id = 2",
         "DELETE FROM neighbour",
     )
-    assert {error.code for error in _refused(source, "unkeyed")} == {"key-changed"}, "by its key row 1 would be gone"
+    assert {error.code for error in _refused(source, "unkeyed")} == {"key-changed"}, (
+        "by the new key row 1 would be deleted"
+    )
     _assert_equal(source, "neighbour")
     source.assert_equal("named", "unkeyed", ["id", "n"])
     _drop(source, "unkeyed")

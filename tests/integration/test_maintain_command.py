@@ -74,7 +74,7 @@ def test_a_maintenance_killed_at_any_failpoint_is_finished_by_the_next_one(held:
     assert done.returncode == 0, done.stderr
     (row,) = map(json.loads, done.stdout.splitlines())
     assert tuple(row) == COLUMNS
-    assert (row["table"], row["snapshots"], row["rewritten"]) == (NAME, 0, 0), "the killed ones did it"
+    assert (row["table"], row["snapshots"], row["rewritten"]) == (NAME, 0, 0), "the killed processes did all work"
     assert lake.sql(f"SUBSCRIBE {NAME} AS OF {times[4]}").rows == before
     assert lake.sql(f"SELECT count(*) FROM {NAME}.files").rows == [(1,)]
 

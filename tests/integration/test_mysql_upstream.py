@@ -63,7 +63,7 @@ def test_a_signal_table_keeps_the_time_of_the_last_inspection(mariadb: MariaDb) 
         assert upstream.record_seen(TABLE, at_ms) == at_ms
         assert upstream.inspect(TABLE).table == FoundSignalTable(seen_ms=at_ms)
     mariadb.execute("REVOKE INSERT ON lakehold_signals.* FROM lakehold@'%'")
-    assert upstream.record_seen(TABLE, 9) == 7, "it may not write, and can say what is there"
+    assert upstream.record_seen(TABLE, 9) == 7, "a user who may not write gets the stored time"
 
 
 def test_signals_and_marks_are_in_the_log_and_not_in_the_table(mariadb: MariaDb) -> None:

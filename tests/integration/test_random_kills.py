@@ -198,6 +198,6 @@ def rows_once(received: Path) -> list[int]:
         assert delivery not in acknowledged
         if last is not None and delivery != last:
             acknowledged.add(last)
-        assert taken.setdefault(delivery, rows) == rows, "what comes again is the same"
+        assert taken.setdefault(delivery, rows) == rows, "a repeated delivery has the same rows"
         last = delivery
     return [id_ for rows in taken.values() for id_ in rows]

@@ -196,4 +196,4 @@ def test_down_stops_the_process_that_up_started(commands: Commands) -> None:
     refused = commands.run("sql", "SELECT 1", warehouse=str(commands.directory / "here"), spark_remote=commands.remote)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "code: spark-unreachable" in refused.stderr
-    assert commands.spark("down").returncode == 0, "there is nothing to do any more"
+    assert commands.spark("down").returncode == 0, "no server is left to stop"

@@ -224,7 +224,7 @@ def test_down_leaves_no_process_and_up_goes_on_with_the_data(
 
     assert all(has_ended(process) for process in family)
     assert {part.state for part in lakehold_stack.status(stack_directory)} == {"stopped"}
-    assert lakehold_stack.up(stack_directory) == stack, "the ports of the last time are used again"
+    assert lakehold_stack.up(stack_directory) == stack, "the same ports are used again"
     database.execute("INSERT INTO customers VALUES (2, 'Grace', 0)")
     key, value = customers.next()
     assert (key, value["after"]["name"]) == ({"id": 2}, "Grace")

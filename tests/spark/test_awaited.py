@@ -48,7 +48,7 @@ def test_a_table_of_an_empty_topic_waits_for_the_end_of_its_snapshot(
     assert [since(lake, f"shop.{table}") is not None for table in ("t", "late")] == [is_readable] * 2
     with lake._parts.ingesting.held("shop") as ingesting:
         list(saying(ingesting, Snapshots(are_told=True)).drain())
-    assert since(lake, "shop.t") is not None, "who takes it says that it is complete"
+    assert since(lake, "shop.t") is not None, "the connector reports complete snapshots"
 
 
 def test_a_transaction_shows_that_no_snapshot_will_follow(lake: Lake, tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def test_a_table_with_an_incomplete_snapshot_is_reported_as_waiting_for_it(lake:
         assert (code, row["messages"], row["since"]) == (1, messages, None)
         assert 'detail: Its first snapshot from source "shop" is not complete.' in said
         assert said.endswith("code: not-readable\n")
-        assert lake.behind() == [], "nothing is left to be read for it"
+        assert lake.behind() == [], "the table has no messages left to read"
     topic.create({"id": 2})
     topic.write(tmp_path / "topics")
     code, (row,), said = backfill(lake, "s.t")

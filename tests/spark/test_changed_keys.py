@@ -86,10 +86,10 @@ def test_a_dropped_primary_key_stops_the_table(
     assert shop.rows("other") == [(1, "a", 0), (2, "a", 0)]
     topic.has_keys = True
     topic.create(row(3))
-    assert shop.stopped(topic).keys() == {"s.t"}, "what came without a key is still there"
+    assert shop.stopped(topic).keys() == {"s.t"}, "the messages without a key are still in the topic"
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len([line for line in warnings if line.startswith("table s.t stopped")]) == 1, (
-        "each try of a follow would tell it"
+        "each try of a follower would log it"
     )
     shop.lake.sql("DROP TABLE s.t")
     shop.table(topic, envelope, "KEY (id, name)")

@@ -88,4 +88,6 @@ def test_messages_that_break_the_schema_file_stop_their_table_only(lake: Lake, s
     (report,) = lake.ingest("feed")
     assert {name: error.code for name, error in report.stopped.items()} == {"s.narrow": "contract-broken"}
     assert 'column "n" of table "s.narrow" is declared as int' in report.stopped["s.narrow"].message
-    assert lake.sql("SELECT * FROM s.wide").rows == [(1, 5_000_000_000)], "what the file does not name is left out"
+    assert lake.sql("SELECT * FROM s.wide").rows == [(1, 5_000_000_000)], (
+        "fields that the file does not name are skipped"
+    )

@@ -54,4 +54,4 @@ def test_the_first_row_of_an_empty_table_is_a_change_of_it(lake: Lake, connector
     changes = lake.sql(f"SUBSCRIBE shop.empty AS OF {since_ms} UP TO {line.upper_ms}").rows
     assert [row[1:] for row in changes] == [(1, 7, 70)]
     partitions = lake.catalog.load_table("shop.empty").spec().fields
-    assert [field.name for field in partitions] == ["id_bucket"], "the key of the messages"
+    assert [field.name for field in partitions] == ["id_bucket"], "the table is bucketed by the key of the messages"

@@ -103,7 +103,7 @@ def read_here(monkeypatch: pytest.MonkeyPatch) -> Iterable[None]:
     """Forbid Spark to read both ends of a step, which would hide how this process reads a file."""
 
     def refused(*_: object) -> None:
-        pytest.fail("Spark reads what this process should")
+        pytest.fail("Spark reads a file that this process should read")
 
     with monkeypatch.context() as patched:
         patched.setattr(OnSpark, "state", refused)
@@ -135,8 +135,8 @@ def test_every_type_encoding_and_codec_reads_as_in_spark(make_lake: LakeFactory,
     came = [diffs for diffs in table.changes() if diffs]
     assert [len(diffs) for diffs in came] == [5, 5, 5, 1, 2]
     assert {exact(diffs[0][1:]) for diffs in came[:3]} == {exact(came[0][0][1:])}
-    place = list(COLUMNS).index("at")
-    assert [diff[1 + place] for diff in sorted(came[2], key=lambda diff: diff[1])] == TIMES
+    index = list(COLUMNS).index("at")
+    assert [diff[1 + index] for diff in sorted(came[2], key=lambda diff: diff[1])] == TIMES
 
 
 def _paths(rows: pa.Table) -> list[str]:

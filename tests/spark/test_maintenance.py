@@ -135,7 +135,7 @@ def test_a_running_read_keeps_the_history_it_needs(make_lake: LakeFactory) -> No
     reads.put(LongRead("slow", ("shop.other", NAME), times(lake)[1], now_ms() + 600_000))
     assert [report.snapshots for report in lake.maintain([NAME])] == [1]
     reads.remove("slow")
-    assert [report.snapshots for report in lake.maintain([NAME])] == [3], "all but what the first one gathered"
+    assert [report.snapshots for report in lake.maintain([NAME])] == [3], "all snapshots but the one of the compaction"
 
 
 def test_history_within_retention_and_grace_is_kept(make_lake: LakeFactory) -> None:
@@ -156,7 +156,9 @@ def test_foreign_tables_are_maintained_only_when_they_say_how_much_to_keep(make_
     lake.sql(f"INSERT INTO {NAME} VALUES (7, 'later')")
     assert len(tags(lake)) == 1
     lake.maintain()
-    assert (snapshots(lake), len(tags(lake))) == (SMALL_FILES_MOST + 4, 2), "held: tagged, and nothing else"
+    assert (snapshots(lake), len(tags(lake))) == (SMALL_FILES_MOST + 4, 2), (
+        "a held foreign table is tagged and not maintained"
+    )
 
     lake.sql(f"ALTER TABLE {NAME} SET (RETAIN HISTORY = '1 ms')")
     assert NAME in {report.table for report in lake.maintain()}
@@ -194,16 +196,16 @@ def test_orphans_are_searched_once_a_day_or_on_request(make_lake: LakeFactory) -
     table_of(lake, batches=1)
     lake.sql(f"ALTER TABLE {NAME} SET (RETAIN HISTORY = '1 day')")
     warehouse = Path(lake.settings.warehouse.removeprefix("file://"))
-    places = [warehouse / "shop/t/data/a.parquet", warehouse / "mz_catalog/mz_batches/metadata/a-m0.avro"]
+    paths = [warehouse / "shop/t/data/a.parquet", warehouse / "mz_catalog/mz_batches/metadata/a-m0.avro"]
 
     def found(*, dry_run: bool = False, orphans: bool = False) -> list[int]:
-        for path in places:
+        for path in paths:
             path.write_bytes(b"left behind")
             os.utime(path, (now_ms() / 1000 - OLD_S,) * 2)
         counts = {report.table: report.orphans for report in lake.maintain(dry_run=dry_run, orphans=orphans)}
         return [counts[NAME], counts["mz_catalog.mz_batches"]]
 
-    assert found(dry_run=True) == [1, 1], "looked for, and that is not written down"
+    assert found(dry_run=True) == [1, 1], "a dry run searches orphans without recording the time"
     assert found() == [1, 1]
     assert found() == [0, 0]
     assert found(orphans=True, dry_run=True) == [1, 1]

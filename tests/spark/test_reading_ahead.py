@@ -27,7 +27,7 @@ class Together(PyArrowFileIO):
             self.asked.add(location)
             if len(self.asked) > 1:
                 self.second.set()
-            assert self.second.wait(ANSWERS_WITHIN_S), "one at a time"
+            assert self.second.wait(ANSWERS_WITHIN_S), "manifest lists are requested one at a time"
         return super().new_input(location)
 
 

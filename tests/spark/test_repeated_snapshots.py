@@ -87,7 +87,7 @@ def test_rows_that_a_repeated_snapshot_lacks_are_deleted_though_it_was_read_befo
     asked = shop.asked()
     shop.topic.ad_hoc_snapshot([row(1, "a"), row(2, "changed unseen")])
     shop.ingest()
-    assert len(shop.rows()) == 4, "it is not complete"
+    assert len(shop.rows()) == 4, "the snapshot is not complete"
     shop.topic.update(row(3, "a"), row(3, "in place of its row"))
     shop.topic.create(row(5, "new"))
     shop.complete("r1", asked)

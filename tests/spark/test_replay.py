@@ -241,8 +241,8 @@ def test_random_histories_are_replayed_through_envelopes(
             assert from_upserts(upserts, ms) == expected
             assert from_debezium(debezium, ms) == expected
     for rows in (upserts, debezium):
-        places = [(row[0], row[2]) for row in rows]
-        assert places == sorted(set(places))
+        keys = [(row[0], row[2]) for row in rows]
+        assert keys == sorted(set(keys))
     assert [row[:3] for row in upserts] == [
         (ms, "upsert" if kind == "insert" else kind, key) for ms, kind, key, *_ in debezium
     ]

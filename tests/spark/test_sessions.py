@@ -54,4 +54,4 @@ def test_two_lakes_of_a_session_have_two_names(spark: SparkSession, tmp_path: Pa
         assert ("only_here",) in lake.sql("SHOW NAMESPACES").rows
     catalog, named = f"sqlite:///{first}/catalog.db", {"warehouse": f"file://{first}"}
     with connect(second, catalog_uri=catalog, catalog_name="twin", catalog_properties=named) as lake:
-        assert ("only_here",) in lake.sql("SHOW NAMESPACES").rows, "the catalog's own name for its warehouse counts"
+        assert ("only_here",) in lake.sql("SHOW NAMESPACES").rows, "the warehouse that the catalog names counts"

@@ -81,7 +81,7 @@ def test_nested_brackets_run_and_too_many_are_a_clear_error(spark: SparkSession)
             assert run(spark, f"SELECT {'(' * depth}1{')' * depth}").rows == [(1,)]
         except StatementError as error:
             refused[depth] = error
-    assert 100 not in refused, "how many more can be read is up to Java's stack"
+    assert 100 not in refused, "the limit above 100 depends on Java's stack"
     errors = {(error.message, error.code, error.hint) for error in refused.values()}
     assert errors <= {("the statement is nested too deeply", "syntax", "use fewer brackets inside each other")}
 

@@ -98,7 +98,7 @@ def test_changes_after_an_incomplete_transaction_wait_and_those_before_it_do_not
     assert "702:" in status[WAITING_FOR]
 
     again = shop.ingest()
-    assert again[-1].waiting == waiting.waiting, "since is when it was first seen"
+    assert again[-1].waiting == waiting.waiting, "the wait began when the transaction was first seen"
     shop.connector.end({"public.a": 1, "public.b": 1})
     shop.ingest()
     assert shop.rows() == ([(1, 2)], [(1, 2)])
@@ -189,9 +189,7 @@ def test_snapshot_rows_and_tables_of_another_envelope_have_no_transactions(shop:
     shop.ingest()
     assert rows(shop.lake, "a") == [(1, 1), (2, 1)]
     assert rows(shop.lake, "plain") == [(1, 1), (2, 1)]
-    assert len(shop.lake.timelines.readable(["shop.a"])) == 1, (
-        "the snapshot is complete, and all that is left are changes"
-    )
+    assert len(shop.lake.timelines.readable(["shop.a"])) == 1, "the snapshot is complete, and only changes are left"
 
 
 def test_an_unreadable_message_blocks_no_transaction(shop: Shop) -> None:
