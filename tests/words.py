@@ -14,14 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-# Tests in these folders do not follow the rules yet.
-_EXEMPT = tuple(ROOT / "tests" / folder for folder in ("benchmarks", "browser", "integration", "spark"))
-CODE = tuple(
-    path
-    for folder in ("spark", "dags", "tests")
-    for path in sorted((ROOT / folder).rglob("*.py"))
-    if not any(path.is_relative_to(exempt) for exempt in _EXEMPT)
-)
+CODE = tuple(path for folder in ("spark", "dags", "tests") for path in sorted((ROOT / folder).rglob("*.py")))
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 _NO_VERBS = frozenset(

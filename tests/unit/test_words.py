@@ -38,7 +38,7 @@ def test_a_name_with_a_word_that_has_a_better_synonym_is_found(tmp_path: Path, m
 
 def test_tests_are_searched_as_other_code_is() -> None:
     folders = {path.relative_to(words.ROOT).parent.as_posix() for path in words.CODE}
-    assert {"spark/lakehold/cli", "dags", "tests", "tests/unit", "tests/golden", "tests/property"} <= folders
+    assert {"spark/lakehold/cli", "dags", "tests", "tests/unit", "tests/spark", "tests/integration"} <= folders
 
 
 def test_a_sentence_that_is_too_long_is_found_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
