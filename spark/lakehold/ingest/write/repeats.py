@@ -48,7 +48,7 @@ class Snapshots:
         unasked: The awaited tables whose upstream objects are not all created yet, so that no snapshot was requested.
         repeated: The last repeated snapshot of a table, unless the lake has all of it.
         fits_from: The sync points of tables that joined: a table is readable when the others have reached its sync point.
-        are_told: Whether the connector reports when a table's first snapshot is complete; otherwise only messages show it.
+        are_reported: Whether the connector reports when a table's first snapshot is complete; otherwise only messages show it.
     """
 
     awaited: frozenset[str] = frozenset()
