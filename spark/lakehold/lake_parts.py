@@ -20,8 +20,8 @@ from lakehold.state.batch_protocol import BATCHES, BatchStore
 from lakehold.state.catalog_opening import open_catalog
 from lakehold.state.holds import HoldStore
 from lakehold.state.iceberg_state import IcebergState
-from lakehold.state.long_reads import LongReadStore
 from lakehold.state.objects import DefinitionStore
+from lakehold.state.read_lease_store import ReadLeaseStore
 
 if TYPE_CHECKING:
     from lakehold.holds.commands import HoldCommands
@@ -68,7 +68,7 @@ class LakeParts:
         self.definitions = DefinitionStore(self.state)
         self.batches = BatchStore(self.state)
         self.hold_store = HoldStore(self.state)
-        self.long_reads = LongReadStore(self.state)
+        self.read_lease_store = ReadLeaseStore(self.state)
         self.tables = DataTables(self.catalog)
 
     def close(self) -> None:
@@ -201,8 +201,8 @@ class LakeParts:
         from lakehold.quality.pages import Pages
         from lakehold.state.hold_checks import HOLD_CHECKS
 
-        holds, reads = self.hold_store, self.long_reads
-        survey = Survey(self.catalog, self.timelines, self.batches, holds, reads, self.tags, self.settings)
+        holds, leases = self.hold_store, self.read_lease_store
+        survey = Survey(self.catalog, self.timelines, self.batches, holds, leases, self.tags, self.settings)
         procedures = Procedures(self._call, self.settings.catalog_name)
         pages = Pages(self.settings.check_pages_uri, self.catalog.load_table(HOLD_CHECKS.table).io)
         batches, checks = self.state.log(BATCHES), self.state.log(HOLD_CHECKS)
@@ -234,7 +234,7 @@ class LakeParts:
     def _read_leases(self) -> ReadLeases:
         from lakehold.subscribe.read_leases import ReadLeases
 
-        return ReadLeases(self.long_reads, self.settings.expire_grace_ms)
+        return ReadLeases(self.read_lease_store, self.settings.expire_grace_ms)
 
     @cached_property
     def _workers(self) -> ThreadPoolExecutor:

@@ -1,4 +1,4 @@
-"""How long comparing a captured table with its database takes, against one read of each side."""
+"""Measures the comparison of a captured table with its database, against one read of each side."""
 
 from __future__ import annotations
 

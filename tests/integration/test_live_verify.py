@@ -38,7 +38,7 @@ def test_every_type_is_compared_and_each_corrupted_value_found(shop: Shop) -> No
             found = shop.lake.verify(f"shop.{table}")
             assert found.differences == ()
             assert found.is_whole
-            assert not found.unsettled
+            assert not found.unresolved
     left_out = {column.name for column in POSTGRES if column.lake_type is None}
     assert {column.name for column in found.skipped} == _UNCOMPARED | left_out
 
@@ -169,7 +169,7 @@ def test_keys_of_several_columns_and_reserved_names(shop: Shop) -> None:
     assert (found.key, found.columns) == ((user, day), ("select",))
 
 
-def test_what_keeps_a_table_from_being_compared_is_told(poor: Shop) -> None:
+def test_a_table_that_cannot_be_compared_is_refused_with_the_reason(poor: Shop) -> None:
     poor.upstream("orders", "customers")
     grant_capture(poor, "orders", "customers")
     poor.lake.sql(f"BEGIN; {Shop.creating('orders')}; {Shop.creating('customers')}; COMMIT")
@@ -200,7 +200,7 @@ def test_what_keeps_a_table_from_being_compared_is_told(poor: Shop) -> None:
 
 
 def _printed(shop: Shop, output: type[Output], *tables: str) -> tuple[str, list[str], bool]:
-    """What the command writes to stdout and stderr, and whether the tables are equal."""
+    """Return what the command writes to stdout and stderr, and whether the tables are equal."""
     data, told = io.StringIO(), io.StringIO()
     equal = run_verify(shop.lake, tables, output(data, told), NoProgress())
     return data.getvalue(), told.getvalue().splitlines(), equal

@@ -1,4 +1,4 @@
-"""Which columns of a table are compared, and why others are not."""
+"""The columns of a table that both sides have are compared; others are skipped with a reason."""
 
 from __future__ import annotations
 

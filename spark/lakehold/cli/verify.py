@@ -17,7 +17,7 @@ DIFFERENCE_COLUMNS = ("table", "key", "difference", "columns")
 
 COMPARISON_COLUMNS = (
     *("table", "upstream", "at", "snapshot_id", "equal", "rows_in_database", "rows_in_lake", "different", "complete"),
-    *("unsettled", "key", "columns", "skipped", "differences", "reasons"),
+    *("unresolved", "key", "columns", "skipped", "differences", "reasons"),
 )
 """Fields of the one object a table for programs."""
 
@@ -68,7 +68,7 @@ def _row(found: Comparison) -> tuple[Any, ...]:
         found.rows_in_lake,
         found.different,
         found.is_whole,
-        found.unsettled,
+        found.unresolved,
         list(found.key),
         list(found.columns),
         [{"column": column.name, "reason": column.reason} for column in found.skipped],

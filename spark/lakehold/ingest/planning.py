@@ -27,10 +27,10 @@ class Planned:
         past_snapshots: For each partition the offset below which it leaves no row of a snapshot unread.
         transactions: The committed upstream transactions after the batch (`lakehold.ingest.transactions`).
         has_news: Whether it reads records for tables, and not only those that show that nothing happened to them.
-        is_last: Whether no more of the fetched records can be taken now.
+        is_last: Whether no more of the fetched records can be in a batch now.
         blocked: The incomplete transaction for which everything after the batch waits.
         waiting: Topics with events after the batch.
-        fetch_again_ms: When fetching offsets again may show that more of the records can be taken (epoch milliseconds);
+        fetch_again_ms: When fetching offsets again may show that more of the records can be in a batch (epoch milliseconds);
             None: time does not matter.
         replaced: The re-snapshot that it contains completely.
     """
@@ -49,7 +49,7 @@ class Planned:
 
     @classmethod
     def of(cls, plan: ReadPlan, available: Available) -> Planned:
-        """Make a planned batch from a plan, with what it implies about topics and their snapshots."""
+        """Make a planned batch from a plan, and derive from it which topics and snapshots are fully read."""
         ends = ends_of(available)
         unread = {tp.topic for tp, end in ends.items() if plan.position.get(tp, 0) < end}
         return cls(plan, available.topics - unread, ends, plan.position, has_news=bool(plan.ranges))
@@ -111,7 +111,7 @@ class Planner:
         return {tp: begins[tp] for tp in of_topics}, {tp: ends[tp] for tp in of_topics}
 
     def is_ahead(self, state: ReaderState, main: ReaderState) -> bool:  # noqa: ARG002 - for whole transactions
-        """Return whether tables that catch up must wait for `main`; without transactions they never pass it."""
+        """Return whether tables that catch up are ahead of `main` and must wait; only with whole transactions they may be."""
         return False
 
     def plan_again(

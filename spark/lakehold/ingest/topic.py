@@ -19,11 +19,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehold.arrow_frames import frame_of
-from lakehold.definitions import DeclaredColumn, FormatType, Metadata, Table
+from lakehold.definitions import DeclaredColumn, FormatType, Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.decode.decoded import Decoded, Shape, Wanted, decode
 from lakehold.ingest.decode.record_schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, TopicSchemas
-from lakehold.ingest.decode.schema_ids import SchemaIds, schema_ids, schema_ids_of
+from lakehold.ingest.decode.schema_ids import SchemaIds, schema_ids_by_spark, schema_ids_in_driver
 from lakehold.ingest.decode.shared_decoding import DecodedTogether, decode_together
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.decode.unify import TypeConflict
@@ -66,7 +66,11 @@ class TopicPart:
     @cached_property
     def ids(self) -> SchemaIds:
         """Find which schemas the records use; for many records this is one pass over them."""
-        return schema_ids(self.raw, self._written) if self.here is None else schema_ids_of(self.here, self._written)
+        return (
+            schema_ids_by_spark(self.raw, self._written)
+            if self.here is None
+            else schema_ids_in_driver(self.here, self._written)
+        )
 
     def sample(self, part: str) -> tuple[bytes, ...]:
         """Return a sample of the keys or values."""
@@ -123,7 +127,7 @@ class TopicDecoder:
     def wanted(
         self, table: Table, part: TopicPart, stored_key: tuple[ColumnType, ...], *, scan_schemas: bool
     ) -> tuple[Wanted, bool]:
-        """Return the columns that a table needs from a topic's records, and whether all schemas that they name were looked up.
+        """Return what a table wants decoded of a topic's records, and whether these schemas are all that the records use.
 
         Args:
             table: The table; it declares the columns of bare JSON.
@@ -143,7 +147,7 @@ class TopicDecoder:
         return Wanted(schemas, shape, has_heads), subjects is None
 
     def decode(self, table: Table, part: TopicPart, wanted: Wanted) -> Decoded:
-        """Decode the records of a topic for a table, as `wanted` says.
+        """Decode the records of a topic for a table.
 
         Raises:
             TableStopped: The schemas contradict each other.
@@ -210,7 +214,7 @@ def _declared_key(
 ) -> tuple[DeclaredColumn, ...]:
     """Return the columns of a bare JSON key: those of `KEY (…)`, else those that keys name, of the declared types.
 
-    A key that is not a record is a column `key` (design, "The way in"). A table keeps the key that it was created with.
+    A key that is not a record is a column `key`. A table keeps the key that it was created with.
     """
     declared = {c.name: c for c in table.columns}
     if table.key:
@@ -227,16 +231,14 @@ def _declared_key(
             table=table.full_name,
             code="columns-unknown",
             detail="The messages are JSON without a schema, which does not say its type.",
-            hint="Add it to the table's column list"
-            + (", or name other key columns in KEY (…)." if table.envelope.has_keys else ", or leave INCLUDE KEY out."),
+            hint="Add it to the table's column list, or change the table's KEY (…) or INCLUDE KEY.",
         )
     return tuple(declared[name] for name in content)
 
 
 def _single_key(table: Table, declared: Mapping[str, DeclaredColumn]) -> DeclaredColumn:
     """Return the column of a key that is not a record; the column list or the clause that includes it gives its type."""
-    aliases = (each.alias for each in table.include if each.what is Metadata.KEY and each.alias)
-    found = next((declared[name] for name in ("key", *aliases) if name in declared), None)
+    found = next((declared[name] for name in table.single_key_names if name in declared), None)
     return DeclaredColumn("key", "string" if found is None else found.type)
 
 
@@ -259,7 +261,7 @@ def _record(key: bytes) -> dict[str, Any] | None:
 
 def _columns_unknown(table: Table) -> TableStopped:
     return TableStopped(
-        f'nothing says which columns table "{table.full_name}" has',
+        f'the columns of table "{table.full_name}" are unknown',
         table=table.full_name,
         code="columns-unknown",
         detail="The messages are JSON without a schema.",

@@ -117,7 +117,7 @@ class Maintaining:
 
     def _foreseen(self, scope: MaintenanceScope) -> Iterator[MaintenanceReport]:
         plan = self.survey.plan(scope)
-        report = replace(_planned(plan), rewritten=plan.rewrite.data_files + plan.rewrite.delete_files)
+        report = replace(_report_of_plan(plan), rewritten=plan.rewrite.data_files + plan.rewrite.delete_files)
         yield (report := self._without_old(report, dry_run=True))
         yield replace(report, orphans=self._without_orphans(plan, dry_run=True))
 
@@ -183,7 +183,7 @@ class Maintaining:
         return found
 
 
-def _planned(plan: TablePlan) -> MaintenanceReport:
+def _report_of_plan(plan: TablePlan) -> MaintenanceReport:
     return MaintenanceReport(
         plan.full_name,
         plan.kept_from_ms,
@@ -206,11 +206,11 @@ def _while_others_write(full_name: str, act: Callable[[], Result]) -> Result:
             said, is_last = f"{error.message} {error.detail}", attempt == _ATTEMPTS - 1
             if not is_conflict(said) and (is_last or not is_file_gone(said)):
                 raise
-            log.info("another writer moved %s first: %s", full_name, error.message)
+            log.info("another writer changed %s first: %s", full_name, error.message)
             if is_last:
                 raise CommitConflict(
-                    f'other writers kept moving "{full_name}"',
+                    f'other writers kept changing "{full_name}"',
                     detail="Its files are as they were; the rest of its maintenance was done.",
-                    hint="Maintain it again when fewer batches run.",
+                    hint="Run lakehold maintain again when fewer batches run.",
                 ) from error
     raise AssertionError("unreachable")

@@ -58,7 +58,7 @@ class Comparison:
         differences: The first keys that differ.
         different: How many keys were found to differ.
         is_whole: Whether all keys that may differ were looked at; otherwise more may differ.
-        unsettled: How many keys changed all the time, so that they could not be compared.
+        unresolved: How many keys changed all the time, so that they could not be compared.
         reasons: Why rows may differ, in sentences.
     """
 
@@ -74,7 +74,7 @@ class Comparison:
     differences: tuple[Difference, ...]
     different: int
     is_whole: bool
-    unsettled: int
+    unresolved: int
     reasons: tuple[str, ...]
 
     @property
@@ -86,9 +86,9 @@ class Comparison:
     def summary(self) -> str:
         """Describe the outcome for people, in a line."""
         where = f"{self.upstream} at {iso(self.at_ms)} UTC"
-        unsettled = f"; {self.unsettled:,} keys changed all the time and were not compared" if self.unsettled else ""
+        unresolved = f"; {self.unresolved:,} keys changed all the time and were not compared" if self.unresolved else ""
         if self.is_equal:
-            return f"{self.full_name} equals {where}: {self.rows_in_lake:,} rows{unsettled}"
+            return f"{self.full_name} equals {where}: {self.rows_in_lake:,} rows{unresolved}"
         least = "" if self.is_whole else "at least "
         counts = f"{self.rows_in_lake:,} rows in the lake, {self.rows_in_database:,} in the database"
-        return f"{self.full_name} differs from {where}: {least}{self.different:,} keys; {counts}{unsettled}"
+        return f"{self.full_name} differs from {where}: {least}{self.different:,} keys; {counts}{unresolved}"

@@ -38,8 +38,8 @@ from lakehold.verify.lake_rows import LakeRows
 from lakehold.verify.mysql_rows import mysql_rows
 from lakehold.verify.postgres_rows import postgres_rows
 from lakehold.verify.reasons import reasons
+from lakehold.verify.resolving import Rows, difference, resolve
 from lakehold.verify.selected_rows import FirstKey, Selection, by_key, can_be_sought, differing_keys
-from lakehold.verify.settling import Rows, difference, settle
 from lakehold.verify.subject import Subject, Subjects
 
 _REACHED_WITHIN_S = 120.0
@@ -124,17 +124,17 @@ class Verifying:
             ours = lake.sums()
             task.advance(int(ours.rows.sum()))
         differences: list[Difference] = []
-        different = unsettled = 0
+        different = unresolved = 0
         is_whole = True
         for seeming in _seeming(database, lake, theirs, ours):
             if different >= _KEYS_SHOWN:
                 is_whole = False
                 break
             reader = _KeyReader(self, subject, compared, seeming, progress)
-            settled = settle(seeming.database, seeming.lake, reader.read_database, reader.read_lake)
-            different, unsettled = different + len(settled.differing), unsettled + len(settled.unsettled)
+            resolved = resolve(seeming.database, seeming.lake, reader.read_database, reader.read_lake)
+            different, unresolved = different + len(resolved.differing), unresolved + len(resolved.unresolved)
             names = [column.name for column in compared.all]
-            shown = (difference(*sides, names) for sides in settled.differing.values())
+            shown = (difference(*sides, names) for sides in resolved.differing.values())
             differences += list(shown)[: _KEYS_SHOWN - len(differences)]
         state = self.tables.table_state(subject.full_name)
         return Comparison(
@@ -150,7 +150,7 @@ class Verifying:
             tuple(sorted(differences, key=_by_key)),
             different,
             is_whole,
-            unsettled,
+            unresolved,
             tuple(
                 reasons(
                     subject.full_name,

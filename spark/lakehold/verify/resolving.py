@@ -22,24 +22,24 @@ Rows = Mapping[int, tuple[Row, ...]]
 
 
 @dataclass
-class Settled:
+class Resolved:
     """Keys about which something is known.
 
     Attributes:
         differing: The rows of keys that differ: the database's and the lake's.
-        unsettled: Keys that changed all the time.
+        unresolved: Keys that changed all the time.
     """
 
     differing: dict[int, tuple[tuple[Row, ...], tuple[Row, ...]]] = field(default_factory=dict)
-    unsettled: set[int] = field(default_factory=set)
+    unresolved: set[int] = field(default_factory=set)
 
 
-def settle(
+def resolve(
     before: Rows,
     lake: Rows,
     read_database: Callable[[Sequence[int]], Rows],
     read_lake: Callable[[Sequence[int]], Rows],
-) -> Settled:
+) -> Resolved:
     """Find which of some keys differ.
 
     Args:
@@ -48,23 +48,23 @@ def settle(
         read_database: Reads rows of the database as they are now.
         read_lake: Reads rows of the lake in a snapshot that has reached what `read_database` read last.
     """
-    result = Settled(unsettled={*before, *lake})
+    result = Resolved(unresolved={*before, *lake})
     suspected: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
     for number in range(ROUNDS):
         if number:
-            lake = read_lake(sorted(result.unsettled))
-        after = read_database(sorted(result.unsettled))
+            lake = read_lake(sorted(result.unresolved))
+        after = read_database(sorted(result.unresolved))
         found: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
-        for key in sorted(result.unsettled):
+        for key in sorted(result.unresolved):
             first, ours, last = before.get(key, ()), lake.get(key, ()), after.get(key, ())
             if _digests(ours) in (_digests(first), _digests(last)):
-                result.unsettled.discard(key)
+                result.unresolved.discard(key)
             elif _is_unchanged(first, last):
                 found[key] = (_digests(last), _digests(ours))
                 if suspected.get(key) == found[key]:
-                    result.unsettled.discard(key)
+                    result.unresolved.discard(key)
                     result.differing[key] = (last, ours)
-        if not result.unsettled:
+        if not result.unresolved:
             break
         suspected, before = found, after
     return result

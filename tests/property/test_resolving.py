@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakehold.verify.resolving import Rows, resolve
 from lakehold.verify.selected_rows import Row
-from lakehold.verify.settling import Rows, settle
 
 _KEYS = range(4)
 
@@ -68,7 +68,7 @@ def test_a_key_that_moves_does_not_differ(histories: list[History], steps: list[
     # The first read is of all rows, without their versions.
     before = {key: _row(*(row.digest for row in rows)) for key, rows in world.read_database(_KEYS).items()}
     lake = world.read_lake(_KEYS)
-    assert not settle(before, lake, world.read_database, world.read_lake).differing
+    assert not resolve(before, lake, world.read_database, world.read_lake).differing
 
 
 @given(histories=_HISTORIES, steps=_STEPS, lies=st.dictionaries(st.sampled_from(_KEYS), st.none() | st.just(9)))
@@ -79,16 +79,16 @@ def test_a_key_that_differs_is_found_once_it_rests(
     before, lake = world.read_database(_KEYS), world.read_lake(_KEYS)
     while world._at < 14:
         before, lake = world.read_database(_KEYS), world.read_lake(_KEYS)
-    found = settle(before, lake, world.read_database, world.read_lake)
+    found = resolve(before, lake, world.read_database, world.read_lake)
     assert found.differing.keys() == lies.keys()
-    assert not found.unsettled
+    assert not found.unresolved
 
 
 def test_a_key_that_changes_all_the_time_is_equal_if_the_lake_has_one_of_its_rows() -> None:
     histories: list[History] = [[*range(1, 40)] for _ in _KEYS]
-    for steps, unsettled in (([1, 0], set()), ([0, 1], set()), ([1, 1], {*_KEYS})):
+    for steps, unresolved in (([1, 0], set()), ([0, 1], set()), ([1, 1], {*_KEYS})):
         world = _World(histories, steps, {})
         before, lake = world.read_database(_KEYS), world.read_lake(_KEYS)
-        found = settle(before, lake, world.read_database, world.read_lake)
+        found = resolve(before, lake, world.read_database, world.read_lake)
         assert not found.differing
-        assert found.unsettled == unsettled, steps
+        assert found.unresolved == unresolved, steps
