@@ -19,7 +19,9 @@ from lakehold.status import status_of
 from tests.captured_shop import Shop, grant_capture
 from tests.captured_shop import poor as poor  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.conftest import LakeFactory
+from tests.doc_pages import page
 from tests.live_source import execute
+from tests.runnable_pages import parts
 from tests.stack_fixtures import SourceDatabase
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
@@ -162,8 +164,7 @@ def test_without_a_signal_table_tables_join_and_with_what_a_superuser_does_the_n
 
 def _statements_of_a_superuser() -> list[str]:
     """As the documentation has them."""
-    text = (Path(__file__).parents[2] / "docs" / "operate" / "connectors.md").read_text()
-    (block,) = re.findall(r"```sql\n(\s*CREATE SCHEMA IF NOT EXISTS lakehold_signals.*?)```", text, re.DOTALL)
+    (block,) = (part.text for part in parts(page("operate/connectors.md")) if part.kind == "postgresql")
     return [statement for statement in block.split(";") if statement.strip()]
 
 
