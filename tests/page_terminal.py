@@ -21,7 +21,7 @@ import lakehold
 from lakehold import lake as lake_module
 from lakehold.cli import app as command
 from lakehold.cli import backfill, ingest, publish, subscribe
-from lakehold.cli.output import Output, OutputFormat, open_output
+from lakehold.cli.command_output import Output, OutputFormat, open_output
 from lakehold.lake import Lake
 from lakehold.settings import load_settings
 from lakehold.stack import StackAddresses

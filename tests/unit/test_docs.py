@@ -27,7 +27,7 @@ from lakehold.spark_server.cli import app as spark_app
 from lakehold.sql import list_holds, options, plan_show, run_roles
 from lakehold.stack.addresses import StackPorts
 from lakehold.stack.cli import app as stack_app
-from lakehold.state.schemas import system_tables
+from lakehold.state.schema_files import system_tables
 from lakehold.status import COLUMNS as STATUS_COLUMNS
 from lakehold.upstream import value_options
 from tests import runnable_pages, type_tables

@@ -21,7 +21,7 @@ from lakehold.errors import TableStopped
 from lakehold.ingest.decode.decoded import Decoded
 from lakehold.ingest.decode.types import ColumnType, from_spark, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
-from lakehold.ingest.envelope.changes import (
+from lakehold.ingest.envelope.change_columns import (
     BEFORE_MISSING,
     CONNECTOR,
     DETAIL,
@@ -42,7 +42,7 @@ from lakehold.ingest.envelope.changes import (
     Phase,
 )
 from lakehold.ingest.envelope.column_names import folded, require_case, require_names
-from lakehold.ingest.envelope.header import header_of_change
+from lakehold.ingest.envelope.header_columns import header_of_change
 from lakehold.ingest.envelope.included import IncludedColumn, included_columns
 from lakehold.ingest.envelope.keys import Key, is_keyless, key_of, with_left_keys
 from lakehold.ingest.envelope.position import POSTGRES, is_ad_hoc, position_of
@@ -106,6 +106,23 @@ def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] 
         case Envelope.DEBEZIUM_UPSERT | Envelope.DEBEZIUM:
             mapped = _debezium(decoded, table, stored_key)
     return _assembled(mapped, table, included)
+
+
+def columns_without_messages(table: Table, row: Sequence[ColumnType], key: Collection[str]) -> tuple[ColumnType, ...]:
+    """Return the columns of a table that has no message yet: its first message shows the columns that keys add.
+
+    Args:
+        table: The definition.
+        row: The columns of its rows.
+        key: Names of its key's columns.
+
+    Raises:
+        TableStopped: See `included_columns`; or a table cannot have columns of these names.
+    """
+    included = included_columns(table, (), [c.name for c in row], key)
+    columns = (*row, *(each.column for each in included))
+    require_names(table, columns)
+    return columns
 
 
 def _taken(decoded: Decoded, table: Table, key: Sequence[ColumnType]) -> list[ColumnType]:
