@@ -60,8 +60,7 @@ class LiveApp:
             "a source over a database with users and carts": lambda: self._database(KAFKA, SOURCE),
             "users are captured": lambda: self._database(KAFKA, SOURCE, USERS),
             "the ingest that follows takes the changes": self._follow,
-            "the lake has the carts": lambda: self._wait_until_equal("carts"),
-            "the lake has the users": lambda: self._wait_until_equal("users"),
+            "the lake has the users": self._wait_until_equal,
         }
 
     def drop(self) -> None:
@@ -80,17 +79,17 @@ class LiveApp:
     def _follow(self) -> None:
         self._run("sh", "lakehold ingest app --follow --warehouse app-lake", shows=True)
 
-    def _wait_until_equal(self, table: str) -> None:
-        query = f"SELECT id FROM {{}}.{table} ORDER BY id"
+    def _wait_until_equal(self) -> None:
+        query = "SELECT id FROM {}.users ORDER BY id"
         with psycopg.connect(self._stack.postgres("app")) as connection:
             rows = connection.execute(query.format("public").encode()).fetchall()
 
         def is_equal() -> bool:
             with self._terminal.connect("lake") as lake:
                 lake.ingest("app")
-                return lake.catalog.table_exists(f"app.{table}") and lake.sql(query.format("app")).rows == rows
+                return lake.catalog.table_exists("app.users") and lake.sql(query.format("app")).rows == rows
 
-        wait_for(is_equal, f"the lake has the {table}")
+        wait_for(is_equal, "the lake has the users")
 
     def _run(self, kind: str, program: str, *, shows: bool = False) -> None:
         printed, went_well = self._terminal.run(kind, self._terminal.standins.applied(program), shows=shows)
