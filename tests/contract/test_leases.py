@@ -44,8 +44,8 @@ def source(state: State, clock: Clock) -> Leased:
         store,
         lambda: store.readers("shop")["main"].lease,
         SourceBusy,
-        'source "shop" is being read by another process',
-        'source "shop" is no longer this process\'s to write',
+        'source "shop" is being ingested by another process',
+        'this process lost the lease of source "shop"',
     )
 
 
@@ -54,8 +54,8 @@ def upstream(state: State, clock: Clock) -> Leased:
         UpstreamLeases(state, clock),
         lambda: next((of.lease for of in state.store(UPSTREAM_LEASES).values() if of.source == "shop"), None),
         SourceBusy,
-        'what is upstream of source "shop" is being changed by another process',
-        'what is upstream of source "shop" is no longer this process\'s to change',
+        'the upstream of source "shop" is being changed by another process',
+        'this process lost the lease of the upstream of source "shop"',
     )
 
 
@@ -68,7 +68,7 @@ def subscriber(state: State, clock: Clock) -> Leased:
         lambda: next(of.lease for of in store.subscribers() if of.subscriber_id == "shop"),
         SubscriberBusy,
         'client "app" is being run by another process',
-        'client "app" is no longer this process\'s to run',
+        'this process lost the lease of client "app"',
     )
 
 
@@ -85,7 +85,7 @@ def test_a_live_lease_keeps_others_out_and_says_whose_it_is(leased: Leased, cloc
         leased.acquire("b", 30_000)
     assert busy.value.message == leased.is_busy
     assert busy.value.detail == (
-        '"host-1/4711" has had it since 1970-01-01 00:16:40.000 UTC, until 1970-01-01 00:16:55.000 or later.'
+        '"host-1/4711" has held the lease since 1970-01-01 00:16:40.000 UTC, until 1970-01-01 00:16:55.000 or later.'
     )
     assert "lease runs out" in busy.value.hint
     leased.acquire("b", 30_000, "stock")
@@ -111,7 +111,7 @@ def test_a_lease_that_ran_out_is_taken_over_and_lost(leased: Leased, clock: Cloc
     with pytest.raises(LeaseLost) as lost:
         leased.renew("a", 30_000)
     assert lost.value.message == leased.is_lost
-    assert lost.value.detail == 'Expected the lease of "a". "b" took it over at 1970-01-01 00:16:55.000 UTC.'
+    assert lost.value.detail == 'Expected "a" as the lease holder. "b" took it over at 1970-01-01 00:16:55.000 UTC.'
     leased.leases.release("shop", "a")
     assert leased.now() == Lease("b", START_MS + 15_000, START_MS + 30_000)
 
@@ -120,9 +120,9 @@ def test_what_is_released_is_free_at_once(leased: Leased) -> None:
     leased.acquire("a", 15_000)
     leased.leases.release("shop", "a")
     assert leased.now() is None
-    with pytest.raises(LeaseLost, match=r"no longer") as lost:
+    with pytest.raises(LeaseLost, match=r"lost the lease") as lost:
         leased.renew("a", 15_000)
-    assert lost.value.detail == 'Expected the lease of "a". No process has it now.'
+    assert lost.value.detail == 'Expected "a" as the lease holder. No process holds it now.'
     leased.acquire("b", 15_000)
     assert leased.now() == Lease("b", START_MS, START_MS + 15_000)
 
@@ -167,7 +167,7 @@ def test_each_process_that_takes_a_subscriber_is_an_epoch(subscribers: Subscribe
         subscribers.acquire("shop", owner, clock.now_ms + 2)
         subscribers.renew("shop", owner, clock.now_ms + 3)
         assert [of.epoch for of in subscribers.subscribers()] == [number]
-        with pytest.raises(LeaseLost, match="no longer"):
+        with pytest.raises(LeaseLost, match="lost the lease"):
             subscribers.move("shop", "c", 7)
         if number == 1:
             clock.now_ms += 3

@@ -1,4 +1,4 @@
-"""Whatever an application does to PostgreSQL, and whatever dies in between, the lake's tables are equal to PostgreSQL's."""
+"""The lake's tables equal PostgreSQL's, whatever an application does to PostgreSQL and whichever part dies in between."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.stack_fixtures import SourceDatabase
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 _EVERY_OPERATION = {"skipped.operations": "none"}
-"""Otherwise Debezium keeps TRUNCATE to itself."""
+"""Options without which Debezium skips TRUNCATE."""
 
 
 def _assert_equal(source: LiveSource) -> None:
@@ -27,7 +27,9 @@ def _assert_equal(source: LiveSource) -> None:
     source.assert_equal("entries", "entries", ["account", "line"])
 
 
-def test_random_transactions_a_truncate_and_altered_tables(make_lake: LakeFactory, database: SourceDatabase) -> None:
+def test_random_transactions_a_truncate_and_altered_tables_are_applied(
+    make_lake: LakeFactory, database: SourceDatabase
+) -> None:
     workload = RandomWorkload(database, seed=3)
     workload.open()
     database.execute("CREATE TABLE log (id int PRIMARY KEY)", "INSERT INTO log VALUES (1), (2)")

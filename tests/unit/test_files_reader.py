@@ -102,9 +102,9 @@ def test_lines_that_are_no_message_are_given_out_once_and_stop_nothing(tmp_path:
     half, again, no_object = reader.malformed(plan)
     assert (half.file, half.line_number, half.raw) == ("sub/a.jsonl", 2, b"{half")
     assert half.byte_offset == len(line("t", 0, 0)) + 1
-    assert half.reason.startswith("no JSON: ")
+    assert half.reason.startswith("not JSON: ")
     assert (again.line_number, again.reason) == (5, "offset 1 of partition 0 was in another line before")
-    assert (no_object.line_number, no_object.reason) == (6, "no JSON object")
+    assert (no_object.line_number, no_object.reason) == (6, "not a JSON object")
     assert planned(reader, plan.position).ranges == ()
 
 
@@ -279,19 +279,19 @@ def test_the_position_of_an_older_lake_goes_on_where_it_ended(
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"topic": None}, "field topic is no text"),
+        ({"topic": None}, "field topic is not text"),
         ({"topic": "$files/x"}, "topic names must not begin with $files/"),
-        ({"partition": "0"}, "field partition is no integer"),
-        ({"partition": True}, "field partition is no integer"),
+        ({"partition": "0"}, "field partition is not an integer"),
+        ({"partition": True}, "field partition is not an integer"),
         ({"offset": -1}, "field offset is out of range: -1"),
         ({"partition": 2**31}, "field partition is out of range: 2147483648"),
-        ({"timestamp": 1.5}, "field timestamp is no integer"),
+        ({"timestamp": 1.5}, "field timestamp is not an integer"),
         ({"key": 1}, "field key is neither null nor text in base64"),
         ({"value": "YQ"}, "field value is not base64: Incorrect padding"),
         ({"value": "YQ==YQ=="}, "field value is not base64: Excess data after padding"),
-        ({"headers": {}}, "field headers is no list of \\[name, value\\] pairs"),
-        ({"headers": [["a"]]}, "field headers is no list of \\[name, value\\] pairs"),
-        ({"headers": [[1, None]]}, "field headers is no list of \\[name, value\\] pairs"),
+        ({"headers": {}}, "field headers is not a list of \\[name, value\\] pairs"),
+        ({"headers": [["a"]]}, "field headers is not a list of \\[name, value\\] pairs"),
+        ({"headers": [[1, None]]}, "field headers is not a list of \\[name, value\\] pairs"),
         ({"headers": [["a", "YQ"]]}, "field headers is not base64: Incorrect padding"),
     ],
 )

@@ -101,7 +101,7 @@ def test_records_that_retention_took() -> None:
     assert str(error) == (
         'records of topic "a" partition 0 were deleted before they were read\n'
         "detail: The next offset to read is 5, but the partition now begins at 8: offsets 5 to 7 are gone. "
-        "The topic's retention (retention.ms, retention.bytes) or a deletion took them.\n"
+        "The topic's retention (retention.ms, retention.bytes) or a deletion removed them.\n"
         "hint: Raise the topic's retention above the longest pause between runs; then drop the source's tables and "
         "create them again, so that they are loaded again."
     )

@@ -121,7 +121,7 @@ def test_secrets_come_from_the_environment_when_they_are_needed(monkeypatch: pyt
     with pytest.raises(SettingsError) as error:
         secret_value(Secret("kafka_password"))
     assert error.value.code == "secret-missing"
-    assert "kafka_password and LAKEHOLD_SECRET_KAFKA_PASSWORD" in error.value.detail
+    assert "kafka_password nor LAKEHOLD_SECRET_KAFKA_PASSWORD" in error.value.detail
     monkeypatch.setenv("LAKEHOLD_SECRET_KAFKA_PASSWORD", "second")
     assert resolve({"password": Secret("kafka_password"), "ssl": True, "port": 9}) == {
         "password": "second",

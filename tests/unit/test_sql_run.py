@@ -152,7 +152,7 @@ def test_show_create_names_secrets_and_can_be_run() -> None:
             "connection-in-use",
             'Used by table "shop.customers", table "shop.orders", source "shop"',
         ),
-        ("DROP SOURCE other", "source-missing", "hint: SHOW SOURCES lists them, CREATE SOURCE makes one."),
+        ("DROP SOURCE other", "source-missing", "hint: SHOW SOURCES lists them, CREATE SOURCE creates one."),
         ("DROP SOURCE shop", "source-in-use", 'Used by table "shop.customers", table "shop.orders".'),
         ("DROP SOURCE shap", "source-missing", 'Known: "shop".'),
         ("SHOW CREATE SOURCE shap", "source-missing", 'Known: "shop".'),

@@ -111,7 +111,7 @@ def test_the_suites_of_the_example_are_suites() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('{"name": "s.t",\n "expectations": [}', "Line 2, column 19 is no JSON: Expecting value."),
+        ('{"name": "s.t",\n "expectations": [}', "Line 2, column 19 is not JSON: Expecting value."),
         ('{"name": "s.t"}', 'At "expectations": Field required.'),
         ('{"name": "s.t", "expectations": []}', 'At "expectations": Tuple should have at least 1 item'),
         ('{"name": "s.t", "expectations": [{"kwargs": {}}]}', 'At "expectations[0].type": Field required.'),

@@ -185,6 +185,6 @@ def test_an_error_names_the_transaction_what_it_lacks_and_who_waits() -> None:
     blocked = Blocked("7:70", 3, {ORDERS.topic: (3, 1_500)})
     error = incomplete("shop", waiting_for(blocked, set(), {"shop.orders": ORDERS.topic}, None, 0))
     assert error.message == 'transaction 7:70 of source "shop" is incomplete'
-    assert '3 of 1,500 changes of topic "shop.public.orders" have come' in error.detail
+    assert 'than have arrived: 3 of 1,500 changes of topic "shop.public.orders".' in error.detail
     assert "since 1970-01-01 00:00:00.000 UTC" in error.detail
     assert "shop.orders" in error.detail

@@ -111,7 +111,7 @@ def test_a_restored_database_says_how_far_it_went_back_and_may_be_dropped(world:
     with pytest.raises(UpstreamError) as refusal:
         plan(goal, world.inspect(goal))
     assert "ends at 1/FF, and the lake has changes up to 2/0" in refusal.value.detail
-    with pytest.raises(UpstreamError, match="gone back"):
+    with pytest.raises(UpstreamError, match="went back"):
         plan_resnapshot(goal, world.inspect(goal))
     gone = target({}, released=["public.a"])
     assert converge(world, gone)

@@ -177,7 +177,7 @@ def test_a_statement_waits_for_a_process_that_died_and_not_for_ever_for_one_that
         with pytest.raises(SourceBusy) as refusal:
             beside.lake.sql(CREATE_B)
         assert (refusal.value.code, refusal.value.retryable) == ("source-busy", True)
-        assert "has had it since" in refusal.value.detail
+        assert "has held the lease since" in refusal.value.detail
     assert "shop.b" not in beside.lake.definitions.definitions().tables
 
     beside.leases.acquire("shop", "one that died", now_ms() + 100)
@@ -197,7 +197,7 @@ def test_a_refusal_of_the_database_is_reported_and_stops_no_ingest(
     beside.world.unpublish("public.a")
     beside.follow.captured.reconcile("shop")
     reason = 'user "u" of source "shop" may not add public.a to publication "lakehold_shop", which is another\'s'
-    assert f"source shop: {reason}. Tried again in 5 s" in caplog.messages
+    assert f"source shop: {reason}. Retrying in 5 s" in caplog.messages
     assert beside.lake.captured.problems() == [f"source shop: {reason}"]
     beside.world.may_publish = True
     beside.lake.sql("ALTER SOURCE shop REPAIR")
