@@ -300,6 +300,12 @@ def _snapshots_are_of_batches(shop: PageShop) -> None:
     assert {int(at) for (at,) in snapshots} <= batches
 
 
+def _since(shop: PageShop) -> None:
+    with shop.terminal.connect("lake") as lake:
+        since_ms, _ = common_window([*lake.timelines.of(["shop.orders"]).values()])
+    shop.standins.of["1795676948209"] = str(since_ms)
+
+
 def _is_held(shop: PageShop) -> None:
     with shop.terminal.connect("lake") as lake:
         assert "hold_report" in lake.catalog.load_table("shop.orders").refs()
@@ -336,6 +342,7 @@ STEPS: dict[str, Callable[[PageShop], None]] = {
     "a shop has orders and customers of the recording": _recorded_in_part,
     "each snapshot of the orders is of a batch": _snapshots_are_of_batches,
     "report is on the orders": _is_held,
+    "the orders are readable from 1795676948209 on": _since,
     "the orders have items": _orders_have_items,
     "each order is published, and the week is held": _published,
     "events have a body of any shape": _events,
