@@ -1,4 +1,4 @@
-"""The steps of pages that need no server: what happens upstream while a page is followed, and what then holds."""
+"""The steps of pages that need no server: upstream changes while a reader follows a page, and checks afterwards."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PageShop:
         self.begin()
 
     def begin(self) -> None:
-        """Nothing was sent yet, and the lake is new."""
+        """Start over, with no messages and a new lake."""
         for directory in (self.messages, self.terminal.directory / "lake"):
             shutil.rmtree(directory, ignore_errors=True)
         self.terminal.forget_sessions()
@@ -45,7 +45,7 @@ class PageShop:
         self.rows: dict[int, dict[str, Any]] = {}
 
     def open(self) -> None:
-        """Both tables are snapshotted by the connector, which then goes on."""
+        """Snapshot both tables, after which the connector streams."""
         self.begin()
         first = [(1, 1, "placed", 40), (2, 2, "placed", 15)]
         self.rows = {id_: {"id": id_, "customer_id": c, "status": s, "total": t} for id_, c, s, t in first}
@@ -54,25 +54,25 @@ class PageShop:
         self.write()
 
     def place(self, id_: int, **values: Any) -> None:
-        """A new order."""
+        """Place a new order."""
         self.rows[id_] = {"id": id_, "customer_id": 1, "status": "placed", "total": 25, **values}
         self.orders.create(self.rows[id_])
         self.write()
 
     def change(self, id_: int, **values: Any) -> None:
-        """An order changes."""
+        """Change an order."""
         before = self.rows[id_]
         self.rows[id_] = {**before, **values}
         self.orders.update(before, self.rows[id_])
         self.write()
 
     def delete(self, id_: int) -> None:
-        """An order is deleted."""
+        """Delete an order."""
         self.orders.delete(self.rows.pop(id_))
         self.write()
 
     def write(self) -> None:
-        """What happened reaches the source."""
+        """Write all new messages to the source's directory."""
         for topic in (self.orders, self.customers, self.items):
             topic.write(self.messages)
 
@@ -82,26 +82,26 @@ class PageShop:
             lake.sql(text)
 
     def ingest(self) -> None:
-        """Apply what was sent."""
+        """Ingest the source."""
         with self.terminal.connect("lake") as lake:
             reports = lake.ingest("shop")
         assert not any(report.stopped for report in reports)
 
     def define(self, *tables: str) -> None:
-        """The source, and tables that it feeds."""
+        """Create the source and its tables."""
         self.sql("CREATE SOURCE shop FROM FILES 'messages' FORMAT JSON")
         for name in tables:
             self.sql(f"CREATE TABLE shop.{name} FROM SOURCE shop (TOPIC 'shop.public.{name}') ENVELOPE DEBEZIUM")
 
     def now(self) -> int:
-        """The present time, after which the clock goes on: whatever follows is later."""
+        """Return the present time once the clock has moved on, so that what follows is later."""
         at_ms = now_ms()
         while now_ms() <= at_ms:
             pass
         return at_ms
 
     def paid(self) -> None:
-        """Order 1 is paid."""
+        """Pay order 1."""
         self.change(1, status="paid")
 
 

@@ -101,7 +101,7 @@ class Terminal:
         return printed.getvalue(), not any(codes)
 
     def _command(self, words: list[str], seen: io.StringIO | None) -> int:
-        """The exit code of `lakehold` with these arguments."""
+        """Return the exit code of `lakehold` with these arguments."""
         self.ctrl_c = CtrlC(seen)
         try:
             return int(command.app(words, standalone_mode=False) or 0)
@@ -178,7 +178,7 @@ def _derived(spark: SparkSession) -> SparkSession:
 
 
 def _commands(program: str) -> Iterator[list[str]]:
-    """The arguments of each `lakehold`. `make` is not run: it installs what the tests run with."""
+    """Yield the arguments of each `lakehold`. `make` does not run: it installs what the tests run with."""
     for line in program.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
         if words and words[0] != "make":
@@ -192,7 +192,7 @@ def _table_output(wanted: OutputFormat | None, stdout: TextIO, stderr: TextIO) -
 
 @pytest.fixture
 def terminal(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
-    """A terminal in an empty directory, on the shared session of either kind."""
+    """Open a terminal in an empty directory, on the shared session of either kind."""
     if request.config.getoption("--spark-connect"):
         monkeypatch.setenv("LAKEHOLD_SPARK_REMOTE", request.getfixturevalue("spark_connect"))
         made = Terminal(tmp_path, None, monkeypatch)

@@ -1,4 +1,4 @@
-"""Pages of the documentation as programs: their blocks run in order, and print what the blocks after them show.
+"""Pages of the documentation as programs: their blocks run in order, and must print the output that the page shows.
 
 A page is Markdown. Blocks of SQL, shell and Python run, and SQL of PostgreSQL in the page's database; `make` in a shell does not.
 The `text` that comes next is the output, unless lines drawn in it show that it is a picture. TOML becomes the configuration file.
@@ -100,7 +100,7 @@ def parts(page: str) -> Iterator[Part]:
 
 @dataclass
 class Standins:
-    """Which text of this run each changing text of a page stands for."""
+    """The text of this run for each changing text of a page."""
 
     of: dict[str, str] = field(default_factory=dict)
 
@@ -115,7 +115,7 @@ class Standins:
         return either.sub(lambda match: self.of[match.group()], program)
 
     def matches(self, shown: str, printed: str) -> bool:
-        """Compare what a page shows with what was printed, and learn what new texts stand for.
+        """Compare an output of a page with a printed one, and record the printed counterpart of each new text.
 
         A line `…` stands for any lines, `…` in a line for anything. Rules and the width of columns do not count.
         """
@@ -129,7 +129,7 @@ class Standins:
         return True
 
     def _pattern(self, line: str, named: dict[str, str]) -> str:
-        """A regular expression for a line; `named` gets the group of each new text."""
+        """Return a regular expression for a line; `named` gets the group of each new text."""
         pieces, ended = list[str](), 0
         for match in _CHANGING.finditer(line):
             pieces += [_escaped(line[ended : match.start()]), self._changing(match.group(), named)]
@@ -146,7 +146,7 @@ class Standins:
 
 
 def _spaced(line: str) -> str:
-    """A line of a table as its words."""
+    """Reduce a line of a table to its words."""
     return " ".join(_RULES.sub(" ", line).split())
 
 

@@ -56,12 +56,14 @@ def _measured(lake: Lake, database: SourceDatabase, rows: int) -> tuple[float, f
     shop.upstream("items", rows=rows)
     shop.lake.sql(shop.creating("orders", "DEBEZIUM UPSERT"))
     shop.wait_for_events("orders", {"r": _IDS})
-    scans = shop.connector.said().count(_SCANNED)
+    scans = shop.connector.notifications().count(_SCANNED)
     with _changing(database):
         time.sleep(2 * _BEFORE_S)
         joins_ms = time.time() * 1000
         shop.lake.sql(shop.creating("items", "DEBEZIUM UPSERT"))
-        wait_for(lambda: shop.connector.said().count(_SCANNED) > scans, "all rows are sent", within_s=_READ_WITHIN_S)
+        wait_for(
+            lambda: shop.connector.notifications().count(_SCANNED) > scans, "all rows are sent", within_s=_READ_WITHIN_S
+        )
     read_ms = shop.sent_ms("items")
     half_ms = (read_ms[0] + read_ms[-1]) / 2
     changes_ms = shop.sent_ms("orders")

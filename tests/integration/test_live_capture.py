@@ -160,7 +160,7 @@ def test_connect_is_killed_while_the_rows_of_a_joining_table_are_read(shop: Shop
     lakehold_stack.up(stack_directory)
     shop.follow_until_equal("orders", "items")
     shop.follow_until_readable("items")
-    assert shop.connector.asked_snapshots() == 1
+    assert shop.connector.requested_snapshots() == 1
 
 
 def test_a_table_is_dropped_and_created_again_while_changes_run(shop: Shop) -> None:

@@ -95,6 +95,6 @@ def test_one_snapshot_is_requested_for_a_table_created_while_its_source_is_follo
             shop.lake.sql(shop.creating(table))
             wait_for(lambda: shop.since(table) is not None, "the new table is readable")  # noqa: B023 - called at once
             assert shop.rows(table) == shop.wanted(table), "the table is readable only after its snapshot"
-            assert shop.connector.asked_snapshots() == number
+            assert shop.connector.requested_snapshots() == number
     assert codes(failed) <= {"source-without-tables"}, "the source has no table yet"
     shop.follow_until_equal("orders", "items", "customers")

@@ -72,7 +72,7 @@ def test_changes_of_tables_that_were_out_of_the_publication_are_fetched(
     shop.lake.sql("ALTER SOURCE shop REPAIR")
     wait_for(lambda: shop.events("orders")["ad hoc"] >= 180 + 131, "the remaining rows have arrived")
     shop.follow_until_equal("orders", "items")
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()
 
 
 def test_changes_of_tables_that_were_out_of_the_publication_between_inspections_are_fetched(shop: Shop) -> None:
@@ -171,7 +171,7 @@ def test_a_dropped_publication_stops_the_source_until_all_tables_are_snapshotted
     shop.follow_until_equal("orders", "items")
     _change_more(shop)
     shop.follow_until_equal("orders", "items")
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()
 
 
 def test_a_table_dropped_upstream_stops_no_other(shop: Shop) -> None:
@@ -193,7 +193,7 @@ def test_a_table_dropped_upstream_stops_no_other(shop: Shop) -> None:
     shop.follow_until_equal("orders")
 
     shop.lake.sql("DROP TABLE shop.items")
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()
 
 
 def test_joining_tables_without_a_primary_key_get_a_hint_how_to_fetch_their_rows(shop: Shop) -> None:
@@ -228,7 +228,7 @@ def test_joining_tables_without_a_primary_key_get_a_hint_how_to_fetch_their_rows
     assert "changes of public.keyless were missed" in problem
     assert "ALTER SOURCE shop RESNAPSHOT" in problem
     shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()
     shop.follow_until_equal("keyless", "orders", "items")
 
 

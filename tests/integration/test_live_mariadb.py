@@ -353,10 +353,10 @@ def test_a_bank_balances_while_a_table_joins(
     lake.sql(_declaring("bank", stack, mariadb) + creating.format("accounts"))
     try:
         wait_for(lambda: is_readable("bank.accounts"), "accounts are readable")
-        scans = connector.said().count("TABLE_SCAN_COMPLETED")
+        scans = connector.notifications().count("TABLE_SCAN_COMPLETED")
         with open_for_business(bank, 300) as is_open:
             lake.sql(creating.format("entries"))
-            wait_for(lambda: connector.said().count("TABLE_SCAN_COMPLETED") > scans, "the entries have been read")
+            wait_for(lambda: connector.notifications().count("TABLE_SCAN_COMPLETED") > scans, "the entries are read")
             connector.pause()
             # The changes of accounts that were sent may be older than the scan.
             for _ in range(3):

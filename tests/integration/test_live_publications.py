@@ -53,7 +53,7 @@ def test_changes_that_its_own_publication_left_out_are_published_and_fetched(sho
     shop.follow_until_equal("orders", "items")
     execute(shop.database, ["UPDATE orders SET n = n + 1", "DELETE FROM orders WHERE id = 61"])
     shop.follow_until_equal("orders", "items")
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()
 
 
 def test_a_partial_publication_of_somebody_else_is_refused_and_missed_changes_are_fetched(shop: Shop) -> None:
@@ -79,7 +79,7 @@ def test_a_partial_publication_of_somebody_else_is_refused_and_missed_changes_ar
     assert "leaves out changes" in " ".join(status_of(shop.lake).notices)
     execute(shop.database, ["ALTER PUBLICATION lake SET (publish = 'insert, update, delete')"])
     shop.follow_until_equal("orders")
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()
 
 
 def test_changes_of_partitions_arrive_under_the_name_of_their_table_or_are_refused(shop: Shop) -> None:

@@ -59,10 +59,10 @@ def _join(shop: Shop, bank: PostgresBank) -> None:
     shop.query("INSERT INTO entries (account, amount) SELECT 0, 0 FROM generate_series(1, 20000) RETURNING 1")
     shop.lake.sql(shop.creating("accounts", "DEBEZIUM UPSERT"))
     wait_for(lambda: _ingested(shop) and bool(shop.since("accounts")), "accounts are readable")
-    scans = shop.connector.said().count("TABLE_SCAN_COMPLETED")
+    scans = shop.connector.notifications().count("TABLE_SCAN_COMPLETED")
     with open_for_business(bank, 300) as is_open:
         shop.lake.sql(shop.creating("entries", "DEBEZIUM UPSERT"))
-        wait_for(lambda: shop.connector.said().count("TABLE_SCAN_COMPLETED") > scans, "the entries have been read")
+        wait_for(lambda: shop.connector.notifications().count("TABLE_SCAN_COMPLETED") > scans, "the entries are read")
         shop.connector.pause()
         # The changes of accounts that were sent may be older than the scan.
         for _ in range(3):

@@ -18,7 +18,7 @@ from lakehold.lake import Lake
 from lakehold.stack import StackAddresses
 from tests.bank import TELLERS, Bank, MariaDbBank, PostgresBank, assert_balanced
 from tests.conftest import LakeFactory
-from tests.live_connector import forget_since, kill_connect, place_of, restart_connector, wait_until_confirmed
+from tests.live_connector import kill_connect, position_of, restart_connector, set_back, wait_until_confirmed
 from tests.live_source import LiveSource
 from tests.mariadb_server import PASSWORD, MariaDb
 from tests.mariadb_server import mariadb as mariadb  # noqa: PLC0414 - pytest finds fixtures by name
@@ -78,7 +78,7 @@ def test_transactions_overlap_and_a_killed_connector_repeats_them(
     source.table("accounts", "accounts", "DEBEZIUM")
     source.table("entries", "entries", "DEBEZIUM UPSERT")
     source.catch_up()
-    place = place_of(database)
+    place = position_of(database)
 
     with open_for_business(bank, 12) as is_open:
         source.ingest()
@@ -87,7 +87,7 @@ def test_transactions_overlap_and_a_killed_connector_repeats_them(
         while is_open():
             source.ingest()
     source.catch_up()
-    forget_since(database, place)
+    set_back(database, place)
     bank.run(0, 10)
     source.catch_up()
 

@@ -104,7 +104,7 @@ def test_upstream_objects_changed_by_hand_are_reported_and_repaired(shop: Shop) 
     shop.lake.sql("ALTER SOURCE shop REPAIR")
     wait_for(lambda: shop.events("customers")["u"] == 200, "changes arrive again")
     assert shop.events("orders") == {"r": 200}, "Connect keeps its offsets: nothing is snapshotted again"
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()
 
 
 def test_a_failed_task_is_reported_and_restarted_with_a_growing_backoff(

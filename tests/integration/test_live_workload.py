@@ -11,7 +11,7 @@ import pytest
 from lakehold import stack as lakehold_stack
 from lakehold.ingest.batch import BatchReport
 from tests.conftest import LakeFactory
-from tests.live_connector import forget_since, kill_connect, place_of
+from tests.live_connector import kill_connect, position_of, set_back
 from tests.live_source import LiveSource
 from tests.postgres_workload import RandomWorkload
 from tests.stack_fixtures import SourceDatabase
@@ -74,7 +74,7 @@ def test_connect_is_killed_while_changes_run_and_sends_changes_again(
     workload.run(10)
     source.catch_up()
     _assert_equal(source)
-    place = place_of(database)
+    place = position_of(database)
 
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(workload.run, 120)
@@ -85,7 +85,7 @@ def test_connect_is_killed_while_changes_run_and_sends_changes_again(
     assert _repeated(source.catch_up()) == 0, "the connector's transactions leave nothing to send again"
     _assert_equal(source)
 
-    forget_since(database, place)
+    set_back(database, place)
     workload.run(10)
     assert _repeated(source.catch_up()) > 0
     _assert_equal(source)

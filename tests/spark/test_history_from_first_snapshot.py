@@ -203,7 +203,7 @@ def test_a_resnapshot_in_the_backlog_is_one_step_for_readable_tables(lake: Lake,
     numbers = Numbers(lake, tmp_path / "topics", 4)
     numbers.snapshot(6, 6, 6)
     numbers.connector.transaction(("a", 0, 3), ("b", 0, 3), ("c", 0, 3))
-    numbers.connector.begin_anew(unseen=2)
+    numbers.connector.lose_position(unseen=2)
     for table in numbers.tables:
         numbers.connector.snapshot(table, [(key, 5) for key in range(3)], is_last=table == "c")
     numbers.connector.transaction(("a", 0, 6), ("b", 0, 6), ("c", 0, 6))

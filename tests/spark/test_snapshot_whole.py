@@ -30,7 +30,7 @@ class Shop:
         for key in range(1, 5):
             self.change(key, 1)
         self.ingest()
-        self.connector.begin_anew(unseen=3)
+        self.connector.lose_position(unseen=3)
 
     def change(self, key: int, v: int | None) -> None:
         self.connector.transaction(("a", key, v), ("b", key, v))
@@ -56,7 +56,7 @@ def shop(lake: Lake, tmp_path: Path) -> Shop:
 
 def test_a_resnapshot_is_one_batch_that_deletes_missing_rows(shop: Shop) -> None:
     shop.change(1, 2)
-    shop.connector.begin_anew(unseen=2)
+    shop.connector.lose_position(unseen=2)
     rows = [(key, 3) for key in range(2, 12)]
     shop.connector.snapshot("a", rows, is_last=False)
     shop.connector.snapshot("b", rows)
@@ -90,8 +90,8 @@ def test_an_abandoned_resnapshot_is_an_error_that_the_next_one_heals(make_lake: 
     shop.connector.snapshot("a", [(1, 3)], is_last=False)
     with pytest.raises(TransactionIncomplete, match="the connector's re-snapshot") as stopped:
         shop.ingest()
-    assert "1 of its rows have come" in stopped.value.detail
-    shop.connector.begin_anew(unseen=1)
+    assert "1 of its rows have arrived" in stopped.value.detail
+    shop.connector.lose_position(unseen=1)
     shop.connector.snapshot("a", [(1, 4), (2, 4)], is_last=False)
     shop.connector.snapshot("b", [(1, 4), (2, 4)])
     shop.ingest()

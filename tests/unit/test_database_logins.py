@@ -1,4 +1,4 @@
-"""Why lakehold cannot reach a database, by what its driver says."""
+"""Reasons why lakehold cannot reach a database, recognized by the driver's messages."""
 
 from __future__ import annotations
 
