@@ -117,10 +117,10 @@ class CatchingUp:
             table for table, progress in before.items() if progress.since_ms is None and not self._has_table(table)
         }
 
-        def keeps_back(table: str, progress: TableProgress, transactions: CommittedTransactions) -> bool:
-            return table in without_table or self.of.keeps_back(table, progress, transactions)
+        def must_stay_unreadable(table: str, progress: TableProgress, transactions: CommittedTransactions) -> bool:
+            return table in without_table or self.of.must_stay_unreadable(table, progress, transactions)
 
-        self.of.change(lambda readers: joined(readers, name, of_tables, keeps_back, read))
+        self.of.change(lambda readers: joined(readers, name, of_tables, must_stay_unreadable, read))
         in_main = self.of.readers()[MAIN_READER].tables
         self.of.begin_holds(before, {table: in_main[table] for table in before if table in in_main})
 

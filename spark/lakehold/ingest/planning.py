@@ -27,10 +27,10 @@ class Planned:
         past_snapshots: For each partition the offset below which it leaves no row of a snapshot unread.
         transactions: The committed upstream transactions after the batch (`lakehold.ingest.transactions`).
         has_news: Whether it reads records for tables, and not only those that show that nothing happened to them.
-        is_last: Whether no more of the fetched records can be taken now.
+        is_last: Whether no more of the fetched records can be in a batch now.
         blocked: The incomplete transaction for which everything after the batch waits.
         waiting: Topics with events after the batch.
-        fetch_again_ms: When fetching offsets again may show that more of the records can be taken (epoch milliseconds);
+        fetch_again_ms: When fetching offsets again may show that more of the records can be in a batch (epoch milliseconds);
             None: time does not matter.
         replaced: The re-snapshot that it contains completely.
     """

@@ -173,7 +173,7 @@ class Ingesting(LeasedSource):
         """
         if state.waiting is not None:
             # The transaction may have arrived; record that now, as long batches may come before the end of this call.
-            self._note_waiting(planned)
+            self._record_waiting(planned)
             state = self.main()
         return planned.has_news or not (may_stand or self._is_overdue(planned, state))
 
@@ -190,13 +190,13 @@ class Ingesting(LeasedSource):
         Raises:
             TransactionIncomplete: It has blocked the source for too long.
         """
-        waiting, error = self._note_waiting(planned)
+        waiting, error = self._record_waiting(planned)
         if error is not None:
             raise error
         if waiting is not None:
             yield without_batch(self, MAIN_READER, waiting=waiting)
 
-    def _note_waiting(self, planned: Planned) -> tuple[Waiting | None, TransactionIncomplete | None]:
+    def _record_waiting(self, planned: Planned) -> tuple[Waiting | None, TransactionIncomplete | None]:
         """Record the transaction for which the source waits, and return it, with an error if it takes too long."""
         waiting = self._waiting(planned, self.main())
         error = incomplete(self.source, waiting) if waiting is not None and self._is_late(waiting) else None
