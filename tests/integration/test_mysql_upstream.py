@@ -24,8 +24,10 @@ from lakehold.upstream.found import (
 from lakehold.upstream.found_columns import FoundColumn, FoundType
 from lakehold.upstream.journal import requested_snapshot
 from lakehold.upstream.mysql import MysqlUpstream
+from tests.doc_pages import page
 from tests.mariadb_server import PASSWORD, MariaDb
 from tests.mariadb_server import mariadb as mariadb  # noqa: PLC0414 - pytest finds fixtures by name
+from tests.runnable_pages import parts
 
 pytestmark = pytest.mark.stack
 
@@ -136,6 +138,14 @@ def test_a_read_only_server_is_not_written_to(mariadb: MariaDb) -> None:
     assert not upstream.inspect(TABLE).may_be_had
     mariadb.execute("SET GLOBAL read_only = OFF")
     assert upstream.inspect(TABLE).may_be_had
+
+
+def test_a_superuser_makes_one_as_documented(mariadb: MariaDb) -> None:
+    upstream = _granted(mariadb, [])
+    (shown,) = (part.text for part in parts(page("operate/connectors.md")) if part.kind == "mysql")
+    mariadb.execute(*shown.replace("<server id>", "7").replace("<user>", "u").split(";"))
+    assert upstream.inspect(TABLE).table == FoundSignalTable(is_owned=False)
+    upstream.mark_log(TABLE)
 
 
 def _granted(server: MariaDb, grants: Sequence[str]) -> MysqlUpstream:
