@@ -78,7 +78,7 @@ class Planner:
         plan = self.reader.plan(available, state.position, self.limits)
         return Planned.of(plan, available)
 
-    def plan_behind(
+    def plan_catching_up(
         self,
         state: ReaderState,
         main: ReaderState,
@@ -95,13 +95,13 @@ class Planner:
             limits: Limits of the batch, in place of those of `main`.
             arriving: See `plan`.
         """
-        plan, own = self._behind(state, main, available, limits)
+        plan, own = self._range_of_catching_up(state, main, available, limits)
         return replace(Planned.of(plan, own), ends=ends_of(available))
 
     def catch_up_range(self, state: ReaderState, main: ReaderState, available: Available) -> tuple[Offsets, Offsets]:
         """Return where tables that catch up begin, and where the records they have to read end now, by partition.
 
-        Takes the arguments of `plan_behind`.
+        Takes the arguments of `plan_catching_up`.
         """
         own = clipped(available, main.position)
         plan = self.reader.plan(own, state.position, _ALL)
@@ -121,7 +121,7 @@ class Planner:
         plan = self.reader.plan_to(available, state.position, ends)
         return replace(Planned.of(plan, available), transactions=transactions)
 
-    def _behind(
+    def _range_of_catching_up(
         self, state: ReaderState, main: ReaderState, available: Available, limits: Limits
     ) -> tuple[ReadPlan, Available]:
         own = clipped(available, main.position)

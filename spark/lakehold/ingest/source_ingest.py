@@ -66,9 +66,9 @@ class Ingesting(LeasedSource):
         """
         with self._errors_reported():
             available, stopped = yield from self._begin()
-            behind = [name for name in self.readers() if name not in {MAIN_READER, *stopped}]
-            yield from self._catching_up.run(behind, self.catch_up_s)
-            yield from self._drain_main(self.fetch_offsets() if behind else available)
+            catching_up = [name for name in self.readers() if name not in {MAIN_READER, *stopped}]
+            yield from self._catching_up.run(catching_up, self.catch_up_s)
+            yield from self._drain_main(self.fetch_offsets() if catching_up else available)
 
     def go_on(self) -> Iterator[BatchReport]:
         """Read new records for the tables that are in sync, after a `drain` and while the caller waits for something else."""
@@ -82,8 +82,8 @@ class Ingesting(LeasedSource):
         """
         with self._errors_reported():
             _, stopped = yield from self._begin()
-            behind = [name for name, state in self.readers().items() if not state.tables.keys().isdisjoint(tables)]
-            yield from self._catching_up.run([name for name in behind if name not in {MAIN_READER, *stopped}])
+            catching_up = [name for name, state in self.readers().items() if not state.tables.keys().isdisjoint(tables)]
+            yield from self._catching_up.run([name for name in catching_up if name not in {MAIN_READER, *stopped}])
             in_main = self.main().tables
             if any(progress.since_ms is None for name, progress in in_main.items() if name in tables):
                 yield from self._drain_main(self.fetch_offsets())

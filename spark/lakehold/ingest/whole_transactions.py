@@ -87,10 +87,10 @@ class WholeTransactions(Planner):
         planned = super().plan_again(state, ends, transactions, available)
         return self._replacing(planned, transactions)
 
-    def plan_behind(
+    def plan_catching_up(
         self, state: ReaderState, main: ReaderState, available: Available, limits: Limits, arriving: ArrivingRecords
     ) -> Planned:
-        """Plan the next batch of tables that catch up, see `Planner.plan_behind`.
+        """Plan the next batch of tables that catch up, see `Planner.plan_catching_up`.
 
         Of partitions that are new to `main`, it takes no more than `main` would have taken.
         """
@@ -98,7 +98,7 @@ class WholeTransactions(Planner):
             return self.plan(state, available, arriving)
         passed = replace(_passed(state), commits=_passed(main).commits)
         while True:
-            plan, own = self._behind(state, main, available, limits)
+            plan, own = self._range_of_catching_up(state, main, available, limits)
             candidate = self._candidate(plan, own, arriving)
             # If the place of a transaction is unknown, it is also unknown whether `main` has committed it.
             found = find_boundary(replace(candidate, runs=candidate.runs.with_known_commit), passed)
