@@ -13,6 +13,7 @@ from lakehold.definitions import Source, Table
 from lakehold.errors import DefinitionError
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.envelope.upstream_columns import UpstreamColumns, UpstreamColumnsOf, no_columns
 from lakehold.ingest.planning import Planner
 from lakehold.ingest.read.files import FilesReader
 from lakehold.ingest.read.kafka import KafkaReader
@@ -25,7 +26,6 @@ from lakehold.ingest.topic import TopicDecoder
 from lakehold.ingest.transactions.records import Records
 from lakehold.ingest.whole_transactions import WholeTransactions
 from lakehold.ingest.write.apply import Applier, IcebergApplier
-from lakehold.ingest.write.empty_tables import UpstreamColumns, UpstreamColumnsOf, no_columns
 from lakehold.ingest.write.error_records import ErrorRecords
 from lakehold.ingest.write.repeats import Snapshots
 from lakehold.ingest.write.writing import HeldHistory, Writing

@@ -16,7 +16,7 @@ from lakehold.definitions import ConnectionType
 from lakehold.errors import ConnectorError
 from lakehold.failpoints import reach
 from lakehold.iceberg.data_tables import TableState
-from lakehold.ingest.write.empty_tables import UpstreamColumns
+from lakehold.ingest.envelope.upstream_columns import UpstreamColumns
 from lakehold.ingest.write.repeats import RepeatedSnapshot, Snapshots
 from lakehold.kafka.client import KafkaClient, shared_client
 from lakehold.kafka.registry import registry_of

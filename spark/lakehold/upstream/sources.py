@@ -19,7 +19,7 @@ from lakehold.errors import (
     UpstreamUnavailable,
 )
 from lakehold.iceberg.data_tables import TableState
-from lakehold.ingest.write.empty_tables import UpstreamColumns
+from lakehold.ingest.envelope.upstream_columns import UpstreamColumns
 from lakehold.ingest.write.repeats import Snapshots
 from lakehold.model.definitions import Definitions
 from lakehold.model.readers import Readers

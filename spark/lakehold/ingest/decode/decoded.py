@@ -47,7 +47,9 @@ class Decoded:
       hold Debezium's placeholder for a value it does not have, null if none); and, also for records with errors, `op, source
       struct<connector, snapshot, sequence, lsn, file, pos, row, ts_ms>, transaction struct<id, total_order, collection_order>,
       is_readable` (false for a value that exists and that no schema reads);
-    - FLAT: `value struct<columns>`.
+    - FLAT: `value struct<columns>`;
+
+    and `lacking array<string>`, the columns that the schema of a record lacks, if there are `partial` columns.
 
     A tombstone (null value) has null everywhere and no error. A record with an error has no value; it has its key if
     that could be read. Errors: `oversized, empty-value, undecodable-key, undecodable-value, unknown-schema,
@@ -60,6 +62,7 @@ class Decoded:
     `keys` has the names of the key's columns, once for each way that keys were written. `left_out` names what keys and rows have
     and no table can hold. `lacks_before`: a schema of the values has no `before`. `tells_case`: a record whose fields have
     names that differ in case only is decoded; from Avro it is an error, because Spark finds fields of Avro whatever their case.
+    `partial`: the columns of rows that some schemas have and others lack, because they were added or dropped.
     """
 
     frame: DataFrame
@@ -70,6 +73,7 @@ class Decoded:
     lacks_before: bool = False
     tells_case: bool = True
     has_heads: bool = False
+    partial: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -165,6 +169,8 @@ class ReaderSql:
         if self.shape is Shape.DEBEZIUM:
             found["unavailable"] = debezium.unavailable(self.rows[-1])
             head = debezium.head(self.value)
+        if self.rows[-1].partial:
+            found["lacking"] = self.rows[-1].lacking()
         fields = {
             "key": f"CASE WHEN {key} IS NULL THEN {self.of_key.value()} END",
             "error": f"coalesce({key}.code, {value}.code)",
@@ -187,6 +193,7 @@ class ReaderSql:
             lacks_before=self.shape is Shape.DEBEZIUM and lacks_before,
             tells_case=not any(isinstance(version.parser, AvroParser) for version in versions),
             has_heads=self.has_heads,
+            partial=self.rows[-1].partial,
         )
 
 

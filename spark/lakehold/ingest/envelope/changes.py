@@ -84,6 +84,7 @@ class Changes:
             error.
         lacks_before: Whether a schema of the messages has no `before`.
         left_out: Parts of messages that no table can hold, in sentences.
+        unknown: New columns whose values in older rows only a snapshot of the table shows.
     """
 
     frame: DataFrame
@@ -93,3 +94,4 @@ class Changes:
     knows_rows: bool = True
     lacks_before: bool = False
     left_out: tuple[str, ...] = ()
+    unknown: frozenset[str] = frozenset()

@@ -46,6 +46,7 @@ from lakehold.ingest.envelope.header import header_of_change
 from lakehold.ingest.envelope.included import IncludedColumn, included_columns
 from lakehold.ingest.envelope.keys import Key, is_keyless, key_of, with_left_keys
 from lakehold.ingest.envelope.position import POSTGRES, is_ad_hoc, position_of
+from lakehold.ingest.envelope.upstream_columns import InitialValues
 from lakehold.spark_sql import literal, quoted
 
 _OF_FLAT = {
@@ -79,13 +80,19 @@ class _Mapped:
     first: Mapping[str, str] = field(default_factory=dict)
 
 
-def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] = ()) -> Changes:
+def changes_of(
+    decoded: Decoded,
+    table: Table,
+    stored_key: Sequence[ColumnType] = (),
+    initial: InitialValues = InitialValues(),  # noqa: B008 - a frozen value
+) -> Changes:
     """Return the changes that `decoded` messages make to `table`, one per message, including errors.
 
     Args:
         decoded: The messages.
         table: The definition.
         stored_key: The key of the Iceberg table, if it exists, for batches in which no message has a key.
+        initial: The values of columns in messages that lack the column.
 
     Raises:
         TableStopped: See `key_of` and `included_columns`; or a table cannot have columns of these names.
@@ -105,7 +112,7 @@ def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] 
             mapped = _upsert(decoded, table, stored_key)
         case Envelope.DEBEZIUM_UPSERT | Envelope.DEBEZIUM:
             mapped = _debezium(decoded, table, stored_key)
-    return _assembled(mapped, table, included)
+    return _assembled(mapped, table, included, initial)
 
 
 def _taken(decoded: Decoded, table: Table, key: Sequence[ColumnType]) -> list[ColumnType]:
@@ -249,7 +256,9 @@ def _contracted(
     return {**missing, **contracted}, [*missing, *contracted]
 
 
-def _assembled(mapped: _Mapped, table: Table, included: Sequence[IncludedColumn]) -> Changes:
+def _assembled(
+    mapped: _Mapped, table: Table, included: Sequence[IncludedColumn], initial: InitialValues
+) -> Changes:
     """Return the changes, with the columns of rows, then those that INCLUDE adds.
 
     All of it is one text: Spark parses the text in the time that it takes to build a few columns.
@@ -257,7 +266,8 @@ def _assembled(mapped: _Mapped, table: Table, included: Sequence[IncludedColumn]
     decoded, key = mapped.decoded, mapped.key
     in_row = {c.name: c for c in decoded.columns}
     added = {each.column.name: (each.value, each.column) for each in included}
-    found = {c.name: (f"{mapped.row}.{quoted(c.name)}", c) for c in decoded.columns} | dict(key.columns) | added
+    columns = (replace(c, initial=initial.known.get(c.name)) for c in decoded.columns)
+    found = {c.name: (_value(mapped, c), c) for c in columns} | dict(key.columns) | added
     order = [*(name for name in key.columns if name not in in_row), *in_row]
     if table.columns:
         contracted, order = _contracted(table, key.columns, found)
@@ -278,4 +288,13 @@ def _assembled(mapped: _Mapped, table: Table, included: Sequence[IncludedColumn]
         knows_rows=bool(decoded.columns and (key.columns or not table.envelope.has_keys)),
         lacks_before=decoded.lacks_before,
         left_out=tuple(part.text for part in decoded.left_out),
+        unknown=initial.unknown & set(order),
     )
+
+
+def _value(mapped: _Mapped, column: ColumnType) -> str:
+    """Write a column's value: a message whose schema lacks the column has what rows older than the column have."""
+    value = f"{mapped.row}.{quoted(column.name)}"
+    if column.initial is None or column.name not in mapped.decoded.partial:
+        return value
+    return f"CASE WHEN array_contains(lacking, {literal(column.name)}) THEN {column.initial_sql} ELSE {value} END"
