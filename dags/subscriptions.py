@@ -15,7 +15,7 @@ from typing import Any
 
 from airflow.sdk import Param, dag, task
 
-from lakehold.orchestration import publishing
+from lakehold.orchestration import subscription_publishing
 from lakehold.orchestration.assets import OUTPUTS, TABLES, announce, announced
 from lakehold.orchestration.failures import gathered, watch
 from lakehold.orchestration.labels import label
@@ -36,14 +36,16 @@ def subscriptions_dag() -> None:
     @task
     def due(params: Any = None, triggering_asset_events: Any = None) -> list[list[str]]:
         with open_lake() as lake:
-            names = publishing.due_subscriptions(lake, params["subscriptions"], announced(triggering_asset_events))
+            names = subscription_publishing.due_subscriptions(
+                lake, params["subscriptions"], announced(triggering_asset_events)
+            )
             return lake.subscriptions.together(names)
 
     @task(outlets=[OUTPUTS], map_index_template="{{ subscriptions }}")
     def publish(subscriptions: list[str], outlet_events: Any = None) -> list[str]:
         label("subscriptions", subscriptions)
         with open_lake() as lake:
-            published = publishing.publish_together(lake, subscriptions)
+            published = subscription_publishing.publish_together(lake, subscriptions)
             announce(outlet_events, OUTPUTS, lake.settings.catalog_name, published.changed)
         return list(published.failed)
 
@@ -51,7 +53,7 @@ def subscriptions_dag() -> None:
     def publish_alone(subscription: str, outlet_events: Any = None) -> None:
         label("subscription", [subscription])
         with open_lake() as lake:
-            changed = publishing.publish(lake, subscription)
+            changed = subscription_publishing.publish(lake, subscription)
             announce(outlet_events, OUTPUTS, lake.settings.catalog_name, changed)
 
     published = publish.expand(subscriptions=due())

@@ -17,7 +17,7 @@ from pyiceberg.catalog import load_catalog
 
 from lakehold import artifacts
 from lakehold.servers import HOST, Server, ServerCommand, lifecycle
-from lakehold.servers.directory import make_directory
+from lakehold.servers.server_directory import make_directory
 from lakehold.stack.parts.java import java
 from lakehold.stack.parts.postgres import Postgres
 from tests.spark_connect import free_port

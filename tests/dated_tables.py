@@ -10,10 +10,10 @@ from pyiceberg.catalog import Catalog
 
 from lakehold.definitions import Envelope, Format, FormatType, Source, Table
 from lakehold.iceberg.data_tables import DataTables
-from lakehold.model.definitions import Entry
+from lakehold.model.lake_definitions import Entry
 from lakehold.model.offsets import TopicPartition
 from lakehold.model.readers import Intent, Readers, Stop, TableProgress
-from lakehold.state.batches import Batch, BatchStore
+from lakehold.state.batch_protocol import Batch, BatchStore
 from lakehold.state.objects import DefinitionStore
 from lakehold.state.store import MemoryState
 from lakehold.timeline.timelines import Timeline, Timelines

@@ -11,8 +11,8 @@ from pyiceberg.types import LongType, StringType
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.engine import Rule
 from lakehold.ingest.deduplicate.statistics import BatchStatistics, Bounds, WentBack
-from lakehold.ingest.envelope.changes import KEYLESS, Op, Phase
-from lakehold.model.marks import Marks, Position
+from lakehold.ingest.envelope.change_columns import KEYLESS, Op, Phase
+from lakehold.model.high_water_marks import HighWaterMarks, Position
 
 KEY = ("id", "part")
 COLUMNS = (ColumnType("id", LongType()), ColumnType("part", StringType()), ColumnType("v", StringType()))
@@ -36,7 +36,7 @@ class Change:
     part: str | None
     v: str | None
     counts: bool = False
-    wins: bool = False
+    applied: bool = False
     giver: Change | None = None
 
     @property
@@ -63,7 +63,7 @@ def decide(changes: Sequence[Change], rule: Rule, after: Position | None, not_be
         of_key = _in_order([change for change in changes if change.key == key], by_position=rule.by_position)
         highest: Position | None = None
         for change in of_key:
-            change.wins, change.giver = False, None
+            change.applied, change.giver = False, None
             change.counts = _is_candidate(change, after, not_below)
             if rule.skips_applied:
                 is_unpassed = change.counts and _is_unpassed(change, rule.marks)
@@ -71,7 +71,7 @@ def decide(changes: Sequence[Change], rule: Rule, after: Position | None, not_be
                 if is_unpassed and change.position is not None:
                     highest = max(change.position, highest or change.position)
         for last in [change for change in of_key if change.counts and change.changes_row][-1:]:
-            last.wins = True
+            last.applied = True
             if "v" in (last.kept or ()):
                 before = of_key[: of_key.index(last)]
                 knowing = [change for change in before if change.counts and "v" not in (change.kept or ())]
@@ -99,7 +99,7 @@ def _is_candidate(change: Change, after: Position | None, not_below: Position | 
     return (after is None or change.position > after) and (not_below is None or change.position >= not_below)
 
 
-def _is_unpassed(change: Change, marks: Marks) -> bool:
+def _is_unpassed(change: Change, marks: HighWaterMarks) -> bool:
     is_of_older = (
         marks.snapshot is not None
         and change.in_snapshot
@@ -109,20 +109,20 @@ def _is_unpassed(change: Change, marks: Marks) -> bool:
     return not is_of_older and change.lies_above(marks.passed.get(change.partition))
 
 
-def statistics(changes: Sequence[Change], marks: Marks) -> BatchStatistics:
+def statistics(changes: Sequence[Change], marks: HighWaterMarks) -> BatchStatistics:
     """Count what was decided."""
-    counted, wins = [c for c in changes if c.counts], [c for c in changes if c.wins]
+    counted, applied = [c for c in changes if c.counts], [c for c in changes if c.applied]
     errors = [c.error for c in changes if c.error is not None]
     missing = [c.offset for c in changes if c.before_missing]
     return BatchStatistics(
         records=len(changes),
         errors=len(errors),
         keyless=errors.count(KEYLESS),
-        upserts=sum(c.op == Op.UPSERT for c in wins),
-        deletes=sum(c.op == Op.DELETE for c in wins),
+        upserts=sum(c.op == Op.UPSERT for c in applied),
+        deletes=sum(c.op == Op.DELETE for c in applied),
         repeated=sum(c.changes_row and not c.counts for c in changes),
-        null_key_parts=sum(None in c.key for c in wins),
-        kept=sum(bool(c.kept) for c in wins),
+        null_key_parts=sum(None in c.key for c in applied),
+        kept=sum(bool(c.kept) for c in applied),
         truncates=sum(c.op == Op.TRUNCATE for c in counted),
         truncate_position=_highest(c for c in counted if c.op == Op.TRUNCATE),
         streamed_position=_highest(c for c in counted if c.phase == Phase.STREAM),
@@ -133,7 +133,7 @@ def statistics(changes: Sequence[Change], marks: Marks) -> BatchStatistics:
         passed=_highest_by_partition(counted),
         snapshot_position=_highest(c for c in counted if c.in_snapshot),
         snapshot_ends=_highest_by_partition([c for c in counted if c.phase == Phase.SNAPSHOT_END]),
-        key_bounds={c.name: found for c in COLUMNS[:2] if (found := _bounds(c, [getattr(w, c.name) for w in wins]))},
+        key_bounds={c.name: found for c in COLUMNS[:2] if (found := _bounds(c, [getattr(w, c.name) for w in applied]))},
         latest_ms=max(
             (c.source_ms for c in changes if c.position is not None and c.source_ms is not None), default=None
         ),
@@ -141,7 +141,7 @@ def statistics(changes: Sequence[Change], marks: Marks) -> BatchStatistics:
     )
 
 
-def went_back(changes: Sequence[Change], marks: Marks) -> WentBack | None:
+def went_back(changes: Sequence[Change], marks: HighWaterMarks) -> WentBack | None:
     """Go through the changes of all partitions by offset, as they came."""
     passed, latest_ms = dict(marks.passed), dict.fromkeys(range(9), marks.latest_ms)
     for change in sorted(changes, key=lambda change: (change.offset, change.partition)):

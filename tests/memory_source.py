@@ -8,22 +8,22 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from lakehold.definitions import Envelope, FormatType, Table
-from lakehold.ingest.arriving import TableArrival
+from lakehold.ingest.arriving_records import TableArrival
 from lakehold.ingest.batch import BatchReport
-from lakehold.ingest.deduplicate.snapshots import Reach
+from lakehold.ingest.deduplicate.snapshots import SnapshotReadEnds
 from lakehold.ingest.planning import Planner
 from lakehold.ingest.read.kafka import KafkaReader
 from lakehold.ingest.read.reader import Available, Limits
-from lakehold.ingest.run import Ingesting
 from lakehold.ingest.shared_reads import Reading, SharedReads
 from lakehold.ingest.side_by_side import Lanes
+from lakehold.ingest.source_ingest import Ingesting
 from lakehold.ingest.topic import TopicDecoder
 from lakehold.ingest.write.apply import TableBatch
-from lakehold.ingest.write.effects import BatchIdentity, TableReport
-from lakehold.model.definitions import Entry
+from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport
+from lakehold.model.lake_definitions import Entry
 from lakehold.model.offsets import OffsetRange, TopicPartition, Watermarks
 from lakehold.model.readers import MAIN_READER, Intent, Readers, ReaderState, TableProgress, last_timestamp
-from lakehold.state.batches import BatchStore
+from lakehold.state.batch_protocol import BatchStore
 from lakehold.state.store import MemoryState
 from lakehold.times import now_ms
 
@@ -108,7 +108,7 @@ class MemorySource:
             idle_ms=self.idle_ms,
             catch_up_s=self.catch_up_s,
             transaction_timeout_ms=600_000,
-            confirm_standing=lambda: None,
+            confirm_defined=lambda: None,
             pause=lambda _: None,
         )
 
@@ -159,7 +159,7 @@ class OnlyOffsets:
         identity: BatchIdentity,
         table: Table,  # noqa: ARG002
         progress: TableProgress,
-        reach: Reach,  # noqa: ARG002
+        read_ends: SnapshotReadEnds,  # noqa: ARG002
     ) -> TableProgress:
         """See `Applier`."""
         return replace(progress, since_ms=progress.since_ms or identity.timestamp_ms)

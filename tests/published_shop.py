@@ -79,8 +79,8 @@ class Shop:
 
 
 def dies_at(monkeypatch: pytest.MonkeyPatch, point: Point) -> None:
-    def reach(here: Point) -> None:
+    def failpoint(here: Point) -> None:
         if here == point:
             raise Killed
 
-    monkeypatch.setattr(publisher, "reach", reach)
+    monkeypatch.setattr(publisher, "failpoint", failpoint)

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lakehold.ingest.envelope.header import Kind
+from lakehold.ingest.envelope.header_columns import Kind
 from lakehold.lake import Lake
+from lakehold.model.log_positions import POSTGRES_ID
 from lakehold.model.offsets import Offsets, TopicPartition
-from lakehold.model.places import POSTGRES_ID
 from tests import recorded_files
 from tests.transaction_headers import Record
 from tests.upstream_log import TRANSACTIONS, Change, Key, Message, Topics

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from lakehold.ingest.envelope.header import Kind
+from lakehold.ingest.envelope.header_columns import Kind
 from lakehold.ingest.transactions.candidate import Extent, candidate_of
-from lakehold.ingest.transactions.headers import HEADERS
 from lakehold.ingest.transactions.metadata import BEGIN, END, RECORDS
+from lakehold.ingest.transactions.record_headers import HEADERS
 from lakehold.ingest.transactions.runs import KINDS
-from lakehold.model.marks import Position
+from lakehold.model.high_water_marks import Position
+from lakehold.model.log_positions import POSTGRES_ID, WAL, LogPosition, position_in, position_of_end, transaction_of
 from lakehold.model.offsets import TopicPartition
-from lakehold.model.places import POSTGRES_ID, WAL, Place, place_in, place_of_end, transaction_of
 
 
 class Record(NamedTuple):
@@ -54,7 +54,7 @@ class Run(NamedTuple):
     sent_ms: int
     transaction: str = ""
     shown_id: str = ""
-    place: Place | None = None
+    log_position: LogPosition | None = None
     new: int = 0
     commits: bool = False
 
@@ -62,11 +62,11 @@ class Run(NamedTuple):
 Runs = dict[TopicPartition, list[Run]]
 
 
-def place_of_event(transaction_id: str, position: Position | None) -> Place | None:
+def position_of_event(transaction_id: str, position: Position | None) -> LogPosition | None:
     """Return where the transaction of an event commits: never after its own END, and after every earlier one."""
     if not re.match(POSTGRES_ID, transaction_id):
-        return place_of_end(transaction_id)
-    return None if position is None else Place(WAL, (position[0] + 1,))
+        return position_of_end(transaction_id)
+    return None if position is None else LogPosition(WAL, (position[0] + 1,))
 
 
 def records_of(boundaries: Iterable[Boundary]) -> pa.Table:
@@ -127,7 +127,7 @@ def runs_of_headers(headers: pa.Table) -> Runs:
             int(runs.sent_ms[row]),
             transaction_of(shown_id) if is_event else "",
             shown_id,
-            None if log < 0 else place_in(candidate.logs[log], runs.at[:, row].tolist()),
+            None if log < 0 else position_in(candidate.logs[log], runs.at[:, row].tolist()),
             int(runs.new[row]),
             bool(runs.commits[row]),
         )
@@ -194,7 +194,7 @@ def _run(first: int, last: Record, records: int, new: int) -> Run:
     if last.kind != Kind.EVENTS:
         return Run(Kind(last.kind), first, last.offset, records, last.position, last.sent_ms)
     shown_id = last.transaction_id or ""
-    place = place_of_event(shown_id, last.position)
+    log_position = position_of_event(shown_id, last.position)
     transaction = transaction_of(shown_id)
     return Run(
         Kind.EVENTS,
@@ -205,7 +205,7 @@ def _run(first: int, last: Record, records: int, new: int) -> Run:
         last.sent_ms,
         transaction,
         shown_id,
-        place,
+        log_position,
         new,
         last.commits,
     )

@@ -12,7 +12,7 @@ from lakehold.holds.guard import Guard
 from lakehold.holds.roles import RoleCommands
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.settings import load_settings
-from lakehold.state.batches import BatchStore
+from lakehold.state.batch_protocol import BatchStore
 from lakehold.state.holds import HoldStore
 from lakehold.state.objects import DefinitionStore
 from lakehold.state.roles import ROLES

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from lakehold.ingest.envelope.header import Kind
+from lakehold.ingest.envelope.header_columns import Kind
 from lakehold.ingest.transactions.candidate import Candidate, Extent, candidate_of
-from lakehold.model.marks import Position
+from lakehold.model.committed_transactions import Replaced
+from lakehold.model.high_water_marks import Position
 from lakehold.model.offsets import Offsets, TopicPartition
-from lakehold.model.passed import Replaced
 from tests.transaction_headers import Boundary, Record, headers_of, records_of
 
 TRANSACTIONS = TopicPartition("shop.transaction", 0)
@@ -111,7 +111,7 @@ class Upstream:
         snapshots: Some partitions begin with rows of a snapshot.
         sizes: Of transactions, in changes, each as likely.
         numbers_anew: A connector that was killed amid a transaction repeats nothing, and numbers what it had not sent from 1.
-        begins_anew: A connector that was killed may have lost its position, and begin with a snapshot of all tables.
+        begins_snapshot: A connector that was killed may have lost its position, and begin with a snapshot of all tables.
         commits_alone: Some transactions of one change have no END, as TRUNCATE of MySQL has none.
     """
 
@@ -126,10 +126,10 @@ class Upstream:
         snapshots: bool = True,
         sizes: Sequence[int] = (0, 1, 1, 2, 3, 8),
         numbers_anew: bool = False,
-        begins_anew: bool = False,
+        begins_snapshot: bool = False,
         commits_alone: bool = False,
     ) -> None:
-        self.begins_anew, self.commits_alone = begins_anew, commits_alone
+        self.begins_snapshot, self.commits_alone = begins_snapshot, commits_alone
         self._committed = 0
         self.numbers_anew = numbers_anew
         self._random = random
@@ -172,7 +172,7 @@ class Upstream:
             rows = sum(step.message.record is not None and step.message.record.kind != Kind.EVENTS for step in log)
             is_amid_snapshot = acked < rows
             anew = None
-            if self.begins_anew and (is_amid_snapshot or self._random.random() < BEGINS_ANEW):
+            if self.begins_snapshot and (is_amid_snapshot or self._random.random() < BEGINS_ANEW):
                 anew = self._anew()
             if anew is not None:
                 self._write(log[acked:until])

@@ -8,31 +8,12 @@ from itertools import count
 from typing import assert_never
 
 from lakehold.definitions import Capture, ConnectionType, Envelope, Format, FormatType, Source, Table
-from lakehold.kafka.options import KafkaOptions
-from lakehold.model.definitions import Entry
+from lakehold.kafka.connection_options import KafkaOptions
+from lakehold.model.lake_definitions import Entry
+from lakehold.model.log_positions import LogPosition
 from lakehold.model.offsets import TopicPartition
-from lakehold.model.places import Place
-from lakehold.upstream.connect import ConnectorStatus
-from lakehold.upstream.connections import ConnectAddress, UpstreamConnections
-from lakehold.upstream.connector_config import Login, SideTopics, json
-from lakehold.upstream.found import (
-    NO_SNAPSHOT,
-    OPERATIONS,
-    PLAIN,
-    Found,
-    FoundConnector,
-    FoundDatabase,
-    FoundPublication,
-    FoundRelation,
-    FoundRepeat,
-    FoundSignals,
-    FoundSignalTable,
-    FoundSnapshot,
-    FoundTable,
-)
-from lakehold.upstream.found_columns import FoundColumn
-from lakehold.upstream.plan import plan
-from lakehold.upstream.steps import (
+from lakehold.upstream.capture_plan import plan
+from lakehold.upstream.capture_steps import (
     AskSnapshot,
     ChangePublication,
     CheckLog,
@@ -58,6 +39,25 @@ from lakehold.upstream.steps import (
     Step,
     StopConnector,
 )
+from lakehold.upstream.connect_client import ConnectorStatus
+from lakehold.upstream.connections import ConnectAddress, UpstreamConnections
+from lakehold.upstream.connector_config import Login, SideTopics, json
+from lakehold.upstream.found import (
+    NO_SNAPSHOT,
+    OPERATIONS,
+    PLAIN,
+    Found,
+    FoundConnector,
+    FoundDatabase,
+    FoundPublication,
+    FoundRelation,
+    FoundRepeat,
+    FoundSignals,
+    FoundSignalTable,
+    FoundSnapshot,
+    FoundTable,
+)
+from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.wanted import InLake, Wanted, wanted
 from tests.upstream_meddling import Meddled
 
@@ -300,7 +300,7 @@ class World(Meddled):
                 assert not self.is_mariadb or self._hears(signal_table)
                 for object_id in noted:
                     self.snapshots[object_id] = replace(
-                        self.snapshots[object_id], fits_from=Place("log", (self.position,))
+                        self.snapshots[object_id], fits_from=LogPosition("log", (self.position,))
                     )
             case AskSnapshot(prefix, upstream, object_id, repeat, signal_table):
                 assert SideTopics(prefix).signals in self.topics

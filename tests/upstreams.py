@@ -11,7 +11,7 @@ from lakehold.errors import UpstreamUnavailable
 from lakehold.ingest.read.files import FilesReader
 from lakehold.ingest.read.kafka import KafkaReader
 from lakehold.ingest.read.reader import Reader
-from lakehold.kafka.options import kafka_options
+from lakehold.kafka.connection_options import kafka_options
 from lakehold.model.offsets import TopicPartition
 from tests.kafka_broker import Broker
 from tests.recorded_files import append, line

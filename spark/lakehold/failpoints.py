@@ -38,7 +38,7 @@ _SIGNALS = {"LAKEHOLD_KILL_AT": signal.SIGKILL, "LAKEHOLD_SUSPEND_AT": signal.SI
 _reached: Counter[str] = Counter()
 
 
-def reach(point: Point) -> None:
+def failpoint(point: Point) -> None:
     """End or stop the process here if the environment asks for it."""
     _reached[point] += 1
     for variable, sent in _SIGNALS.items():

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from lakehold.holds.roles import RoleCommands
     from lakehold.ingest.backfill import BackfillReport
     from lakehold.ingest.batch import BatchReport
-    from lakehold.ingest.together import Progressed
+    from lakehold.ingest.several_sources import Progressed
     from lakehold.maintenance.maintain import MaintenanceReport
     from lakehold.publish.durable import DurableClient
     from lakehold.publish.publisher import PublishReport
     from lakehold.publish.subscriptions import Subscriptions
     from lakehold.quality import Checks, Verdict
     from lakehold.sql.result import Result
-    from lakehold.subscribe.batches import Batch
-    from lakehold.subscribe.opening import Opened
+    from lakehold.subscribe.output_batches import Batch
+    from lakehold.subscribe.subscription_opening import Opened
     from lakehold.timeline.timelines import Timelines
     from lakehold.upstream.sources import CapturedSources
 
@@ -96,7 +96,7 @@ class Lake:
     def sql(self, text: str) -> Result:
         """Run `;`-separated statements and return the result of the last; statements that are Spark's go to Spark."""
         from lakehold.sql.reads import LakeReads
-        from lakehold.sql.run import Runner
+        from lakehold.sql.script_run import Runner
 
         reads = LakeReads(self._parts.subscribing)
         runner = Runner(
@@ -174,7 +174,7 @@ class Lake:
             NotReadable: AS OF is outside of the readable window.
         """
         from lakehold.spark_errors import readable
-        from lakehold.subscribe.batches import batches
+        from lakehold.subscribe.output_batches import batches
 
         opened = self.open_subscription(text)
         with readable():

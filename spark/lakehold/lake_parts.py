@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.settings import Settings
-from lakehold.state.batches import BATCHES, BatchStore
+from lakehold.state.batch_protocol import BATCHES, BatchStore
+from lakehold.state.catalog_opening import open_catalog
 from lakehold.state.holds import HoldStore
 from lakehold.state.iceberg_state import IcebergState
 from lakehold.state.long_reads import LongReadStore
 from lakehold.state.objects import DefinitionStore
-from lakehold.state.opening import open_catalog
 
 if TYPE_CHECKING:
     from lakehold.holds.commands import HoldCommands
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from lakehold.holds.roles import RoleCommands
     from lakehold.holds.tags import TableTags
     from lakehold.ingest.backfill import Backfilling
-    from lakehold.ingest.opening import Opening
     from lakehold.ingest.side_by_side import Lanes
+    from lakehold.ingest.source_opening import Opening
     from lakehold.maintenance.maintain import Maintaining
     from lakehold.publish.subscriptions import Subscriptions
     from lakehold.quality import Checks
     from lakehold.state.holds import Hold
-    from lakehold.subscribe.opening import Subscribing
+    from lakehold.subscribe.subscription_opening import Subscribing
     from lakehold.timeline.timelines import Timelines
     from lakehold.upstream.sources import CapturedSources
 
@@ -191,7 +191,7 @@ class LakeParts:
         """Make the object that `maintain` calls."""
         from lakehold.maintenance.maintain import Maintaining
         from lakehold.maintenance.procedures import Procedures
-        from lakehold.maintenance.records import Records
+        from lakehold.maintenance.record_expiry import Records
         from lakehold.maintenance.survey import Survey
         from lakehold.quality.pages import Pages
         from lakehold.state.hold_checks import HOLD_CHECKS
@@ -205,8 +205,8 @@ class LakeParts:
         return Maintaining(survey, procedures, records, self.subscriptions.let_go, self._own_holds.enforce_lag)
 
     def _call(self, statement: str) -> list[dict[str, Any]]:
-        from lakehold.sql.effects import RunOnSpark
-        from lakehold.sql.engine import run_on_spark
+        from lakehold.sql.spark_statements import run_on_spark
+        from lakehold.sql.statement_effects import RunOnSpark
 
         found = run_on_spark(self._spark(), RunOnSpark(statement, 0, len(statement)))
         return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
@@ -215,9 +215,9 @@ class LakeParts:
     def subscribing(self) -> Subscribing:
         """Make the object that opens SUBSCRIBEs."""
         from lakehold.subscribe.on_spark import OnSpark
-        from lakehold.subscribe.opening import Subscribing
         from lakehold.subscribe.read_leases import ReadLeases
         from lakehold.subscribe.shared_diffs import SharedDiffs
+        from lakehold.subscribe.subscription_opening import Subscribing
         from lakehold.subscribe.table_diffs import DiffReading
 
         on_spark = OnSpark(self._spark, self.settings.catalog_name)
@@ -250,7 +250,7 @@ class LakeParts:
     @cached_property
     def ingesting(self) -> Opening:
         """Make the object that opens sources for ingesting."""
-        from lakehold.ingest.opening import Opening
+        from lakehold.ingest.source_opening import Opening
 
         return Opening(
             settings=self.settings,

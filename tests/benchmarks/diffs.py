@@ -14,7 +14,7 @@ from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyspark.sql import SparkSession
 
 from lakehold import connect
-from lakehold.cli.output import CsvOutput
+from lakehold.cli.command_output import CsvOutput
 from lakehold.lake import Lake
 from lakehold.subscribe.row_values import tuples
 from tests.benchmarks.figures import Figure, seconds

@@ -15,7 +15,7 @@ from threading import Event
 from time import sleep, time
 
 from lakehold.cli.poll_backoff import pause_after
-from lakehold.ingest.together import SourceFailed
+from lakehold.ingest.several_sources import SourceFailed
 from lakehold.lake import Lake
 from tests.benchmarks.drain import BareTables
 from tests.benchmarks.figures import Figure, seconds

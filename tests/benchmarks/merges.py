@@ -15,7 +15,7 @@ from unittest import mock
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from lakehold.ingest.write.publish import Publishing
+from lakehold.ingest.write.write_audit_publish import Publishing
 from lakehold.lake import Lake
 from tests import recorded_files, transaction_files
 from tests.benchmarks.figures import Figure, seconds

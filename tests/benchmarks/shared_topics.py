@@ -13,16 +13,16 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from lakehold.definitions import DeclaredColumn, Envelope, FormatType, Table
-from lakehold.ingest.arriving import Arriving
+from lakehold.ingest.arriving_records import ArrivingRecords
 from lakehold.ingest.read.kafka import KafkaReader
 from lakehold.ingest.read.reader import Limits
 from lakehold.ingest.shared_reads import Reading, SharedReads
 from lakehold.ingest.side_by_side import Lanes
 from lakehold.ingest.topic import TopicDecoder
-from lakehold.kafka.options import kafka_options
+from lakehold.kafka.connection_options import kafka_options
 from lakehold.kafka.registry import registry_of
 from lakehold.lake import Lake
-from lakehold.model.definitions import Entry
+from lakehold.model.lake_definitions import Entry
 from lakehold.model.readers import MAIN_READER, ReaderState
 from lakehold.stack import StackAddresses
 from tests.benchmarks.figures import Figure, seconds
@@ -150,7 +150,7 @@ class _Topic:
         for source, own_tables in tables.items():
             plan = reader.plan(reads.fetch(source), {}, _NO_LIMIT)
             entries = {table.full_name: Entry("", table, "", 0) for table in own_tables}
-            with closing(Arriving(Reading(source, reads, nothing_here), entries, nothing, lanes)) as arriving:
+            with closing(ArrivingRecords(Reading(source, reads, nothing_here), entries, nothing, lanes)) as arriving:
                 arriving.read(plan)
                 for table in own_tables:
                     frame = arriving.decoded(table, (), scan_schemas=False).decoded.frame

@@ -11,8 +11,8 @@ from pyiceberg.catalog.rest import RestCatalog
 from sqlalchemy.exc import OperationalError
 
 from lakehold.settings import Settings, load_settings
+from lakehold.state.catalog_opening import open_catalog
 from lakehold.state.iceberg_state import IcebergState
-from lakehold.state.opening import open_catalog
 from lakehold.state.store import MemoryState, State
 from tests.catalog_servers import NewLake, new_lake, postgres_server, rest_server
 

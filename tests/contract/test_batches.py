@@ -9,8 +9,8 @@ from pyiceberg.catalog import Catalog
 
 from lakehold.errors import DefinitionError, LeaseLost
 from lakehold.model import readers as decide
+from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.model.leases import Lease
-from lakehold.model.marks import Marks
 from lakehold.model.offsets import TopicPartition
 from lakehold.model.readers import (
     Intent,
@@ -21,7 +21,7 @@ from lakehold.model.readers import (
     TableProgress,
     last_timestamp,
 )
-from lakehold.state.batches import BATCHES, READERS, Batch, BatchStore, TableChange
+from lakehold.state.batch_protocol import BATCHES, READERS, Batch, BatchStore, TableChange
 from lakehold.state.iceberg_state import IcebergState
 from lakehold.state.store import State
 from tests.contract.conftest import START_MS, Clock
@@ -212,7 +212,7 @@ def test_when_a_readable_table_was_behind_the_others_is_kept(store: BatchStore) 
 
 def test_readers_of_before_stops_were_kept_are_read() -> None:
     now = READERS.to_row(
-        ReaderState("shop", "main", {"shop.orders": TableProgress(7, 2, Marks({0: (1, 2, 3, 4)}), "id")})
+        ReaderState("shop", "main", {"shop.orders": TableProgress(7, 2, HighWaterMarks({0: (1, 2, 3, 4)}), "id")})
     )
     before = {
         **now,

@@ -28,14 +28,14 @@ from lakehold.definitions import (
 from lakehold.errors import DefinitionError, UpstreamUnavailable
 from lakehold.iceberg import expiry
 from lakehold.iceberg.data_tables import DataTables
-from lakehold.model.definitions import Definitions, Entry
+from lakehold.model.lake_definitions import Definitions, Entry
 from lakehold.settings import Settings
-from lakehold.state import opening, rows
+from lakehold.state import catalog_opening, rows
+from lakehold.state.catalog_opening import open_catalog
 from lakehold.state.iceberg_state import MANIFESTS_MOST, IcebergState
 from lakehold.state.objects import OBJECTS, DefinitionStore, ObjectRow
-from lakehold.state.opening import open_catalog
 from lakehold.state.rows import Rows
-from lakehold.state.schemas import system_tables
+from lakehold.state.schema_files import system_tables
 from lakehold.state.store import State
 from tests.contract.conftest import connection_lost
 
@@ -253,7 +253,7 @@ def test_a_new_column_of_a_system_table_appears_when_the_lake_is_opened(
             for table in system_tables()
         ]
 
-    monkeypatch.setattr(opening, "system_tables", with_owner)
+    monkeypatch.setattr(catalog_opening, "system_tables", with_owner)
     monkeypatch.setattr(rows, "system_tables", with_owner)
     owned = Rows(OBJECTS.table, OwnedRow)
     later = IcebergState(open_catalog(settings)).store(owned)

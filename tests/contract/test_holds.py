@@ -8,9 +8,9 @@ from dataclasses import replace
 from pyiceberg.catalog import Catalog
 
 from lakehold.settings import Settings
+from lakehold.state.catalog_opening import open_catalog
 from lakehold.state.holds import HOLD_OBJECTS, HOLDS, Check, HeldTable, Hold, HoldStore
 from lakehold.state.iceberg_state import IcebergState
-from lakehold.state.opening import open_catalog
 from lakehold.state.subscribers import SubscriberKind
 
 ORDERS = HeldTable("4f1c", "shop.orders", is_fed=True)

@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakehold.errors import UpstreamError, UpstreamUnavailable
-from lakehold.ingest.read.checks import faults
 from lakehold.ingest.read.kafka import KafkaReader
+from lakehold.ingest.read.offset_checks import faults
 from lakehold.ingest.read.reader import Available
 from lakehold.kafka.client import shared_client
-from lakehold.kafka.options import KafkaOptions, kafka_options
+from lakehold.kafka.connection_options import KafkaOptions, kafka_options
 from lakehold.model.offsets import TopicPartition, Watermarks
 from lakehold.times import now_ms
 from tests.contract.test_readers import LARGE, numbered, values

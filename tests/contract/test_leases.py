@@ -10,7 +10,7 @@ import pytest
 
 from lakehold.errors import DefinitionError, LakeholdError, LeaseLost, SourceBusy, SubscriberBusy
 from lakehold.model.leases import Lease
-from lakehold.state.batches import BatchStore
+from lakehold.state.batch_protocol import BatchStore
 from lakehold.state.lease import Leases
 from lakehold.state.store import State
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore

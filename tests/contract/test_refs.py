@@ -21,7 +21,7 @@ from lakehold.iceberg import metadata_files
 from lakehold.iceberg.refs import FOREVER_MS, RefChanges, change_refs
 from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
 from lakehold.settings import Settings
-from lakehold.state.opening import open_catalog
+from lakehold.state.catalog_opening import open_catalog
 from tests.contract.conftest import connection_lost
 
 NAME = "shop.rates"

@@ -9,7 +9,7 @@ import pytest
 
 from lakehold.definitions import Envelope, FormatType, Table
 from lakehold.errors import UpstreamError, UpstreamUnavailable
-from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, TopicSchemas
+from lakehold.ingest.decode.record_schemas import AvroIds, JsonDeclared, TopicSchemas
 from lakehold.ingest.topic import TopicDecoder, TopicPart
 from lakehold.kafka.registry import Registry
 from tests.registry_server import RegistryServer, registry_server

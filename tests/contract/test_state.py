@@ -12,13 +12,13 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from lakehold.errors import DefinitionError
+from lakehold.model.committed_transactions import CommittedTransactions, FurthestEvent, Replaced
+from lakehold.model.high_water_marks import HighWaterMarks, SnapshotProgress
 from lakehold.model.leases import Lease
-from lakehold.model.marks import Marks, SnapshotProgress
+from lakehold.model.log_positions import LogPosition
 from lakehold.model.offsets import TopicPartition
-from lakehold.model.passed import Mark, Passed, Replaced
-from lakehold.model.places import Place
 from lakehold.model.readers import Intent, ReaderError, ReaderState, Stop, TableProgress, Waiting
-from lakehold.state.batches import BATCHES, READERS, Batch, TableChange
+from lakehold.state.batch_protocol import BATCHES, READERS, Batch, TableChange
 from lakehold.state.hold_checks import HOLD_CHECKS, HoldCheck
 from lakehold.state.holds import HOLDS, Check, HeldTable, Hold
 from lakehold.state.iceberg_state import IcebergState
@@ -30,8 +30,8 @@ from lakehold.state.subscribers import SUBSCRIBERS, Subscriber, SubscriberKind
 from lakehold.state.upstream_leases import UPSTREAM_LEASES, UpstreamLease
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-PASSED = Passed({"": (16,)}, {T1: Mark(Place("", (5,)), (1, 2, 3, 4))}, frozenset([T0]))
-MARKS = Marks({0: (1, 2, 3, 4)}, SnapshotProgress((1, 0, 0, 0), True, False, 3, {0: 7}), 8, "s")
+PASSED = CommittedTransactions({"": (16,)}, {T1: FurthestEvent(LogPosition("", (5,)), (1, 2, 3, 4))}, frozenset([T0]))
+MARKS = HighWaterMarks({0: (1, 2, 3, 4)}, SnapshotProgress((1, 0, 0, 0), True, False, 3, {0: 7}), 8, "s")
 ORDERS = HeldTable("4f1c", "shop.orders", is_fed=True)
 DAILY = Hold("u1", "shop", "daily", 1_000, (ORDERS,), 60_000, Check.REQUIRE, "CREATE HOLD …", 1)
 OPS = Role("r1", "ops", True, (), 1)

@@ -29,16 +29,16 @@ from pathlib import Path
 
 import pytest
 
-from lakehold.ingest.envelope.header import Kind
+from lakehold.ingest.envelope.header_columns import Kind
 from lakehold.ingest.transactions.boundary import find_boundary
 from lakehold.ingest.transactions.candidate import Candidate, Extent, candidate_of
 from lakehold.ingest.transactions.waiting import Blocked
-from lakehold.model.marks import Position
+from lakehold.model.committed_transactions import CommittedTransactions, FurthestEvent
+from lakehold.model.high_water_marks import Position
+from lakehold.model.log_positions import WAL
 from lakehold.model.offsets import TopicPartition
-from lakehold.model.passed import Mark, Passed
-from lakehold.model.places import WAL
 from tests.golden.test_sql import check
-from tests.transaction_headers import Boundary, Record, headers_of, place_of_event, records_of
+from tests.transaction_headers import Boundary, Record, headers_of, position_of_event, records_of
 
 FILES = sorted(Path(__file__).parent.glob("transactions/*.txt"))
 FIRST_OFFSET = 5
@@ -63,7 +63,7 @@ class Case:
 
     lines: dict[TopicPartition, list[str]] = field(default_factory=dict)
     commit: str = ""
-    marks: dict[TopicPartition, Mark] = field(default_factory=dict)
+    marks: dict[TopicPartition, FurthestEvent] = field(default_factory=dict)
     cut_off: set[TopicPartition] = field(default_factory=set)
     is_bounded: bool = False
     written: dict[TopicPartition, int] = field(default_factory=dict)
@@ -87,17 +87,17 @@ class Case:
             self.commit = found.group(1)
             for place, furthest in (each.split("=") for each in found.group(2).split()):
                 id_, position = event(furthest[0], int(furthest[1:]))
-                at = place_of_event(id_, position)
+                at = position_of_event(id_, position)
                 assert at is not None
-                self.marks[partition(place)] = Mark(at, position)
+                self.marks[partition(place)] = FurthestEvent(at, position)
         else:
             tp, *tokens = line.split()
             self.lines[partition(tp)] = tokens
 
     @property
-    def passed(self) -> Passed:
+    def passed(self) -> CommittedTransactions:
         commits = {WAL: (lsn(self.commit),)} if self.commit else {}
-        return Passed(commits, self.marks, frozenset(self.cut_off))
+        return CommittedTransactions(commits, self.marks, frozenset(self.cut_off))
 
     @property
     def candidate(self) -> Candidate:
@@ -138,17 +138,17 @@ def partition(text: str) -> TopicPartition:
 def record_of(tp: TopicPartition, offset: int, token: str) -> Record | None:
     match token:
         case "s":
-            return Record(*place_in(tp, offset), Kind.SNAPSHOT)
+            return Record(*position_in(tp, offset), Kind.SNAPSHOT)
         case _ if found := re.fullmatch(r"s([A-Z])(!?)", token):
             kind = Kind.SNAPSHOT_END if found.group(2) else Kind.SNAPSHOT
-            return Record(*place_in(tp, offset), kind, position=snapshot_position(found.group(1)))
+            return Record(*position_in(tp, offset), kind, position=snapshot_position(found.group(1)))
         case "?" | "?!":
-            return Record(*place_in(tp, offset), Kind.UNREADABLE, sent_ms=0 if token == "?" else LONG_AGO_MS + 2)
+            return Record(*position_in(tp, offset), Kind.UNREADABLE, sent_ms=0 if token == "?" else LONG_AGO_MS + 2)
         case _ if found := re.fullmatch(r"([A-Z])(\d+)(?:=(\d+))?(!?)", token):
             number = int(found.group(3) or found.group(2))
             id_, position = event(found.group(1), int(found.group(2)))
             commits = bool(found.group(4))
-            return Record(*place_in(tp, offset), Kind.EVENTS, id_, number, number, position, commits=commits)
+            return Record(*position_in(tp, offset), Kind.EVENTS, id_, number, number, position, commits=commits)
         case _:
             return None
 
@@ -158,7 +158,7 @@ def snapshot_position(transaction: str) -> Position:
     return (lsn(transaction), 0, -1, 1)
 
 
-def place_in(tp: TopicPartition, offset: int) -> tuple[str, int, int]:
+def position_in(tp: TopicPartition, offset: int) -> tuple[str, int, int]:
     return tp.topic, tp.partition, offset
 
 

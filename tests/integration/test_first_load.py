@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 
 from lakehold.ingest.write import apply
 from lakehold.lake import Lake, connect
-from lakehold.model.marks import Marks
+from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
@@ -73,7 +73,7 @@ def found(lake: Lake) -> dict[str, Any]:
     progress = lake.batches.readers("shop")["main"].tables["s.t"]
     state = lake.tables.table_state("s.t")
     assert state is not None
-    written = [Marks.from_json(s.summary.get("lakehold.marks")) for s in state.history]
+    written = [HighWaterMarks.from_json(s.summary.get("lakehold.marks")) for s in state.history]
     return {
         "rows": sorted(lake.sql(f"SELECT * FROM {catalog}.s.t").rows),
         "errors": sorted(lake.sql(f"SELECT partition, offset, reason FROM {catalog}.mz_catalog.mz_source_errors").rows),
@@ -220,11 +220,11 @@ def test_rows_that_somebody_else_adds_meanwhile_stay(
     lake = make_lake(driver_read_max_records=0)
     define(lake, broker, latest, "UPSERT")
 
-    def reach(point: str) -> None:
+    def failpoint(point: str) -> None:
         if point == "before-merge" and not direct(lake):
             lake.spark.sql(f"INSERT INTO {lake.settings.catalog_name}.s.t VALUES (99, 'of another writer')")
 
-    monkeypatch.setattr(apply, "reach", reach)
+    monkeypatch.setattr(apply, "failpoint", failpoint)
     lake.ingest("shop")
     assert direct(lake) == [False, False]
     assert found(lake)["rows"] == [*((n, str(n)) for n in range(2 * ROWS)), (99, "of another writer")]
@@ -253,7 +253,7 @@ def test_a_load_that_is_killed_is_there_once(spark_connect: str, tmp_path: Path,
     assert state is not None
     assert state.row_count == 2 * ROWS
     progress = lake.batches.readers("shop")["main"].tables["s.t"]
-    marks, written = progress.marks, Marks.from_json(state.history[0].summary["lakehold.marks"])
+    marks, written = progress.marks, HighWaterMarks.from_json(state.history[0].summary["lakehold.marks"])
     assert marks.passed == written.passed
     assert marks.is_whole, "where the other partition ended was fetched after the snapshot's end was written"
     assert progress.since_ms is not None

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from lakehold.kafka.client import KafkaClient, shared_client
-from lakehold.kafka.options import KafkaOptions
-from lakehold.model.places import Place
+from lakehold.kafka.connection_options import KafkaOptions
+from lakehold.model.log_positions import LogPosition
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.found import FoundSnapshot
 from lakehold.upstream.journal import (
@@ -217,7 +217,7 @@ def test_the_last_note_of_each_membership_counts(broker: Broker) -> None:
 
 def test_where_a_table_that_joined_fits_the_others_is_noted(broker: Broker) -> None:
     said = Conversation(broker, "fits")
-    place = Place("domain 0", (7,))
+    place = LogPosition("domain 0", (7,))
     said.signal(noted_fit("a1", "public.a", place))
     assert said.complete() == set()
     assert said.journal.snapshots == {"a1": FoundSnapshot(fits_from=place)}

@@ -19,7 +19,7 @@ import pytest
 
 from lakehold.iceberg.data_tables import SnapshotState
 from lakehold.lake import Lake, connect
-from lakehold.model.marks import Marks
+from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.session import SHORT_RUN_OPTIONS
 from lakehold.times import now_ms
 from tests import recorded_files
@@ -194,7 +194,7 @@ def _rows(lake: Lake, table: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _snapshots(lake: Lake, table: str, numbers: Mapping[int, int]) -> list[tuple[int, str, str, Marks]]:
+def _snapshots(lake: Lake, table: str, numbers: Mapping[int, int]) -> list[tuple[int, str, str, HighWaterMarks]]:
     """Batch, step, offsets and marks of each snapshot, oldest first."""
     history = _history(lake, table)
     return [
@@ -202,7 +202,7 @@ def _snapshots(lake: Lake, table: str, numbers: Mapping[int, int]) -> list[tuple
             numbers[int(snapshot.summary["lakehold.timestamp"])],
             snapshot.summary["lakehold.step"],
             snapshot.summary["lakehold.offsets"],
-            _marks(Marks.from_json(snapshot.summary["lakehold.marks"]), history),
+            _marks(HighWaterMarks.from_json(snapshot.summary["lakehold.marks"]), history),
         )
         for snapshot in history
     ]
@@ -214,7 +214,7 @@ def _history(lake: Lake, table: str) -> list[SnapshotState]:
     return list(reversed(state.history))
 
 
-def _marks(marks: Marks, history: Sequence[SnapshotState]) -> Marks:
+def _marks(marks: HighWaterMarks, history: Sequence[SnapshotState]) -> HighWaterMarks:
     """The marks, with the number of a snapshot in its table's history for its sequence number, which killed tries use up."""
     if marks.snapshot is None or marks.snapshot.replaces_through is None:
         return marks

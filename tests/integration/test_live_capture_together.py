@@ -10,7 +10,7 @@ from threading import Event
 
 import pytest
 
-from lakehold.ingest.together import SourceFailed
+from lakehold.ingest.several_sources import SourceFailed
 from lakehold.lake import Lake
 from lakehold.stack import ConnectClient
 from lakehold.upstream import sources

@@ -13,7 +13,7 @@ import pytest
 
 from lakehold.errors import UpstreamError
 from lakehold.servers import lifecycle
-from lakehold.servers.directory import make_directory
+from lakehold.servers.server_directory import make_directory
 from lakehold.stack import StackAddresses
 from lakehold.stack.parts.postgres import Postgres
 from lakehold.status import status_of

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from lakehold import stack as lakehold_stack
-from lakehold.ingest.together import SourceFailed
+from lakehold.ingest.several_sources import SourceFailed
 from lakehold.lake import Lake
 from lakehold.stack import StackAddresses
 from tests.bank import TELLERS, Bank, MariaDbBank, PostgresBank, assert_balanced

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from lakehold.errors import LakeholdError
 from lakehold.servers import lifecycle
-from lakehold.servers.directory import make_directory
+from lakehold.servers.server_directory import make_directory
 from lakehold.stack import ConnectClient, StackAddresses, publication_sql
 from lakehold.stack.connectors import ValueFormat
 from lakehold.stack.parts.postgres import Postgres

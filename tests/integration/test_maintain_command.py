@@ -15,7 +15,7 @@ import pytest
 from lakehold.cli.maintain import COLUMNS
 from lakehold.holds.commands import NewHold
 from lakehold.lake import Lake
-from lakehold.maintenance.layout import SMALL_FILES_MOST
+from lakehold.maintenance.file_layout import SMALL_FILES_MOST
 from lakehold.session import SHORT_RUN_OPTIONS
 from lakehold.timeline.versions import versions
 from tests.conftest import LakeFactory

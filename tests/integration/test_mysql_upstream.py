@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lakehold.errors import UpstreamRefused, UpstreamUnavailable
-from lakehold.model.places import place_of_end
+from lakehold.model.log_positions import position_of_end
 from lakehold.servers import HOST
 from lakehold.upstream.connector_config import Login
 from lakehold.upstream.found import (
@@ -71,9 +71,9 @@ def test_signals_and_marks_are_in_the_log_and_not_in_the_table(mariadb: MariaDb)
     upstream.create_signal_table(TABLE, None)
     upstream.send_signal(TABLE, asked_snapshot("t1", "shop.it's"))
     (first,) = mariadb.rows("SELECT @@gtid_binlog_pos")
-    assert upstream.mark_log(TABLE) == place_of_end(mariadb.rows("SELECT @@gtid_binlog_pos")[0][0])
+    assert upstream.mark_log(TABLE) == position_of_end(mariadb.rows("SELECT @@gtid_binlog_pos")[0][0])
     mariadb.execute("CREATE DATABASE shop")
-    before, marked = place_of_end(first[0]), upstream.mark_log(TABLE)
+    before, marked = position_of_end(first[0]), upstream.mark_log(TABLE)
     assert before is not None
     assert (marked.log, marked.at > before.at) == (before.log, True)
     assert mariadb.rows(f"SELECT * FROM {TABLE}") == []

@@ -13,13 +13,13 @@ from lakehold.errors import UpstreamRefused, UpstreamUnavailable
 from lakehold.servers import HOST
 from lakehold.stack.parts.postgres import Postgres
 from lakehold.upstream import postgres
+from lakehold.upstream.capture_steps import ChangePublication, CompletePublication, CreatePublication
 from lakehold.upstream.connector_config import Login
 from lakehold.upstream.found import OF_DOTTED_SCHEMA, PLAIN, UNLOGGED, FoundRelation
 from lakehold.upstream.found_columns import FoundColumn, FoundType, TypeKind
 from lakehold.upstream.found_values import LostValues
 from lakehold.upstream.lost_values import lossy_columns
 from lakehold.upstream.postgres import Names, PostgresUpstream, _table
-from lakehold.upstream.steps import ChangePublication, CompletePublication, CreatePublication
 from tests.catalog_servers import postgres_server as postgres_server  # noqa: PLC0414 - pytest finds fixtures by name
 
 pytestmark = pytest.mark.stack

@@ -18,7 +18,7 @@ from lakehold.failpoints import Point
 from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.write import apply, merge
 from lakehold.lake import Lake
-from lakehold.state.batches import BatchStore
+from lakehold.state.batch_protocol import BatchStore
 from lakehold.state.iceberg_state import IcebergState
 from lakehold.times import iso, now_ms
 from tests.conftest import LakeFactory
@@ -176,13 +176,13 @@ def at(monkeypatch: pytest.MonkeyPatch, point: Point, nth: int, act: Callable[[]
     """Act once, where the writer in this thread reaches `point` for the n-th time."""
     reached = 0
 
-    def reach(here: Point) -> None:
+    def failpoint(here: Point) -> None:
         nonlocal reached
         reached += here == point
         if here == point and reached == nth:
             act()
 
-    monkeypatch.setattr(apply, "reach", reach)
+    monkeypatch.setattr(apply, "failpoint", failpoint)
 
 
 def suspend_after(

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakehold.ingest.decode.decoded import Shape, decode
-from lakehold.ingest.decode.schemas import AvroIds, TopicSchemas
+from lakehold.ingest.decode.record_schemas import AvroIds, TopicSchemas
 from tests.connect_converters import framed
 from tests.raw_records import raw_records
 

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakehold.definitions import DeclaredColumn
 from lakehold.ingest.decode.decoded import Decoded, Shape, Wanted, decode
-from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, JsonHeads, TopicSchemas
-from lakehold.ingest.decode.together import DecodedTogether, decode_together
+from lakehold.ingest.decode.record_schemas import AvroIds, JsonDeclared, JsonHeads, TopicSchemas
+from lakehold.ingest.decode.shared_decoding import DecodedTogether, decode_together
 from tests.connect_converters import avro_body, avro_schema, envelope, framed, json_head, json_record, struct
 from tests.raw_records import raw_records
 

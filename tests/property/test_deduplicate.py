@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakehold.ingest.deduplicate.change_headers import Headers
 from lakehold.ingest.deduplicate.counting import statistics_of
 from lakehold.ingest.deduplicate.engine import Engine, Rule
-from lakehold.ingest.deduplicate.headers import Headers
-from lakehold.ingest.envelope.changes import KEYLESS, Changes, Op, Phase
-from lakehold.model.marks import Marks, SnapshotProgress
+from lakehold.ingest.envelope.change_columns import KEYLESS, Changes, Op, Phase
+from lakehold.model.high_water_marks import HighWaterMarks, SnapshotProgress
 from tests import deduplicate_model as model
 from tests.deduplicate_model import COLUMNS, KEY, Change
 
@@ -79,7 +79,7 @@ def batches(draw: st.DrawFn) -> list[Change]:
 
 
 marks = st.builds(
-    Marks,
+    HighWaterMarks,
     st.dictionaries(st.integers(0, 1), positions, max_size=2),
     st.none() | st.builds(SnapshotProgress, st.sampled_from([(1, 1, -1, 1), (2, 2, -1, 1)])),
     st.none() | small,
@@ -100,19 +100,19 @@ def headers_of(batch: list[Change]) -> Headers:
 @settings(max_examples=500, deadline=None)
 @given(batches(), st.booleans(), st.booleans(), marks, st.none() | positions, st.none() | positions)
 def test_the_engine_decides_like_the_model(
-    batch: list[Change], skips_applied: bool, by_position: bool, before: Marks, after: Any, not_below: Any
+    batch: list[Change], skips_applied: bool, by_position: bool, before: HighWaterMarks, after: Any, not_below: Any
 ) -> None:
     rule, headers = Rule(skips_applied, by_position, before), headers_of(batch)
     model.decide(batch, rule, after, not_below)
     engine = Engine(headers, rule)
     decisions = engine.decide(after=after, not_below=not_below)
     assert decisions.counts.tolist() == [change.counts for change in batch]
-    assert decisions.wins.tolist() == [change.wins for change in batch]
+    assert decisions.applied.tolist() == [change.applied for change in batch]
     givers = engine.givers(decisions, {"v"}).tolist()
     found = {row: giver for row, giver in zip(headers.kept.rows.tolist(), givers, strict=True) if giver >= 0}
     assert found == {row: batch.index(c.giver) for row, c in enumerate(batch) if c.giver is not None}
     assert statistics_of(headers, decisions, before) == model.statistics(batch, before)
-    winners = [change.key for change in batch if change.wins]
+    winners = [change.key for change in batch if change.applied]
     assert len(winners) == len(set(winners)), "a key is decided once"
 
 
@@ -124,7 +124,7 @@ def at(lsn: int, source_ms: int, phase: Phase = Phase.STREAM, partition: int = 0
     )
 
 
-PASSED = Marks({0: (99, 100, 1, 1)}, latest_ms=50)
+PASSED = HighWaterMarks({0: (99, 100, 1, 1)}, latest_ms=50)
 
 
 @pytest.mark.parametrize(
@@ -136,15 +136,15 @@ PASSED = Marks({0: (99, 100, 1, 1)}, latest_ms=50)
         (PASSED, [at(40, 69, Phase.SNAPSHOT), at(40, 69, Phase.SNAPSHOT)], 100),
         (PASSED, [at(110, 60), at(105, 59), at(110, 60)], None),
         (PASSED, [at(60, 70), at(120, 71)], 100),
-        (Marks(), [at(40, 10, Phase.SNAPSHOT), at(50, 12), at(60, 11)], None),
-        (Marks(), [at(50, 12), at(60, 11), at(50, 12)], None),
-        (Marks(), [at(50, 10), at(60, 11), at(40, 12)], 60),
-        (Marks(), [at(50, 10, Phase.SNAPSHOT), at(60, 11), at(30, 20, Phase.SNAPSHOT), at(40, 21)], 60),
-        (Marks(), [at(50, 10), at(30, 20, partition=1), at(60, 11)], None),
+        (HighWaterMarks(), [at(40, 10, Phase.SNAPSHOT), at(50, 12), at(60, 11)], None),
+        (HighWaterMarks(), [at(50, 12), at(60, 11), at(50, 12)], None),
+        (HighWaterMarks(), [at(50, 10), at(60, 11), at(40, 12)], 60),
+        (HighWaterMarks(), [at(50, 10, Phase.SNAPSHOT), at(60, 11), at(30, 20, Phase.SNAPSHOT), at(40, 21)], 60),
+        (HighWaterMarks(), [at(50, 10), at(30, 20, partition=1), at(60, 11)], None),
     ],
 )
 def test_a_log_that_went_back_is_told_from_changes_that_are_sent_again(
-    before: Marks, arriving: list[Change], passed: int | None
+    before: HighWaterMarks, arriving: list[Change], passed: int | None
 ) -> None:
     for offset, change in enumerate(arriving):
         change.offset = change.id = offset
@@ -168,7 +168,7 @@ def test_changes_of_a_key_in_several_partitions_are_ordered_by_their_positions(s
     for offset, change in enumerate(former):
         change.offset = 7 + offset
     headers = headers_of(batch)
-    engine = Engine(headers, Rule(skips_applied, True, Marks({0: (1, 2, 1, 1)}, latest_ms=1)))
+    engine = Engine(headers, Rule(skips_applied, True, HighWaterMarks({0: (1, 2, 1, 1)}, latest_ms=1)))
     decisions = engine.decide()
-    assert decisions.wins.tolist() == [change is last for change in batch]
+    assert decisions.applied.tolist() == [change is last for change in batch]
     assert engine.givers(decisions, {"v"}).tolist() == [1 if skips_applied else 2]

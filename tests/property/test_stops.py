@@ -13,10 +13,10 @@ from lakehold.errors import NotReadable
 from lakehold.model import readers as decide
 from lakehold.model.offsets import TopicPartition
 from lakehold.model.readers import MAIN_READER, Intent, ReaderError, Readers, Stop, TableProgress
-from lakehold.state.batches import Batch, BatchStore
+from lakehold.state.batch_protocol import Batch, BatchStore
 from lakehold.state.store import MemoryState
-from lakehold.subscribe.steps import steps
-from lakehold.timeline.stops import first_behind, last_before
+from lakehold.subscribe.timeline_steps import steps
+from lakehold.timeline.stops import first_in_sync, last_in_sync
 from lakehold.timeline.timelines import Timeline, check_readable, common_window, together
 from lakehold.timeline.versions import Version
 
@@ -32,8 +32,8 @@ stops_of_a_table = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)), ma
 @given(stops_of_a_table, st.integers(0, 40))
 def test_the_nearest_times_around_stops_are_found(stops: list[Stop], time_ms: int) -> None:
     free = [ms for ms in range(-1, 60) if not any(stop.from_ms <= ms < stop.until_ms for stop in stops)]
-    assert first_behind(stops, time_ms) == min(ms for ms in free if ms >= time_ms)
-    assert last_before(stops, time_ms) == max(ms for ms in free if ms <= time_ms)
+    assert first_in_sync(stops, time_ms) == min(ms for ms in free if ms >= time_ms)
+    assert last_in_sync(stops, time_ms) == max(ms for ms in free if ms <= time_ms)
 
 
 @dataclass

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakehold.ingest.envelope.header import Kind
-from lakehold.ingest.transactions.headers import HEADERS
+from lakehold.ingest.envelope.header_columns import Kind
+from lakehold.ingest.transactions.record_headers import HEADERS
 from tests.transaction_headers import Record, model_of_runs, runs_of_headers, runs_of_records
 from tests.upstream_log import Upstream
 
@@ -28,7 +28,7 @@ def records_of(random: Random, ids: str) -> list[Record]:
         ids=ids,
         sizes=random.choice([(0, 1, 1, 2, 3, 8), (8, 12)]),
         numbers_anew=random.random() < 0.5,
-        begins_anew=random.random() < 0.3 and ids in ("postgres", "binlog"),
+        begins_snapshot=random.random() < 0.3 and ids in ("postgres", "binlog"),
         commits_alone=ids != "postgres",
     )
     upstream.stream(random.randrange(4))

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from lakehold.ingest.transactions.boundary import find_boundary
 from lakehold.ingest.transactions.candidate import Extent
-from lakehold.model.marks import Position
+from lakehold.model.committed_transactions import CommittedTransactions
+from lakehold.model.high_water_marks import Position
 from lakehold.model.offsets import Offsets
-from lakehold.model.passed import Passed
 from tests.topic_looks import Looks
 from tests.upstream_log import TRANSACTIONS, State, Tables, Topics, Upstream
 
@@ -44,11 +44,11 @@ class Batches:
         self._random = random
         self._topics: Topics = upstream.topics
         self._history = upstream.history() if begins is None else None
-        self._is_in_time = upstream.numbers_anew or upstream.begins_anew or upstream.commits_alone
+        self._is_in_time = upstream.numbers_anew or upstream.begins_snapshot or upstream.commits_alone
         self._position: Offsets = dict.fromkeys(self._topics.ends, 0) if begins is None else begins
         # What was deleted had ended.
         self._seen: Offsets = {**self._position, TRANSACTIONS: self._topics.ends[TRANSACTIONS] if begins else 0}
-        self._passed = Passed(cut_off=frozenset(tp for tp, at in self._position.items() if at > 0))
+        self._passed = CommittedTransactions(cut_off=frozenset(tp for tp, at in self._position.items() if at > 0))
         self._lag = lag
         self._looks = Looks(random, upstream.topics, commits_to_kafka=commits_to_kafka, lag=lag)
         self._commit = 0
@@ -113,7 +113,7 @@ class Batches:
             shown=self._shown,
         )
         candidate = self._topics.candidate(extent, self._looks.sent)
-        found = find_boundary(candidate, Passed.from_json(self._passed.to_json()))
+        found = find_boundary(candidate, CommittedTransactions.from_json(self._passed.to_json()))
         if found.stops == self._position:
             return bool(unread) and self._batch(2 * share)
         replaced = found.passed.replaced
@@ -221,7 +221,7 @@ def test_a_resnapshot_is_in_one_batch(
         partitions=partitions,
         transactions=random.randrange(2, 14),
         ids=ids,
-        begins_anew=True,
+        begins_snapshot=True,
         commits_alone=commits_alone and ids != "postgres",
     )
     upstream.stream(kills)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakehold.upstream.capture_plan import plan_resnapshot
 from lakehold.upstream.found import OPERATIONS
-from lakehold.upstream.plan import plan_resnapshot
 from lakehold.upstream.wanted import Wanted
 from tests.upstream_meddling import SIGNAL_TABLE
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, converge, target

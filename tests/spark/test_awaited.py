@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lakehold.ingest.run import Ingesting
+from lakehold.ingest.source_ingest import Ingesting
 from lakehold.ingest.write.repeats import Snapshots
 from lakehold.lake import Lake
-from lakehold.model.places import WAL, Place
+from lakehold.model.log_positions import WAL, LogPosition
 from tests.debezium_messages import Topic
 from tests.transaction_files import Connector, define, define_table
 
@@ -70,7 +70,7 @@ def test_a_table_that_joined_is_readable_when_the_others_are_as_far_as_its_rows(
     define_table(lake, "t", "DEBEZIUM UPSERT")
     object_id = lake.definitions.definitions().table("shop.t").object_id
     connector.transaction(("others", 1, 2), ("t", 1, 2))
-    fits_from = Place(WAL, (2_000,))
+    fits_from = LogPosition(WAL, (2_000,))
     for commit, is_readable in ((1_500, False), (1_999, False), (2_000, True)):
         connector.commits_at(commit)
         connector.transaction(("others", 1, commit))

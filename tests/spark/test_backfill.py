@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehold.ingest import pace
+from lakehold.ingest import batch_size
 from lakehold.ingest.batch import BatchReport
 from lakehold.model.readers import BACKFILL_READER, MAIN_READER
 from tests.conftest import LakeFactory
@@ -62,8 +62,8 @@ def test_the_others_go_on_while_a_table_catches_up(shop: NumberedShop) -> None:
 def test_however_large_batches_may_be_the_others_wait_for_small_ones(
     make_lake: LakeFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace, "_LEAST_RECORDS", 2)
-    monkeypatch.setattr(pace, "_BATCH_MS", 1)
+    monkeypatch.setattr(batch_size, "_LEAST_RECORDS", 2)
+    monkeypatch.setattr(batch_size, "_BATCH_MS", 1)
     shop = NumberedShop(make_lake(), tmp_path / "topics")
     shop.table("first", "orders")
     shop.write("orders", 5)

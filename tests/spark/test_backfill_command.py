@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from lakehold.cli.backfill import COLUMNS, run_backfill
+from lakehold.cli.command_output import JsonOutput
 from lakehold.cli.ingest import run_ingest
-from lakehold.cli.output import JsonOutput
 from lakehold.errors import DefinitionError
 from lakehold.ingest.batch import BatchReport
 from lakehold.lake import Lake

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lakehold.cli.check import CheckRequest, run_check
-from lakehold.cli.output import OutputFormat, open_output
+from lakehold.cli.command_output import OutputFormat, open_output
 from lakehold.errors import LakeholdError
 from lakehold.lake import Lake
 from lakehold.quality import Verdict

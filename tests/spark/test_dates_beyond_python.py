@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from lakehold.cli.output import OutputFormat, open_output
+from lakehold.cli.command_output import OutputFormat, open_output
 from lakehold.lake import Lake
 from tests.conftest import LakeFactory
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from lakehold.definitions import DeclaredColumn
 from lakehold.ingest.decode.decimals import decimal_from_text
 from lakehold.ingest.decode.decoded import Shape, decode
-from lakehold.ingest.decode.schemas import JsonDeclared, TopicSchemas
+from lakehold.ingest.decode.record_schemas import JsonDeclared, TopicSchemas
 from tests.raw_records import raw_records
 from tests.type_cases import DIRECTORY, SHOWN_OPTIONS
 

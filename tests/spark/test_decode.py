@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 from lakehold.definitions import DeclaredColumn, Envelope, FormatType, Table
 from lakehold.ingest.decode.decoded import Shape, decode
+from lakehold.ingest.decode.record_schemas import AvroIds, JsonDeclared, JsonHeads, TopicSchemas
 from lakehold.ingest.decode.schema_ids import SchemaIds, schema_ids, schema_ids_of
-from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, JsonHeads, TopicSchemas
 from lakehold.ingest.decode.unify import TypeConflict
 from lakehold.ingest.envelope.unwrap import changes_of
 from tests.connect_converters import avro_body, avro_schema, envelope, framed, json_head, json_record, struct

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from lakehold.definitions import DeclaredColumn
 from lakehold.ingest.decode.decoded import Shape, decode
-from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, JsonHeads, TopicSchemas
+from lakehold.ingest.decode.record_schemas import AvroIds, JsonDeclared, JsonHeads, TopicSchemas
 from tests.connect_converters import avro_body, avro_schema, envelope, framed, json_head, json_record, struct
 from tests.raw_records import raw_records
 

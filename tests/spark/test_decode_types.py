@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakehold.ingest.decode.decoded import Decoded, Shape, decode
-from lakehold.ingest.decode.schemas import AvroIds, JsonHeads, TopicSchemas
+from lakehold.ingest.decode.record_schemas import AvroIds, JsonHeads, TopicSchemas
 from tests.connect_converters import avro_body, avro_schema, framed, json_head, json_record, struct
 from tests.raw_records import raw_records
 from tests.type_cases import SHOWN_OPTIONS, TypeCase, read_cases

@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from lakehold.ingest.decode.types import ColumnType, from_spark
-from lakehold.ingest.deduplicate.carriers import COUNTS, WINS, Carrier, DriverRows, SparkRows
+from lakehold.ingest.deduplicate.carriers import APPLIED, COUNTS, Carrier, DriverRows, SparkRows
 from lakehold.ingest.deduplicate.engine import Engine, Rule
-from lakehold.ingest.envelope.changes import KEPT, OFFSET, PARTITION, Changes, Op, Phase
-from lakehold.model.marks import Marks
+from lakehold.ingest.envelope.change_columns import KEPT, OFFSET, PARTITION, Changes, Op, Phase
+from lakehold.model.high_water_marks import HighWaterMarks
 
 pytestmark = pytest.mark.spark
 
@@ -108,19 +108,27 @@ def test_decisions_reach_rows_in_the_driver_and_in_spark_alike(spark: SparkSessi
     assert found[0] == found[1]
     assert {(row[0], row[1]) for row in found[0]} == {row[:2] for row in rows}
     assert any(
-        wins and text != f"text {2 * offset + partition}" for partition, offset, _, _, wins, _, text, *_ in found[0]
+        applied and text != f"text {2 * offset + partition}"
+        for partition, offset, _, _, applied, _, text, *_ in found[0]
     )
 
 
 def decided(carrier: Carrier, names: tuple[str, ...]) -> list[Any]:
     """Show each change after the decisions; values that are kept say nothing."""
-    engine = Engine(carrier.headers, Rule(True, False, Marks({0: (10, 10, 0, 1)})))
+    engine = Engine(carrier.headers, Rule(True, False, HighWaterMarks({0: (10, 10, 0, 1)})))
     decisions = engine.decide()
     frame = carrier.frame(decisions, engine.givers(decisions, {"a.b", "it's", "none"}))
     return sorted(
         (
-            *(row[PARTITION], row[OFFSET], str(row["_lh_op"]), row[COUNTS], row[WINS], *(row[name] for name in names)),
-            row[KEPT] if row[KEPT] and row[WINS] else None,
+            *(
+                row[PARTITION],
+                row[OFFSET],
+                str(row["_lh_op"]),
+                row[COUNTS],
+                row[APPLIED],
+                *(row[name] for name in names),
+            ),
+            row[KEPT] if row[KEPT] and row[APPLIED] else None,
         )
         for row in frame.collect()
     )

@@ -24,7 +24,7 @@ from pyiceberg.types import (
 from pyspark.sql import SparkSession
 
 from lakehold.subscribe.on_spark import LargeDiffs, dated, streamed
-from lakehold.subscribe.output import Output
+from lakehold.subscribe.output_shape import Output
 from lakehold.subscribe.project import arrow_type
 from lakehold.subscribe.row_order import order_keys, sorted_positions
 from lakehold.subscribe.statement import OrderedWithin, OrderItem, OutputShape, Raw, UpsertEnvelope

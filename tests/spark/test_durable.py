@@ -114,7 +114,7 @@ def test_acknowledged_rows_are_not_delivered_again(lake: Lake, monkeypatch: pyte
     """The process dies after its position is stored, and before its hold is moved."""
     program = Program(lake)
     with monkeypatch.context() as patch:
-        patch.setattr(deliveries, "reach", _killed)
+        patch.setattr(deliveries, "failpoint", _killed)
         with pytest.raises(Killed):
             program.run()
         add(lake, 3)

@@ -17,7 +17,7 @@ import pytest
 
 from lakehold.failpoints import Point
 from lakehold.lake import Lake
-from lakehold.subscribe.batches import Batch
+from lakehold.subscribe.output_batches import Batch
 from lakehold.times import now_ms
 from tests import recorded_files
 from tests.conftest import LakeFactory
@@ -68,14 +68,14 @@ class Feed:
         """Ingest, die at the `nth` pass of the failpoint `point`, and return the timestamp of the batch that is open then."""
         reached: Counter[Point] = Counter()
 
-        def reach(here: Point) -> None:
+        def failpoint(here: Point) -> None:
             reached[here] += 1
             if (here, reached[here]) == (point, nth):
                 raise Killed
 
         with monkeypatch.context() as patch:
-            for module in ("batch", "write.apply", "write.publish"):
-                patch.setattr(f"lakehold.ingest.{module}.reach", reach)
+            for module in ("batch", "write.apply", "write.write_audit_publish"):
+                patch.setattr(f"lakehold.ingest.{module}.failpoint", failpoint)
             with pytest.raises(Killed):
                 self.lake.ingest(self.name)
         intent = self.lake.batches.readers(self.name)["main"].intent

@@ -12,7 +12,7 @@ import pytest
 from lakehold.errors import LakeholdError
 from lakehold.lake import Lake
 from lakehold.overview.gather import gather
-from lakehold.overview.problems import problems_of
+from lakehold.overview.table_problems import problems_of
 from lakehold.status import status_of
 from tests.catalog_servers import NewLake, new_lake, rest_server
 from tests.conftest import LakeFactory

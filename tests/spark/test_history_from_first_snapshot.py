@@ -148,7 +148,7 @@ def test_a_killed_batch_with_the_last_row_makes_its_table_readable_when_it_is_fi
 
     with pytest.MonkeyPatch.context() as patch:
         for module in ("batch", "write.apply"):
-            patch.setattr(f"lakehold.ingest.{module}.reach", die)
+            patch.setattr(f"lakehold.ingest.{module}.failpoint", die)
         with pytest.raises(KeyboardInterrupt):
             shop.ingest(topic)
     updates(topic, 2, 3)

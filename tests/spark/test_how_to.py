@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 import lakehold
 from lakehold import lake as lake_module
 from lakehold.cli import app as command
-from lakehold.cli.output import Output, OutputFormat, open_output
+from lakehold.cli.command_output import Output, OutputFormat, open_output
 from lakehold.lake import Lake
 from lakehold.settings import load_settings
 from lakehold.sql.parse import parse_script

@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from lakehold.cli.app import app
+from lakehold.cli.command_output import JsonOutput
 from lakehold.cli.ingest import run_ingest
-from lakehold.cli.output import JsonOutput
 from lakehold.lake import Lake
 from lakehold.progress import NoProgress
 from lakehold.state.lease import held

@@ -179,7 +179,7 @@ def test_a_killed_batch_adds_its_messages_once(
     for batch_rows in (2, 4):
         with monkeypatch.context() as patched:
             for module in (apply, batch):
-                patched.setattr(module, "reach", lambda here: die() if here == point else None)
+                patched.setattr(module, "failpoint", lambda here: die() if here == point else None)
             with pytest.raises(Killed):
                 clicks.ingest(click("a"), click("a"), None)
         assert sum(report.records for report in lake.ingest("web")) == 3

@@ -13,8 +13,8 @@ from lakehold.definitions import Table
 from lakehold.ingest import shared_reads
 from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.several_sources import Progressed, SourceFailed
 from lakehold.ingest.shared_topic import SharedTopic
-from lakehold.ingest.together import Progressed, SourceFailed
 from lakehold.ingest.topic import DecodedTopic
 from lakehold.lake import Lake
 from lakehold.state.lease import held

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 
+from lakehold.cli.command_output import OutputFormat, open_output
 from lakehold.cli.maintain import run_maintain
-from lakehold.cli.output import OutputFormat, open_output
 from lakehold.errors import LakeholdError
 from lakehold.holds.commands import NewHold
 from lakehold.lake import Lake
 from lakehold.maintenance import maintain
-from lakehold.maintenance.layout import SMALL_FILES_MOST
+from lakehold.maintenance.file_layout import SMALL_FILES_MOST
 from lakehold.maintenance.maintain import MaintenanceReport
 from lakehold.maintenance.procedures import ORPHANS_SEARCHED_PROPERTY, is_file_gone
 from lakehold.maintenance.survey import ORPHANS_EVERY_MS

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from lakehold.lake import Lake
-from lakehold.subscribe.row_by_row import RowByRow
+from lakehold.subscribe.row_by_row_changes import RowByRow
 from tests.conftest import LakeFactory
 from tests.histories import exact
 

@@ -32,13 +32,13 @@ def test_a_source_may_go_when_the_batch_is_begun(
         topic.write(directory)
     reached: list[Point] = []
 
-    def reach(point: Point) -> None:
+    def failpoint(point: Point) -> None:
         reached.append(point)
         if point == "before-intent":
             for file in directory.rglob("*.jsonl"):
                 file.write_text("")
 
-    monkeypatch.setattr(batch, "reach", reach)
+    monkeypatch.setattr(batch, "failpoint", failpoint)
     reports = lake.batches_of("feed")
     report = next(reports)
     assert report.stopped == {}

@@ -140,13 +140,13 @@ def test_a_kill_as_they_go_leaves_it_to_the_next_ingest(
     shop.ingest()
     shop.complete("r1", asked)
 
-    def reach(here: str) -> None:
+    def failpoint(here: str) -> None:
         if here == point:
             raise Killed
 
     with monkeypatch.context() as patch:
-        for module in ("lakehold.ingest.batch", "lakehold.ingest.write.publish"):
-            patch.setattr(f"{module}.reach", reach)
+        for module in ("lakehold.ingest.batch", "lakehold.ingest.write.write_audit_publish"):
+            patch.setattr(f"{module}.failpoint", failpoint)
         with pytest.raises(Killed):
             shop.ingest()
     shop.topic.create(row(6, "meanwhile"))

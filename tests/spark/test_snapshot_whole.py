@@ -115,7 +115,7 @@ def test_a_batch_with_it_that_was_begun_is_finished_as_it_was(
 
     with pytest.MonkeyPatch.context() as patch:
         for module in ("batch", "write.apply"):
-            patch.setattr(f"lakehold.ingest.{module}.reach", die)
+            patch.setattr(f"lakehold.ingest.{module}.failpoint", die)
         with pytest.raises(KeyboardInterrupt):
             shop.ingest()
     # What comes meanwhile stands behind it in the topics.

@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from lakehold.errors import LakeholdError, StatementError
 from lakehold.sql.dialect import MAX_BRACKETS
-from lakehold.sql.effects import RunOnSpark
-from lakehold.sql.engine import run_on_spark
 from lakehold.sql.result import Result
+from lakehold.sql.spark_statements import run_on_spark
+from lakehold.sql.statement_effects import RunOnSpark
 
 pytestmark = pytest.mark.spark
 

@@ -57,7 +57,7 @@ def test_a_publisher_whose_lease_was_taken_over_commits_nothing(shop: Shop, monk
             store.release(subscriber.subscriber_id, subscriber.lease.owner if subscriber.lease else "")
             taken[0] += successor.publish("s")
 
-    monkeypatch.setattr(publisher, "reach", succeeded)
+    monkeypatch.setattr(publisher, "failpoint", succeeded)
     monkeypatch.setattr("lakehold.state.lease.HeldLease.confirm", lambda _: None)
     with pytest.raises(LeaseLost, match="another publisher") as lost:
         shop.lake.publish("s")

@@ -15,12 +15,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakehold.definitions import FormatType
-from lakehold.ingest.envelope.header import Kind
+from lakehold.ingest.envelope.header_columns import Kind
 from lakehold.ingest.read.reader import RAW_SCHEMA
 from lakehold.ingest.transactions.candidate import Extent, candidate_of
-from lakehold.ingest.transactions.headers import HEADERS
+from lakehold.ingest.transactions.header_reader import Records
 from lakehold.ingest.transactions.metadata import RECORDS
-from lakehold.ingest.transactions.records import Records
+from lakehold.ingest.transactions.record_headers import HEADERS
 from lakehold.kafka.registry import Registry
 from tests.connect_converters import framed
 from tests.registry_server import registry_server, subjects

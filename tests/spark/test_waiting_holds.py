@@ -69,7 +69,7 @@ def test_a_hold_that_a_killed_process_left_waiting_begins_with_the_next_changes(
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lakehold.ingest.batch.reach", die)
+        patch.setattr("lakehold.ingest.batch.failpoint", die)
         with pytest.raises(KeyboardInterrupt):
             shop.ingest(topic)
     assert held_at(shop.lake) == {"h": None}

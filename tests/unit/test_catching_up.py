@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakehold.ingest import run
+from lakehold.ingest import source_ingest
 from lakehold.model.offsets import Watermarks
 from lakehold.model.readers import BACKFILL_READER, MAIN_READER
 from lakehold.times import now_ms
@@ -21,7 +21,7 @@ def source() -> MemorySource:
 
 
 def test_the_write_frontier_of_a_quiet_table_moves(source: MemorySource, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "now_ms", lambda: now_ms() + 20_000)
+    monkeypatch.setattr(source_ingest, "now_ms", lambda: now_ms() + 20_000)
     at = [source.main().upper_ms]
     for report in source.ingesting().drain():
         if report.reader == BACKFILL_READER:

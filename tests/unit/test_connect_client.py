@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakehold.errors import ConnectorError, UpstreamError, UpstreamUnavailable
-from lakehold.upstream.connect import ConnectClient
+from lakehold.upstream.connect_client import ConnectClient
 from tests.registry_server import Answers, registry_server
 
 _WORKER = (200, {"version": "4.3.1", "commit": "c", "kafka_cluster_id": "k"})

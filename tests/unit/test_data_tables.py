@@ -17,7 +17,7 @@ from lakehold.errors import SettingsError
 from lakehold.iceberg.column_bounds import EMPTY, ColumnBounds
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.settings import load_settings
-from lakehold.state.opening import open_catalog
+from lakehold.state.catalog_opening import open_catalog
 
 SCHEMA = pa.schema([("id", pa.int32()), ("day", pa.date32()), ("at", pa.timestamp("us", "UTC")), ("name", pa.string())])
 

@@ -8,10 +8,10 @@ import pytest
 
 from lakehold.definitions import Capture
 from lakehold.errors import UpstreamError
+from lakehold.upstream.capture_plan import plan
 from lakehold.upstream.declared_columns import refuse_columns
 from lakehold.upstream.field_names import as_written, field_name
 from lakehold.upstream.found_columns import FoundColumn, FoundType
-from lakehold.upstream.plan import plan
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, target
 
 AVRO = {"value.converter": "io.apicurio.registry.utils.converter.AvroConverter"}

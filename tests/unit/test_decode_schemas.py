@@ -9,8 +9,8 @@ import pytest
 
 from lakehold.ingest.decode.avro_schema import from_avro_json
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType, UnsupportedSchema, from_connect_json
-from lakehold.ingest.decode.parts import Part, part
-from lakehold.ingest.decode.schemas import AvroIds, JsonHeads
+from lakehold.ingest.decode.message_parts import Part, part
+from lakehold.ingest.decode.record_schemas import AvroIds, JsonHeads
 from tests.connect_converters import avro_schema, envelope, struct
 
 ROW = struct(

@@ -32,7 +32,7 @@ from lakehold.sql.parse import parse_script
 from lakehold.sql.statements import ForSpark
 from lakehold.stack.addresses import StackPorts
 from lakehold.stack.cli import app as stack_app
-from lakehold.state.schemas import system_tables
+from lakehold.state.schema_files import system_tables
 from lakehold.status import COLUMNS as STATUS_COLUMNS
 from lakehold.upstream import value_options
 from tests import type_tables

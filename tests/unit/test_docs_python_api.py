@@ -21,7 +21,7 @@ from lakehold.publish.durable import DurableClient
 from lakehold.publish.publisher import PublishReport
 from lakehold.quality.verdict import Verdict
 from lakehold.sql.result import Result
-from lakehold.subscribe.batches import Batch
+from lakehold.subscribe.output_batches import Batch
 from tests.doc_pages import inline_code, page, section, table_rows
 
 PAGE = page("reference/python-api.md")

@@ -16,8 +16,8 @@ from lakehold.holds.group_commit import GroupCommit
 from lakehold.holds.tags import TableTags
 from lakehold.lake import Lake, connect
 from lakehold.settings import Settings, load_settings
+from lakehold.state.catalog_opening import open_catalog
 from lakehold.state.holds import HOLDS, Hold, Holds, HoldStore
-from lakehold.state.opening import open_catalog
 from lakehold.state.store import MemoryState
 from lakehold.timeline.timelines import check_readable
 from tests.dated_tables import FED, FOREIGN, START_MS, Shop

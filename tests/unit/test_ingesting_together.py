@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakehold.errors import UpstreamUnavailable
-from lakehold.ingest.together import SourceFailed, drain_together
+from lakehold.ingest.several_sources import SourceFailed, drain_together
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakehold.errors import DefinitionError
-from lakehold.kafka.options import kafka_options
+from lakehold.kafka.connection_options import kafka_options
 
 
 def test_a_broker_is_enough() -> None:

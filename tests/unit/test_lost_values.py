@@ -8,11 +8,11 @@ import pytest
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamError
+from lakehold.upstream.capture_plan import plan
 from lakehold.upstream.found import Found
 from lakehold.upstream.found_columns import FoundColumn, FoundType
 from lakehold.upstream.found_values import LossyColumn, LostValues
 from lakehold.upstream.lost_values import lossy_columns, lost_values_hints
-from lakehold.upstream.plan import plan
 from lakehold.upstream.sent_types import Loss
 from tests.upstream_world import World, target
 

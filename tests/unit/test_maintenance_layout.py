@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyiceberg.manifest import DataFileContent, FileFormat
 
-from lakehold.maintenance.layout import MANIFESTS_MOST, SMALL_FILE_BYTES, SMALL_FILES_MOST, Rewrite, rewrite_of
+from lakehold.maintenance.file_layout import MANIFESTS_MOST, SMALL_FILE_BYTES, SMALL_FILES_MOST, Rewrite, rewrite_of
 from lakehold.maintenance.procedures import Procedures
 from lakehold.subscribe.live_files import LiveFile
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import Row
 
-from lakehold.cli.output import OutputFormat, open_output
+from lakehold.cli.command_output import OutputFormat, open_output
 from lakehold.cli.progress import RichProgress, open_progress
 from lakehold.errors import DefinitionError, PermissionDenied, Place, StatementError
 from lakehold.progress import LogProgress, NoProgress

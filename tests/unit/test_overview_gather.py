@@ -16,13 +16,13 @@ from lakehold.cli.app import app
 from lakehold.definitions import Envelope, Format, FormatType, Source, Table
 from lakehold.holds.commands import NewHold
 from lakehold.lake import Lake, connect
-from lakehold.model.definitions import Entry
+from lakehold.model.lake_definitions import Entry
 from lakehold.model.offsets import TopicPartition
 from lakehold.model.readers import Intent, ReaderError, Readers, TableProgress, split_off
 from lakehold.overview import Overview, gather
 from lakehold.overview.facts import TableFacts
 from lakehold.overview.table_status import State
-from lakehold.state.batches import Batch
+from lakehold.state.batch_protocol import Batch
 from lakehold.state.hold_checks import HoldCheck
 from lakehold.state.subscribers import Subscriber, SubscriberKind
 from lakehold.times import now_ms

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehold.overview.drawing import TICKS_MOST, Shape, draw, draw_strip
-from lakehold.overview.layout import Axis, axis_around, bins, labels, recent_axis
+from lakehold.overview.picture_layout import Axis, axis_around, bins, labels, recent_axis
 from lakehold.overview.words import ago, count, duration
 from tests import overviews
 from tests.overviews import DAY_MS, HOUR_MS, MINUTE_MS, NOW_MS

@@ -10,7 +10,7 @@ import pytest
 
 from lakehold.overview import Action, Overview, render
 from lakehold.overview.facts import TableFacts
-from lakehold.overview.problems import Level, problems_of, urgent_first
+from lakehold.overview.table_problems import Level, problems_of, urgent_first
 from tests import overviews
 from tests.overviews import HOUR_MS, NOW_MS, follower, hold, table
 

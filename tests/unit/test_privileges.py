@@ -15,12 +15,12 @@ from lakehold.holds.commands import NewHold
 from lakehold.holds.guard import Guard
 from lakehold.holds.roles import RoleCommands
 from lakehold.lake import connect
-from lakehold.model.definitions import Entry
-from lakehold.sql.effects import BeginSubscription, EndSubscription, Plan
+from lakehold.model.lake_definitions import Entry
 from lakehold.sql.list_holds import HOLD_COLUMNS
 from lakehold.sql.parse import parse_script
-from lakehold.sql.run import Runner
 from lakehold.sql.run_roles import check_privileges
+from lakehold.sql.script_run import Runner
+from lakehold.sql.statement_effects import BeginSubscription, EndSubscription, Plan
 from lakehold.sql.statements import CreateSubscription, GrantPrivileges
 from lakehold.state.holds import Check, HeldTable, Hold, HoldStore
 from lakehold.state.objects import DefinitionStore

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehold.ingest.read.bounding import fair_shares, record_budget
-from lakehold.ingest.read.checks import faults
 from lakehold.ingest.read.kafka import KafkaReader
+from lakehold.ingest.read.offset_checks import faults
 from lakehold.ingest.read.reader import Available, Limits, ReadPlan
-from lakehold.kafka.options import KafkaOptions
+from lakehold.kafka.connection_options import KafkaOptions
 from lakehold.model.offsets import Offsets, TopicPartition, Watermarks
 
 A, B, C = (TopicPartition(topic, 0) for topic in "abc")

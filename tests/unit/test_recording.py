@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lakehold.demo.recording import expected_rows, unpack
-from lakehold.demo.rows import CUSTOMERS, ORDER_ITEMS, ORDERS, SHOP_TABLES, differences
+from lakehold.demo.shop_rows import CUSTOMERS, ORDER_ITEMS, ORDERS, SHOP_TABLES, differences
 from lakehold.ingest.read.lines import Message, parse
 
 

@@ -11,9 +11,9 @@ from pyiceberg.io import load_file_io
 
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.maintenance.procedures import Procedures
-from lakehold.maintenance.records import Forgotten, Records
+from lakehold.maintenance.record_expiry import Forgotten, Records
 from lakehold.quality.pages import Pages
-from lakehold.state.batches import BATCHES
+from lakehold.state.batch_protocol import BATCHES
 from lakehold.state.hold_checks import HOLD_CHECKS, HoldCheck
 from lakehold.state.holds import Check, HeldTable, Hold, HoldStore
 from lakehold.state.objects import DefinitionStore

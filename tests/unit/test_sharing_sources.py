@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lakehold.definitions import Connection, ConnectionType, Envelope, Format, FormatType, Source, Table
-from lakehold.model.definitions import Definitions, Entry
-from lakehold.model.sharing import sharing, together
+from lakehold.model.lake_definitions import Definitions, Entry
+from lakehold.model.shared_sources import sharing, together
 
 JSON, AVRO = Format(FormatType.JSON), Format(FormatType.AVRO, "registry")
 

@@ -17,7 +17,7 @@ from lakehold.servers import HOST, ServerError
 from lakehold.settings import load_settings
 from lakehold.spark_server import DEFAULT_PORT, lifecycle
 from lakehold.spark_server.cli import app
-from lakehold.spark_server.plan import SparkConnectServer, server_conf
+from lakehold.spark_server.composition import SparkConnectServer, server_conf
 from tests.spark_connect import free_port
 
 
@@ -70,7 +70,7 @@ def test_the_configuration_is_for_its_owner_only_and_not_on_the_command_line(tmp
 def test_a_server_that_does_not_speak_spark_connect_is_not_healthy(
     tmp_path: Path, listener: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakehold.spark_server.plan._ANSWERS_WITHIN_S", 0.3)
+    monkeypatch.setattr("lakehold.spark_server.composition._ANSWERS_WITHIN_S", 0.3)
     assert not SparkConnectServer(tmp_path, listener).is_healthy()
     assert not SparkConnectServer(tmp_path, free_port()).is_healthy()
 

@@ -22,8 +22,8 @@ from lakehold.errors import EnvironmentMissing
 from lakehold.servers import HOST, ServerCommand, processes
 from lakehold.stack.addresses import StackAddresses, StackPorts
 from lakehold.stack.cli import app
+from lakehold.stack.composition import StackPlan
 from lakehold.stack.parts import postgres
-from lakehold.stack.plan import StackPlan
 
 SLEEPER = "import time; print('ready', flush=True); time.sleep(600)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);" + SLEEPER

@@ -16,8 +16,8 @@ from lakehold.holds.guard import Guard
 from lakehold.holds.tags import TableTags
 from lakehold.quality.snapshot_at import snapshot_at
 from lakehold.settings import load_settings
+from lakehold.state.catalog_opening import open_catalog
 from lakehold.state.holds import HoldStore
-from lakehold.state.opening import open_catalog
 from lakehold.state.roles import ROLES
 from lakehold.state.store import MemoryState
 from lakehold.timeline.timelines import check_readable, common_window, together

@@ -13,7 +13,7 @@ from lakehold.errors import DefinitionError, LakeholdError, PermissionDenied
 from lakehold.holds import rules
 from lakehold.holds.commands import NewHold
 from lakehold.lake import Lake, connect
-from lakehold.model.definitions import Definitions
+from lakehold.model.lake_definitions import Definitions
 from lakehold.sql.list_holds import HOLD_COLUMNS
 from lakehold.state.objects import DefinitionStore
 from lakehold.state.subscribers import Subscriber, SubscriberKind
@@ -119,7 +119,7 @@ def test_a_process_that_dies_before_the_commit_leaves_a_hold_that_nobody_sees(
 
     with monkeypatch.context() as patch:
         patch.setattr(DefinitionStore, "change", die)
-        patch.setattr("lakehold.holds.changes.HoldChanges.take_back", lambda *_: None)
+        patch.setattr("lakehold.holds.hold_changes.HoldChanges.take_back", lambda *_: None)
         with pytest.raises(Killed):
             lake.sql("CREATE SUBSCRIPTION s AS SUBSCRIBE shop.t")
     assert lake.sql("SHOW HOLDS").rows == lake.sql("SHOW SUBSCRIPTIONS").rows == []
@@ -136,7 +136,7 @@ def test_a_subscription_that_was_begun_and_not_declared_can_be_created(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(DefinitionStore, "change", lambda *_: (_ for _ in ()).throw(Killed))
-        patch.setattr("lakehold.holds.changes.HoldChanges.take_back", lambda *_: None)
+        patch.setattr("lakehold.holds.hold_changes.HoldChanges.take_back", lambda *_: None)
         with pytest.raises(Killed):
             lake.sql("CREATE SUBSCRIPTION s AS SUBSCRIBE shop.t")
     lake.sql("CREATE SUBSCRIPTION s AS SUBSCRIBE shop.t")

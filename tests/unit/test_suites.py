@@ -13,9 +13,9 @@ import pytest
 
 from lakehold.errors import DefinitionError
 from lakehold.quality.generate import TableDescription, generated_suite
-from lakehold.quality.page import page_text, page_uri
 from lakehold.quality.suites import read_suite, suite_text, write_suite
 from lakehold.quality.verdict import Outcome, Verdict
+from lakehold.quality.verdict_page import page_text, page_uri
 
 ORDERS = TableDescription(
     "shop.orders",
@@ -156,7 +156,7 @@ def test_a_page_stands_under_its_table_and_snapshot() -> None:
 
 def test_nothing_but_a_check_imports_great_expectations(tmp_path: Path) -> None:
     script = """
-import sys, lakehold, lakehold.lake, lakehold.cli.app, lakehold.cli.check, lakehold.ingest.run
+import sys, lakehold, lakehold.lake, lakehold.cli.app, lakehold.cli.check, lakehold.ingest.source_ingest
 with lakehold.lake.connect("lake") as lake:
     lake.sql("SHOW TABLES")
 from typer.testing import CliRunner

@@ -10,8 +10,8 @@ import pytest
 from lakehold.holds.tags import TableTags, unneeded_tags, wanted_tags
 from lakehold.iceberg.refs import FOREVER_MS
 from lakehold.settings import load_settings
+from lakehold.state.catalog_opening import open_catalog
 from lakehold.state.holds import Check, HeldTable, Hold, HoldStore
-from lakehold.state.opening import open_catalog
 from lakehold.state.store import MemoryState
 from tests.dated_tables import FED, FOREIGN, START_MS, Shop
 

@@ -14,7 +14,7 @@ import pytest
 
 from lakehold.errors import DefinitionError, NotReadable
 from lakehold.settings import load_settings
-from lakehold.state.opening import open_catalog
+from lakehold.state.catalog_opening import open_catalog
 from lakehold.timeline.timelines import check_readable, common_window
 from lakehold.timeline.versions import versions
 from tests.dated_tables import FED, FOREIGN, LAG_MS, SCHEMA, START_MS, Shop, at, shown, window
@@ -255,23 +255,23 @@ def test_windows_that_do_not_overlap_are_reported(shop: Shop) -> None:
 def test_settled_shows_everything_committed_before_the_call(shop: Shop) -> None:
     shop.write(FOREIGN, 100)
     made = shop.write(FOREIGN, 5_000)
-    line = shop.timelines.settled([FOREIGN])[FOREIGN]
+    line = shop.timelines.after_foreign_lag([FOREIGN])[FOREIGN]
     assert at(line, 5_000) == made
     assert line.upper_ms == START_MS + 5_001
     assert shop.clock.waited_ms == [LAG_MS + 1]
-    shop.timelines.settled([FOREIGN])
+    shop.timelines.after_foreign_lag([FOREIGN])
     assert shop.clock.waited_ms == [LAG_MS + 1]
 
 
 def test_settled_does_not_wait_for_times_in_the_future(shop: Shop) -> None:
     shop.write(FOREIGN, 100)
     shop.clock.ms = 5_000
-    assert shop.timelines.settled([FOREIGN], [START_MS + 3_999])[FOREIGN].upper_ms == START_MS + 4_000
+    assert shop.timelines.after_foreign_lag([FOREIGN], [START_MS + 3_999])[FOREIGN].upper_ms == START_MS + 4_000
     assert shop.clock.waited_ms == []
-    assert shop.timelines.settled([FOREIGN], [START_MS + 4_500])[FOREIGN].upper_ms == START_MS + 4_501
+    assert shop.timelines.after_foreign_lag([FOREIGN], [START_MS + 4_500])[FOREIGN].upper_ms == START_MS + 4_501
     assert shop.clock.waited_ms == [501]
     now_ms = shop.clock.ms
-    shop.timelines.settled([FOREIGN], [START_MS + 1_000_000])
+    shop.timelines.after_foreign_lag([FOREIGN], [START_MS + 1_000_000])
     assert shop.clock.ms - now_ms == LAG_MS + 1
 
 
@@ -279,14 +279,14 @@ def test_settled_does_not_wait_for_a_writers_clock_that_is_ahead(shop: Shop) -> 
     shop.write(FOREIGN, 100)
     shop.write(FOREIGN, 60_000)
     shop.clock.ms = 200
-    shop.timelines.settled([FOREIGN])
+    shop.timelines.after_foreign_lag([FOREIGN])
     assert sum(shop.clock.waited_ms) <= LAG_MS + 1
 
 
 def test_settled_never_waits_for_a_source(shop: Shop) -> None:
     shop.feed()
     shop.batch(100)
-    shop.timelines.settled([FED], [START_MS + 1_000_000])
+    shop.timelines.after_foreign_lag([FED], [START_MS + 1_000_000])
     assert shop.clock.waited_ms == []
 
 

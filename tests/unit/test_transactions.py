@@ -1,4 +1,4 @@
-"""Parts of whole transactions: ids and places, names of topics, what is kept, where tables join, and what a person is told."""
+"""Parts of whole transactions: ids and log positions, names of topics, what is kept, where tables join, and messages."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from dataclasses import replace
 import pytest
 
 from lakehold.definitions import Envelope, Table
-from lakehold.ingest.envelope.header import Kind
+from lakehold.ingest.envelope.header_columns import Kind
 from lakehold.ingest.membership import joined, with_tables
 from lakehold.ingest.read.reader import Available
-from lakehold.ingest.transactions.naming import topic_of
+from lakehold.ingest.transactions.collection_topics import topic_of
 from lakehold.ingest.transactions.waiting import Blocked, incomplete, waiting_for
-from lakehold.model.definitions import Entry
-from lakehold.model.marks import Marks, SnapshotProgress
+from lakehold.model.committed_transactions import (
+    NOTHING_COMMITTED,
+    CommittedTransactions,
+    FurthestEvent,
+    joined_transactions,
+)
+from lakehold.model.high_water_marks import HighWaterMarks, SnapshotProgress
+from lakehold.model.lake_definitions import Entry
+from lakehold.model.log_positions import LogPosition, position_of_end, transaction_of
 from lakehold.model.offsets import TopicPartition
-from lakehold.model.passed import NOTHING_PASSED, Mark, Passed, joined_transactions
-from lakehold.model.places import Place, place_of_end, transaction_of
 from lakehold.model.readers import MAIN_READER, Intent, Readers, ReaderState, TableProgress
 from tests.transaction_headers import Record, runs_of_records
 
@@ -35,14 +40,14 @@ ORDERS, TRANSACTIONS = TopicPartition("shop.public.orders", 0), TopicPartition("
     ],
 )
 def test_transactions_follow_each_other_by_their_ids(earlier: str, later: str) -> None:
-    first, second = place_of_end(earlier), place_of_end(later)
+    first, second = position_of_end(earlier), position_of_end(later)
     assert first is not None
     assert second is not None
     assert (second.log, second.at > first.at) == (first.log, True)
 
 
-def test_ids_of_other_connectors_have_no_place() -> None:
-    assert place_of_end("5.6.641") is None
+def test_ids_of_other_connectors_have_no_log_position() -> None:
+    assert position_of_end("5.6.641") is None
     assert transaction_of("5.6.641") == "5.6.641"
 
 
@@ -55,11 +60,11 @@ def test_events_of_postgres_are_named_and_placed_by_what_they_have_in_common() -
     ]
     ((run,),) = runs_of_records(events).values()
     assert (run.first, run.last, run.transaction) == (0, 2, "765")
-    end_before, end = place_of_end("766:26757568"), place_of_end("765:26757768")
-    assert run.place is not None
+    end_before, end = position_of_end("766:26757568"), position_of_end("765:26757768")
+    assert run.log_position is not None
     assert end_before is not None
     assert end is not None
-    assert end_before.at < run.place.at < end.at, (
+    assert end_before.at < run.log_position.at < end.at, (
         "it commits after the commit that its events name, and not after its own"
     )
 
@@ -80,36 +85,40 @@ def test_a_table_is_found_by_the_name_of_its_topic(collection: str, topic: str |
 
 
 def test_what_was_taken_is_kept_as_text() -> None:
-    taken = Passed(
+    taken = CommittedTransactions(
         commits={"binlog binlog.": (3, 4_000)},
-        marks={ORDERS: Mark(Place("binlog binlog.", (3, 100)), (3, 120, 0, 1))},
+        marks={ORDERS: FurthestEvent(LogPosition("binlog binlog.", (3, 100)), (3, 120, 0, 1))},
         cut_off=frozenset({TRANSACTIONS}),
     )
-    assert Passed.from_json(taken.to_json()) == taken
-    assert Passed.from_json('{"commits":{"wal":[9]},"marks":[],"cut_off":[],"begun":{"7":2}}') == Passed({"wal": (9,)})
-    assert Passed().to_json() == ""
-    assert Passed.from_json("") == Passed()
+    assert CommittedTransactions.from_json(taken.to_json()) == taken
+    assert CommittedTransactions.from_json(
+        '{"commits":{"wal":[9]},"marks":[],"cut_off":[],"begun":{"7":2}}'
+    ) == CommittedTransactions({"wal": (9,)})
+    assert CommittedTransactions().to_json() == ""
+    assert CommittedTransactions.from_json("") == CommittedTransactions()
 
 
 def test_a_table_that_joins_brings_the_marks_of_its_partitions() -> None:
-    own = Passed({"wal": (5,)}, {ORDERS: Mark(Place("wal", (4,)), (3, 3, 1, 1))})
-    main = Passed({"wal": (9,)})
-    assert joined_transactions(main, own) == Passed({"wal": (9,)}, {ORDERS: Mark(Place("wal", (4,)), (3, 3, 1, 1))})
-    assert joined_transactions(NOTHING_PASSED, own) == own
+    own = CommittedTransactions({"wal": (5,)}, {ORDERS: FurthestEvent(LogPosition("wal", (4,)), (3, 3, 1, 1))})
+    main = CommittedTransactions({"wal": (9,)})
+    assert joined_transactions(main, own) == CommittedTransactions(
+        {"wal": (9,)}, {ORDERS: FurthestEvent(LogPosition("wal", (4,)), (3, 3, 1, 1))}
+    )
+    assert joined_transactions(NOTHING_COMMITTED, own) == own
 
 
 def test_what_was_taken_of_one_log_says_nothing_of_another() -> None:
-    taken = Passed({"server a": (100,), "server b": (5,)})
-    assert taken.has(Place("server a", (50,)))
-    assert not taken.has(Place("server b", (6,)))
-    assert not taken.has(Place("server c", (1,)))
-    assert not Passed({"server a": (100,)}).is_ahead_of(taken), (
+    taken = CommittedTransactions({"server a": (100,), "server b": (5,)})
+    assert taken.has(LogPosition("server a", (50,)))
+    assert not taken.has(LogPosition("server b", (6,)))
+    assert not taken.has(LogPosition("server c", (1,)))
+    assert not CommittedTransactions({"server a": (100,)}).is_ahead_of(taken), (
         "a table that stopped before a failover joins again behind it"
     )
-    assert Passed({"server c": (1,)}).is_ahead_of(taken)
+    assert CommittedTransactions({"server c": (1,)}).is_ahead_of(taken)
 
 
-TAKEN = Passed({"wal": (9,)})
+TAKEN = CommittedTransactions({"wal": (9,)})
 
 
 def readers_of(*states: ReaderState) -> Readers:
@@ -131,7 +140,7 @@ def test_the_transaction_topic_stays_when_tables_go_and_goes_with_the_last() -> 
     assert dict(left.position) == {ORDERS: 5, TRANSACTIONS: 9}
     assert left.transactions == TAKEN
     empty = with_tables(readers_of(main), "shop", {}, TRANSACTIONS.topic)[MAIN_READER]
-    assert (dict(empty.position), empty.transactions) == ({}, NOTHING_PASSED)
+    assert (dict(empty.position), empty.transactions) == ({}, NOTHING_COMMITTED)
 
 
 def test_a_batch_that_a_crash_left_open_goes_with_the_last_table() -> None:
@@ -149,7 +158,7 @@ def test_a_batch_that_a_crash_left_open_goes_with_the_last_table() -> None:
 
 @pytest.mark.parametrize(("is_complete", "since_ms"), [(True, 99), (False, None)])
 def test_a_table_is_readable_as_it_joins(is_complete: bool, since_ms: int | None) -> None:
-    marks = Marks(snapshot=SnapshotProgress((1, 1, 1, 1), complete=is_complete))
+    marks = HighWaterMarks(snapshot=SnapshotProgress((1, 1, 1, 1), complete=is_complete))
     main = ReaderState("shop", MAIN_READER, position={ORDERS: 5}, upper_ms=50)
     own = ReaderState(
         "shop", "shop.orders", tables={"shop.orders": TableProgress(marks=marks)}, position={ORDERS: 5}, upper_ms=100

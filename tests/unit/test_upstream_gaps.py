@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from lakehold.upstream.found import FoundSnapshot
-from lakehold.upstream.plan import plan, plan_resnapshot
-from lakehold.upstream.steps import (
+from lakehold.upstream.capture_plan import plan, plan_resnapshot
+from lakehold.upstream.capture_steps import (
     AskSnapshot,
     ChangePublication,
     CheckLog,
@@ -19,6 +18,7 @@ from lakehold.upstream.steps import (
     Steps,
     StopConnector,
 )
+from lakehold.upstream.found import FoundSnapshot
 from tests.upstream_meddling import SIGNAL_TABLE
 from tests.upstream_world import CAPTURE, World, converge, target
 

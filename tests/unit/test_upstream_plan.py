@@ -10,12 +10,8 @@ import pytest
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
-from lakehold.upstream.connect import ConnectorStatus
-from lakehold.upstream.connector_config import SENDS_TRUNCATES
-from lakehold.upstream.found import OPERATIONS, FoundPublication, FoundSignalTable, FoundSnapshot, FoundTable
-from lakehold.upstream.journal import asked_snapshot
-from lakehold.upstream.plan import differences, plan, plan_resnapshot
-from lakehold.upstream.steps import (
+from lakehold.upstream.capture_plan import differences, plan, plan_resnapshot
+from lakehold.upstream.capture_steps import (
     AskSnapshot,
     ChangePublication,
     ConfigureConnector,
@@ -28,6 +24,10 @@ from lakehold.upstream.steps import (
     Steps,
     StopConnector,
 )
+from lakehold.upstream.connect_client import ConnectorStatus
+from lakehold.upstream.connector_config import SENDS_TRUNCATES
+from lakehold.upstream.found import OPERATIONS, FoundPublication, FoundSignalTable, FoundSnapshot, FoundTable
+from lakehold.upstream.journal import asked_snapshot
 from lakehold.upstream.wanted import MARK
 from tests.upstream_meddling import SIGNAL_TABLE
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, converge, target

@@ -9,6 +9,8 @@ import pytest
 
 from lakehold.definitions import Capture
 from lakehold.errors import UpstreamError, UpstreamRefused
+from lakehold.upstream.capture_plan import plan, plan_resnapshot
+from lakehold.upstream.capture_steps import Steps
 from lakehold.upstream.found import (
     HASHED,
     OF_DOTTED_SCHEMA,
@@ -23,8 +25,6 @@ from lakehold.upstream.found import (
     FoundTable,
 )
 from lakehold.upstream.found_columns import FoundColumn, FoundType
-from lakehold.upstream.plan import plan, plan_resnapshot
-from lakehold.upstream.steps import Steps
 from lakehold.upstream.wanted import Wanted
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, converge, target
 

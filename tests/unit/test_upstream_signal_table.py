@@ -8,11 +8,8 @@ from dataclasses import replace
 import pytest
 
 from lakehold.errors import UpstreamRefused
-from lakehold.upstream.connector_config import seen_ms, signal_table_of
-from lakehold.upstream.found import FoundPublication, FoundSignalTable
-from lakehold.upstream.mysql import last_gtid, rights
-from lakehold.upstream.plan import plan
-from lakehold.upstream.steps import (
+from lakehold.upstream.capture_plan import plan
+from lakehold.upstream.capture_steps import (
     AskSnapshot,
     ChangePublication,
     CreateSignalTable,
@@ -21,6 +18,9 @@ from lakehold.upstream.steps import (
     ResumeConnector,
     StopConnector,
 )
+from lakehold.upstream.connector_config import seen_ms, signal_table_of
+from lakehold.upstream.found import FoundPublication, FoundSignalTable
+from lakehold.upstream.mysql import last_gtid, rights
 from lakehold.upstream.wanted import Wanted
 from tests.upstream_meddling import SIGNAL_TABLE
 from tests.upstream_world import OF_MARIADB, World, converge, target

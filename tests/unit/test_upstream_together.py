@@ -17,11 +17,11 @@ from lakehold.state.iceberg_state import IcebergState
 from lakehold.state.upstream_leases import UpstreamLeases
 from lakehold.times import next_timestamp, now_ms
 from lakehold.upstream import sources
+from lakehold.upstream.capture_plan import plan
+from lakehold.upstream.capture_steps import CreateConnector, Steps
 from lakehold.upstream.capturing import Target
 from lakehold.upstream.changing import ChangingSources
-from lakehold.upstream.connect import ConnectorStatus
-from lakehold.upstream.plan import plan
-from lakehold.upstream.steps import CreateConnector, Steps
+from lakehold.upstream.connect_client import ConnectorStatus
 from tests.upstream_world import World
 from tests.waiting import wait_for
 
@@ -65,7 +65,7 @@ class ModelCapturing:
         coming = frozenset(table.object_id for table in target.wanted.tables) - self.world.snapshots.keys()
         return Snapshots(coming, coming)
 
-    def converge(
+    def reconcile(
         self, target: Target, confirm: Callable[[], None], *, resnapshot: bool = False, patient: bool = False
     ) -> Steps:
         done = []
@@ -148,15 +148,15 @@ def test_topics_missing_while_a_source_is_dropped_are_no_error(beside: Beside) -
 
     def ask() -> None:
         with pytest.raises(SourceBusy) as busy:
-            follow.confirm_standing("shop")
+            follow.confirm_defined("shop")
         said.append(busy.value.code)
 
-    follow.confirm_standing("shop")
+    follow.confirm_defined("shop")
     beside.capturing.meanwhile = ask
     beside.lake.sql("DROP SOURCE shop CASCADE")
     assert set(said) == {"source-busy"}
     with pytest.raises(DefinitionError) as refusal:
-        follow.confirm_standing("shop")
+        follow.confirm_defined("shop")
     assert refusal.value.code == "source-missing"
 
 

@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
+from lakehold.cli.command_output import Output, OutputFormat, error_lines, open_output
 from lakehold.cli.interrupt import INTERRUPTED
-from lakehold.cli.output import Output, OutputFormat, error_lines, open_output
 from lakehold.cli.progress import open_progress
 from lakehold.errors import LakeholdError
 from lakehold.spark_server.cli import app as spark_app

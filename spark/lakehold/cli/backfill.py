@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lakehold.cli.command_output import Output
 from lakehold.cli.interrupt import INTERRUPTED, stop_on_signal
-from lakehold.cli.output import Output
 from lakehold.ingest.backfill import BackfillReport
 from lakehold.lake import Lake
 from lakehold.progress import Progress

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lakehold.cli.output import Output, TableOutput
+from lakehold.cli.command_output import Output, TableOutput
 from lakehold.errors import LakeholdError
 from lakehold.lake import Lake
 from lakehold.quality import Verdict
 from lakehold.quality.describe import examples_text, keys_text
-from lakehold.quality.page import page_text
+from lakehold.quality.verdict_page import page_text
 from lakehold.spark_errors import readable
 from lakehold.sql.parse_as_of import parse_time
 from lakehold.sql.result import Result

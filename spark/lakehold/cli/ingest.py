@@ -6,12 +6,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from lakehold.cli.command_output import Output
 from lakehold.cli.interrupt import stop_on_signal
-from lakehold.cli.output import Output
 from lakehold.cli.poll_backoff import POLL_EVERY_S, PollBackoff, pause_after
 from lakehold.ingest.batch import BatchReport
-from lakehold.ingest.pace import CATCH_UP_S
-from lakehold.ingest.together import SourceFailed
+from lakehold.ingest.batch_size import CATCH_UP_S
+from lakehold.ingest.several_sources import SourceFailed
 from lakehold.lake import Lake
 from lakehold.model.backlog import Backlog, backlogs
 from lakehold.model.readers import MAIN_READER, Waiting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakehold.cli.output import Output
+from lakehold.cli.command_output import Output
 from lakehold.lake import Lake
 from lakehold.progress import Progress
 from lakehold.sql.result import Result

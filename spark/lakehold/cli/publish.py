@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Event, Lock
 
+from lakehold.cli.command_output import Output
 from lakehold.cli.interrupt import INTERRUPTED, stop_on_signal
-from lakehold.cli.output import Output
 from lakehold.errors import LakeholdError
 from lakehold.lake import Lake
 from lakehold.progress import Progress, Task

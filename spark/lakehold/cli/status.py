@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TextIO
 
-from lakehold.cli.output import Output
+from lakehold.cli.command_output import Output
 from lakehold.errors import LakeholdError
 from lakehold.lake import Lake
 from lakehold.overview import gather, render

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 
+from lakehold.cli.command_output import Output
 from lakehold.cli.interrupt import stop_on_signal
-from lakehold.cli.output import Output
 from lakehold.lake import Lake
 from lakehold.progress import Progress
 from lakehold.spark_errors import readable
-from lakehold.subscribe.batches import Row
+from lakehold.subscribe.output_batches import Row
 from lakehold.subscribe.row_values import tuples
 
 _ROWS_TOGETHER = 1_000

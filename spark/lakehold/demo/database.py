@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from psycopg import sql
 
-from lakehold.demo.rows import SHOP_TABLES, Row, ShopTable
+from lakehold.demo.shop_rows import SHOP_TABLES, Row, ShopTable
 from lakehold.demo.workload import Transaction
 from lakehold.stack import (
     ConnectClient,

@@ -15,12 +15,12 @@ from types import FrameType
 
 from lakehold import stack
 from lakehold.demo.database import ShopDatabase, open_shop, run
-from lakehold.demo.rows import SHOP_TABLES
+from lakehold.demo.demo_steps import compare, define, finish, query_tables, rows_of, subscribe
 from lakehold.demo.screen import Screen
-from lakehold.demo.steps import compare, define, finish, query_tables, rows_of, subscribe
+from lakehold.demo.shop_rows import SHOP_TABLES
 from lakehold.demo.workload import Transaction, Workload
 from lakehold.lake import Lake, connect
-from lakehold.servers.directory import default_directory
+from lakehold.servers.server_directory import default_directory
 from lakehold.stack import StackAddresses
 from lakehold.times import now_ms
 

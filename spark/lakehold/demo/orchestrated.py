@@ -14,10 +14,10 @@ from threading import Event
 
 from lakehold.demo.airflow_servers import AirflowServer, Installation, servers
 from lakehold.demo.database import ShopDatabase, open_shop
+from lakehold.demo.demo_steps import define
 from lakehold.demo.live import ingest, running_stack, stopped_by_signals, trade
-from lakehold.demo.rows import SHOP_TABLES
 from lakehold.demo.screen import Screen
-from lakehold.demo.steps import define
+from lakehold.demo.shop_rows import SHOP_TABLES
 from lakehold.demo.workload import Workload
 from lakehold.errors import EnvironmentMissing
 from lakehold.lake import Lake, connect
@@ -26,7 +26,7 @@ from lakehold.servers import lifecycle
 from lakehold.servers.ports import refuse_taken
 from lakehold.settings import Settings, load_settings
 from lakehold.spark_server import lifecycle as spark_lifecycle
-from lakehold.spark_server.plan import SparkConnectServer
+from lakehold.spark_server.composition import SparkConnectServer
 
 _CUSTOMERS = 80
 _TRANSACTIONS_PER_S = 1

@@ -30,7 +30,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from lakehold import stack
 from lakehold.demo import recording
 from lakehold.demo.database import ShopDatabase, open_shop, run
-from lakehold.demo.rows import SHOP_TABLES
+from lakehold.demo.shop_rows import SHOP_TABLES
 from lakehold.demo.workload import Workload
 from lakehold.errors import UpstreamUnavailable
 from lakehold.stack import StackAddresses, StackPorts

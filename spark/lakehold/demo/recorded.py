@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lakehold.demo.demo_steps import compare, define, finish, query_tables, subscribe
 from lakehold.demo.recording import expected_rows, unpack
-from lakehold.demo.rows import SHOP_TABLES
 from lakehold.demo.screen import Screen
-from lakehold.demo.steps import compare, define, finish, query_tables, subscribe
+from lakehold.demo.shop_rows import SHOP_TABLES
 from lakehold.lake import connect
 from lakehold.session import SHORT_RUN_OPTIONS
 

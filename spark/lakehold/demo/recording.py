@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from lakehold.demo.rows import Row, ShopTable
+from lakehold.demo.shop_rows import Row, ShopTable
 
 _PACKED = ".xz"
 _EXPECTED = "expected"
@@ -38,7 +38,7 @@ def unpack(directory: Path) -> int:
 
 
 def expected_rows(table: ShopTable) -> list[Row]:
-    """Read a table's rows as PostgreSQL had them after the last recorded change, see `lakehold.demo.rows`."""
+    """Read a table's rows as PostgreSQL had them after the last recorded change, see `lakehold.demo.shop_rows`."""
     packed = files("lakehold.demo").joinpath("recording", _EXPECTED, f"{table.name}.jsonl{_PACKED}")
     rows = lzma.decompress(packed.read_bytes()).decode().splitlines()
     return [tuple(json.loads(row).values()) for row in rows]

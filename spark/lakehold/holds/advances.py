@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from lakehold.errors import LakeholdError, NotReadable
 from lakehold.holds import rules
-from lakehold.holds.changes import HoldChanges
 from lakehold.holds.frontiers import FrontierReader
 from lakehold.holds.group_commit import GroupCommit
+from lakehold.holds.hold_changes import HoldChanges
 from lakehold.holds.rules import Frontiers
 from lakehold.state.holds import HeldTable, Hold, Holds
 

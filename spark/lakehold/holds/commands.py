@@ -10,11 +10,11 @@ from uuid import uuid4
 from lakehold.errors import DefinitionError
 from lakehold.holds import privileges, rules
 from lakehold.holds.advances import Advance, Advances
-from lakehold.holds.changes import HoldChanges
 from lakehold.holds.frontiers import FrontierReader
 from lakehold.holds.guard import Guard
+from lakehold.holds.hold_changes import HoldChanges
 from lakehold.holds.rules import Frontiers
-from lakehold.model.definitions import DefinitionReader
+from lakehold.model.lake_definitions import DefinitionReader
 from lakehold.settings import Settings
 from lakehold.state.holds import Check, HeldTable, Hold, Holds, HoldStore
 from lakehold.state.subscribers import SubscriberKind
@@ -128,7 +128,7 @@ class HoldCommands:
         draft = replace(self._drafted(new, ids), owner=owner)
         known = [table for table in draft.tables if table.full_name not in ids]
         if new.at_ms is not None:
-            self._frontiers.timelines.check_level([table.full_name for table in known], new.at_ms)
+            self._frontiers.timelines.check_in_sync([table.full_name for table in known], new.at_ms)
         frontiers = self._frontiers_of(known, back_to_ms=new.at_ms)
 
         def made(holds: Holds) -> Holds:
@@ -163,7 +163,7 @@ class HoldCommands:
         self._check_not_kept(hold, "advanced")
         if self._guard is not None and to_ms is not None:
             # A subscriber's position is never at a time at which one of its tables was stopped: only others need the check.
-            self._frontiers.timelines.check_level([table.full_name for table in hold.tables], to_ms)
+            self._frontiers.timelines.check_in_sync([table.full_name for table in hold.tables], to_ms)
         if hold.check is not Check.OFF:
             to_ms = self._checked_ms(name, to_ms)
         return self._advances.submit(Advance(name, to_ms))

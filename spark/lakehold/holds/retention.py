@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lakehold.model.definitions import Definitions
+from lakehold.model.lake_definitions import Definitions
 from lakehold.settings import Settings
 
 RETAIN_HISTORY = "retain_history"

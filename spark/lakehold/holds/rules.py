@@ -12,11 +12,11 @@ from itertools import count
 
 from lakehold.definitions import object_text
 from lakehold.errors import DefinitionError, NotReadable
-from lakehold.model.definitions import Definitions
+from lakehold.model.lake_definitions import Definitions
 from lakehold.model.readers import Stop
 from lakehold.state.holds import HeldTable, Hold, Holds
 from lakehold.state.subscribers import SubscriberKind
-from lakehold.timeline.stops import first_behind
+from lakehold.timeline.stops import first_in_sync
 from lakehold.times import iso, now_ms
 
 ABANDONED_MS = 600_000
@@ -214,7 +214,7 @@ def _forced(hold: Hold, frontiers: Frontiers) -> Hold:
 
 def _unstopped_ms(hold: Hold, at_ms: int, frontiers: Frontiers) -> int:
     """Find the first time from `at_ms` onward at which none of the tables of `hold` was stopped."""
-    return first_behind((stop for frontier in _of(hold, frontiers) for stop in frontier.stops), at_ms)
+    return first_in_sync((stop for frontier in _of(hold, frontiers) for stop in frontier.stops), at_ms)
 
 
 def _check_way_back(holds: Holds, hold: Hold, to_ms: int, frontiers: Frontiers) -> None:

@@ -16,7 +16,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from lakehold.holds.rules import protecting
 from lakehold.iceberg.refs import FOREVER_MS, RefChanges, change_refs
 from lakehold.state.holds import HeldTable, Holds, HoldStore
-from lakehold.timeline.stops import first_behind
+from lakehold.timeline.stops import first_in_sync
 from lakehold.timeline.timelines import Timeline, Timelines
 
 _HOLD = "hold_"
@@ -37,7 +37,7 @@ def wanted_tags(timeline: Timeline, holds: Holds) -> dict[str, int]:
         return {}
     wanted: dict[str, int] = {}
     for hold in holds:
-        held = timeline.version_at(first_behind(timeline.stops, _at_ms(hold.at_ms, timeline)))
+        held = timeline.version_at(first_in_sync(timeline.stops, _at_ms(hold.at_ms, timeline)))
         if held is not None and held.remains:
             wanted[_HOLD + hold.name] = held.snapshot_id
     first_ms = _first_ms(timeline, holds)

@@ -12,10 +12,10 @@ from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.ingest.batch import BatchReport
 from lakehold.model.backlog import Backlog, backlogs
-from lakehold.model.definitions import DefinitionReader, Definitions
+from lakehold.model.lake_definitions import DefinitionReader, Definitions
 from lakehold.model.readers import MAIN_READER, Readers, TableProgress
 from lakehold.progress import Progress, Task
-from lakehold.state.batches import BatchStore
+from lakehold.state.batch_protocol import BatchStore
 from lakehold.timeline.timelines import Timelines
 
 Filled = Callable[[str, Collection[str]], Generator[BatchReport, None, None]]

@@ -12,15 +12,15 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
-from lakehold.failpoints import reach
-from lakehold.ingest.arriving import Arriving
-from lakehold.ingest.held_source import HeldSource
-from lakehold.ingest.one_table import Begun, Brought, bring
+from lakehold.failpoints import failpoint
+from lakehold.ingest.arriving_records import ArrivingRecords
+from lakehold.ingest.leased_source import LeasedSource
+from lakehold.ingest.one_table import OpenBatch, TableOutcome, bring_to_timestamp
 from lakehold.ingest.planning import Planned
-from lakehold.ingest.write.effects import BatchIdentity, TableReport
+from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport
 from lakehold.model.offsets import to_json
 from lakehold.model.readers import MAIN_READER, Intent, ReaderError, ReaderState, Waiting
-from lakehold.state.batches import Batch, TableChange
+from lakehold.state.batch_protocol import Batch, TableChange
 from lakehold.times import now_ms
 
 log = logging.getLogger(__name__)
@@ -54,9 +54,9 @@ class BatchReport:
 
 
 def next_batch(
-    of: HeldSource,
+    of: LeasedSource,
     state: ReaderState,
-    plan: Callable[[Arriving], Planned],
+    plan: Callable[[ArrivingRecords], Planned],
     is_wanted: Callable[[Planned], bool],
 ) -> tuple[Planned, BatchReport | None]:
     """Plan the next batch of a reader, and run it if `is_wanted` accepts the plan. Returns the plan, and the report if it ran.
@@ -78,7 +78,7 @@ def next_batch(
         return planned, _complete(of, state, planned, arriving, intent, started_ms)
 
 
-def finish_batch(of: HeldSource, state: ReaderState, planned: Planned, intent: Intent) -> BatchReport:
+def finish_batch(of: LeasedSource, state: ReaderState, planned: Planned, intent: Intent) -> BatchReport:
     """Finish a batch whose process was killed after the intent: read the same offsets, skip effects that exist, commit."""
     started_ms = now_ms()
     with closing(of.arriving(state)) as arriving:
@@ -86,14 +86,14 @@ def finish_batch(of: HeldSource, state: ReaderState, planned: Planned, intent: I
         return _complete(of, state, planned, arriving, intent, started_ms)
 
 
-def stop(of: HeldSource, reader: str, stopped: Mapping[str, LakeholdError]) -> BatchReport:
+def stop(of: LeasedSource, reader: str, stopped: Mapping[str, LakeholdError]) -> BatchReport:
     """Stop tables outside of a batch: each of them moves to a reader of its own, with its error."""
     of.leave(stopped)
     return without_batch(of, reader, stopped=stopped)
 
 
 def without_batch(
-    of: HeldSource,
+    of: LeasedSource,
     reader: str,
     *,
     stopped: Mapping[str, LakeholdError] | None = None,
@@ -103,7 +103,7 @@ def without_batch(
     return BatchReport(of.source, reader, of.last_ms(), 0, stopped=stopped or {}, waiting=waiting)
 
 
-def _read(of: HeldSource, state: ReaderState, planned: Planned, arriving: Arriving) -> None:
+def _read(of: LeasedSource, state: ReaderState, planned: Planned, arriving: ArrivingRecords) -> None:
     """Read the batch and decode it for each table, unless planning has done so already to find where the batch ends."""
     arriving.take(planned.plan)
 
@@ -119,33 +119,33 @@ def _read(of: HeldSource, state: ReaderState, planned: Planned, arriving: Arrivi
     arriving.for_tables([name for name in state.tables if arriving.has(of.topic(name))], prepare)
 
 
-def _begin(of: HeldSource, state: ReaderState, planned: Planned) -> Intent:
+def _begin(of: LeasedSource, state: ReaderState, planned: Planned) -> Intent:
     """Write the intent, which fixes the batch's timestamp and its end offsets."""
     parents: dict[str, int | None] = dict.fromkeys(state.tables)
     ends, transactions = planned.plan.position, planned.transactions
     intent = Intent(state.source, state.reader, of.next_timestamp(), ends, parents, transactions)
-    reach("before-intent")
+    failpoint("before-intent")
     of.store.begin(intent, of.lease.owner, of.seen_upstream_ms if state.reader == MAIN_READER else None)
-    reach("after-intent")
+    failpoint("after-intent")
     return intent
 
 
 def _complete(  # noqa: PLR0913 - a batch, what it reads, and where it is run
-    of: HeldSource, state: ReaderState, planned: Planned, arriving: Arriving, intent: Intent, started_ms: int
+    of: LeasedSource, state: ReaderState, planned: Planned, arriving: ArrivingRecords, intent: Intent, started_ms: int
 ) -> BatchReport:
     """Bring all tables to the batch's timestamp, in parallel, and then commit the batch."""
     ends = {r.topic_partition: r.end_exclusive for r in planned.plan.ranges}
-    batch = Begun(
+    batch = OpenBatch(
         of, state, planned, arriving, BatchIdentity(intent.source, intent.mz_timestamp, to_json(ends)), started_ms
     )
     malformed = _record_malformed(batch)
-    tables = arriving.for_tables([*state.tables], lambda name: bring(batch, name))
+    tables = arriving.for_tables([*state.tables], lambda name: bring_to_timestamp(batch, name))
     report = _report(batch, tables, malformed)
     _commit(batch, intent, tables, report)
     return report
 
 
-def _record_malformed(batch: Begun) -> int:
+def _record_malformed(batch: OpenBatch) -> int:
     """Record the lines of files that are not messages. Returns their number; only batches of `main` record them."""
     of = batch.of
     malformed = of.reading.reader.malformed(batch.planned.plan) if batch.state.reader == MAIN_READER else ()
@@ -154,7 +154,7 @@ def _record_malformed(batch: Begun) -> int:
     return len(malformed)
 
 
-def _report(batch: Begun, tables: Mapping[str, Brought], malformed: int) -> BatchReport:
+def _report(batch: OpenBatch, tables: Mapping[str, TableOutcome], malformed: int) -> BatchReport:
     reports = tuple(done.report for done in tables.values() if done.report is not None)
     return BatchReport(
         source=batch.state.source,
@@ -168,7 +168,7 @@ def _report(batch: Begun, tables: Mapping[str, Brought], malformed: int) -> Batc
     )
 
 
-def _commit(batch: Begun, intent: Intent, tables: Mapping[str, Brought], report: BatchReport) -> None:
+def _commit(batch: OpenBatch, intent: Intent, tables: Mapping[str, TableOutcome], report: BatchReport) -> None:
     """Commit the batch: all tables of the reader move to its timestamp at once."""
     of, state, plan = batch.of, batch.state, batch.planned.plan
     progress = {name: done.progress for name, done in tables.items()}
@@ -186,8 +186,8 @@ def _commit(batch: Begun, intent: Intent, tables: Mapping[str, Brought], report:
         owner=of.lease.owner,
     )
     errors = {name: ReaderError(e.code, e.message, e.detail, e.hint) for name, e in report.stopped.items()}
-    reach("before-commit")
+    failpoint("before-commit")
     of.store.commit(intent, of.lease.owner, progress, done, errors)
-    reach("after-commit")
+    failpoint("after-commit")
     if state.reader == MAIN_READER:
         of.begin_holds(state.tables, progress)

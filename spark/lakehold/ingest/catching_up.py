@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 from lakehold.errors import LakeholdError, LeaseLost, TableStopped, UpstreamUnavailable
 from lakehold.ingest.batch import BatchReport, next_batch, stop, without_batch
-from lakehold.ingest.held_source import HeldSource
+from lakehold.ingest.batch_size import Pace
+from lakehold.ingest.leased_source import LeasedSource
 from lakehold.ingest.membership import begun, joined
-from lakehold.ingest.pace import Pace
 from lakehold.ingest.planning import Planned
 from lakehold.ingest.read.reader import Available, Limits
-from lakehold.model.passed import Passed
+from lakehold.model.committed_transactions import CommittedTransactions
 from lakehold.model.readers import MAIN_READER, ReaderError, ReaderState, TableProgress
 
 
@@ -27,7 +27,7 @@ class CatchingUp:
         meanwhile: Runs the batches of new records for `main`.
     """
 
-    of: HeldSource
+    of: LeasedSource
     meanwhile: Callable[[], Iterator[BatchReport]]
 
     def run(self, names: Collection[str], budget_s: float | None = None) -> Iterator[BatchReport]:
@@ -117,7 +117,7 @@ class CatchingUp:
             table for table, progress in before.items() if progress.since_ms is None and not self._has_table(table)
         }
 
-        def keeps_back(table: str, progress: TableProgress, transactions: Passed) -> bool:
+        def keeps_back(table: str, progress: TableProgress, transactions: CommittedTransactions) -> bool:
             return table in without_table or self.of.keeps_back(table, progress, transactions)
 
         self.of.change(lambda readers: joined(readers, name, of_tables, keeps_back, read))

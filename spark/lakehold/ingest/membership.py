@@ -10,9 +10,9 @@ from lakehold.definitions import Table
 from lakehold.errors import LakeholdError
 from lakehold.ingest.read.reader import Available
 from lakehold.model import readers as reader_state
-from lakehold.model.definitions import Entry
+from lakehold.model.committed_transactions import NOTHING_COMMITTED, CommittedTransactions, joined_transactions
+from lakehold.model.lake_definitions import Entry
 from lakehold.model.offsets import Offsets, TopicPartition
-from lakehold.model.passed import NOTHING_PASSED, Passed, joined_transactions
 from lakehold.model.readers import BACKFILL_READER, MAIN_READER, ReaderError, Readers, ReaderState, TableProgress
 
 
@@ -63,7 +63,13 @@ def _pruned(main: ReaderState, tables: Mapping[str, Entry[Table]], transaction_t
         begun = () if main.intent is None else (main.intent.mz_timestamp + 1,)
         upper_ms = max((*begun, *(() if main.upper_ms is None else (main.upper_ms,))), default=None)
         return replace(
-            main, position={}, topic_ids={}, transactions=NOTHING_PASSED, waiting=None, intent=None, upper_ms=upper_ms
+            main,
+            position={},
+            topic_ids={},
+            transactions=NOTHING_COMMITTED,
+            waiting=None,
+            intent=None,
+            upper_ms=upper_ms,
         )
     if main.intent is not None:
         return main
@@ -100,7 +106,7 @@ def joined(
     readers: Readers,
     name: str,
     available: Available,
-    keeps_back: Callable[[str, TableProgress, Passed], bool],
+    keeps_back: Callable[[str, TableProgress, CommittedTransactions], bool],
     read: Collection[str],
 ) -> Readers:
     """Return the readers with the tables of `name` in `main`, with which they are in sync.

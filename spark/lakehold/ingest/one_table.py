@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
-from lakehold.failpoints import reach
-from lakehold.ingest.arriving import Arriving
-from lakehold.ingest.deduplicate.snapshots import Reach, emptied_marks, ending_at, with_end_seen, without_end
-from lakehold.ingest.held_source import HeldSource
+from lakehold.failpoints import failpoint
+from lakehold.ingest.arriving_records import ArrivingRecords
+from lakehold.ingest.deduplicate.snapshots import SnapshotReadEnds, emptied_marks, ending_at, with_end_seen, without_end
+from lakehold.ingest.leased_source import LeasedSource
 from lakehold.ingest.planning import Planned
 from lakehold.ingest.write.apply import TableBatch
-from lakehold.ingest.write.effects import BatchIdentity, TableReport
+from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport
 from lakehold.ingest.write.repeats import remove_gone
 from lakehold.model.offsets import Offsets, TopicPartition
 from lakehold.model.readers import MAIN_READER, ReaderState, TableProgress
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Begun:
+class OpenBatch:
     """A batch whose intent is in the lake.
 
     Args:
@@ -36,16 +36,16 @@ class Begun:
         started_ms: When planning the batch began (epoch milliseconds).
     """
 
-    of: HeldSource
+    of: LeasedSource
     state: ReaderState
     planned: Planned
-    arriving: Arriving
+    arriving: ArrivingRecords
     identity: BatchIdentity
     started_ms: int
 
 
 @dataclass(frozen=True)
-class Brought:
+class TableOutcome:
     """The outcome of a batch for one table.
 
     Args:
@@ -59,7 +59,7 @@ class Brought:
     stopped: LakeholdError | None = None
 
 
-def bring(batch: Begun, name: str) -> Brought:
+def bring_to_timestamp(batch: OpenBatch, name: str) -> TableOutcome:
     """Bring a table to the batch's timestamp. An error about the table stops this table alone; others end the batch.
 
     Raises:
@@ -76,25 +76,25 @@ def bring(batch: Begun, name: str) -> Brought:
         if state.error is None or state.error.message != stop.message:
             # A continuous ingest tries the table again every few seconds and meets the same error: log it once.
             log.warning("table %s stopped: %s", name, stop.message, exc_info=not isinstance(error, LakeholdError))
-        return Brought(state.tables[name], stopped=stop)
-    reach("after-table")
+        return TableOutcome(state.tables[name], stopped=stop)
+    failpoint("after-table")
     return brought
 
 
 class _OneTable:
     """One table in one batch, with its progress before the batch."""
 
-    def __init__(self, batch: Begun, name: str) -> None:
+    def __init__(self, batch: OpenBatch, name: str) -> None:
         self._batch, self._of, self._planned = batch, batch.of, batch.planned
         self._entry = batch.of.tables[name]
         self._table = self._entry.definition
         self._before = batch.state.tables[name]
         replaced = batch.planned.replaced
-        self._reach = Reach(
+        self._read_ends = SnapshotReadEnds(
             self._of_topic(batch.planned.past_snapshots), replaced.position if replaced is not None else None
         )
 
-    def brought(self) -> Brought:
+    def brought(self) -> TableOutcome:
         """Apply the table's messages, and what lakehold knows about the table without a message.
 
         That is: a re-snapshot has no row of the table, a connector snapshot has ended, or a repeated snapshot lacks some rows.
@@ -103,12 +103,12 @@ class _OneTable:
         report, after = None, self._emptied()
         if batch.arriving.has(self._table.topic):
             with closing(batch.arriving.of(self._table.full_name)) as arrival:
-                report, after = of.applier.apply(TableBatch(batch.identity, arrival, after, self._reach))
+                report, after = of.applier.apply(TableBatch(batch.identity, arrival, after, self._read_ends))
         elif after.marks.snapshot is not None or self._table.topic in self._planned.fully_read:
             # The table may become readable without a message: its snapshot ends here, or its topic has nothing more to read.
-            after = of.applier.finish_snapshot(batch.identity, self._table, after, self._reach)
+            after = of.applier.finish_snapshot(batch.identity, self._table, after, self._read_ends)
         report, after = self._without_gone(report, self._with_ends(after))
-        return Brought(self._readable(report, after), report)
+        return TableOutcome(self._readable(report, after), report)
 
     def _emptied(self) -> TableProgress:
         """Return the progress before the batch. If a re-snapshot has no row of the table, it marks all present rows as replaced.
@@ -132,14 +132,14 @@ class _OneTable:
         if after.since_ms is None and self._of.snapshots.tells_complete(self._entry.object_id):
             # Upstream reports that all rows were sent. The message that marks the last row may be unreadable.
             marks = with_end_seen(marks)
-        partitions = without_end(marks, self._reach)
+        partitions = without_end(marks, self._read_ends)
         if not partitions:
             return after
         of_topic = [TopicPartition(self._table.topic, partition) for partition in sorted(partitions)]
         ends = self._of_topic({**self._planned.ends, **self._of.reading.reader.written_ends(of_topic)})
         found = {partition: at for partition, at in ends.items() if partition in partitions}
         ended = replace(after, marks=ending_at(marks, found))
-        return self._of.applier.finish_snapshot(self._batch.identity, self._table, ended, self._reach)
+        return self._of.applier.finish_snapshot(self._batch.identity, self._table, ended, self._read_ends)
 
     def _without_gone(
         self, report: TableReport | None, after: TableProgress

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 
-from lakehold.ingest.arriving import Arriving
+from lakehold.ingest.arriving_records import ArrivingRecords
 from lakehold.ingest.read.reader import Available, Limits, Reader, ReadPlan
 from lakehold.ingest.transactions.waiting import Blocked
+from lakehold.model.committed_transactions import NOTHING_COMMITTED, CommittedTransactions, Replaced
 from lakehold.model.offsets import Offsets, Watermarks, starts
-from lakehold.model.passed import NOTHING_PASSED, Passed, Replaced
 from lakehold.model.readers import ReaderState
 
 _ALL = Limits(sys.maxsize, sys.maxsize, record_bytes=1)
@@ -39,7 +39,7 @@ class Planned:
     fully_read: frozenset[str]
     ends: Offsets
     past_snapshots: Offsets
-    transactions: Passed = NOTHING_PASSED
+    transactions: CommittedTransactions = NOTHING_COMMITTED
     has_news: bool = True
     is_last: bool = False
     blocked: Blocked | None = None
@@ -67,7 +67,7 @@ class Planner:
     reader: Reader
     limits: Limits
 
-    def plan(self, state: ReaderState, available: Available, arriving: Arriving) -> Planned:  # noqa: ARG002
+    def plan(self, state: ReaderState, available: Available, arriving: ArrivingRecords) -> Planned:  # noqa: ARG002
         """Plan the next batch of `main`.
 
         Args:
@@ -84,7 +84,7 @@ class Planner:
         main: ReaderState,
         available: Available,
         limits: Limits,
-        arriving: Arriving,  # noqa: ARG002
+        arriving: ArrivingRecords,  # noqa: ARG002
     ) -> Planned:
         """Plan the next batch of tables that catch up, which reads nothing that `main` has not read of the same partitions.
 
@@ -114,7 +114,9 @@ class Planner:
         """Return whether tables that catch up must wait for `main`; without transactions they never pass it."""
         return False
 
-    def plan_again(self, state: ReaderState, ends: Offsets, transactions: Passed, available: Available) -> Planned:
+    def plan_again(
+        self, state: ReaderState, ends: Offsets, transactions: CommittedTransactions, available: Available
+    ) -> Planned:
         """Plan a batch again that was begun before, with its own ends."""
         plan = self.reader.plan_to(available, state.position, ends)
         return replace(Planned.of(plan, available), transactions=transactions)

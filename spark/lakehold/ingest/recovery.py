@@ -6,14 +6,14 @@ import logging
 from collections.abc import Generator
 
 from lakehold.ingest.batch import BatchReport, finish_batch, stop
-from lakehold.ingest.held_source import HeldSource
+from lakehold.ingest.leased_source import LeasedSource
 from lakehold.ingest.read.reader import Available
 from lakehold.model.readers import MAIN_READER
 
 log = logging.getLogger(__name__)
 
 
-def recover(of: HeldSource, available: Available) -> Generator[BatchReport, None, set[str]]:
+def recover(of: LeasedSource, available: Available) -> Generator[BatchReport, None, set[str]]:
     """Commit batches that a crash left open, with their own offsets and timestamps. Returns the tables that stopped.
 
     Topics of tables that were dropped meanwhile are skipped: the topics may be deleted, or be others of the same name. A
@@ -42,7 +42,7 @@ def recover(of: HeldSource, available: Available) -> Generator[BatchReport, None
     return all_stopped
 
 
-def stop_faulty(of: HeldSource, available: Available) -> Generator[BatchReport, None, set[str]]:
+def stop_faulty(of: LeasedSource, available: Available) -> Generator[BatchReport, None, set[str]]:
     """Stop the tables of topics that contradict what was read of them; the others continue. Returns the stopped ones."""
     main = of.readers()[MAIN_READER]
     found = of.faults(available, main)

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError
 from lakehold.ingest.decode.decoded import Decoded, Wanted
-from lakehold.ingest.decode.together import DecodedTogether
+from lakehold.ingest.decode.shared_decoding import DecodedTogether
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.topic import DecodedTopic, TopicDecoder, TopicPart
 

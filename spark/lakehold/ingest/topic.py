@@ -22,9 +22,9 @@ from lakehold.arrow_frames import frame_of
 from lakehold.definitions import DeclaredColumn, FormatType, Metadata, Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.decode.decoded import Decoded, Shape, Wanted, decode
+from lakehold.ingest.decode.record_schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, TopicSchemas
 from lakehold.ingest.decode.schema_ids import SchemaIds, schema_ids, schema_ids_of
-from lakehold.ingest.decode.schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, TopicSchemas
-from lakehold.ingest.decode.together import DecodedTogether, decode_together
+from lakehold.ingest.decode.shared_decoding import DecodedTogether, decode_together
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.decode.unify import TypeConflict
 from lakehold.ingest.read.reader import RAW_DDL

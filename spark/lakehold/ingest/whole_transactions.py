@@ -13,21 +13,21 @@ import numpy as np
 import pyarrow as pa
 
 from lakehold.errors import UpstreamError
-from lakehold.ingest.arriving import Arriving
-from lakehold.ingest.envelope.header import Kind
+from lakehold.ingest.arriving_records import ArrivingRecords
+from lakehold.ingest.envelope.header_columns import Kind
 from lakehold.ingest.planning import Planned, Planner, ends_of
-from lakehold.ingest.read.edges import EDGE_RECORDS, edges
+from lakehold.ingest.read.edge_records import EDGE_RECORDS, edges
 from lakehold.ingest.read.reader import Available, Limits, ReadPlan
 from lakehold.ingest.transactions.boundary import Boundary, find_boundary
 from lakehold.ingest.transactions.candidate import Candidate, Extent, candidate_of
-from lakehold.ingest.transactions.headers import HEADERS, POSITION
+from lakehold.ingest.transactions.header_reader import Records
 from lakehold.ingest.transactions.metadata import RECORDS
-from lakehold.ingest.transactions.records import Records
+from lakehold.ingest.transactions.record_headers import HEADERS, POSITION
 from lakehold.ingest.transactions.resnapshot import shown_by
 from lakehold.ingest.transactions.waiting import Blocked
-from lakehold.model.marks import Position
+from lakehold.model.committed_transactions import CommittedTransactions
+from lakehold.model.high_water_marks import Position
 from lakehold.model.offsets import Offsets, TopicPartition, starts
-from lakehold.model.passed import Passed
 from lakehold.model.readers import ReaderState
 from lakehold.times import now_ms
 
@@ -55,7 +55,7 @@ class WholeTransactions(Planner):
         """Return the topics whose events are counted."""
         return frozenset(self.topics_of.values())
 
-    def plan(self, state: ReaderState, available: Available, arriving: Arriving) -> Planned:
+    def plan(self, state: ReaderState, available: Available, arriving: ArrivingRecords) -> Planned:
         """Plan the next batch of `main`, see `Planner.plan`. A transaction larger than the limits enlarges its batch."""
         self._refuse_partitions(available)
         passed, limits = _passed(state), self.limits
@@ -80,13 +80,15 @@ class WholeTransactions(Planner):
                 return replace(planned, blocked=came)
             limits = _doubled(limits)
 
-    def plan_again(self, state: ReaderState, ends: Offsets, transactions: Passed, available: Available) -> Planned:
+    def plan_again(
+        self, state: ReaderState, ends: Offsets, transactions: CommittedTransactions, available: Available
+    ) -> Planned:
         """Plan a batch again that was begun before, see `Planner.plan_again`."""
         planned = super().plan_again(state, ends, transactions, available)
         return self._replacing(planned, transactions)
 
     def plan_behind(
-        self, state: ReaderState, main: ReaderState, available: Available, limits: Limits, arriving: Arriving
+        self, state: ReaderState, main: ReaderState, available: Available, limits: Limits, arriving: ArrivingRecords
     ) -> Planned:
         """Plan the next batch of tables that catch up, see `Planner.plan_behind`.
 
@@ -99,7 +101,7 @@ class WholeTransactions(Planner):
             plan, own = self._behind(state, main, available, limits)
             candidate = self._candidate(plan, own, arriving)
             # If the place of a transaction is unknown, it is also unknown whether `main` has committed it.
-            found = find_boundary(replace(candidate, runs=candidate.runs.placed), passed)
+            found = find_boundary(replace(candidate, runs=candidate.runs.with_known_commit), passed)
             planned = self._planned(plan, found, state, own)
             amid_repetition = found.blocked is not None and found.blocked.repeats
             if planned.has_news or candidate.extent.is_all or not amid_repetition:
@@ -114,7 +116,7 @@ class WholeTransactions(Planner):
         return bool(main.position) and _passed(state).is_ahead_of(_passed(main))
 
     def _candidate(
-        self, plan: ReadPlan, available: Available, arriving: Arriving, state: ReaderState | None = None
+        self, plan: ReadPlan, available: Available, arriving: ArrivingRecords, state: ReaderState | None = None
     ) -> Candidate:
         """Read the records of `plan` as a candidate; a re-snapshot would replace the readable tables of `state`."""
         partitions, ends = [tp for tp in plan.position if tp.topic in available.topics], ends_of(available)
@@ -131,7 +133,7 @@ class WholeTransactions(Planner):
         headers, records = self._read(plan, available, arriving)
         return candidate_of(extent, headers, records, self.topics & available.topics, self.records.transaction_topic)
 
-    def _read(self, plan: ReadPlan, available: Available, arriving: Arriving) -> tuple[pa.Table, pa.Table]:
+    def _read(self, plan: ReadPlan, available: Available, arriving: ArrivingRecords) -> tuple[pa.Table, pa.Table]:
         """Read `HEADERS` and `RECORDS` of a plan; events are counted in the topics that are read now."""
         if not plan.ranges:
             return HEADERS.empty_table(), RECORDS.empty_table()
@@ -152,7 +154,7 @@ class WholeTransactions(Planner):
             RECORDS.empty_table() if transactions is None else transactions,
         )
 
-    def _of_transactions(self, arriving: Arriving) -> pa.Table:
+    def _of_transactions(self, arriving: ArrivingRecords) -> pa.Table:
         """Fetch `RECORDS` of the transaction topic."""
         return self.records.headers(arriving.raw([self.records.transaction_topic]), frozenset())[1]
 
@@ -189,7 +191,7 @@ class WholeTransactions(Planner):
         )
         return shown_by((topic, None if shown is None else shown.position) for topic, shown in readable)
 
-    def _replacing(self, planned: Planned, passed: Passed) -> Planned:
+    def _replacing(self, planned: Planned, passed: CommittedTransactions) -> Planned:
         """Return the batch with the re-snapshot that it contains completely."""
         if passed.replaced is None:
             return planned
@@ -251,7 +253,7 @@ class WholeTransactions(Planner):
         )
 
 
-def _passed(state: ReaderState) -> Passed:
+def _passed(state: ReaderState) -> CommittedTransactions:
     """Return the committed transactions of a reader, for its present partitions.
 
     A topic that returns is read from its beginning.

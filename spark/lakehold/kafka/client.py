@@ -23,8 +23,8 @@ from confluent_kafka.admin import (
 from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_fixed
 
 from lakehold.errors import UpstreamUnavailable
+from lakehold.kafka.connection_options import KafkaOptions
 from lakehold.kafka.faults import offsets_lost
-from lakehold.kafka.options import KafkaOptions
 from lakehold.model.offsets import OffsetRange, TopicPartition, Watermarks
 
 _log = logging.getLogger("lakehold.librdkafka")

@@ -13,11 +13,11 @@ from itertools import chain
 from typing import TypeVar
 
 from lakehold.errors import CommitConflict, DefinitionError, LakeholdError
-from lakehold.failpoints import reach
+from lakehold.failpoints import failpoint
 from lakehold.iceberg.attempts import read, unreadable
-from lakehold.maintenance.plan import TablePlan
+from lakehold.maintenance.maintenance_plan import TablePlan
 from lakehold.maintenance.procedures import Procedures, is_conflict, is_file_gone
-from lakehold.maintenance.records import KEPT_MS, Records
+from lakehold.maintenance.record_expiry import KEPT_MS, Records
 from lakehold.maintenance.survey import MaintenanceScope, Survey
 from lakehold.progress import Progress
 from lakehold.state.holds import Hold
@@ -125,24 +125,24 @@ class Maintaining:
         """Maintain a table and yield the report so far, after each step."""
         if self.survey.tags.is_held(scope.full_name):
             self.survey.tags.put([scope.full_name])
-        reach("after-tags")
+        failpoint("after-tags")
         plan = self.survey.plan(scope)
         yield (report := self._without_old(MaintenanceReport(scope.full_name, plan.kept_from_ms), dry_run=False))
         if plan.unneeded_tags:
             self.survey.tags.remove(scope.full_name, plan.unneeded_tags)
-            reach("after-untag")
+            failpoint("after-untag")
             yield (report := replace(report, tags=len(plan.unneeded_tags)))
         plans = chain((plan,), iter(lambda: self.survey.plan(scope), None))
         plan, files = _while_others_write(scope.full_name, lambda: self._expired(next(plans)))
         if plan.expired:
-            reach("after-expiry")
+            failpoint("after-expiry")
             yield (
                 report := replace(
                     report, snapshots=len(plan.expired), files=report.files + files, bytes=plan.freed.bytes
                 )
             )
         yield (report := replace(report, rewritten=self._rewritten(plan)))
-        reach("after-compaction")
+        failpoint("after-compaction")
         yield replace(report, orphans=self._without_orphans(plan, dry_run=False))
 
     def _expired(self, plan: TablePlan) -> tuple[TablePlan, int]:

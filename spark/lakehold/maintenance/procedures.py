@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lakehold.maintenance.layout import DELETED_SHARE, SMALL_FILES_MOST, Rewrite
+from lakehold.maintenance.file_layout import DELETED_SHARE, SMALL_FILES_MOST, Rewrite
 from lakehold.spark_sql import alter_table, literal, map_of, quoted, quoted_table, table_properties
 
 CallProcedure = Callable[[str], Sequence[Mapping[str, Any]]]

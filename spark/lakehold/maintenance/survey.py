@@ -13,17 +13,17 @@ from lakehold.errors import DefinitionError
 from lakehold.holds.retention import own_retention_ms, retention_ms
 from lakehold.holds.rules import protecting
 from lakehold.holds.tags import TableTags, own_tags
+from lakehold.maintenance.file_layout import Rewrite, rewrite_of
 from lakehold.maintenance.history import Needs, kept_from_ms
-from lakehold.maintenance.layout import Rewrite, rewrite_of
-from lakehold.maintenance.plan import TablePlan, plan_table
+from lakehold.maintenance.maintenance_plan import TablePlan, plan_table
 from lakehold.maintenance.procedures import ORPHANS_SEARCHED_PROPERTY
-from lakehold.maintenance.records import SOURCE_ERRORS
-from lakehold.model.definitions import Definitions
+from lakehold.maintenance.record_expiry import SOURCE_ERRORS
+from lakehold.model.lake_definitions import Definitions
 from lakehold.settings import Settings
-from lakehold.state.batches import BatchStore
+from lakehold.state.batch_protocol import BatchStore
 from lakehold.state.holds import Holds, HoldStore
 from lakehold.state.long_reads import LongRead, LongReadStore
-from lakehold.state.schemas import SYSTEM_NAMESPACE
+from lakehold.state.schema_files import SYSTEM_NAMESPACE
 from lakehold.subscribe.live_files import LiveFiles, RememberedFiles
 from lakehold.timeline.timelines import Timeline, Timelines
 from lakehold.times import now_ms

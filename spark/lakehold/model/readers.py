@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from lakehold.errors import DefinitionError, SourceBusy
+from lakehold.model.committed_transactions import NOTHING_COMMITTED, CommittedTransactions
+from lakehold.model.high_water_marks import NO_MARKS, HighWaterMarks
 from lakehold.model.leases import Lease, LeaseRules
-from lakehold.model.marks import NO_MARKS, Marks
 from lakehold.model.offsets import Offsets
-from lakehold.model.passed import NOTHING_PASSED, Passed
 from lakehold.times import iso
 
 MAIN_READER = "main"
@@ -50,7 +50,7 @@ class TableProgress:
 
     since_ms: int | None = None
     open_errors: int = 0
-    marks: Marks = NO_MARKS
+    marks: HighWaterMarks = NO_MARKS
     object_id: str = ""
     stopped_ms: int | None = None
     stops: tuple[Stop, ...] = ()
@@ -117,7 +117,7 @@ class Intent:
     mz_timestamp: int
     end: Offsets
     parents: Mapping[str, int | None]
-    transactions: Passed = NOTHING_PASSED
+    transactions: CommittedTransactions = NOTHING_COMMITTED
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class ReaderState:
     lease: Lease | None = None
     intent: Intent | None = None
     error: ReaderError | None = None
-    transactions: Passed = NOTHING_PASSED
+    transactions: CommittedTransactions = NOTHING_COMMITTED
     waiting: Waiting | None = None
     seen_upstream_ms: int | None = None
     catch_up_from: Offsets = field(default_factory=dict)

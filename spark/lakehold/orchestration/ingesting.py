@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lakehold.errors import DefinitionError, LakeholdError, TransactionIncomplete
-from lakehold.model.sharing import together
+from lakehold.model.shared_sources import together
 from lakehold.orchestration.assets import Changed
 from lakehold.orchestration.lakes import text_of
 from lakehold.times import iso
@@ -61,8 +61,8 @@ def ingest(lake: Lake, sources: Sequence[str], since: datetime | None) -> Ingest
     Raises:
         LakeholdError: A source failed with an error that may pass; the others were ingested.
     """
-    from lakehold.ingest.pace import CATCH_UP_S  # noqa: PLC0415 - Airflow imports this to read the DAGs
-    from lakehold.ingest.together import SourceFailed  # noqa: PLC0415 - see above
+    from lakehold.ingest.batch_size import CATCH_UP_S  # noqa: PLC0415 - Airflow imports this to read the DAGs
+    from lakehold.ingest.several_sources import SourceFailed  # noqa: PLC0415 - see above
 
     stopped: dict[str, str] = {}
     touched: set[str] = set()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from lakehold.overview.facts import Overview
 from lakehold.overview.gather import gather
-from lakehold.overview.page import Links, render
-from lakehold.overview.problems import Action
+from lakehold.overview.overview_page import Links, render
+from lakehold.overview.table_problems import Action
 
 __all__ = ["Action", "Links", "Overview", "gather", "render"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, TableFacts
-from lakehold.overview.layout import Axis, AxisLabel, Span, axis_around, bins, labels
-from lakehold.overview.problems import Level
+from lakehold.overview.picture_layout import Axis, AxisLabel, Span, axis_around, bins, labels
+from lakehold.overview.table_problems import Level
 from lakehold.overview.words import ago, count, duration, to_second
 
 TICKS_MOST = 80

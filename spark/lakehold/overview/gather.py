@@ -11,7 +11,7 @@ from lakehold.definitions import OnLapse
 from lakehold.errors import DefinitionError
 from lakehold.iceberg.data_tables import TableState, state_of
 from lakehold.lake import Lake
-from lakehold.model.definitions import Definitions
+from lakehold.model.lake_definitions import Definitions
 from lakehold.model.readers import MAIN_READER, ReaderError, ReaderState
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
 from lakehold.overview.table_status import State, TableStatus, table_statuses

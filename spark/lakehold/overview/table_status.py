@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from lakehold.definitions import Table
 from lakehold.model.backlog import Backlog, backlog
-from lakehold.model.definitions import Definitions
+from lakehold.model.lake_definitions import Definitions
 from lakehold.model.readers import MAIN_READER, ReaderState, TableProgress, Waiting
 
 

@@ -10,12 +10,12 @@ from threading import Event
 
 import pyarrow as pa
 
-from lakehold.failpoints import reach
+from lakehold.failpoints import failpoint
 from lakehold.publish.follower import Complete
 from lakehold.publish.input_hold import InputHold
 from lakehold.state.lease import HeldLease
 from lakehold.state.subscribers import SubscriberStore
-from lakehold.subscribe.batches import OutputChunk, Row
+from lakehold.subscribe.output_batches import OutputChunk, Row
 from lakehold.subscribe.row_values import tuples
 
 QUIET_S = 10.0
@@ -77,7 +77,7 @@ class DeliveryPosition:
     def store(self, position_ms: int) -> None:
         """Store that all below `position_ms` (exclusive) is acknowledged, then let the hold follow."""
         self._store.move(self._name, self._lease.owner, position_ms)
-        reach("after-acknowledgement")
+        failpoint("after-acknowledgement")
         self._input_hold.advance(position_ms)
 
     def advance_hold(self, position_ms: int) -> None:

@@ -21,8 +21,8 @@ from lakehold.publish.input_hold import InputHold
 from lakehold.settings import Settings
 from lakehold.state.lease import held
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
-from lakehold.subscribe.batches import Row
-from lakehold.subscribe.opening import Opened
+from lakehold.subscribe.output_batches import Row
+from lakehold.subscribe.subscription_opening import Opened
 
 logger = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from threading import Event
 
-from lakehold.subscribe.batches import OutputChunk
-from lakehold.subscribe.opening import Opened, Subscribing
+from lakehold.subscribe.output_batches import OutputChunk
 from lakehold.subscribe.relation import TimelinesByName
 from lakehold.subscribe.statement import Subscribe
 from lakehold.subscribe.subscription import Window
+from lakehold.subscribe.subscription_opening import Opened, Subscribing
 from lakehold.timeline.timelines import common_window
 
 POLL_S = 0.5
@@ -46,7 +46,7 @@ class Follower:
 
     def latest_ms(self) -> int:
         """Return the latest time at which all tables of the SUBSCRIBE are readable."""
-        timelines = self.subscribing.timelines.settled(self.statement.tables, [])
+        timelines = self.subscribing.timelines.after_foreign_lag(self.statement.tables, [])
         _, upper_ms = common_window(list(timelines.values()))
         return upper_ms - 1
 

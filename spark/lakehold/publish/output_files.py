@@ -15,7 +15,7 @@ from pyiceberg.types import LongType
 
 from lakehold.iceberg import expiry
 from lakehold.publish.output_columns import fit_columns
-from lakehold.subscribe.batches import OutputChunk
+from lakehold.subscribe.output_batches import OutputChunk
 from lakehold.subscribe.row_values import is_beyond_python
 
 FILE_BYTES = 128 * 1024 * 1024

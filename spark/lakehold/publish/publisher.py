@@ -10,8 +10,8 @@ from threading import Event
 
 from lakehold.definitions import OnLapse, Subscription
 from lakehold.errors import SubscriberLapsed
-from lakehold.failpoints import reach
-from lakehold.model.definitions import Entry
+from lakehold.failpoints import failpoint
+from lakehold.model.lake_definitions import Entry
 from lakehold.publish.follower import Complete, Follower
 from lakehold.publish.input_hold import InputHold
 from lakehold.publish.output_files import OutputFiles
@@ -19,8 +19,8 @@ from lakehold.publish.output_table import OutputTable, Publication, Published
 from lakehold.settings import Settings
 from lakehold.state.lease import HeldLease, held
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
-from lakehold.subscribe.batches import OutputChunk
-from lakehold.subscribe.opening import Opened
+from lakehold.subscribe.output_batches import OutputChunk
+from lakehold.subscribe.subscription_opening import Opened
 from lakehold.times import now_ms
 
 logger = logging.getLogger(__name__)
@@ -176,10 +176,10 @@ class Publisher:
     def _commit(self, waiting: _Waiting, position_ms: int, lease: HeldLease, epoch: int) -> PublishReport:
         files = waiting.files.files()
         publication = Publication(files, self._published, position_ms, self._restarts_at_ms)
-        reach("before-publication")
+        failpoint("before-publication")
         lease.confirm()
         snapshot_id = self._output.publish(publication, epoch, lease.owner)
-        reach("after-publication")
+        failpoint("after-publication")
         self._published, self._restarts_at_ms = Published(position_ms, epoch, lease.owner), None
         self._input_hold.advance(position_ms)
         return PublishReport(

@@ -14,7 +14,7 @@ from lakehold.errors import NotReadable
 from lakehold.holds import privileges
 from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.guard import Guard
-from lakehold.model.definitions import DefinitionReader, Entry
+from lakehold.model.lake_definitions import DefinitionReader, Entry
 from lakehold.publish.durable import DurableClient
 from lakehold.publish.follower import Follower
 from lakehold.publish.input_hold import InputHold
@@ -22,8 +22,8 @@ from lakehold.publish.output_table import OutputTable
 from lakehold.publish.publisher import Publisher, published_position_ms
 from lakehold.settings import Settings
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
-from lakehold.subscribe.opening import Subscribing
 from lakehold.subscribe.statement import Subscribe
+from lakehold.subscribe.subscription_opening import Subscribing
 from lakehold.times import iso, now_ms
 
 COLUMNS = ("name", "into", "tables", "state", "published_below", "at", "held_from", "publisher")

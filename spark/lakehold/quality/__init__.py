@@ -5,8 +5,8 @@ Great Expectations takes seconds to import: only `expectations` and `run` import
 
 from __future__ import annotations
 
-from lakehold.quality.checks import Checks
 from lakehold.quality.hold_checker import HoldChecker
+from lakehold.quality.table_checks import Checks
 from lakehold.quality.verdict import Outcome, Verdict
 
 __all__ = ["Checks", "HoldChecker", "Outcome", "Verdict"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakehold.errors import DataRefused
-from lakehold.quality.checks import Checks
+from lakehold.quality.table_checks import Checks
 from lakehold.quality.verdict import Verdict
 from lakehold.state.holds import Check, Hold
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lakehold.errors import DefinitionError
 from lakehold.state.holds import Hold
-from lakehold.timeline.stops import first_behind
+from lakehold.timeline.stops import first_in_sync
 from lakehold.timeline.timelines import Timelines, check_readable
 
 
@@ -28,7 +28,7 @@ def snapshot_at(timelines: Timelines, full_name: str, at_ms: int | None = None, 
         DefinitionError: The table does not exist, or the hold is not on it.
         NotReadable: The table is not readable at `at_ms`.
     """
-    timeline = timelines.settled([full_name], [] if at_ms is None else [at_ms])[full_name]
+    timeline = timelines.after_foreign_lag([full_name], [] if at_ms is None else [at_ms])[full_name]
     newest_ms = timeline.upper_ms - 1
     if at_ms is None and hold is not None:
         if not hold.is_on(full_name):
@@ -37,7 +37,7 @@ def snapshot_at(timelines: Timelines, full_name: str, at_ms: int | None = None, 
                 code="hold-not-on-table",
                 detail=f"It is on {', '.join(table.full_name for table in hold.tables)}.",
             )
-        held_ms = timeline.since_ms if hold.at_ms is None else first_behind(timeline.stops, hold.at_ms)
+        held_ms = timeline.since_ms if hold.at_ms is None else first_in_sync(timeline.stops, hold.at_ms)
         at_ms = min(held_ms, newest_ms)
     if at_ms is None:
         # The first snapshot of a table may have this very millisecond.

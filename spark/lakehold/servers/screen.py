@@ -13,8 +13,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lakehold.servers.directory import default_directory
 from lakehold.servers.server import OnEvent, ServerEvent, ServerStatus
+from lakehold.servers.server_directory import default_directory
 
 _MIB = 1024 * 1024
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from threading import Event
 
 from lakehold.servers import ServerError, ServerEvent, ServerStatus, lifecycle, processes
-from lakehold.servers.directory import locked, make_directory
 from lakehold.servers.ports import refuse_taken
 from lakehold.servers.server import OnEvent
+from lakehold.servers.server_directory import locked, make_directory
 from lakehold.settings import Settings
 from lakehold.spark_server import DEFAULT_PORT
-from lakehold.spark_server.plan import SparkConnectServer, server_conf
+from lakehold.spark_server.composition import SparkConnectServer, server_conf
 
 
 def _ignore(_: ServerEvent) -> None:

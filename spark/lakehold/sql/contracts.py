@@ -38,7 +38,7 @@ from lakehold.errors import DefinitionError
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.envelope.column_names import name_fault
 from lakehold.sql.column_types import struct_field
-from lakehold.state.schemas import SYSTEM_NAMESPACE
+from lakehold.state.schema_files import SYSTEM_NAMESPACE
 
 _LEAVES = (
     BooleanType,

@@ -11,10 +11,10 @@ from uuid import uuid4
 
 from lakehold.definitions import Connection, Definition, Source, Subscription, Table
 from lakehold.errors import LakeholdError
-from lakehold.model.definitions import AnyEntry, Definitions, Entry
-from lakehold.sql.effects import ChangeTable, DropDefinitions, Plan, PutDefinition
-from lakehold.sql.plan import plan
+from lakehold.model.lake_definitions import AnyEntry, Definitions, Entry
 from lakehold.sql.plan_holds import needs_holds
+from lakehold.sql.statement_effects import ChangeTable, DropDefinitions, Plan, PutDefinition
+from lakehold.sql.statement_plan import plan
 from lakehold.sql.statements import ParsedStatement
 from lakehold.state.holds import Holds
 from lakehold.times import now_ms

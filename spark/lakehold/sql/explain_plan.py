@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lakehold.definitions import Definition, Source, Subscription, Table
-from lakehold.model.definitions import Definitions
-from lakehold.model.sharing import sharing
-from lakehold.sql.effects import (
+from lakehold.model.lake_definitions import Definitions
+from lakehold.model.shared_sources import sharing
+from lakehold.sql.statement_effects import (
     Converge,
     DropDefinitions,
     DropHolds,

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from lakehold.holds import rules
 from lakehold.holds.guard import Guard
-from lakehold.model.definitions import DefinitionReader
+from lakehold.model.lake_definitions import DefinitionReader
 from lakehold.sql.definition_change import locating_errors
-from lakehold.sql.effects import DropHolds, Effect, NameHold, Notice
-from lakehold.sql.plan import plan
 from lakehold.sql.run_roles import check_privileges
+from lakehold.sql.statement_effects import DropHolds, Effect, NameHold, Notice
+from lakehold.sql.statement_plan import plan
 from lakehold.sql.statements import ParsedStatement
 from lakehold.state.holds import Holds
 

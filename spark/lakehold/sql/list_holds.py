@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lakehold.holds.rules import keeper_name
-from lakehold.model.definitions import Definitions
+from lakehold.model.lake_definitions import Definitions
 from lakehold.sql.durations import duration_text
 from lakehold.sql.result import Result
 from lakehold.state.holds import Holds

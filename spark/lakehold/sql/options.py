@@ -88,7 +88,7 @@ KAFKA = OptionSet(
     },
     required=("broker",),
 )
-"""The options that `lakehold.kafka.options` can give to both Kafka clients."""
+"""The options that `lakehold.kafka.connection_options` can give to both Kafka clients."""
 
 SCHEMA_REGISTRY = OptionSet(
     known={"url": UrlOption(many=True), "username": _TEXT, "password": _TEXT}, required=("url",)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from lakehold.definitions import Definition, Source, Table
 from lakehold.errors import DefinitionError
-from lakehold.model.definitions import Definitions
-from lakehold.sql.effects import Converge, Release
+from lakehold.model.lake_definitions import Definitions
+from lakehold.sql.statement_effects import Converge, Release
 
 
 def with_topic(table: Table, source: Source) -> Table:

@@ -9,9 +9,9 @@ from lakehold.definitions import full_name_text, object_text
 from lakehold.errors import DefinitionError
 from lakehold.holds.commands import NewHold
 from lakehold.holds.rules import check_not_kept, find
-from lakehold.model.definitions import Definitions
+from lakehold.model.lake_definitions import Definitions
 from lakehold.sql.durations import duration_text
-from lakehold.sql.effects import DropHolds, Notice, Plan, PutHold, Rows
+from lakehold.sql.statement_effects import DropHolds, Notice, Plan, PutHold, Rows
 from lakehold.sql.statements import (
     CreateHold,
     Drop,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lakehold.holds.retention import RETAIN_HISTORY, RETAIN_HISTORY_PROPERTY
-from lakehold.model.definitions import Definitions
+from lakehold.model.lake_definitions import Definitions
 from lakehold.spark_sql import alter_table, literal, quoted, table_properties
-from lakehold.sql.effects import ChangeTable, Plan, RunOnSpark
+from lakehold.sql.statement_effects import ChangeTable, Plan, RunOnSpark
 
 
 def retain_history(name: str, retained_ms: int | None, definitions: Definitions) -> Plan:

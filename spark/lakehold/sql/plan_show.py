@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import assert_never
 
 from lakehold.definitions import Connection, Definition, Source, Table
-from lakehold.model.definitions import Definitions
-from lakehold.sql.effects import Rows
+from lakehold.model.lake_definitions import Definitions
 from lakehold.sql.render import create_statement, options_text
+from lakehold.sql.statement_effects import Rows
 from lakehold.sql.statements import ObjectKind
 
 _CONNECTION_COLUMNS = ("name", "type", "options")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lakehold.definitions import Subscription
 from lakehold.errors import DefinitionError
-from lakehold.model.definitions import Definitions
+from lakehold.model.lake_definitions import Definitions
 
 
 def check_subscription(subscription: Subscription, definitions: Definitions) -> None:

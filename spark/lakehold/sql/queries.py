@@ -10,7 +10,7 @@ from lakehold.errors import StatementError
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import StatementText
 from lakehold.sql.names import CATALOG
-from lakehold.sql.plain_select import plain_select
+from lakehold.sql.plain_query import plain_select
 from lakehold.sql.query_tree import QueryTree, read_tree
 from lakehold.sql.repeatable import refuse_unrepeatable
 from lakehold.sql.row_by_row import select_list_offset

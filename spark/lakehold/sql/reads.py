@@ -11,9 +11,9 @@ from lakehold.spark_sql import quoted_table
 from lakehold.sql.result import Result
 from lakehold.subscribe.explain import explained
 from lakehold.subscribe.on_spark import misses_filtered_columns, snapshot_schema, view_name
-from lakehold.subscribe.opening import Subscribing
 from lakehold.subscribe.row_values import fetched, tuples
 from lakehold.subscribe.statement import Query, Subscribe
+from lakehold.subscribe.subscription_opening import Subscribing
 from lakehold.timeline.timelines import check_readable
 
 
@@ -34,7 +34,7 @@ class LakeReads:
             NotReadable: A table cannot be read at that time.
         """
         timelines, reading = self.subscribing.timelines, self.subscribing.reading.spark
-        found = timelines.settled([table.full_name for table in query.tables], [as_of_ms])
+        found = timelines.after_foreign_lag([table.full_name for table in query.tables], [as_of_ms])
         lines = {name: timelines.reaching(line, as_of_ms) for name, line in found.items()}
         check_readable(list(lines.values()), as_of_ms, timelines.holds)
         tables: dict[str, str] = {}

@@ -7,8 +7,8 @@ from typing import assert_never
 from lakehold.holds import privileges
 from lakehold.holds.guard import Guard
 from lakehold.holds.roles import RoleCommands
-from lakehold.sql.effects import BeginSubscription, DropHolds, EndSubscription, NameHold, Plan
 from lakehold.sql.result import Result
+from lakehold.sql.statement_effects import BeginSubscription, DropHolds, EndSubscription, NameHold, Plan
 from lakehold.sql.statements import (
     CreateRole,
     DropRole,

@@ -12,12 +12,12 @@ from typing import Protocol
 
 from lakehold.definitions import object_text
 from lakehold.errors import CommitConflict, LakeholdError, UpstreamUnavailable
-from lakehold.model.definitions import DefinitionReader, Definitions
+from lakehold.model.lake_definitions import DefinitionReader, Definitions
 from lakehold.sql.definition_change import DefinitionChange
-from lakehold.sql.effects import Converge, Plan, Release
 from lakehold.sql.explain_plan import describe, shared_by
 from lakehold.sql.result import Result
-from lakehold.upstream.steps import Steps
+from lakehold.sql.statement_effects import Converge, Plan, Release
+from lakehold.upstream.capture_steps import Steps
 
 
 class Changing(Protocol):
@@ -26,7 +26,7 @@ class Changing(Protocol):
     def release(self, source: str, before: Definitions, after: Definitions) -> Steps:
         """Remove the upstream objects that `before` needs and `after` does not."""
 
-    def converge(self, source: str, before: Definitions | None = None, *, resnapshot: bool = False) -> Steps:
+    def reconcile(self, source: str, before: Definitions | None = None, *, resnapshot: bool = False) -> Steps:
         """Bring the upstream objects to what the definitions say, which were `before` until the statement's commit."""
 
     def confirm(self) -> None:
@@ -67,17 +67,17 @@ def converged(change: DefinitionChange, store: DefinitionReader, upstream: Upstr
         effects = _effects(change)
         if not sources.issuperset(effect.source for effect in effects):
             raise CommitConflict("the sources of the statement were changed meanwhile", hint="Run it again.")
-        converging = [effect for effect in effects if isinstance(effect, Converge)]
-        for converge in converging:
-            _planned(converge, before, after, upstream)
+        reconciling = [effect for effect in effects if isinstance(effect, Converge)]
+        for reconcile in reconciling:
+            _planned(reconcile, before, after, upstream)
         for effect in effects:
             if isinstance(effect, Release):
                 with _hinting_at_keep_upstream(effect.source):
                     notices += leased.release(effect.source, before, after).hints
         leased.confirm()
         yield notices
-        for converge in converging:
-            notices += _converge(converge, before, leased).hints
+        for reconcile in reconciling:
+            notices += _reconcile(reconcile, before, leased).hints
 
 
 def _effects(change: DefinitionChange) -> list[Converge | Release]:
@@ -85,9 +85,9 @@ def _effects(change: DefinitionChange) -> list[Converge | Release]:
     return [*dict.fromkeys(effect for effect in effects if isinstance(effect, Converge | Release))]
 
 
-def _converge(effect: Converge, before: Definitions, leased: Changing) -> Steps:
+def _reconcile(effect: Converge, before: Definitions, leased: Changing) -> Steps:
     try:
-        return leased.converge(effect.source, before, resnapshot=effect.resnapshot)
+        return leased.reconcile(effect.source, before, resnapshot=effect.resnapshot)
     except LakeholdError as error:
         committed = f"The definitions are committed: ALTER SOURCE {effect.source} REPAIR, or the next ingest, goes on."
         error.hint = f"{error.hint} {committed}".strip()

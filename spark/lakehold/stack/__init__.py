@@ -5,11 +5,11 @@ from __future__ import annotations
 from lakehold.errors import ConnectorError
 from lakehold.servers import HOST, ServerError, ServerEvent, ServerStatus
 from lakehold.stack.addresses import StackAddresses, StackPorts
+from lakehold.stack.composition import StackPlan
 from lakehold.stack.connectors import ValueFormat, debezium_postgres, publication_sql
 from lakehold.stack.errors import StackError
 from lakehold.stack.lifecycle import down, status, up
-from lakehold.stack.plan import StackPlan
-from lakehold.upstream.connect import ConnectClient
+from lakehold.upstream.connect_client import ConnectClient
 
 __all__ = [
     "HOST",

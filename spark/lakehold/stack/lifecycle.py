@@ -10,10 +10,10 @@ from lakehold.servers import ServerEvent, ServerStatus, lifecycle, processes
 from lakehold.servers.ports import refuse_taken
 from lakehold.servers.server import OnEvent
 from lakehold.stack.addresses import StackAddresses, StackPorts
+from lakehold.stack.composition import StackPlan
 from lakehold.stack.errors import StackError
 from lakehold.stack.parts.part import Part
 from lakehold.stack.parts.postgres import binary_directory
-from lakehold.stack.plan import StackPlan
 
 
 def _ignore(_: ServerEvent) -> None:

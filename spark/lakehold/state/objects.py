@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from lakehold.definitions import Connection, Source, Subscription, Table
 from lakehold.errors import DefinitionError
-from lakehold.model.definitions import AnyEntry, DefinitionReader, Definitions, Entry
+from lakehold.model.lake_definitions import AnyEntry, DefinitionReader, Definitions, Entry
 from lakehold.state.rows import Rows
 from lakehold.state.store import State
 

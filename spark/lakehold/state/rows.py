@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, get_args, get_type_hints
 from pydantic import TypeAdapter
 from pyiceberg.types import NestedField, StringType
 
-from lakehold.state.schemas import system_tables
+from lakehold.state.schema_files import system_tables
 
 Row = Mapping[str, Any]
 """A row of a state table: column name to value; a column that is null, or was added later, may be missing."""

@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Iterator
 
 from lakehold.subscribe.metrics import output_name
-from lakehold.subscribe.opening import Opened
 from lakehold.subscribe.relation import TableRelation
-from lakehold.subscribe.row_by_row import RowByRow
-from lakehold.subscribe.steps import steps
+from lakehold.subscribe.row_by_row_changes import RowByRow
+from lakehold.subscribe.subscription_opening import Opened
 from lakehold.subscribe.table_diffs import DiffReading, TableDiffs
+from lakehold.subscribe.timeline_steps import steps
 from lakehold.timeline.timelines import Timeline
 from lakehold.times import iso
 

@@ -17,8 +17,8 @@ from lakehold.subscribe.consolidate import merged
 from lakehold.subscribe.file_rows import diff_schema
 from lakehold.subscribe.on_spark import LargeDiffs, streamed, summed
 from lakehold.subscribe.sorting import Sorting
-from lakehold.subscribe.steps import steps
 from lakehold.subscribe.table_diffs import DiffReading, TableDiffs
+from lakehold.subscribe.timeline_steps import steps
 from lakehold.timeline.timelines import Timeline
 
 TimelinesByName = Mapping[str, Timeline]

@@ -16,7 +16,7 @@ import pyarrow as pa
 from cachetools import LRUCache
 
 from lakehold.subscribe.consolidate import consolidated
-from lakehold.subscribe.steps import Step
+from lakehold.subscribe.timeline_steps import Step
 
 _BYTES_BESIDE_ROWS = 1_000
 """Assumed memory of a step besides its rows: steps without rows are cached, too."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from lakehold.errors import StatementBounds
 from lakehold.state.holds import Holds
-from lakehold.subscribe.batches import OutputChunk
-from lakehold.subscribe.output import Output
+from lakehold.subscribe.output_batches import OutputChunk
+from lakehold.subscribe.output_shape import Output
 from lakehold.subscribe.relation import Relation, TimelinesByName
 from lakehold.subscribe.statement import Subscribe
 from lakehold.timeline.timelines import Timelines, check_readable, common_window, last_frontier, together

@@ -28,7 +28,7 @@ from lakehold.subscribe.live_files import LiveFile, LiveFiles, RememberedFiles
 from lakehold.subscribe.on_spark import LargeDiffs, OnSpark, dated
 from lakehold.subscribe.remembered import Remembered
 from lakehold.subscribe.shared_diffs import DiffKey, ReadDiffs, SharedDiffs
-from lakehold.subscribe.steps import Step
+from lakehold.subscribe.timeline_steps import Step
 from lakehold.timeline.timelines import Timeline
 
 _AHEAD = 32

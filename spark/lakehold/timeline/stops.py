@@ -14,7 +14,7 @@ from lakehold.model.readers import Stop
 from lakehold.times import iso
 
 
-def first_behind(stops: Iterable[Stop], time_ms: int) -> int:
+def first_in_sync(stops: Iterable[Stop], time_ms: int) -> int:
     """Return the first timestamp from `time_ms` onward that lies in none of `stops`."""
     for stop in sorted(stops, key=lambda stop: stop.from_ms):
         if stop.from_ms <= time_ms < stop.until_ms:
@@ -22,7 +22,7 @@ def first_behind(stops: Iterable[Stop], time_ms: int) -> int:
     return time_ms
 
 
-def last_before(stops: Iterable[Stop], time_ms: int) -> int:
+def last_in_sync(stops: Iterable[Stop], time_ms: int) -> int:
     """Return the last timestamp up to `time_ms` that lies in none of `stops`."""
     for stop in sorted(stops, key=lambda stop: stop.until_ms, reverse=True):
         if stop.from_ms <= time_ms < stop.until_ms:
@@ -30,7 +30,7 @@ def last_before(stops: Iterable[Stop], time_ms: int) -> int:
     return time_ms
 
 
-def check_level(
+def check_in_sync(
     stops: Mapping[str, Sequence[Stop]], time_ms: int, since_ms: int = 0, upper_ms: int = sys.maxsize
 ) -> None:
     """Require that none of the tables was stopped at `time_ms`.
@@ -49,8 +49,8 @@ def check_level(
     if found is None:
         return
     name, stop = found
-    before_ms = last_before((stop for _, stop in every), time_ms)
-    after_ms = first_behind((stop for _, stop in every), time_ms)
+    before_ms = last_in_sync((stop for _, stop in every), time_ms)
+    after_ms = first_in_sync((stop for _, stop in every), time_ms)
     choices = [f"{before_ms} or earlier"] if before_ms >= since_ms else []
     choices += [f"{after_ms} or later"] if after_ms < upper_ms else []
     raise NotReadable(

@@ -16,11 +16,11 @@ from pyiceberg.table import Table
 
 from lakehold.errors import DefinitionError, NotReadable
 from lakehold.iceberg.data_tables import DataTables
-from lakehold.model.definitions import DefinitionReader, Definitions
+from lakehold.model.lake_definitions import DefinitionReader, Definitions
 from lakehold.model.readers import Readers, Stop, TableProgress
-from lakehold.state.batches import BatchStore
+from lakehold.state.batch_protocol import BatchStore
 from lakehold.state.holds import Holds
-from lakehold.timeline.stops import check_level, first_behind, last_before
+from lakehold.timeline.stops import check_in_sync, first_in_sync, last_in_sync
 from lakehold.timeline.versions import Version, begins_empty, earlier_versions, versions
 from lakehold.times import iso, now_ms
 
@@ -55,7 +55,7 @@ class Timeline:
         """Return the versions that readers see: of those written during a stop only the last, and that at the stop's end."""
         if not self.stops:
             return self.versions
-        dated = {first_behind(self.stops, version.mz_timestamp): version for version in self.versions}
+        dated = {first_in_sync(self.stops, version.mz_timestamp): version for version in self.versions}
         return tuple(replace(version, mz_timestamp=at_ms) for at_ms, version in dated.items())
 
     def version_at(self, time_ms: int) -> Version | None:
@@ -174,7 +174,7 @@ class Timelines:
                 found[name] = self._timeline(name, defined, readers)
         return found
 
-    def settled(self, names: Sequence[str], wanted_ms: Sequence[int] = ()) -> dict[str, Timeline]:
+    def after_foreign_lag(self, names: Sequence[str], wanted_ms: Sequence[int] = ()) -> dict[str, Timeline]:
         """Build the timelines of `names`, including everything that foreign writers committed before the call.
 
         If necessary this waits until `upper` of tables with foreign writers is above their newest snapshot, and above each time
@@ -197,10 +197,10 @@ class Timelines:
             return timeline
         found = earlier_versions(timeline.table, timeline.source)
         first = next((v.mz_timestamp for v in found if v.remains), timeline.since_ms)
-        since_ms = first_behind(timeline.stops, max(first, timeline.complete_ms))
+        since_ms = first_in_sync(timeline.stops, max(first, timeline.complete_ms))
         return replace(timeline, versions=found, since_ms=min(timeline.since_ms, since_ms))
 
-    def check_level(self, names: Sequence[str], time_ms: int) -> None:
+    def check_in_sync(self, names: Sequence[str], time_ms: int) -> None:
         """Require that none of the tables was stopped at `time_ms`, even if that time is not readable. Loads no table.
 
         Raises:
@@ -208,7 +208,7 @@ class Timelines:
         """
         defined, readers = self.definitions.definitions(), cache(self.batches.readers)
         fed = {name: _fed_by(name, defined, readers) for name in names if name in defined.tables}
-        check_level({name: by[0].stops for name, by in fed.items() if by is not None}, time_ms)
+        check_in_sync({name: by[0].stops for name, by in fed.items() if by is not None}, time_ms)
 
     def _timeline(self, name: str, defined: Definitions, readers: Callable[[str], Readers]) -> Timeline:
         # Read the frontiers before the table's metadata: so the metadata contains all batches that were committed below `upper`.
@@ -225,7 +225,7 @@ class Timelines:
         found, since_ms = versions(state.table, source), complete_ms
         if found and not begins_empty(state.table, found[0]):
             since_ms = max(since_ms, found[0].mz_timestamp)
-        since_ms = first_behind(stops, since_ms)
+        since_ms = first_in_sync(stops, since_ms)
         return Timeline(name, state.table, source, found, since_ms, upper_ms, complete_ms, stops)
 
     def _missing(self, name: str, defined: Definitions) -> DefinitionError:
@@ -289,7 +289,7 @@ def common_window(timelines: Sequence[Timeline]) -> tuple[int, int]:
 
     The window is cut so that no table was stopped at the first or last timestamp in it.
     """
-    since_ms = first_behind(_stops(timelines), max(t.since_ms for t in timelines))
+    since_ms = first_in_sync(_stops(timelines), max(t.since_ms for t in timelines))
     return since_ms, last_frontier(timelines, min(t.upper_ms for t in timelines))
 
 
@@ -298,7 +298,7 @@ def last_frontier(timelines: Iterable[Timeline], frontier_ms: int) -> int:
 
     The reader has then read all timestamps below the returned one. No table was stopped at the last of these.
     """
-    return last_before(_stops(timelines), frontier_ms - 1) + 1
+    return last_in_sync(_stops(timelines), frontier_ms - 1) + 1
 
 
 def together(timelines: Mapping[str, Timeline]) -> dict[str, Timeline]:
@@ -325,7 +325,7 @@ def check_readable(timelines: Sequence[Timeline], time_ms: int, holds: Callable[
     failing = [t for t in timelines if not t.since_ms <= time_ms < t.upper_ms]
     since_ms, upper_ms = common_window(timelines)
     if not failing:
-        check_level({timeline.full_name: timeline.stops for timeline in timelines}, time_ms, since_ms, upper_ms)
+        check_in_sync({timeline.full_name: timeline.stops for timeline in timelines}, time_ms, since_ms, upper_ms)
         return
     if since_ms < upper_ms:
         hint = f"Choose a time from {since_ms} to {upper_ms - 1}."

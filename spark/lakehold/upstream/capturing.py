@@ -14,16 +14,18 @@ from pyiceberg.types import IcebergType
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import ConnectorError
-from lakehold.failpoints import reach
+from lakehold.failpoints import failpoint
 from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.envelope.upstream_columns import UpstreamColumns
 from lakehold.ingest.write.repeats import RepeatedSnapshot, Snapshots
 from lakehold.kafka.client import KafkaClient, shared_client
 from lakehold.kafka.registry import registry_of
-from lakehold.model.places import Place
+from lakehold.model.log_positions import LogPosition
 from lakehold.times import next_timestamp, now_ms
+from lakehold.upstream.capture_plan import plan, plan_resnapshot
+from lakehold.upstream.capture_steps import CreateConnector, RestartConnector, Step, Steps
 from lakehold.upstream.captured_columns import Columns, columns_of, left_out_hints
-from lakehold.upstream.connect import ConnectClient, ConnectorStatus
+from lakehold.upstream.connect_client import ConnectClient, ConnectorStatus
 from lakehold.upstream.connections import UpstreamConnections
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.field_names import as_written
@@ -37,10 +39,8 @@ from lakehold.upstream.lost_values import lossy_columns
 from lakehold.upstream.mysql import MysqlUpstream
 from lakehold.upstream.partitions import silent_hints
 from lakehold.upstream.perform import Systems, perform
-from lakehold.upstream.plan import plan, plan_resnapshot
 from lakehold.upstream.postgres import Names, PostgresUpstream
 from lakehold.upstream.relations import declared
-from lakehold.upstream.steps import CreateConnector, RestartConnector, Step, Steps
 from lakehold.upstream.wanted import Wanted
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class Capturing:
         self._lost: dict[str, tuple[frozenset[str], Mapping[str, LostValues]]] = {}
 
     def plan(self, target: Target, *, resnapshot: bool = False, patient: bool = False) -> Steps:
-        """Compute the steps that `converge` would perform now; its arguments are described there.
+        """Compute the steps that `reconcile` would perform now; its arguments are described there.
 
         Raises:
             UpstreamUnavailable: The database, Kafka or Kafka Connect does not answer.
@@ -82,7 +82,7 @@ class Capturing:
         with self._systems(target) as systems:
             return self._planned(target, systems, resnapshot=resnapshot, patient=patient)
 
-    def converge(
+    def reconcile(
         self, target: Target, confirm: Callable[[], None], *, resnapshot: bool = False, patient: bool = False
     ) -> Steps:
         """Bring what exists upstream to what is wanted. Raises as `plan` does.
@@ -106,7 +106,7 @@ class Capturing:
                     confirm()
                     log.info("source %s: %s", target.wanted.source, step.description)
                     perform(step, systems)
-                    reach("after-step")
+                    failpoint("after-step")
                     done.append(step)
                     if isinstance(step, RestartConnector):
                         # For a moment longer its status shows the failure: a new plan would restart it again.
@@ -298,7 +298,7 @@ class Capturing:
             yield Systems(connect, kafka, database, self._table_state)
 
 
-def _joined(wanted: Wanted, journal: Journal) -> dict[str, Place | None]:
+def _joined(wanted: Wanted, journal: Journal) -> dict[str, LogPosition | None]:
     """Return the sync points of tables that joined a running source, by object id; None: the point is not known yet."""
     snapshots = {table.object_id: journal.snapshots.get(table.object_id, NO_SNAPSHOT) for table in wanted.tables}
     return {object_id: snapshot.fits_from for object_id, snapshot in snapshots.items() if snapshot.has_joined}

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from lakehold.model.definitions import Definitions
+from lakehold.model.lake_definitions import Definitions
 from lakehold.settings import Settings
 from lakehold.state.lease import HeldLease, Leases, held
+from lakehold.upstream.capture_steps import Steps
 from lakehold.upstream.capturing import Capturing
-from lakehold.upstream.steps import Steps
 from lakehold.upstream.targets import Targets
 
 
@@ -37,9 +37,9 @@ class ChangingSources:
             UpstreamError: What exists upstream cannot be brought to what is wanted.
         """
         target = self.targets.between(source, before, after)
-        return Steps() if target is None else self.capturing.converge(target, self.leases[source].confirm)
+        return Steps() if target is None else self.capturing.reconcile(target, self.leases[source].confirm)
 
-    def converge(
+    def reconcile(
         self, source: str, before: Definitions | None = None, *, resnapshot: bool = False, patient: bool = False
     ) -> Steps:
         """Bring what exists upstream of a source to the current definitions; `before` are those from before a statement.
@@ -53,7 +53,7 @@ class ChangingSources:
         return (
             Steps()
             if target is None
-            else self.capturing.converge(target, confirm, resnapshot=resnapshot, patient=patient)
+            else self.capturing.reconcile(target, confirm, resnapshot=resnapshot, patient=patient)
         )
 
     def confirm(self) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakehold.definitions import Capture, ConnectionType, Source
-from lakehold.kafka.options import KafkaOptions, kafka_options
-from lakehold.model.definitions import Definitions
+from lakehold.kafka.connection_options import KafkaOptions, kafka_options
+from lakehold.model.lake_definitions import Definitions
 from lakehold.secrets import resolve
 from lakehold.upstream.connector_config import Login, apicurio_avro, confluent_avro, json
 

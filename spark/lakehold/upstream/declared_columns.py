@@ -15,7 +15,7 @@ from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.envelope.column_names import folded, name_fault
 from lakehold.upstream.field_names import colliding_columns, field_name
 from lakehold.upstream.found_columns import FoundColumn
-from lakehold.upstream.naming import identifier_text, table_text
+from lakehold.upstream.identifier_quoting import identifier_text, table_text
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 

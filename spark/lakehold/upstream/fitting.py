@@ -13,7 +13,7 @@ from lakehold.upstream.captured_columns import Columns, sent_type, unsent_column
 from lakehold.upstream.field_names import colliding_columns, field_name
 from lakehold.upstream.found import Found, FoundConnector
 from lakehold.upstream.found_columns import FoundColumn
-from lakehold.upstream.naming import identifier_text, table_text
+from lakehold.upstream.identifier_quoting import identifier_text, table_text
 from lakehold.upstream.sent_types import BYTES
 from lakehold.upstream.signal_table import with_signal_table
 from lakehold.upstream.value_options import INTERVALS, KEPT, UNSIGNED

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from pyiceberg.types import IcebergType
 
-from lakehold.model.places import Place
-from lakehold.upstream.connect import ConnectorStatus
+from lakehold.model.log_positions import LogPosition
+from lakehold.upstream.connect_client import ConnectorStatus
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.found_values import LostValues
 
@@ -223,7 +223,7 @@ class FoundSnapshot:
     succeeded: bool = False
     failures: tuple[str, ...] = ()
     missed: bool = False
-    fits_from: Place | None = None
+    fits_from: LogPosition | None = None
     failed_in_row: int = 0
     again_ms: int = 0
 

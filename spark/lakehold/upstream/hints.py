@@ -18,8 +18,8 @@ from lakehold.upstream.gaps import (
     tables_missing_changes,
     unrepairable_tables,
 )
+from lakehold.upstream.identifier_quoting import table_text
 from lakehold.upstream.lost_values import lost_values_hints
-from lakehold.upstream.naming import table_text
 from lakehold.upstream.partitions import silent_hints
 from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.wanted import CapturedTable, Wanted

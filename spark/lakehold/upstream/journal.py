@@ -20,8 +20,8 @@ from typing import Any
 from fastavro import parse_schema, schemaless_reader
 
 from lakehold.kafka.client import KafkaClient
+from lakehold.model.log_positions import LogPosition
 from lakehold.model.offsets import OffsetRange, TopicPartition
-from lakehold.model.places import Place
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.found import NO_SNAPSHOT, FoundRepeat, FoundSnapshot
 
@@ -89,10 +89,13 @@ def noted_members(source_id: str, publication: str, members: Mapping[str, str]) 
     return json.dumps({"id": source_id, "type": _NOTED, "data": data})
 
 
-def noted_fit(object_id: str, upstream: str, place: Place) -> str:
+def noted_fit(object_id: str, upstream: str, log_position: LogPosition) -> str:
     """Build a signal that the connector only logs: the sync point from which on the table fits the others."""
-    where = f"{place.log} {'/'.join(map(str, place.at))}"
-    data = {"message": f"{upstream} fits the other tables from {where} on", "fits_from": [place.log, *place.at]}
+    where = f"{log_position.log} {'/'.join(map(str, log_position.at))}"
+    data = {
+        "message": f"{upstream} fits the other tables from {where} on",
+        "fits_from": [log_position.log, *log_position.at],
+    }
     return json.dumps({"id": object_id, "type": _NOTED, "data": data})
 
 
@@ -192,7 +195,7 @@ class Journal:
             self.members |= noted["members"]
         elif "fits_from" in noted:
             log, *at = noted["fits_from"]
-            self.snapshots[object_id] = replace(before, fits_from=Place(log, tuple(at)))
+            self.snapshots[object_id] = replace(before, fits_from=LogPosition(log, tuple(at)))
         elif "missed" in noted:
             self.snapshots[object_id] = replace(before, missed=True)
         else:

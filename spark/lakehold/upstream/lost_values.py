@@ -10,7 +10,7 @@ from lakehold.errors import UpstreamError
 from lakehold.upstream.captured_columns import Columns, sent_type
 from lakehold.upstream.found import Found
 from lakehold.upstream.found_values import LossyColumn, LostValues
-from lakehold.upstream.naming import identifier_text, table_text
+from lakehold.upstream.identifier_quoting import identifier_text, table_text
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 _READABLE_MONEY = re.compile(r"[^0-9](1234\.50*|1234|1235)")

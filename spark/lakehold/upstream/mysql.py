@@ -13,7 +13,7 @@ import pymysql
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamRefused
-from lakehold.model.places import Place, place_of_end
+from lakehold.model.log_positions import LogPosition, position_of_end
 from lakehold.upstream.connector_config import SEEN, SIGNAL_SCHEMA, Login, seen_ms
 from lakehold.upstream.found import (
     HASHED,
@@ -26,8 +26,8 @@ from lakehold.upstream.found import (
 )
 from lakehold.upstream.found_columns import FoundColumn, FoundType
 from lakehold.upstream.found_values import LossyColumn, LostValues
+from lakehold.upstream.identifier_quoting import table_text
 from lakehold.upstream.logins import LOST_CONNECTION, mysql_unreachable
-from lakehold.upstream.naming import table_text
 from lakehold.upstream.refusals import signal_rights_hint
 
 _COLUMNS = "(id VARCHAR(255) PRIMARY KEY, type VARCHAR(64) NOT NULL, data TEXT)"
@@ -165,7 +165,7 @@ class MysqlUpstream:
             if "DROP" in rights(_grants(connection), SIGNAL_SCHEMA) and not _rows(connection, _TABLES, SIGNAL_SCHEMA):
                 _rows(connection, f"DROP DATABASE IF EXISTS {SIGNAL_SCHEMA}")
 
-    def mark_log(self, table: str) -> Place:
+    def mark_log(self, table: str) -> LogPosition:
         """Write a transaction to a signal table, which keeps no row of it, and return its position in the log."""
         with self._connected() as connection:
             if _is_mariadb(connection):
@@ -176,7 +176,7 @@ class MysqlUpstream:
                 _write(connection, table, uuid.uuid4().hex, *_MARK)
                 ((since,),) = _rows(connection, "SELECT GTID_SUBTRACT(@@GLOBAL.gtid_executed, %s)", before)
                 own = last_gtid(since, server)
-        place = place_of_end(own)
+        place = position_of_end(own)
         if place is None:
             raise UpstreamRefused(
                 f"{self._where} gives transactions no global ids",

@@ -9,13 +9,7 @@ from typing import assert_never
 from lakehold.iceberg.data_tables import TableState
 from lakehold.kafka.client import KafkaClient
 from lakehold.model.offsets import TopicPartition
-from lakehold.upstream.connect import ConnectClient
-from lakehold.upstream.connector_config import SideTopics
-from lakehold.upstream.journal import asked_snapshot, noted_first_snapshot, noted_fit, noted_members, noted_missed
-from lakehold.upstream.mysql import MysqlUpstream
-from lakehold.upstream.postgres import PostgresUpstream
-from lakehold.upstream.refusals import publication_lost
-from lakehold.upstream.steps import (
+from lakehold.upstream.capture_steps import (
     AskSnapshot,
     ChangePublication,
     CheckLog,
@@ -41,6 +35,12 @@ from lakehold.upstream.steps import (
     Step,
     StopConnector,
 )
+from lakehold.upstream.connect_client import ConnectClient
+from lakehold.upstream.connector_config import SideTopics
+from lakehold.upstream.journal import asked_snapshot, noted_first_snapshot, noted_fit, noted_members, noted_missed
+from lakehold.upstream.mysql import MysqlUpstream
+from lakehold.upstream.postgres import PostgresUpstream
+from lakehold.upstream.refusals import publication_lost
 
 _NOT_FOR_THE_CONNECTOR = "noted"
 """The key of a signal that the connector ignores in the topic: it takes signals whose key is its topic prefix."""

@@ -13,7 +13,8 @@ import psycopg
 from psycopg import errors, sql
 
 from lakehold.errors import UpstreamRefused, UpstreamUnavailable
-from lakehold.model.places import WAL, Place
+from lakehold.model.log_positions import WAL, LogPosition
+from lakehold.upstream.capture_steps import ChangePublication, CompletePublication, CreatePublication
 from lakehold.upstream.connector_config import LOG_PREFIX, SEEN, SIGNAL_SCHEMA, Login, seen_ms
 from lakehold.upstream.found import (
     OF_DOTTED_SCHEMA,
@@ -33,7 +34,6 @@ from lakehold.upstream.logins import postgres_unreachable
 from lakehold.upstream.postgres_columns import KEY_INDEX, columns_of
 from lakehold.upstream.postgres_values import lost_values
 from lakehold.upstream.refusals import rights_hint
-from lakehold.upstream.steps import ChangePublication, CompletePublication, CreatePublication
 
 _MARK = "lakehold source "
 _SLOT_RELEASED_WITHIN_S = 30.0
@@ -217,11 +217,11 @@ class PostgresUpstream:
         with self._connected() as connection:
             return _members(connection, publication)
 
-    def mark_log(self, _table: str) -> Place:
+    def mark_log(self, _table: str) -> LogPosition:
         """Write a transaction of nothing but a logical message to the log, and return its position. No table changes."""
         with self._connected() as connection:
             (position,) = _row(connection.execute(_MESSAGE, [LOG_PREFIX]))
-        return Place(WAL, (position,))
+        return LogPosition(WAL, (position,))
 
     def create_publication(self, step: CreatePublication) -> None:
         """Create a publication, unless somebody just did."""

@@ -13,8 +13,8 @@ from lakehold.times import iso
 from lakehold.upstream.connector_config import SIGNAL_SCHEMA, SideTopics
 from lakehold.upstream.found import Found, FoundDatabase
 from lakehold.upstream.gaps import existing_tables
-from lakehold.upstream.naming import identifier_text
-from lakehold.upstream.publishing import is_completed, lacking_operations, narrowed
+from lakehold.upstream.identifier_quoting import identifier_text
+from lakehold.upstream.publication_gaps import is_completed, lacking_operations, narrowed
 from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.wanted import MARK, Wanted
 

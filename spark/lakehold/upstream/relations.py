@@ -23,8 +23,8 @@ from lakehold.upstream.found import (
     Found,
 )
 from lakehold.upstream.found_columns import FoundColumn
+from lakehold.upstream.identifier_quoting import identifier_text, table_text
 from lakehold.upstream.lost_values import refuse_values
-from lakehold.upstream.naming import identifier_text, table_text
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 _MORE_COLUMNS = (

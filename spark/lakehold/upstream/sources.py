@@ -21,14 +21,14 @@ from lakehold.errors import (
 from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.envelope.upstream_columns import UpstreamColumns
 from lakehold.ingest.write.repeats import Snapshots
-from lakehold.model.definitions import Definitions
+from lakehold.model.lake_definitions import Definitions
 from lakehold.model.readers import Readers
 from lakehold.settings import Settings
 from lakehold.state.lease import Leases
+from lakehold.upstream.capture_steps import NoteMembers, RestartConnector, Steps
 from lakehold.upstream.capturing import Capturing, Target
 from lakehold.upstream.changing import ChangingSources, changing
 from lakehold.upstream.failure import with_way_out
-from lakehold.upstream.steps import NoteMembers, RestartConnector, Steps
 from lakehold.upstream.targets import Targets
 
 log = logging.getLogger(__name__)
@@ -167,7 +167,7 @@ class CapturedSources:
         schedule.went_well()
         return self._record_seen(source)
 
-    def confirm_standing(self, source: str) -> None:
+    def confirm_defined(self, source: str) -> None:
         """Raise, unless the source is declared and nobody changes its upstream right now.
 
         Raises:
@@ -199,7 +199,7 @@ class CapturedSources:
         if planned is not None and not planned.steps:
             return planned
         with self._changing([source], wait_ms=0) as alone:
-            return alone.converge(source, patient=True)
+            return alone.reconcile(source, patient=True)
 
     def _record_seen(self, source: str) -> int | None:
         """Record in the database that it was inspected, and found to be the one that it was."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from lakehold.definitions import ConnectionType
-from lakehold.model.definitions import Definitions
-from lakehold.model.marks import Marks
+from lakehold.model.high_water_marks import HighWaterMarks
+from lakehold.model.lake_definitions import Definitions
 from lakehold.model.readers import MAIN_READER, Readers
 from lakehold.upstream.capturing import Target
 from lakehold.upstream.connections import connections_of
@@ -72,7 +72,7 @@ class Targets:
         )
 
 
-def _marks(readers: Readers, ids: Collection[str]) -> dict[str, Marks]:
+def _marks(readers: Readers, ids: Collection[str]) -> dict[str, HighWaterMarks]:
     progress = [p for state in readers.values() for p in state.tables.values() if p.object_id in ids]
     return {p.object_id: p.marks for p in progress}
 
@@ -91,7 +91,7 @@ def _in_lake(readers: Readers, topics: Mapping[str, str]) -> dict[str, InLake]:
     }
 
 
-def _passed(marks: Collection[Marks]) -> int | None:
+def _passed(marks: Collection[HighWaterMarks]) -> int | None:
     """Return the highest log position that any of the tables has applied."""
     positions = [position for each in marks for position in each.passed.values()]
     positions += [each.snapshot.position for each in marks if each.snapshot is not None]

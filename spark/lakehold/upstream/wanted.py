@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakehold.definitions import Capture, ConnectionType, Source, Table
-from lakehold.model.definitions import Entry
+from lakehold.model.lake_definitions import Entry
 from lakehold.model.offsets import Offsets
 from lakehold.upstream import connector_config
 from lakehold.upstream.connections import UpstreamConnections

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from lakehold.ingest.decode import decimals
-from lakehold.ingest.decode.asked import PLAIN_TYPES, has_text_keys, is_double, is_given, plain
 from lakehold.ingest.decode.connect_schema import DECLARED_DECIMAL, ConnectSchema, SchemaType, UnsupportedSchema
 from lakehold.ingest.decode.logical import decimal_parameters, logical_type
+from lakehold.ingest.decode.requested_types import PLAIN_TYPES, has_text_keys, is_double, is_given, plain
 from lakehold.spark_sql import quoted, struct_of
 
 _LOST_IN_PAIR = "c.key IS NULL OR (get(r, 1) IS NOT NULL AND c.value IS NULL)"

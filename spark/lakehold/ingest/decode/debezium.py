@@ -14,7 +14,7 @@ from dataclasses import replace
 from lakehold.ingest.decode.avro_schema import Fields
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
 from lakehold.ingest.decode.logical import decimal_parameters, logical_type
-from lakehold.ingest.decode.parts import Part, Refused, Version
+from lakehold.ingest.decode.message_parts import Part, Refused, Version
 from lakehold.ingest.decode.structures import Structure
 from lakehold.spark_sql import literal, quoted, struct_of
 

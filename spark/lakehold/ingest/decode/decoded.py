@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame
 
 from lakehold.ingest.decode import debezium
 from lakehold.ingest.decode.connect_schema import LeftOut
+from lakehold.ingest.decode.message_parts import Part, is_small_value, part
 from lakehold.ingest.decode.parsers import AvroParser, Call, CallForAll, calls_for_all
-from lakehold.ingest.decode.parts import Part, is_small_value, part
-from lakehold.ingest.decode.problems import problem
-from lakehold.ingest.decode.schemas import TopicSchemas, declared_envelope
+from lakehold.ingest.decode.record_problems import problem
+from lakehold.ingest.decode.record_schemas import TopicSchemas, declared_envelope
 from lakehold.ingest.decode.structures import Structure, structure
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.spark_sql import struct_of

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from lakehold.ingest.decode.asked import Asked, asked_by_both, ddl, doubles, taken
 from lakehold.ingest.decode.json_fields import numbers_in_quotes
+from lakehold.ingest.decode.requested_types import Asked, asked_by_both, ddl, doubles, taken
 from lakehold.spark_sql import literal, map_of, struct_of
 
 CORRUPT = "_corrupt"

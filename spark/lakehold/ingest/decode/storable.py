@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakehold.ingest.decode.asked import PLAIN_TYPES, has_text_keys
 from lakehold.ingest.decode.connect_schema import NULL, ConnectSchema, Field, LeftOut, SchemaType, UnsupportedSchema
 from lakehold.ingest.decode.logical import logical_type
+from lakehold.ingest.decode.requested_types import PLAIN_TYPES, has_text_keys
 
 _NO_FIELDS = "a table can hold no structure without fields"
 _NO_VALUES = "Avro's type null has no values"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lakehold.ingest.decode.connect_schema import ConnectSchema, LeftOut, SchemaType
 from lakehold.ingest.decode.convert import Encoding, converted, missing, undecodable
-from lakehold.ingest.decode.parts import Part
+from lakehold.ingest.decode.message_parts import Part
 from lakehold.ingest.decode.types import ColumnType, column_types, iceberg_type, spark_text
 from lakehold.ingest.decode.unify import cast, unify_versions
 from lakehold.spark_sql import literal, quoted, struct_type

@@ -1,4 +1,4 @@
-"""Deduplicates the changes of a batch to one table: finds the change that wins per key, repeats, errors and statistics.
+"""Deduplicates the changes of a batch to one table: finds the change of each key that is applied, repeats, errors and statistics.
 
 UPSERT and DEBEZIUM UPSERT apply the last message of a key. DEBEZIUM applies the last change that the high-water mark has not
 passed (`envelopes.md`, "Description"). There a change counts if it lies above everything applied before it: by earlier batches

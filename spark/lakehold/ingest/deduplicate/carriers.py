@@ -19,14 +19,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from lakehold.arrow_frames import frame_of
+from lakehold.ingest.deduplicate.change_headers import INTERNAL, Headers
 from lakehold.ingest.deduplicate.engine import Decisions
-from lakehold.ingest.deduplicate.headers import INTERNAL, Headers
 from lakehold.ingest.deduplicate.positions import Integers
-from lakehold.ingest.envelope.changes import KEPT, OFFSET, OP, PARTITION, TRANSACTION, Changes, Op
+from lakehold.ingest.envelope.change_columns import KEPT, OFFSET, OP, PARTITION, TRANSACTION, Changes, Op
 from lakehold.spark_sql import literal, quoted
 
 COUNTS = "_lh_counts"
-WINS = "_lh_wins"
+APPLIED = "_lh_applied"
 
 _ID = (PARTITION, OFFSET, OP)
 """Identifies a change that counts: an update that moves a row to another key is a delete, too (`keys.with_left_keys`)."""
@@ -76,7 +76,7 @@ class Carrier(ABC):
             givers: See `Engine.givers`: winners get these values, and the other columns they lack stay in `_lh_kept`.
 
         Returns:
-            The frame of `Changes` and `_lh_counts boolean`, `_lh_wins boolean`: see `Decisions`.
+            The frame of `Changes` and `_lh_counts boolean`, `_lh_applied boolean`: see `Decisions`.
         """
 
     @abstractmethod
@@ -99,8 +99,10 @@ class DriverRows(Carrier):
     def frame(self, decisions: Decisions, givers: Integers) -> DataFrame:
         """Return the changes with the decisions, see `Carrier`."""
         rows, frame = self._filled(givers), self.changes.frame
-        rows = rows.append_column(COUNTS, pa.array(decisions.counts)).append_column(WINS, pa.array(decisions.wins))
-        schema = StructType([*frame.schema, *(StructField(name, BooleanType()) for name in (COUNTS, WINS))])
+        rows = rows.append_column(COUNTS, pa.array(decisions.counts)).append_column(
+            APPLIED, pa.array(decisions.applied)
+        )
+        schema = StructType([*frame.schema, *(StructField(name, BooleanType()) for name in (COUNTS, APPLIED))])
         return frame_of(rows, frame.sparkSession, schema)
 
     def release(self) -> None:
@@ -164,7 +166,7 @@ class SparkRows(Carrier):
     def _flagged(self, rows: DataFrame, decisions: Decisions) -> DataFrame:
         """Join the decisions; the most frequent decision is not sent."""
         may_count = self.headers.changes_row | self.headers.is_truncate
-        flags = decisions.counts + 2 * decisions.wins
+        flags = decisions.counts + 2 * decisions.applied
         usual = int(np.bincount(flags[may_count], minlength=1).argmax())
         unusual = np.flatnonzero(may_count & (flags != usual))
         found = str(usual)
@@ -176,7 +178,7 @@ class SparkRows(Carrier):
         return rows.selectExpr(
             *map(quoted, self._names),
             f"{operations} AND {found} & 1 <> 0 AS {COUNTS}",
-            f"{operations} AND {found} & 2 <> 0 AS {WINS}",
+            f"{operations} AND {found} & 2 <> 0 AS {APPLIED}",
         )
 
     def _filled(self, givers: Integers) -> DataFrame:

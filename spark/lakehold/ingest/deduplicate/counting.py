@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehold.ingest.deduplicate.change_headers import Headers
 from lakehold.ingest.deduplicate.engine import Decisions, mark_ranks
-from lakehold.ingest.deduplicate.headers import Headers
 from lakehold.ingest.deduplicate.positions import Booleans, Groups, Integers
 from lakehold.ingest.deduplicate.statistics import BatchStatistics, Bounds, WentBack
-from lakehold.ingest.envelope.changes import KEYLESS
-from lakehold.model.marks import Marks, Position
+from lakehold.ingest.envelope.change_columns import KEYLESS
+from lakehold.model.high_water_marks import HighWaterMarks, Position
 
 
-def statistics_of(headers: Headers, decisions: Decisions, marks: Marks) -> BatchStatistics:
+def statistics_of(headers: Headers, decisions: Decisions, marks: HighWaterMarks) -> BatchStatistics:
     """Compute the statistics of a batch.
 
     Args:
@@ -24,7 +24,7 @@ def statistics_of(headers: Headers, decisions: Decisions, marks: Marks) -> Batch
         decisions: The decisions on them.
         marks: The table's marks before the batch.
     """
-    counts, wins, ranks = decisions.counts, decisions.wins, headers.positions.ranks
+    counts, applied, ranks = decisions.counts, decisions.applied, headers.positions.ranks
     lacks_values = np.zeros(len(headers), bool)
     lacks_values[headers.kept.rows] = True
     standing = ranks[counts & (ranks > 0)]
@@ -32,11 +32,11 @@ def statistics_of(headers: Headers, decisions: Decisions, marks: Marks) -> Batch
         records=len(headers),
         errors=sum(headers.errors.values()),
         keyless=headers.errors.get(KEYLESS, 0),
-        upserts=_count(wins & headers.is_upsert),
-        deletes=_count(wins & headers.is_delete),
+        upserts=_count(applied & headers.is_upsert),
+        deletes=_count(applied & headers.is_delete),
         repeated=_count(headers.changes_row & ~counts),
-        null_key_parts=_count(wins & headers.key_has_null),
-        kept=_count(wins & lacks_values),
+        null_key_parts=_count(applied & headers.key_has_null),
+        kept=_count(applied & lacks_values),
         truncates=_count(counts & headers.is_truncate),
         truncate_position=_highest(headers, counts & headers.is_truncate),
         streamed_position=_highest(headers, counts & headers.is_streamed),
@@ -47,7 +47,7 @@ def statistics_of(headers: Headers, decisions: Decisions, marks: Marks) -> Batch
         passed=_highest_by_partition(headers, counts),
         snapshot_position=_highest(headers, counts & headers.in_snapshot),
         snapshot_ends=_highest_by_partition(headers, counts & headers.ends_snapshot),
-        key_bounds=_key_bounds(headers, wins),
+        key_bounds=_key_bounds(headers, applied),
         latest_ms=_extreme(np.max, headers.source_ms[(ranks > 0) & headers.has_source_ms]),
         went_back=_went_back(headers, marks),
     )
@@ -73,16 +73,16 @@ def _highest_by_partition(headers: Headers, selected: Booleans) -> dict[int, Pos
     return {partition: position for partition, position in found if position is not None}
 
 
-def _key_bounds(headers: Headers, wins: Booleans) -> Mapping[str, Bounds]:
+def _key_bounds(headers: Headers, applied: Booleans) -> Mapping[str, Bounds]:
     found = {}
     for name, (kind, values) in headers.bounded.items():
-        extremes = pc.min_max(values.filter(pa.array(wins)))
+        extremes = pc.min_max(values.filter(pa.array(applied)))
         if extremes["min"].is_valid:
             found[name] = Bounds(kind, extremes["min"].as_py(), extremes["max"].as_py())
     return found
 
 
-def _went_back(headers: Headers, marks: Marks) -> WentBack | None:
+def _went_back(headers: Headers, marks: HighWaterMarks) -> WentBack | None:
     """Find the first change that lies below an earlier one of its partition, though it was committed after all of these."""
     known = np.flatnonzero((headers.positions.ranks > 0) & headers.has_source_ms)
     partition = Groups.by(headers.partition[known], headers.offset[known])

@@ -10,10 +10,10 @@ from lakehold.definitions import Envelope
 from lakehold.ingest.deduplicate.carriers import Carrier, DriverRows
 from lakehold.ingest.deduplicate.counting import statistics_of
 from lakehold.ingest.deduplicate.engine import Engine, Rule
-from lakehold.ingest.deduplicate.snapshots import Reach, advanced, begins_anew
+from lakehold.ingest.deduplicate.snapshots import SnapshotReadEnds, advanced, begins_snapshot
 from lakehold.ingest.deduplicate.statistics import BatchStatistics
-from lakehold.ingest.envelope.changes import Changes
-from lakehold.model.marks import Marks
+from lakehold.ingest.envelope.change_columns import Changes
+from lakehold.model.high_water_marks import HighWaterMarks
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Deduplicated:
 
     frame: DataFrame
     statistics: BatchStatistics
-    marks: Marks
+    marks: HighWaterMarks
     replaces_all: bool
 
 
 def deduplicated(
-    carrier: Carrier, envelope: Envelope, rule: Rule, *, reach: Reach, sequence_number: int | None
+    carrier: Carrier, envelope: Envelope, rule: Rule, *, read_ends: SnapshotReadEnds, sequence_number: int | None
 ) -> Deduplicated:
     """Deduplicate the changes of one batch to one table; they can be read until their carrier is released.
 
@@ -42,7 +42,7 @@ def deduplicated(
         carrier: The carrier of the changes.
         envelope: The table's envelope.
         rule: The rule by which they are deduplicated.
-        reach: The offsets up to which the batch reads the table's topic.
+        read_ends: The offsets up to which the batch reads the table's topic.
         sequence_number: See `lakehold.ingest.deduplicate.snapshots.advanced`.
     """
     headers, changes, marks = carrier.headers, carrier.changes, rule.marks
@@ -51,8 +51,8 @@ def deduplicated(
     found = statistics_of(headers, decisions, marks)
     is_resnapshot, new_marks = False, marks
     if envelope.has_positions:
-        is_resnapshot = begins_anew(marks, found)
-        new_marks = advanced(marks, found, reach=reach, sequence_number=sequence_number)
+        is_resnapshot = begins_snapshot(marks, found)
+        new_marks = advanced(marks, found, read_ends=read_ends, sequence_number=sequence_number)
     if is_resnapshot or found.truncates:
         not_below = found.snapshot_position if is_resnapshot else None
         decisions = engine.decide(after=found.truncate_position, not_below=not_below)

@@ -1,7 +1,7 @@
 """Deduplicates the changes of one batch to one table, by their headers.
 
-A change *counts* if it is neither a repeat nor an error. Of each key's changes that count, the last one *wins*: it decides the
-key's state. Debezium omits some values that did not change. For a winner that lacks such a value, an earlier change of the key
+A change *counts* if it is neither a repeat nor an error. The last change of a key that counts is *applied*: it decides the key's
+state. Debezium omits some values that did not change. If the applied change lacks such a value, an earlier change of the key
 *gives* it.
 
 Pure and vectorized: positions are ranks (0: unknown), keys are numbers, and a rule is a comparison of arrays.
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lakehold.ingest.deduplicate.headers import Headers
+from lakehold.ingest.deduplicate.change_headers import Headers
 from lakehold.ingest.deduplicate.positions import Booleans, Groups, Integers
-from lakehold.model.marks import Marks, Position
+from lakehold.model.high_water_marks import HighWaterMarks, Position
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Rule:
 
     skips_applied: bool
     by_position: bool
-    marks: Marks
+    marks: HighWaterMarks
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class Decisions:
 
     Args:
         counts: The change is neither a repeat nor an error.
-        wins: The change decides the state of its key.
+        applied: The change decides the state of its key.
     """
 
     counts: Booleans
-    wins: Booleans
+    applied: Booleans
 
 
 class Engine:
@@ -92,7 +92,7 @@ class Engine:
             of_column = kept.codes == code
             knows = decisions.counts.copy()
             knows[kept.rows[of_column]] = False
-            wanting = of_column & decisions.wins[kept.rows]
+            wanting = of_column & decisions.applied[kept.rows]
             found = self._by_key.last(knows[rows])[place[kept.rows[wanting]]]
             givers[wanting] = np.where(found >= 0, rows[found], -1)
         return givers
@@ -137,12 +137,12 @@ class Engine:
         rows = self._by_key.rows
         ends = np.flatnonzero(np.roll(self._by_key.begins, -1))
         last = self._by_key.last(deciding[rows])[ends]
-        wins = np.zeros(len(rows), bool)
-        wins[rows[last[last >= 0]]] = True
-        return wins
+        applied = np.zeros(len(rows), bool)
+        applied[rows[last[last >= 0]]] = True
+        return applied
 
 
-def mark_ranks(headers: Headers, marks: Marks) -> Integers:
+def mark_ranks(headers: Headers, marks: HighWaterMarks) -> Integers:
     """Return, for each change, the rank of its partition's high-water mark; 0 without one."""
     partitions, index = np.unique(headers.partition, return_inverse=True)
     passed = (marks.passed.get(partition) for partition in partitions.tolist())

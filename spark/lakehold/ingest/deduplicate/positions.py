@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lakehold.model.marks import Position
+from lakehold.model.high_water_marks import Position
 
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]

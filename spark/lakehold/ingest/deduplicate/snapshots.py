@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from lakehold.ingest.deduplicate.statistics import BatchStatistics
-from lakehold.model.marks import Marks, Position, SnapshotProgress
+from lakehold.model.high_water_marks import HighWaterMarks, Position, SnapshotProgress
 
 
 @dataclass(frozen=True)
-class Reach:
+class SnapshotReadEnds:
     """The offsets up to which a batch reads the topic of a table.
 
     Args:
@@ -31,7 +31,7 @@ class Reach:
     resnapshot: Position | None = None
 
 
-def begins_anew(marks: Marks, statistics: BatchStatistics) -> bool:
+def begins_snapshot(marks: HighWaterMarks, statistics: BatchStatistics) -> bool:
     """Return whether the batch begins a snapshot that replaces earlier rows, of the table or of the batch itself."""
     position = statistics.snapshot_position
     if position is None:
@@ -41,25 +41,27 @@ def begins_anew(marks: Marks, statistics: BatchStatistics) -> bool:
     return statistics.lowest_position is not None and statistics.lowest_position < position
 
 
-def advanced(marks: Marks, statistics: BatchStatistics, *, reach: Reach, sequence_number: int | None) -> Marks:
+def advanced(
+    marks: HighWaterMarks, statistics: BatchStatistics, *, read_ends: SnapshotReadEnds, sequence_number: int | None
+) -> HighWaterMarks:
     """Return the marks after a batch.
 
     Args:
         marks: The marks before the batch.
         statistics: The batch's statistics.
-        reach: The offsets up to which it reads.
+        read_ends: The offsets up to which it reads.
         sequence_number: The table's last Iceberg sequence number before the batch, None if it has no rows.
     """
     passed = {**marks.passed}
     for partition, position in statistics.passed.items():
         passed[partition] = max(position, passed.get(partition, position))
-    snapshot = _snapshot(marks.snapshot, statistics, reach, sequence_number)
+    snapshot = _snapshot(marks.snapshot, statistics, read_ends, sequence_number)
     latest_ms = max((ms for ms in (marks.latest_ms, statistics.latest_ms) if ms is not None), default=None)
-    return completed(replace(marks, passed=passed, snapshot=snapshot, latest_ms=latest_ms), reach)
+    return completed(replace(marks, passed=passed, snapshot=snapshot, latest_ms=latest_ms), read_ends)
 
 
 def _snapshot(
-    old: SnapshotProgress | None, statistics: BatchStatistics, reach: Reach, sequence_number: int | None
+    old: SnapshotProgress | None, statistics: BatchStatistics, read_ends: SnapshotReadEnds, sequence_number: int | None
 ) -> SnapshotProgress | None:
     position = statistics.snapshot_position
     if position is not None and (old is None or position > old.position):
@@ -71,7 +73,7 @@ def _snapshot(
         return replace(old, replaces_through=None)
     streamed = statistics.streamed_position is not None and statistics.streamed_position > old.position
     ended = {
-        partition: reach.offsets.get(partition, 0)
+        partition: read_ends.offsets.get(partition, 0)
         for partition, at in statistics.snapshot_ends.items()
         if at == old.position
     }
@@ -79,29 +81,29 @@ def _snapshot(
     return replace(old, end_seen=end_seen, until={**old.until, **ended})
 
 
-def with_end_seen(marks: Marks) -> Marks:
+def with_end_seen(marks: HighWaterMarks) -> HighWaterMarks:
     """Return the marks after upstream, rather than a message, has shown that the snapshot was sent completely."""
     snapshot = marks.snapshot
     return marks if snapshot is None or snapshot.complete else replace(marks, snapshot=replace(snapshot, end_seen=True))
 
 
-def without_end(marks: Marks, reach: Reach) -> frozenset[int]:
+def without_end(marks: HighWaterMarks, read_ends: SnapshotReadEnds) -> frozenset[int]:
     """Return the partitions that may have more rows of a completely sent snapshot, up to an end that is unknown."""
     snapshot = marks.snapshot
     if snapshot is None or snapshot.complete or not snapshot.end_seen:
         return frozenset()
     later = {partition for partition, at in marks.passed.items() if at > snapshot.position}
-    return frozenset(reach.offsets.keys() - snapshot.until.keys() - later)
+    return frozenset(read_ends.offsets.keys() - snapshot.until.keys() - later)
 
 
-def ending_at(marks: Marks, ends: Mapping[int, int]) -> Marks:
+def ending_at(marks: HighWaterMarks, ends: Mapping[int, int]) -> HighWaterMarks:
     """Return the marks with the ends of partitions after their snapshot was sent completely.
 
     Later records are not of the snapshot. So it becomes complete even if records arrive all the time, and even if a
     partition never gets a later change.
 
     Args:
-        marks: Marks that have seen the end of the snapshot.
+        marks: High-water marks that have seen the end of the snapshot.
         ends: End offsets (exclusive) of the partitions in `without_end`.
     """
     if marks.snapshot is None or not ends:
@@ -109,17 +111,17 @@ def ending_at(marks: Marks, ends: Mapping[int, int]) -> Marks:
     return replace(marks, snapshot=replace(marks.snapshot, until={**ends, **marks.snapshot.until}))
 
 
-def completed(marks: Marks, reach: Reach) -> Marks:
+def completed(marks: HighWaterMarks, read_ends: SnapshotReadEnds) -> HighWaterMarks:
     """Return the marks with their snapshot complete, if all of it was read."""
     snapshot = marks.snapshot
     if snapshot is None or snapshot.complete:
         return marks
-    read = [_is_past(marks, snapshot, partition, at) for partition, at in reach.offsets.items()]
-    is_whole = snapshot.position == reach.resnapshot or (snapshot.end_seen and bool(read) and all(read))
+    read = [_is_past(marks, snapshot, partition, at) for partition, at in read_ends.offsets.items()]
+    is_whole = snapshot.position == read_ends.resnapshot or (snapshot.end_seen and bool(read) and all(read))
     return replace(marks, snapshot=replace(snapshot, complete=True, until={})) if is_whole else marks
 
 
-def _is_past(marks: Marks, snapshot: SnapshotProgress, partition: int, reached: int) -> bool:
+def _is_past(marks: HighWaterMarks, snapshot: SnapshotProgress, partition: int, reached: int) -> bool:
     """Return whether a partition has no further row of a snapshot."""
     passed = marks.passed.get(partition)
     if passed is not None and passed > snapshot.position:
@@ -128,7 +130,7 @@ def _is_past(marks: Marks, snapshot: SnapshotProgress, partition: int, reached: 
     return until is not None and reached >= until
 
 
-def emptied_marks(marks: Marks, position: Position, sequence_number: int | None) -> Marks:
+def emptied_marks(marks: HighWaterMarks, position: Position, sequence_number: int | None) -> HighWaterMarks:
     """Return the marks before a batch whose re-snapshot has no row of the table.
 
     Args:

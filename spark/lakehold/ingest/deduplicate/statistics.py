@@ -8,7 +8,7 @@ from typing import Any
 
 from pyiceberg.types import DateType, DecimalType, IcebergType, IntegerType, LongType, StringType
 
-from lakehold.model.marks import Position
+from lakehold.model.high_water_marks import Position
 
 BOUNDED_TYPES = (IntegerType, LongType, StringType, DateType, DecimalType)
 """Key types whose smallest and largest value are worth a predicate: exact as SQL literals and kept by Iceberg per file."""

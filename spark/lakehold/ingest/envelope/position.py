@@ -19,8 +19,8 @@ from collections.abc import Collection
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from lakehold.ingest.envelope.changes import POSITION_TYPE
-from lakehold.model.marks import Position
+from lakehold.ingest.envelope.change_columns import POSITION_TYPE
+from lakehold.model.high_water_marks import Position
 
 POSTGRES = ("postgresql",)
 MYSQL = ("mysql", "mariadb")

@@ -21,7 +21,7 @@ from lakehold.errors import TableStopped
 from lakehold.ingest.decode.decoded import Decoded
 from lakehold.ingest.decode.types import ColumnType, from_spark, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
-from lakehold.ingest.envelope.changes import (
+from lakehold.ingest.envelope.change_columns import (
     BEFORE_MISSING,
     CONNECTOR,
     DETAIL,
@@ -42,7 +42,7 @@ from lakehold.ingest.envelope.changes import (
     Phase,
 )
 from lakehold.ingest.envelope.column_names import folded, require_case, require_names
-from lakehold.ingest.envelope.header import header_of_change
+from lakehold.ingest.envelope.header_columns import header_of_change
 from lakehold.ingest.envelope.included import IncludedColumn, included_columns
 from lakehold.ingest.envelope.keys import Key, is_keyless, key_of, with_left_keys
 from lakehold.ingest.envelope.position import POSTGRES, is_ad_hoc, position_of

@@ -9,7 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehold.ingest.read.checks import added_partitions
+from lakehold.ingest.read.offset_checks import added_partitions
 from lakehold.ingest.read.reader import Available, Limits, ReadPlan
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, ends
 

@@ -15,12 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakehold.errors import UpstreamError
 from lakehold.ingest.read.bounding import Backlog, plan_batch, plan_to, sampled_record_bytes
-from lakehold.ingest.read.checks import faults
-from lakehold.ingest.read.directory import begins_line, directory_of, line_number, reading
 from lakehold.ingest.read.file_chunks import CHUNK_SCHEMA, chunk_reader, messages_in, record_batch, wanted_of
 from lakehold.ingest.read.line_index import LineIndex, shared_index
 from lakehold.ingest.read.lines import LineError, parse
+from lakehold.ingest.read.offset_checks import faults
 from lakehold.ingest.read.reader import RAW_DDL, Available, Limits, MalformedLine, Reader, ReadPlan, fetch_in_order
+from lakehold.ingest.read.source_directory import begins_line, directory_of, line_number, reading
 from lakehold.kafka.faults import LOAD_AGAIN
 from lakehold.model.offsets import INTERNAL_PREFIX, OffsetRange, Offsets, TopicPartition, Watermarks, starts
 from lakehold.times import now_ms

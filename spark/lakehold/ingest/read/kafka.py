@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from lakehold.ingest.read.bounding import plan_batch, plan_to, sampled_record_bytes
 from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Available, Limits, Reader, ReadPlan, fetch_in_order
 from lakehold.kafka.client import shared_client
-from lakehold.kafka.options import KafkaOptions
+from lakehold.kafka.connection_options import KafkaOptions
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, ends, starts, to_json
 from lakehold.times import now_ms
 

@@ -16,9 +16,9 @@ from threading import RLock
 import numpy as np
 from numpy.typing import NDArray
 
-from lakehold.ingest.read.directory import begins_line, identity_of, reading, recorded_files
 from lakehold.ingest.read.file_chunks import Chunk, Key, Wanted, wanted_of
 from lakehold.ingest.read.lines import LineError, lines_in, parse
+from lakehold.ingest.read.source_directory import begins_line, identity_of, reading, recorded_files
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, Watermarks
 
 _RANGE_LINES = 500

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehold.errors import UpstreamError
-from lakehold.ingest.read.checks import faults
+from lakehold.ingest.read.offset_checks import faults
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, Watermarks
 
 RAW_SCHEMA = pa.schema(
@@ -157,7 +157,7 @@ class Reader(ABC):
     def faults(
         self, available: Available, position: Offsets, identities: Mapping[str, str] | None = None
     ) -> dict[str, UpstreamError]:
-        """Find the errors that keep topics from being read on: see `lakehold.ingest.read.checks.faults`."""
+        """Find the errors that keep topics from being read on: see `lakehold.ingest.read.offset_checks.faults`."""
         return faults(available, position, identities)
 
     def verify(self, available: Available, position: Offsets) -> None:

@@ -4,6 +4,6 @@ A batch ends at a transaction boundary of the upstream database, so that at ever
 state of upstream after some transaction. `docs/internals/transactions.md` has the rules, their reasons and the tests that
 check them.
 
-`records.py` uses Spark and the reader. All other modules are pure: columns in Arrow and NumPy, one engine for few records and for
-many, which never goes through messages one by one.
+`header_reader.py` uses Spark and the reader. All other modules are pure: columns in Arrow and NumPy, one engine for
+few records and for many, which never goes through messages one by one.
 """

@@ -19,9 +19,9 @@ from lakehold.ingest.transactions.ranking import TAKEN, Ranking
 from lakehold.ingest.transactions.resnapshot import Resnapshot, resnapshot_of
 from lakehold.ingest.transactions.runs import EVENTS, SNAPSHOT, SNAPSHOT_END, UNREADABLE
 from lakehold.ingest.transactions.waiting import Blocked
+from lakehold.model.committed_transactions import CommittedTransactions, FurthestEvent, Replaced
+from lakehold.model.log_positions import position_in
 from lakehold.model.offsets import Offsets, TopicPartition
-from lakehold.model.passed import Mark, Passed, Replaced
-from lakehold.model.places import place_in
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Boundary:
     """
 
     stops: Offsets
-    passed: Passed
+    passed: CommittedTransactions
     blocked: Blocked | None
     is_uncertain: bool
     waiting: frozenset[str]
@@ -54,7 +54,7 @@ class Boundary:
     over_ms: int | None = None
 
 
-def find_boundary(candidate: Candidate, passed: Passed) -> Boundary:
+def find_boundary(candidate: Candidate, passed: CommittedTransactions) -> Boundary:
     """Find the end of the batch that begins at the start of an offset range.
 
     Args:
@@ -67,7 +67,7 @@ def find_boundary(candidate: Candidate, passed: Passed) -> Boundary:
     return _around(resnapshot, candidate, passed)
 
 
-def _around(resnapshot: Resnapshot, candidate: Candidate, passed: Passed) -> Boundary:
+def _around(resnapshot: Resnapshot, candidate: Candidate, passed: CommittedTransactions) -> Boundary:
     """Find the boundary in a range that contains a re-snapshot: either before its first row or after its last one.
 
     The batch takes what lies before the re-snapshot. Otherwise it takes the whole re-snapshot, or waits for the rest of it.
@@ -103,7 +103,7 @@ class _Stop:
     """
 
     offset: int
-    mark: Mark | None
+    mark: FurthestEvent | None
     repeated: int | None
 
 
@@ -115,12 +115,14 @@ class _Search:
         passed: The transactions that earlier batches committed.
     """
 
-    def __init__(self, candidate: Candidate, passed: Passed) -> None:
+    def __init__(self, candidate: Candidate, passed: CommittedTransactions) -> None:
         self._candidate = candidate
         self._passed = passed
         self._ranking = Ranking(candidate, passed)
         self._found = Completeness(candidate, passed, self._ranking)
-        self._last = min(self._found.complete, self._found.certain, self._found.in_sight, self._ranking.before_unended)
+        self._last = min(
+            self._found.complete, self._found.confirmed, self._found.clear_of_resnapshots, self._ranking.before_unended
+        )
         partitions = candidate.runs.partitions
         self._stop_of: Mapping[TopicPartition, _Stop] = {tp: self._stop(n, tp) for n, tp in enumerate(partitions)}
 
@@ -131,7 +133,7 @@ class _Search:
         stops = {**candidate.extent.stops, **{tp: stop.offset for tp, stop in self._stop_of.items()}}
         if candidate.transaction_topic in stops:
             stops[candidate.transaction_topic] = self._stop_of_transactions()
-        is_uncertain = self._last == min(found.certain, found.in_sight) < found.complete
+        is_uncertain = self._last == min(found.confirmed, found.clear_of_resnapshots) < found.complete
         return Boundary(
             stops=stops,
             passed=self._taken(),
@@ -165,22 +167,24 @@ class _Search:
                 stop = int(runs.first[repeated])
             if furthest >= 0:
                 row = int(placed[furthest])
-                mark = Mark(place_in(candidate.logs[runs.log[row]], runs.at[:, row].tolist()), runs.position_of(row))
+                mark = FurthestEvent(
+                    position_in(candidate.logs[runs.log[row]], runs.at[:, row].tolist()), runs.position_of(row)
+                )
         return _Stop(self._before_unreadable(number, stop), mark, repeated)
 
-    def _furthest(self, rows: Numbers, mark: Mark | None) -> int:
+    def _furthest(self, rows: Numbers, mark: FurthestEvent | None) -> int:
         """Find the run that is furthest in the upstream's log, the last one of several, as an index into `rows`.
 
         Returns -1 if earlier batches were further: `mark` is their furthest event.
         """
         runs, logs = self._candidate.runs, {name: number for number, name in enumerate(self._candidate.logs)}
         columns = [self._ranking.of_run[rows], *runs.at[:, rows], *runs.position[:, rows]]
-        before = [] if mark is None else [TAKEN, *(*mark.place.at, 0, 0)[: len(runs.at)], *mark.position]
+        before = [] if mark is None else [TAKEN, *(*mark.commit.at, 0, 0)[: len(runs.at)], *mark.position]
         taken = runs.log[rows][columns[0] == TAKEN].tolist()
         if mark is not None:
-            taken.append(logs.get(mark.place.log, UNKNOWN))
+            taken.append(logs.get(mark.commit.log, UNKNOWN))
         if len({*taken}) > 1:
-            # Commits in two logs cannot be compared by their places: compare the positions of the events alone.
+            # Commits in two logs cannot be compared by their log positions: compare the positions of the events alone.
             columns, before = [columns[0], *columns[-4:]], [*before[:1], *before[-4:]]
         if mark is not None:
             columns = [np.append(number, column) for number, column in zip(before, columns, strict=True)]
@@ -217,7 +221,7 @@ class _Search:
             is_left[: ranking.rows[self._last - 1]] = False
         return int(boundaries.offset[is_left].min(initial=candidate.extent.stops[candidate.transaction_topic]))
 
-    def _taken(self) -> Passed:
+    def _taken(self) -> CommittedTransactions:
         """Return the transactions that this batch and earlier ones commit."""
         candidate = self._candidate
         boundaries, taken = candidate.boundaries, self._ranking.rows[: self._last]
@@ -225,13 +229,13 @@ class _Search:
         for number, log in enumerate(candidate.logs):
             in_log = taken[boundaries.log[taken] == number]
             if len(in_log):
-                commits[log] = place_in(log, boundaries.at[:, in_log[-1]].tolist()).at
+                commits[log] = position_in(log, boundaries.at[:, in_log[-1]].tolist()).at
         marks = {tp: stop.mark for tp, stop in self._stop_of.items() if stop.mark is not None}
         cut_off = frozenset(filter(self._still_shows_its_beginning, self._passed.cut_off))
-        return Passed(commits, {**self._passed.marks, **marks}, cut_off)
+        return CommittedTransactions(commits, {**self._passed.marks, **marks}, cut_off)
 
     def _still_shows_its_beginning(self, tp: TopicPartition) -> bool:
-        """Return whether a partition stays in `Passed.cut_off`: the batch does not take the first transaction that it shows."""
+        """Return whether a partition stays cut off: the batch does not take the first transaction that it shows."""
         candidate, ranking, last = self._candidate, self._ranking, self._last
         if tp == candidate.transaction_topic:
             return last == 0

@@ -13,7 +13,7 @@ from lakehold.ingest.transactions.columns import Flags, Numbers, numbered
 from lakehold.ingest.transactions.ids import transactions_of
 from lakehold.ingest.transactions.metadata import Boundaries, are_boundaries, boundaries_of
 from lakehold.ingest.transactions.runs import Runs, runs_of
-from lakehold.model.marks import Position
+from lakehold.model.high_water_marks import Position
 from lakehold.model.offsets import Offsets, TopicPartition
 
 

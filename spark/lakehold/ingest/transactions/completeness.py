@@ -14,7 +14,7 @@ from lakehold.ingest.transactions.candidate import Candidate
 from lakehold.ingest.transactions.columns import Flags, Numbers
 from lakehold.ingest.transactions.ranking import Ranking
 from lakehold.ingest.transactions.runs import UNREADABLE
-from lakehold.model.passed import Passed
+from lakehold.model.committed_transactions import CommittedTransactions
 
 _NEVER = np.iinfo(np.int64).max
 """A rank above all others."""
@@ -32,7 +32,7 @@ class Completeness:
         ranking: The ranks of the range's transactions.
     """
 
-    def __init__(self, candidate: Candidate, passed: Passed, ranking: Ranking) -> None:
+    def __init__(self, candidate: Candidate, passed: CommittedTransactions, ranking: Ranking) -> None:
         self._candidate = candidate
         self._passed = passed
         self._ranking = ranking
@@ -58,7 +58,7 @@ class Completeness:
         return next((rank - 1 for rank in suspicious.tolist() if self.lacking(rank)), self._ranking.count)
 
     @cached_property
-    def certain(self) -> int:
+    def confirmed(self) -> int:
         """Find the rank up to which all doubtful transactions have every message that was sent before their last END.
 
         Counts do not show whether a doubtful transaction is complete, so each partition must show a later transaction, or be
@@ -76,7 +76,7 @@ class Completeness:
         return int(ranks[~has_all].min(initial=ranking.count + 1)) - 1
 
     @cached_property
-    def in_sight(self) -> int:
+    def clear_of_resnapshots(self) -> int:
         """Find the rank up to which no row of a re-snapshot can be unread (rule 11).
 
         Only its rows show that a re-snapshot exists, and the connector sent them before the ENDs of later transactions. So each

@@ -1,4 +1,4 @@
-"""Reads transactions and log places from whole columns of ids, by the rules of `lakehold.model.places`. Pure."""
+"""Reads transactions and log positions from whole columns of ids, by the rules of `lakehold.model.log_positions`. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehold.ingest.transactions.columns import Numbers, numbered
-from lakehold.model.places import ID_FORMS, POSTGRES_ID
+from lakehold.model.log_positions import ID_FORMS, POSTGRES_ID
 
 UNKNOWN = -1
 """Stands for the number of an unknown log."""
@@ -27,7 +27,7 @@ def places_of(transaction_ids: pa.Array, logs: dict[str, int]) -> tuple[Numbers,
         logs: The numbers of logs, to which new logs are added.
 
     Returns:
-        The number of each id's log, and columns with the numbers of its place: as many as the longest place has.
+        The number of each id's log, and columns with the numbers of its log position: as many as the longest log position has.
     """
     log, at = np.full(len(transaction_ids), UNKNOWN, np.int16), np.zeros((1, len(transaction_ids)), np.int64)
     for form in ID_FORMS:

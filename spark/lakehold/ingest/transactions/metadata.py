@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehold.ingest.transactions.collection_topics import topic_of
 from lakehold.ingest.transactions.columns import Flags, Numbers, filled, numbered
 from lakehold.ingest.transactions.ids import places_of
-from lakehold.ingest.transactions.naming import topic_of
 
 BEGIN = "BEGIN"
 END = "END"
@@ -38,7 +38,7 @@ class Boundaries:
         sent_ms: When it was sent (epoch milliseconds).
         id: The transaction's id, as this record writes it.
         log: For ENDs, the number of the log in which it commits; -1: unknown.
-        at: For ENDs, the place of the commit, as columns (`lakehold.ingest.transactions.ids`).
+        at: For ENDs, the log position of the commit, as columns (`lakehold.ingest.transactions.ids`).
         counting: For each count of an END, the row of the END, ascending.
         topic: For each count, the number of a topic.
         events: For each count, the number of events in that topic.

@@ -10,7 +10,7 @@ import pyarrow as pa
 from lakehold.ingest.transactions.candidate import Candidate
 from lakehold.ingest.transactions.columns import Flags, Numbers, compared, last_highest
 from lakehold.ingest.transactions.ids import UNKNOWN, places_of, transactions_of
-from lakehold.model.passed import Passed
+from lakehold.model.committed_transactions import CommittedTransactions
 
 NO_EVENTS = -1
 """Stands for the rank of runs that are not events."""
@@ -32,7 +32,7 @@ class Ranking:
         is_abandoned: Marks runs of transactions that never end: the connector began again after them.
     """
 
-    def __init__(self, candidate: Candidate, passed: Passed) -> None:
+    def __init__(self, candidate: Candidate, passed: CommittedTransactions) -> None:
         self._candidate = candidate
         self._passed = passed
         self._logs = {name: number for number, name in enumerate(candidate.logs)}
@@ -122,7 +122,7 @@ class Ranking:
         return ranks, is_abandoned
 
     def _have(self, log: Numbers, at: Numbers) -> Flags:
-        """Mark the places of transactions that earlier batches committed."""
+        """Mark the log positions of transactions that earlier batches committed."""
         found = np.zeros(len(log), bool)
         for name, number in self._logs.items():
             if name in self._passed.commits:
@@ -130,13 +130,13 @@ class Ranking:
         return found
 
     def _precede(self, log: Numbers, at: Numbers, ends: Numbers, below: int) -> Flags:
-        """Mark places before the known part of a transaction topic whose beginning was deleted before it was first read.
+        """Mark log positions before the known part of a transaction topic whose beginning was deleted before it was first read.
 
         Args:
-            log: The logs of places.
-            at: The places.
+            log: The logs of log positions.
+            at: The log positions.
             ends: The ENDs that are left, as rows.
-            below: 1 to include places at the first END of a log.
+            below: 1 to include log positions at the first END of a log.
         """
         found = np.zeros(len(log), bool)
         if self._candidate.transaction_topic in self._passed.cut_off:

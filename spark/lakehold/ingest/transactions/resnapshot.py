@@ -19,9 +19,9 @@ import numpy as np
 from lakehold.ingest.transactions.candidate import Candidate
 from lakehold.ingest.transactions.columns import Flags, compared, last_highest
 from lakehold.ingest.transactions.runs import SNAPSHOT_END
-from lakehold.model.marks import Position
+from lakehold.model.high_water_marks import Position
+from lakehold.model.log_positions import WAL, is_in_order_of_positions
 from lakehold.model.offsets import Offsets
-from lakehold.model.places import WAL, is_in_order_of_positions
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Resnapshot:
         return runs.is_event & runs.has_position & (compared(runs.position, position) > 0)
 
     def _ends_after(self, position: Position) -> Flags:
-        """Mark ENDs after a position, if their places show that."""
+        """Mark ENDs after a position, if their log positions show that."""
         boundaries = self.candidate.boundaries
         found = np.zeros(len(boundaries.offset), bool)
         for number, name in enumerate(self.candidate.logs):

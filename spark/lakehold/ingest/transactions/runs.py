@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehold.ingest.envelope.header import Kind
+from lakehold.ingest.envelope.header_columns import Kind
 from lakehold.ingest.transactions.columns import (
     Flags,
     Numbers,
@@ -20,11 +20,11 @@ from lakehold.ingest.transactions.columns import (
     numbered,
     ranks,
 )
-from lakehold.ingest.transactions.headers import POSITION
 from lakehold.ingest.transactions.ids import UNKNOWN, places_of
-from lakehold.model.marks import Position
+from lakehold.ingest.transactions.record_headers import POSITION
+from lakehold.model.high_water_marks import Position
+from lakehold.model.log_positions import POSTGRES_ID, WAL
 from lakehold.model.offsets import TopicPartition
-from lakehold.model.places import POSTGRES_ID, WAL
 
 KINDS = tuple(Kind)
 EVENTS, SNAPSHOT, SNAPSHOT_END, UNREADABLE = map(
@@ -50,7 +50,7 @@ class Runs:
         transaction: For events, the number of the transaction; -1 for others.
         id: For events, the transaction's id as the last one writes it.
         log: For events, the number of the log in which it commits; -1: unknown.
-        at: For events, the place of the commit, as columns (`lakehold.ingest.transactions.ids`).
+        at: For events, the log position of the commit, as columns (`lakehold.ingest.transactions.ids`).
         has_position: Whether the position of the last record is known; a snapshot's rows share its position.
         position: That position, as four columns, see `lakehold.ingest.envelope.position`.
         new: How many of its events are in no earlier run.
@@ -86,8 +86,8 @@ class Runs:
         return found
 
     @property
-    def placed(self) -> Runs:
-        """Return the runs whose commit's place is known."""
+    def with_known_commit(self) -> Runs:
+        """Return the runs whose commit's log position is known."""
         return self.where(self.log != UNKNOWN)
 
     def where(self, kept: Flags) -> Runs:
@@ -138,7 +138,7 @@ def runs_of(
     has_position, at_position = has_position[last], np.stack([column[last] for column in position])
     id_, transaction = at_last["transaction_id"].combine_chunks(), transaction[last]
     log, at = places_of(names, logs)
-    # The appended place is for runs that are not events.
+    # The appended log position is for runs that are not events.
     log, at = np.append(log, np.int16(UNKNOWN))[transaction], np.pad(at, ((0, 0), (0, 1)))[:, transaction]
     # A transaction of PostgreSQL commits after the one before it, whose LSN its events contain.
     is_postgres = are_true(pc.match_substring_regex(id_, POSTGRES_ID)) & has_position

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from lakehold.errors import TransactionIncomplete
-from lakehold.model.places import transaction_of
+from lakehold.model.log_positions import transaction_of
 from lakehold.model.readers import Waiting
 from lakehold.times import iso
 

@@ -11,20 +11,20 @@ from pyspark.sql import functions as F
 
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
-from lakehold.failpoints import reach
+from lakehold.failpoints import failpoint
 from lakehold.iceberg.data_tables import TableState
-from lakehold.ingest.arriving import TableArrival
+from lakehold.ingest.arriving_records import TableArrival
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.deduplication import Deduplicated, deduplicated
 from lakehold.ingest.deduplicate.engine import Rule
-from lakehold.ingest.deduplicate.snapshots import Reach, completed
-from lakehold.ingest.envelope.changes import DETAIL, ERROR, OFFSET, PARTITION, Changes
-from lakehold.ingest.write import direct, evolve, merge, requirements
-from lakehold.ingest.write.effects import BatchIdentity, TableReport, effect_of, report_of
-from lakehold.ingest.write.path import path_of
+from lakehold.ingest.deduplicate.snapshots import SnapshotReadEnds, completed
+from lakehold.ingest.envelope.change_columns import DETAIL, ERROR, OFFSET, PARTITION, Changes
+from lakehold.ingest.write import direct_load, evolve, merge, requirements
+from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport, effect_of, report_of
 from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
+from lakehold.ingest.write.write_path import path_of
 from lakehold.ingest.write.writing import Writing
-from lakehold.model.marks import Marks
+from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.model.readers import TableProgress
 from lakehold.session import row_by_row
 
@@ -39,13 +39,13 @@ class TableBatch:
         identity: Identifies the batch in each of its effects.
         arrival: The records for the table.
         progress: The table's progress before the batch.
-        reach: The offsets up to which the batch reads the table's topic.
+        read_ends: The offsets up to which the batch reads the table's topic.
     """
 
     identity: BatchIdentity
     arrival: TableArrival
     progress: TableProgress
-    reach: Reach
+    read_ends: SnapshotReadEnds
 
     @property
     def table(self) -> Table:
@@ -70,7 +70,7 @@ class Applier(Protocol):
         """Bring a table to a batch's timestamp. Returns the report, and the table's progress after the batch."""
 
     def finish_snapshot(
-        self, identity: BatchIdentity, table: Table, progress: TableProgress, reach: Reach
+        self, identity: BatchIdentity, table: Table, progress: TableProgress, read_ends: SnapshotReadEnds
     ) -> TableProgress:
         """Finish a table's connector snapshot if the batch has read all of it: delete the rows that it replaces.
 
@@ -106,41 +106,41 @@ class IcebergApplier:
         if how is not None:
             try:
                 return self._load(batch, state, how)
-            except direct.Unexpected:
+            except direct_load.Unexpected:
                 log.info("the changes of %s are not all new rows: deduplicating them", batch.table.full_name)
                 state = self.writing.tables.table_state(batch.table.full_name)
         return self._deduplicate(batch, state)
 
     def finish_snapshot(
-        self, identity: BatchIdentity, table: Table, progress: TableProgress, reach: Reach
+        self, identity: BatchIdentity, table: Table, progress: TableProgress, read_ends: SnapshotReadEnds
     ) -> TableProgress:
         """Finish a table's connector snapshot if the batch has read all of it, see `Applier`."""
         before = progress.marks
-        marks = completed(before, reach)
+        marks = completed(before, read_ends)
         if marks != before:
             self._drop_stale(identity, table, marks)
         return _advanced(progress, table, marks, identity)
 
-    def _expected(self, batch: TableBatch, state: TableState | None) -> direct.Expected | None:
+    def _expected(self, batch: TableBatch, state: TableState | None) -> direct_load.Expected | None:
         """Return what a direct load expects of the changes if a sample shows only new rows; None: deduplicate the changes."""
         arrival, progress = batch.arrival, batch.progress
         is_done = state is not None and effect_of(state, batch.identity, 1) is not None
         if is_done or progress.open_errors or not _may_load(arrival, progress) or not arrival.changes.knows_rows:
             return None
-        return direct.expected(arrival.edges, batch.rule, state, self.writing.tables, reach=batch.reach)
+        return direct_load.expected(arrival.edges, batch.rule, state, self.writing.tables, read_ends=batch.read_ends)
 
     def _load(
-        self, batch: TableBatch, state: TableState | None, how: direct.Expected
+        self, batch: TableBatch, state: TableState | None, how: direct_load.Expected
     ) -> tuple[TableReport, TableProgress]:
         """Load the changes directly, without deduplicating them: all are expected to be new rows.
 
         Raises:
-            direct.Unexpected: They are not all new rows; none was published.
+            direct_load.Unexpected: They are not all new rows; none was published.
         """
         table, identity, changes = batch.table, batch.identity, batch.arrival.changes
         requirements.check(table, changes, how.edges)
         columns = self._evolve(batch, changes, state)
-        reach("after-evolution")
+        failpoint("after-evolution")
         name = self.writing.name(table.full_name)
         properties = identity.properties(how.marks if table.envelope.has_positions else None)
         statistics = how.edges
@@ -148,11 +148,11 @@ class IcebergApplier:
         def load(state: TableState) -> None:
             nonlocal statistics
             publishing = self.writing.publishing(changes.frame.sparkSession)
-            statistics = direct.load(publishing, how, name, changes, columns, identity, properties, state)
+            statistics = direct_load.load(publishing, how, name, changes, columns, identity, properties, state)
 
-        reach("before-merge")
+        failpoint("before-merge")
         written = self.writing.commit(identity, table.full_name, 1, load)
-        reach("after-merge")
+        failpoint("after-merge")
         written = self._drop_stale(identity, table, how.marks) or written
         after = _advanced(batch.progress, table, how.marks, identity)
         return _done(batch, changes, report_of(table, statistics, written, identity), after)
@@ -164,22 +164,24 @@ class IcebergApplier:
         sequence_number = (
             state.current.sequence_number if state is not None and state.current is not None and has_rows else None
         )
-        found = deduplicated(carrier, table.envelope, batch.rule, reach=batch.reach, sequence_number=sequence_number)
+        found = deduplicated(
+            carrier, table.envelope, batch.rule, read_ends=batch.read_ends, sequence_number=sequence_number
+        )
         if state is not None and (done := effect_of(state, identity, 1)):
             # The batch runs again after a crash, and the table contains it already. Deduplicated again, its changes would all be
             # repeats: take the marks that resulted from the snapshot's summary.
-            found = replace(found, marks=Marks.from_json(done.get("lakehold.marks")))
+            found = replace(found, marks=HighWaterMarks.from_json(done.get("lakehold.marks")))
         requirements.check(table, carrier.changes, found.statistics)
         if found.statistics.errors and table.options.get("on_error") == "fail":
             raise _bad_input(table, found)
         is_silent = state is None and _says_nothing(carrier.changes, found)
         columns = () if is_silent else self._evolve(batch, carrier.changes, state)
-        reach("after-evolution")
+        failpoint("after-evolution")
         self.writing.confirm_lease()
         open_errors = self.writing.errors.record(
             identity, table, found.frame, batch.arrival.raw, found.statistics, batch.progress.open_errors
         )
-        reach("after-errors")
+        failpoint("after-errors")
         written = None if is_silent else self._write(batch, carrier.changes, columns, found)
         after = replace(batch.progress, open_errors=open_errors)
         if not is_silent:
@@ -239,12 +241,12 @@ class IcebergApplier:
 
         written = None
         if found.statistics.changes_rows:
-            reach("before-merge")
+            failpoint("before-merge")
             written = writing.commit(identity, table.full_name, 1, first)
-            reach("after-merge")
+            failpoint("after-merge")
         return self._drop_stale(identity, table, found.marks) or written
 
-    def _drop_stale(self, identity: BatchIdentity, table: Table, marks: Marks) -> TableState | None:
+    def _drop_stale(self, identity: BatchIdentity, table: Table, marks: HighWaterMarks) -> TableState | None:
         """Delete rows that a complete re-snapshot lacks. Returns the committed table; None: there was nothing to do."""
         snapshot = marks.snapshot
         if snapshot is None or not snapshot.complete or snapshot.replaces_through is None:
@@ -255,7 +257,7 @@ class IcebergApplier:
 def _may_load(arrival: TableArrival, progress: TableProgress) -> bool:
     """Return whether a direct load is worth a try: a sample can be taken, and the table's state allows all changes to be new."""
     envelope, rows = arrival.table.envelope, 0 if arrival.state is None else arrival.state.row_count
-    return envelope.has_keys and arrival.has_edges and direct.may_be_new(envelope, progress.marks, rows)
+    return envelope.has_keys and arrival.has_edges and direct_load.may_be_new(envelope, progress.marks, rows)
 
 
 def _done(
@@ -274,12 +276,12 @@ def _says_nothing(changes: Changes, found: Deduplicated) -> bool:
     return not changes.knows_rows or statistics.errors == statistics.records
 
 
-def _advanced(progress: TableProgress, table: Table, marks: Marks, batch: BatchIdentity) -> TableProgress:
+def _advanced(progress: TableProgress, table: Table, marks: HighWaterMarks, batch: BatchIdentity) -> TableProgress:
     """Return the progress after a batch. A table becomes readable with the first batch that leaves no snapshot half read."""
     since_ms = progress.since_ms
     if since_ms is None and marks.is_whole:
         since_ms = batch.timestamp_ms
-    return replace(progress, since_ms=since_ms, marks=marks if table.envelope.has_positions else Marks())
+    return replace(progress, since_ms=since_ms, marks=marks if table.envelope.has_positions else HighWaterMarks())
 
 
 def _bad_input(table: Table, found: Deduplicated) -> TableStopped:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from lakehold.errors import LakeholdError
 from lakehold.iceberg.data_tables import DataTables, TableState
-from lakehold.ingest.write.effects import BatchIdentity, effect_of
+from lakehold.ingest.write.batch_effects import BatchIdentity, effect_of
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from lakehold.ingest.envelope.included import included_columns
 from lakehold.ingest.envelope.upstream_columns import UpstreamColumns, UpstreamColumnsOf
 from lakehold.ingest.write import evolve
 from lakehold.ingest.write.writing import Writing
-from lakehold.model.definitions import Entry
+from lakehold.model.lake_definitions import Entry
 from lakehold.spark_sql import quoted_table
 
 

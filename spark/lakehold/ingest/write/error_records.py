@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from lakehold.errors import CommitConflict
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.ingest.deduplicate.carriers import COUNTS
-from lakehold.ingest.envelope.changes import DETAIL, ERROR, KEY_BYTES, OFFSET, OP, PARTITION, Op
+from lakehold.ingest.envelope.change_columns import DETAIL, ERROR, KEY_BYTES, OFFSET, OP, PARTITION, Op
 from lakehold.ingest.read.reader import MalformedLine
 from lakehold.session import row_by_row, temp_view
 from lakehold.spark_sql import literal, quoted_table
@@ -29,7 +29,7 @@ from lakehold.spark_sql import literal, quoted_table
 if TYPE_CHECKING:
     from lakehold.definitions import Table
     from lakehold.ingest.deduplicate.statistics import BatchStatistics
-    from lakehold.ingest.write.effects import BatchIdentity
+    from lakehold.ingest.write.batch_effects import BatchIdentity
 
 log = logging.getLogger(__name__)
 

@@ -35,8 +35,8 @@ from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
 from lakehold.ingest.envelope.column_names import require_names
 from lakehold.ingest.envelope.stored_key import KEY, key_text, stored_key
-from lakehold.ingest.write.publish import TABLE_PROPERTIES
-from lakehold.model.definitions import Entry
+from lakehold.ingest.write.write_audit_publish import TABLE_PROPERTIES
+from lakehold.model.lake_definitions import Entry
 from lakehold.spark_sql import alter_iceberg_table, alter_table, quoted, table_properties
 
 BUCKETED_TYPES = (IntegerType, LongType, StringType, DateType, DecimalType, TimestampType, TimestamptzType, BinaryType)

@@ -9,7 +9,7 @@ Three paths, cheapest first:
 A plain Iceberg append checks nothing, so a writer that lost its lease would add its rows twice. The append path therefore
 overwrites the batch's key range, which contains no live row, validated under serializable isolation from the snapshot
 the range was chosen on: the second committer fails, and no file is rewritten. MERGE checks commits since it was planned,
-and `lakehold.ingest.write.publish` those before.
+and `lakehold.ingest.write.write_audit_publish` those before.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pyspark.sql import functions as F
 
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import cast
-from lakehold.ingest.deduplicate.carriers import WINS
+from lakehold.ingest.deduplicate.carriers import APPLIED
 from lakehold.ingest.deduplicate.statistics import Bounds
-from lakehold.ingest.envelope.changes import KEPT, OP, Changes, Op
+from lakehold.ingest.envelope.change_columns import KEPT, OP, Changes, Op
 from lakehold.session import snapshot_properties, temp_view
 from lakehold.spark_sql import date_literal, literal, quoted
 
@@ -79,7 +79,7 @@ def append(
     how: Append, changes: Changes, deduplicated: DataFrame, columns: Sequence[ColumnType], properties: Mapping[str, str]
 ) -> None:
     """Write the winning rows of `deduplicated` as new rows; `columns` are the table's, in its order."""
-    new = deduplicated.filter(F.col(WINS) & (F.col(OP) == Op.UPSERT.value))
+    new = deduplicated.filter(F.col(APPLIED) & (F.col(OP) == Op.UPSERT.value))
     rows = new.selectExpr(*_as_stored(changes, columns, keeps_values=how.keeps_values))
     writer = (
         rows.writeTo(how.table)
@@ -103,7 +103,9 @@ def merge(  # noqa: PLR0913 - a session, a plan and what it works on
     properties: Mapping[str, str],
 ) -> None:
     """Run the MERGE; `columns` are the table's."""
-    rows = deduplicated.filter(WINS).selectExpr(OP, KEPT, *_as_stored(changes, columns, keeps_values=how.keeps_values))
+    rows = deduplicated.filter(APPLIED).selectExpr(
+        OP, KEPT, *_as_stored(changes, columns, keeps_values=how.keeps_values)
+    )
     with temp_view(rows, _SOURCE), snapshot_properties(spark, properties):
         spark.sql(merge_statement(how, [c.name for c in columns]))
 

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from lakehold.definitions import Table
-from lakehold.ingest.write.effects import BatchIdentity, TableReport, counted
+from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport, counted
 from lakehold.ingest.write.writing import Writing
-from lakehold.model.definitions import Entry
+from lakehold.model.committed_transactions import CommittedTransactions
+from lakehold.model.lake_definitions import Entry
+from lakehold.model.log_positions import LogPosition
 from lakehold.model.offsets import Offsets
-from lakehold.model.passed import Passed
-from lakehold.model.places import Place
 from lakehold.model.readers import TableProgress
 
 _STEP = 3
@@ -54,14 +54,14 @@ class Snapshots:
     awaited: frozenset[str] = frozenset()
     unasked: frozenset[str] = frozenset()
     repeated: Mapping[str, RepeatedSnapshot] = field(default_factory=dict)
-    fits_from: Mapping[str, Place] = field(default_factory=dict)
+    fits_from: Mapping[str, LogPosition] = field(default_factory=dict)
     are_told: bool = False
 
     def tells_complete(self, object_id: str) -> bool:
         """Return whether upstream reports that the first snapshot of a table has been sent completely."""
         return self.are_told and object_id not in self.awaited
 
-    def keeps_back(self, object_id: str, transactions: Passed) -> bool:
+    def keeps_back(self, object_id: str, transactions: CommittedTransactions) -> bool:
         """Return whether a table must stay unreadable by upstream's report, whatever its topic contains.
 
         Args:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.deduplicate.statistics import BatchStatistics, WentBack
-from lakehold.ingest.envelope.changes import Changes
+from lakehold.ingest.envelope.change_columns import Changes
 from lakehold.ingest.envelope.keys import key_changed
 from lakehold.ingest.envelope.position import MYSQL, POSTGRES, written
-from lakehold.model.marks import Position
+from lakehold.model.high_water_marks import Position
 
 
 def check(table: Table, changes: Changes, statistics: BatchStatistics) -> None:

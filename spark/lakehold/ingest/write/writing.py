@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 
 from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest.write import merge
+from lakehold.ingest.write.batch_effects import BatchIdentity
 from lakehold.ingest.write.commit import committed
-from lakehold.ingest.write.effects import BatchIdentity
 from lakehold.ingest.write.error_records import ErrorRecords
-from lakehold.ingest.write.publish import Publishing
-from lakehold.model.marks import Marks
+from lakehold.ingest.write.write_audit_publish import Publishing
+from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.spark_sql import quoted_table
 
 
@@ -71,7 +71,7 @@ class Writing:
         return found
 
     def remove_stale(
-        self, batch: BatchIdentity, full_name: str, through: int, marks: Marks, step: int
+        self, batch: BatchIdentity, full_name: str, through: int, marks: HighWaterMarks, step: int
     ) -> TableState | None:
         """Delete the rows that were last changed at or before a sequence number of the table.
 

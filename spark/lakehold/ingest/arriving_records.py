@@ -1,0 +1,340 @@
+"""The records of an offset range: read once, and decoded once for each table, before anything is written.
+
+A planner uses their headers to find where the batch ends; the tables of the batch take the same changes, without those after its
+end. Reading has no effects, so it comes before the intent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from lakehold.definitions import Table
+from lakehold.errors import TableStopped
+from lakehold.iceberg.data_tables import DataTables, TableState
+from lakehold.ingest.decode.record_problems import UNKNOWN_SCHEMA
+from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.deduplicate.carriers import Carrier, DriverRows, SparkRows, before
+from lakehold.ingest.envelope.change_columns import ERROR, Changes
+from lakehold.ingest.envelope.header_columns import Kind
+from lakehold.ingest.envelope.initial_values import initial_values
+from lakehold.ingest.envelope.stored_key import stored_key
+from lakehold.ingest.envelope.unwrap import changes_of
+from lakehold.ingest.envelope.upstream_columns import UpstreamColumnsOf, no_columns
+from lakehold.ingest.metrics import DECODES
+from lakehold.ingest.read.edge_records import edges
+from lakehold.ingest.read.reader import RAW_SCHEMA, ReadPlan
+from lakehold.ingest.shared_reads import Reading
+from lakehold.ingest.shared_topic import SharedTopic
+from lakehold.ingest.side_by_side import Lanes
+from lakehold.ingest.topic import DecodedTopic
+from lakehold.ingest.transactions.record_headers import HEADERS, headers_of_changes
+from lakehold.model.high_water_marks import HighWaterMarks
+from lakehold.model.lake_definitions import Entry
+from lakehold.model.offsets import OffsetRange
+from lakehold.spark_errors import is_sparks
+
+Result = TypeVar("Result")
+
+log = logging.getLogger(__name__)
+
+
+class ArrivingRecords:
+    """The records that arrive for the tables of a reader; `close` releases them.
+
+    Tables over one topic share its parsing, whatever their envelopes, keys and column lists are. A record that one of them cannot
+    take is no error of another. Tables of several sources share like those of one: `lakehold.ingest.shared_reads`.
+
+    Args:
+        reading: Reads and decodes.
+        entries: The reader's tables, by full name.
+        tables: Reads the state of their Iceberg tables.
+        lanes: Work on topics in parallel.
+        columns_of: Returns the columns of a table in the database.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        entries: Mapping[str, Entry[Table]],
+        tables: DataTables,
+        lanes: Lanes,
+        columns_of: UpstreamColumnsOf = no_columns,
+    ) -> None:
+        self._reading = reading
+        self._entries = entries
+        self._definitions = [entry.definition for entry in entries.values()]
+        self._tables = tables
+        self._lanes = lanes
+        self._columns_of = columns_of
+        self._lane_of: dict[str, int] = {}
+        self._plan: ReadPlan | None = None
+        self._ends: dict[str, dict[int, int]] | None = None
+        self._topics: dict[str, SharedTopic] = {}
+        self._edges: dict[str, SharedTopic] = {}
+        self._of: dict[str, TableArrival] = {}
+
+    @property
+    def are_few(self) -> bool:
+        """Return whether the records are read in the driver."""
+        return self._plan is not None and bool(self._plan.ranges) and self._plan.fits(self._reading.driver_limits)
+
+    def read(self, plan: ReadPlan) -> None:
+        """Read the ranges of `plan`, and release what was read before."""
+        if self._plan != plan:
+            self.close()
+            self._plan = plan
+            source, shared = self._reading.source, self._reading.shared
+            self._topics = shared.topics(source, plan.ranges, self._definitions, in_driver=self.are_few)
+            sizes = Counter[str]()
+            for r in plan.ranges:
+                sizes[r.topic_partition.topic] += r.end_exclusive - r.start_inclusive
+            self._lane_of = self._lanes.of(sizes)
+
+    def take(self, plan: ReadPlan) -> None:
+        """Make `plan` the batch: records outside of it are skipped. Reads the plan if nothing was read yet."""
+        if self._plan == plan:
+            return
+        if self._plan is None:
+            self.read(plan)
+            return
+        self._ends = {r.topic_partition.topic: {} for r in self._plan.ranges}
+        for r in plan.ranges:
+            self._ends[r.topic_partition.topic][r.topic_partition.partition] = r.end_exclusive
+        for name, arrival in self._of.items():
+            arrival.end_at(self._ends[self._entries[name].definition.topic])
+
+    def headers(self, topic: str) -> pa.Table | None:
+        """Return a topic's `HEADERS` (`lakehold.ingest.transactions.record_headers`), as decoded for one of its tables.
+
+        None if no table can give them: none can be decoded, or some message cannot, so that only its envelope may show what
+        it is.
+        """
+        if not self.has(topic):
+            return HEADERS.empty_table()
+        for name, entry in self._entries.items():
+            if entry.definition.topic == topic and entry.definition.envelope.wraps_rows:
+                try:
+                    found = self.of(name).carrier.header_rows
+                # The table stops with this error when its turn comes.
+                except Exception as error:
+                    if not (isinstance(error, TableStopped) or is_sparks(error)):
+                        raise
+                    log.info("the changes of %s cannot be decoded: %s", name, error)
+                    continue
+                headers = headers_of_changes(found, topic)
+                return None if pc.any(pc.equal(headers["kind"], Kind.UNREADABLE)).as_py() else headers
+        return None
+
+    def has(self, topic: str) -> bool:
+        """Return whether the batch may have records of a topic."""
+        found = self._topics.get(topic)
+        return found is not None and found.may_have_records and (self._ends is None or bool(self._ends.get(topic)))
+
+    def raw(self, topics: Collection[str]) -> pa.Table | DataFrame:
+        """Return the raw records of some topics: an Arrow table if they are few."""
+        if self.are_few:
+            found = (self._topics[topic].here for topic in topics if topic in self._topics)
+            return pa.concat_tables([RAW_SCHEMA.empty_table(), *(table for table in found if table is not None)])
+        return self._reading.reader.dataframe(self._reading.shared.decoder.spark(), self._ranges_of(topics))
+
+    def decoded(self, table: Table, stored_key: tuple[ColumnType, ...], *, scan_schemas: bool) -> DecodedTopic:
+        """Decode a table's topic: see `TopicDecoder.wanted`."""
+        topic, is_shared = self._topics[table.topic].decoded(table, stored_key, scan_schemas=scan_schemas)
+        DECODES.labels(source=table.source, by="shared" if is_shared else "own").inc()
+        return topic
+
+    def decoded_edges(self, table: Table, stored_key: tuple[ColumnType, ...]) -> DecodedTopic:
+        """Decode the first and the last records of each partition of a table's topic."""
+        if table.topic not in self._edges:
+            ranges = self._ranges_of([table.topic])
+            if self._ends is not None:
+                ends = self._ends[table.topic]
+                of_batch = (r for r in ranges if r.topic_partition.partition in ends)
+                ranges = [replace(r, end_exclusive=ends[r.topic_partition.partition]) for r in of_batch]
+            takers = [each for each in self._definitions if each.topic == table.topic]
+            records = edges(self._reading.reader, ranges)
+            self._edges[table.topic] = SharedTopic(self._reading.shared.decoder, records, takers)
+        return self._edges[table.topic].decoded(table, stored_key, scan_schemas=False)[0]
+
+    def may_move_keys(self, topic: str, before_: HighWaterMarks) -> bool:
+        """Return whether keys may have moved to a partition from another one.
+
+        That is possible if a partition had no records before this batch and the topic has others.
+        """
+        read = {r.topic_partition.partition for r in self._ranges_of([topic])}
+        return bool(read - before_.passed.keys()) and len(read | before_.passed.keys()) > 1
+
+    def of(self, name: str) -> TableArrival:
+        """Return the records that arrive for a table."""
+        if name not in self._of:
+            entry = self._entries[name]
+            state = self._tables.table_state(entry.definition.full_name)
+            arrival = TableArrival(self, entry, state, self._columns_of)
+            if self._ends is not None:
+                arrival.end_at(self._ends[entry.definition.topic])
+            self._of[name] = arrival
+        return self._of[name]
+
+    def side_by_side(self, work: Mapping[str, Callable[[], Result]]) -> dict[str, Result]:
+        """Run work for each topic in parallel. Returns the results by topic."""
+        found = self._lanes.run([(self._lane_of.get(topic, 0), do) for topic, do in work.items()])
+        return dict(zip(work, found, strict=True))
+
+    def for_tables(self, names: Sequence[str], do: Callable[[str], Result]) -> dict[str, Result]:
+        """Run work for tables; those of one topic run one after the other. Returns the results by table, in their order."""
+        of_topic: dict[str, list[str]] = {}
+        for name in names:
+            of_topic.setdefault(self._entries[name].definition.topic, []).append(name)
+        work = {
+            topic: partial(lambda these: {name: do(name) for name in these}, these) for topic, these in of_topic.items()
+        }
+        found = {name: result for results in self.side_by_side(work).values() for name, result in results.items()}
+        return {name: found[name] for name in names}
+
+    def close(self) -> None:
+        """Release what was read, unless another source takes it."""
+        for arrival in self._of.values():
+            arrival.close()
+        for sampled in self._edges.values():
+            sampled.release()
+        self._reading.shared.done(self._reading.source, self._topics)
+        self._of, self._edges, self._topics, self._plan, self._ends = {}, {}, {}, None, None
+
+    def _ranges_of(self, topics: Collection[str]) -> list[OffsetRange]:
+        return [r for r in self._plan.ranges if r.topic_partition.topic in topics] if self._plan is not None else []
+
+
+class TableArrival:
+    """The records that arrive for one table, read and decoded at the first use.
+
+    Args:
+        arriving: The records of its reader.
+        entry: The table.
+        state: The Iceberg table; None before the first batch.
+        columns_of: Returns the columns of a table in the database.
+    """
+
+    def __init__(
+        self, arriving: ArrivingRecords, entry: Entry[Table], state: TableState | None, columns_of: UpstreamColumnsOf
+    ) -> None:
+        self.entry = entry
+        self.state = state
+        self._columns_of = columns_of
+        self._arriving = arriving
+        self._key = stored_key(state)
+        self._ends: dict[int, int] | None = None
+        self._found: tuple[DecodedTopic, Changes] | None = None
+        self._carrier: Carrier | None = None
+        self._failed: Exception | None = None
+
+    @property
+    def table(self) -> Table:
+        """Return the table's definition."""
+        return self.entry.definition
+
+    @property
+    def changes(self) -> Changes:
+        """Return the changes, decoded when they are read.
+
+        Raises:
+            TableStopped: The table cannot take such messages.
+        """
+        changes = self._decoded[1]
+        return changes if self._ends is None else replace(changes, frame=changes.frame.filter(before(self._ends)))
+
+    @property
+    def raw(self) -> DataFrame:
+        """Return the raw records, perhaps with some that lie after the batch."""
+        return self._decoded[0].raw
+
+    @property
+    def carrier(self) -> Carrier:
+        """Return the changes with their headers, which are read and decoded once, at the first use.
+
+        Raises:
+            TableStopped: The table cannot take such messages. Each further use raises the same error.
+        """
+        if self._failed is not None:
+            raise self._failed
+        if self._carrier is None:
+            try:
+                self._carrier = self._read()
+            except Exception as error:
+                self._failed = error
+                raise
+        return self._carrier
+
+    def _read(self) -> Carrier:
+        topic, changes = self._decoded
+        carrier = DriverRows(changes) if self._arriving.are_few else SparkRows(changes)
+        if self._ends is not None:
+            carrier.end_at(self._ends)
+        try:
+            unknown = pc.any(pc.equal(carrier.header_rows[ERROR], UNKNOWN_SCHEMA)).as_py()
+        except BaseException:
+            carrier.release()
+            raise
+        if topic.knows_all or not unknown:
+            return carrier
+        carrier.release()
+        self._found = self._decode(scan_schemas=True)
+        return self._read()
+
+    @property
+    def has_edges(self) -> bool:
+        """Return whether there are many records, so that the first and last ones serve as a sample of all."""
+        return not self._arriving.are_few and self._arriving.has(self.table.topic)
+
+    @property
+    def edges(self) -> Changes:
+        """Return the changes of the first and the last records of each partition."""
+        return changes_of(self._arriving.decoded_edges(self.table, self._key).decoded, self.table, self._key)
+
+    def may_move_keys(self, before_: HighWaterMarks) -> bool:
+        """Return whether keys may have moved to a partition from another one."""
+        return self._arriving.may_move_keys(self.table.topic, before_)
+
+    def end_at(self, ends: dict[int, int]) -> None:
+        """Skip records at or after `ends`, by partition."""
+        self._ends = ends
+        if self._carrier is not None:
+            self._carrier.end_at(ends)
+
+    def close(self) -> None:
+        """Release the changes."""
+        if self._carrier is not None:
+            self._carrier.release()
+        self._carrier = None
+
+    @property
+    def _decoded(self) -> tuple[DecodedTopic, Changes]:
+        if self._found is None:
+            try:
+                self._found = self._decode(scan_schemas=False)
+            except TableStopped:
+                if self._arriving.are_few:
+                    raise
+                # The topic's subjects may have conflicting schemas that no message of the batch uses: scan the messages.
+                self._found = self._decode(scan_schemas=True)
+        return self._found
+
+    def _decode(self, *, scan_schemas: bool) -> tuple[DecodedTopic, Changes]:
+        topic = self._arriving.decoded(self.table, self._key, scan_schemas=scan_schemas)
+        try:
+            initial = initial_values(topic.decoded, self.table, self.state, self._columns_of)
+            return topic, changes_of(topic.decoded, self.table, self._key, initial)
+        except TableStopped as stop:
+            if not (self._key and stop.code == "key-changed" and self.state is not None and self.state.current is None):
+                raise
+        # The key came from the database, and the table has no rows yet that depend on it: take the messages' key.
+        self._key = ()
+        return self._decode(scan_schemas=scan_schemas)

@@ -1,0 +1,181 @@
+"""A source under a lease: its readers, and the collaborators of its batches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from lakehold.definitions import Table
+from lakehold.errors import LakeholdError, UpstreamError
+from lakehold.ingest.arriving_records import ArrivingRecords
+from lakehold.ingest.envelope.upstream_columns import UpstreamColumnsOf, no_columns
+from lakehold.ingest.membership import split, with_tables
+from lakehold.ingest.planning import Planner
+from lakehold.ingest.read.reader import Available
+from lakehold.ingest.shared_reads import Reading
+from lakehold.ingest.side_by_side import Lanes
+from lakehold.ingest.write.apply import Applier
+from lakehold.ingest.write.dropped_table import clear
+from lakehold.ingest.write.empty_tables import make_empty
+from lakehold.ingest.write.repeats import Snapshots
+from lakehold.ingest.write.writing import Writing
+from lakehold.model import readers as reader_state
+from lakehold.model.committed_transactions import CommittedTransactions
+from lakehold.model.high_water_marks import HighWaterMarks
+from lakehold.model.lake_definitions import Entry
+from lakehold.model.readers import MAIN_READER, Readers, ReaderState, TableProgress
+from lakehold.state.batch_protocol import BatchStore
+from lakehold.state.lease import HeldLease
+from lakehold.times import next_timestamp
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeasedSource:
+    """A source whose lease this process holds, with every collaborator of its batches.
+
+    Args:
+        source: Its name.
+        store: The store of its readers, intents and commits.
+        lease: The lease of the source.
+        tables: Its tables, by full name.
+        transaction_topic: The topic that shows which transactions are complete; None: batches may end anywhere.
+        planner: Plans its batches.
+        reading: Reads records.
+        applier: Applies changes to tables.
+        writing: Commits to tables.
+        lanes: Work on tables in parallel.
+        object_ids: Returns the ids of the source's tables as they are defined now.
+        snapshots: The state of the tables' connector snapshots as upstream reports it; topics alone need not show it.
+        seen_upstream_ms: See `ReaderState`; None: nothing new.
+        columns_of: Returns the columns of a table in the database.
+    """
+
+    source: str
+    store: BatchStore
+    lease: HeldLease
+    tables: Mapping[str, Entry[Table]]
+    transaction_topic: str | None
+    planner: Planner
+    reading: Reading
+    applier: Applier
+    writing: Writing
+    lanes: Lanes
+    object_ids: Callable[[], Collection[str]]
+    snapshots: Snapshots = field(default_factory=Snapshots)
+    seen_upstream_ms: int | None = None
+    columns_of: UpstreamColumnsOf = no_columns
+
+    def readers(self) -> Readers:
+        """Read the states of the source's readers."""
+        return self.store.readers(self.source)
+
+    def main(self) -> ReaderState:
+        """Read the state of the reader `main`."""
+        return self.readers()[MAIN_READER]
+
+    def change(self, apply: Callable[[Readers], Readers]) -> None:
+        """Replace the readers by `apply(readers)`; nothing is written if that changes nothing."""
+        readers = self.readers()
+        if apply(readers) != readers:
+            self.store.change_readers(self.source, self.lease.owner, apply)
+
+    def next_timestamp(self) -> int:
+        """Return the timestamp of a batch that begins now (epoch milliseconds)."""
+        return next_timestamp(reader_state.last_timestamp(self.readers()))
+
+    def last_ms(self) -> int:
+        """Return the source's last timestamp (epoch milliseconds)."""
+        return reader_state.last_timestamp(self.readers()) or 0
+
+    def fetch_offsets(self) -> Available:
+        """Fetch the offsets that can be read now."""
+        return self.reading.shared.fetch(self.source)
+
+    def faults(self, available: Available, state: ReaderState) -> Mapping[str, LakeholdError]:
+        """Return the error that keeps each topic from being read on: see `lakehold.ingest.read.offset_checks.faults`."""
+        return self.reading.reader.faults(available, state.position, state.topic_ids)
+
+    def arriving(self, state: ReaderState) -> ArrivingRecords:
+        """Return the records that will arrive for the tables of a reader; the caller closes them."""
+        entries = {name: self.tables[name] for name in state.tables}
+        return ArrivingRecords(self.reading, entries, self.writing.tables, self.lanes, self.columns_of)
+
+    def topic(self, table: str) -> str:
+        """Return the topic of a table."""
+        return self.tables[table].definition.topic
+
+    def topics(self, state: ReaderState) -> set[str]:
+        """Return the topics of a reader's tables."""
+        return {self.topic(table) for table in state.tables}
+
+    def with_transactions(self, topics: Collection[str]) -> set[str]:
+        """Return `topics` with the transaction topic, if the source has one."""
+        return {*topics, self.transaction_topic} if self.transaction_topic is not None else {*topics}
+
+    def with_tables(self, readers: Readers, tables: Mapping[str, Entry[Table]]) -> Readers:
+        """Return the readers with each of `tables` in one of them, and no others."""
+        return with_tables(readers, self.source, tables, self.transaction_topic)
+
+    def leave_dropped(self) -> Mapping[str, Entry[Table]]:
+        """Stop reading for tables that were dropped. Returns the others.
+
+        Their next batch would create them again.
+        """
+        defined = self.object_ids()
+        tables = {name: entry for name, entry in self.tables.items() if entry.object_id in defined}
+        read = [(name, p.object_id) for state in self.readers().values() for name, p in state.tables.items()]
+        gone = [(name, object_id) for name, object_id in read if object_id not in defined]
+        for name, object_id in gone:
+            clear(self.writing, self.source, name, object_id)
+        if gone:
+            self.change(lambda readers: self.with_tables(readers, tables))
+        return tables
+
+    def leave(self, stopped: Mapping[str, LakeholdError]) -> None:
+        """Move stopped tables out of their reader, each with its error."""
+        self.change(lambda readers: split(readers, stopped))
+
+    def keeps_back(self, table: str, progress: TableProgress, transactions: CommittedTransactions) -> bool:
+        """Return whether a table must stay unreadable although no snapshot of it is half read.
+
+        A topic without records may still get the rows of a snapshot. Its first message shows that it will not, or a
+        transaction, which connectors send after their snapshots. Keys of `UPSERT` arrive one by one.
+
+        Args:
+            table: Its full name.
+            progress: Its progress.
+            transactions: The upstream transactions that `main` has committed.
+        """
+        is_silent = (
+            not self.snapshots.are_told
+            and self.tables[table].definition.envelope.has_positions
+            and progress.marks == HighWaterMarks()
+            and not transactions.commits
+        )
+        return is_silent or self.snapshots.keeps_back(progress.object_id, transactions)
+
+    def has_table(self, name: str) -> bool:
+        """Return whether a table without rows may become readable: it is created now if its columns are known.
+
+        Raises:
+            TableStopped: No table can have its columns, or the name is another table's.
+        """
+        try:
+            make_empty(self.writing, self.tables[name], self.columns_of)
+        except UpstreamError as error:
+            log.info("table %s is not readable yet: %s. %s", name, error.message, error.detail)
+            return False
+        return True
+
+    def begin_holds(self, before: Mapping[str, TableProgress], after: Mapping[str, TableProgress]) -> None:
+        """Set the time of holds that waited for tables which have become readable."""
+        begun = [
+            name
+            for name, progress in after.items()
+            if progress.since_ms is not None and (name not in before or before[name].since_ms is None)
+        ]
+        if begun:
+            self.writing.held.begin(begun)

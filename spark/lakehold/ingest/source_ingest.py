@@ -1,0 +1,242 @@
+"""Ingests a source: all records that exist at the call, for all tables, including new and stopped ones.
+
+A source has a reader `main` for the tables that are in sync. Other readers are for tables that are catching up: they were created
+while the source ran, or stopped by an error. These read batches of their own up to the position of `main`, and join it at
+identical offsets; so a table recovers by itself once the cause of its stop is removed. Meanwhile `main` continues with new
+records: a backfill is a temporary reader, which slows down no other table (seed "Dynamic resource sharing").
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+from lakehold.errors import IngestFailed, TransactionIncomplete, UpstreamError
+from lakehold.ingest.batch import BatchReport, next_batch, without_batch
+from lakehold.ingest.catching_up import CatchingUp
+from lakehold.ingest.leased_source import LeasedSource
+from lakehold.ingest.membership import identified
+from lakehold.ingest.planning import Planned
+from lakehold.ingest.read.reader import Available
+from lakehold.ingest.recovery import recover, stop_faulty
+from lakehold.ingest.transactions.waiting import incomplete, waiting_for
+from lakehold.model.readers import MAIN_READER, ReaderError, Readers, ReaderState, Waiting
+from lakehold.spark_errors import is_sparks, said_by_spark
+from lakehold.times import now_ms
+
+log = logging.getLogger(__name__)
+
+_MEANWHILE_IDLE_MS = 10_000
+"""Interval of empty batches while others catch up: the write frontier of a quiet table does not wait for them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ingesting(LeasedSource):
+    """One source that is ingested under a lease.
+
+    Args:
+        idle_ms: The least interval at which calls without new records move the write frontier. Above 0, the caller polls: no call
+            waits for anything.
+        catch_up_s: How long a call works on tables that catch up, with a batch of each at least; the next call continues.
+            None: until they have caught up.
+        transaction_timeout_ms: How long an incomplete transaction may block the source.
+        confirm_defined: Raises if the source was dropped, or a statement changes its upstream objects right now.
+        pause: Waits for so many seconds.
+    """
+
+    idle_ms: int = 0
+    catch_up_s: float | None = None
+    transaction_timeout_ms: int
+    confirm_defined: Callable[[], None]
+    pause: Callable[[float], None] = time.sleep
+
+    @property
+    def _catching_up(self) -> CatchingUp:
+        return CatchingUp(self, self._meanwhile)
+
+    def drain(self) -> Generator[BatchReport, None, None]:
+        """Run the batches that apply everything in the source's topics at the call, one report each.
+
+        A call that finds nothing to read runs one empty batch, which moves the source's write frontier, unless it moved less
+        than `idle_ms` ago.
+        """
+        with self._errors_reported():
+            available, stopped = yield from self._begin()
+            behind = [name for name in self.readers() if name not in {MAIN_READER, *stopped}]
+            yield from self._catching_up.run(behind, self.catch_up_s)
+            yield from self._drain_main(self.fetch_offsets() if behind else available)
+
+    def go_on(self) -> Iterator[BatchReport]:
+        """Read new records for the tables that are in sync, after a `drain` and while the caller waits for something else."""
+        with self._errors_reported():
+            yield from self._meanwhile()
+
+    def fill(self, tables: Collection[str]) -> Iterator[BatchReport]:
+        """Run the batches that bring some tables to the position of `main`, which continues meanwhile, and let them join it.
+
+        Other tables that are not in sync stay so, unless they share a reader.
+        """
+        with self._errors_reported():
+            _, stopped = yield from self._begin()
+            behind = [name for name, state in self.readers().items() if not state.tables.keys().isdisjoint(tables)]
+            yield from self._catching_up.run([name for name in behind if name not in {MAIN_READER, *stopped}])
+            in_main = self.main().tables
+            if any(progress.since_ms is None for name, progress in in_main.items() if name in tables):
+                yield from self._drain_main(self.fetch_offsets())
+
+    @contextmanager
+    def _errors_reported(self) -> Iterator[None]:
+        """Translate errors of Spark outside of tables, and keep errors of the upstream with the reader.
+
+        Spark fails, for example, when a topic is deleted while it reads its transactions.
+        """
+        try:
+            yield
+        except UpstreamError as error:
+            if not error.retryable:
+                # Dropping a source deletes its topics before its definition.
+                self.confirm_defined()
+                stop = ReaderError(error.code, error.message, error.detail, error.hint)
+                self.change(lambda readers: {**readers, MAIN_READER: replace(readers[MAIN_READER], error=stop)})
+            raise
+        except Exception as error:
+            if not is_sparks(error):
+                raise
+            log.warning("source %s failed", self.source, exc_info=True)
+            raise IngestFailed(
+                f'source "{self.source}" could not be read',
+                detail=said_by_spark(error),
+                hint="The next ingest tries it again. The whole error is in the log.",
+            ) from error
+
+    def _begin(self) -> Generator[BatchReport, None, tuple[Available, set[str]]]:
+        """Match readers with tables, and finish open batches. Returns the fetched offsets, and the tables that stopped."""
+        available = self.fetch_offsets()
+        tables = self.leave_dropped()
+        self.change(lambda readers: self._identified(self.with_tables(readers, tables), available))
+        stopped = yield from recover(self, available)
+        self.change(lambda readers: self.with_tables(readers, tables))
+        stopped |= yield from stop_faulty(self, available)
+        return available, stopped
+
+    def _meanwhile(self) -> Iterator[BatchReport]:
+        yield from self._drain_main(self.fetch_offsets(), meanwhile=True)
+
+    def _drain_main(self, available: Available, *, meanwhile: bool = False) -> Iterator[BatchReport]:
+        """Run `main` up to the fetched offsets, and report if it waits.
+
+        With `meanwhile`, empty batches are as far apart as in a follow, and a wait is not reported.
+        """
+        planned = yield from self._read_on(available, meanwhile=meanwhile)
+        if meanwhile or planned is None:
+            return
+        if planned.fetch_again_ms is not None and not self.idle_ms:
+            # Once only: whatever blocks it after that was sent after the call.
+            self.pause(max(0, planned.fetch_again_ms - now_ms()) / 1000)
+            planned = yield from self._read_on(self.fetch_offsets(), meanwhile=True)
+        if planned is not None:
+            yield from self._wait(planned)
+
+    def _read_on(self, available: Available, *, meanwhile: bool) -> Generator[BatchReport, None, Planned | None]:
+        """Run the batches of `main` up to the fetched offsets. Returns the last plan; None if it has no tables."""
+        if not self.main().tables:
+            return None
+        # Tables that caught up may have joined since.
+        self.change(lambda readers: self._identified(readers, available))
+        ran = False
+        while True:
+            self.leave_dropped()
+            state = self.main()
+            if not state.tables:
+                return None
+            own = available.without(available.topics - self._topics_of_main())
+            may_stand = ran or self._moved_lately(state, meanwhile=meanwhile)
+            planned, report = next_batch(
+                self, state, partial(self.planner.plan, state, own), partial(self._is_wanted, state, may_stand)
+            )
+            if report is None:
+                return self._ended(planned, state)
+            ran = True
+            yield report
+            if planned.is_last and not report.stopped:
+                was_readable = all(progress.since_ms is not None for progress in state.tables.values())
+                return planned if was_readable else self._ended(planned, self.main())
+
+    def _is_wanted(self, state: ReaderState, may_stand: bool, planned: Planned) -> bool:
+        """Return whether to run a batch: it has news, or moves the write frontier.
+
+        The frontier does not move while a transaction is overdue.
+        """
+        if state.waiting is not None:
+            # The transaction may have arrived; record that now, as long batches may come before the end of this call.
+            self._note_waiting(planned)
+            state = self.main()
+        return planned.has_news or not (may_stand or self._is_overdue(planned, state))
+
+    def _ended(self, planned: Planned, state: ReaderState) -> Planned:
+        """Return the last plan, asking to fetch offsets again if a table lacks only the end of a partition to be readable.
+
+        A partition may have got more records than were planned for when the end of a snapshot was seen in another one.
+        """
+        return replace(planned, fetch_again_ms=planned.fetch_again_ms or 0) if _lacks_ends(state) else planned
+
+    def _wait(self, planned: Planned) -> Iterator[BatchReport]:
+        """Record and report which transaction blocks the source.
+
+        Raises:
+            TransactionIncomplete: It has blocked the source for too long.
+        """
+        waiting, error = self._note_waiting(planned)
+        if error is not None:
+            raise error
+        if waiting is not None:
+            yield without_batch(self, MAIN_READER, waiting=waiting)
+
+    def _note_waiting(self, planned: Planned) -> tuple[Waiting | None, TransactionIncomplete | None]:
+        """Record the transaction for which the source waits, and return it, with an error if it takes too long."""
+        waiting = self._waiting(planned, self.main())
+        error = incomplete(self.source, waiting) if waiting is not None and self._is_late(waiting) else None
+        stop = ReaderError(error.code, error.message, error.detail, error.hint) if error is not None else None
+        self.change(
+            lambda readers: {**readers, MAIN_READER: replace(readers[MAIN_READER], waiting=waiting, error=stop)}
+        )
+        return waiting, error
+
+    def _waiting(self, planned: Planned, main: ReaderState) -> Waiting | None:
+        if planned.blocked is None:
+            return None
+        tables = {name: self.topic(name) for name in main.tables}
+        return waiting_for(planned.blocked, planned.waiting, tables, main.waiting, now_ms())
+
+    def _is_overdue(self, planned: Planned, main: ReaderState) -> bool:
+        """Return whether the write frontier must not move, because a transaction is overdue."""
+        waiting = self._waiting(planned, main)
+        return waiting is not None and self._is_late(waiting)
+
+    def _is_late(self, waiting: Waiting) -> bool:
+        return now_ms() - waiting.since_ms >= self.transaction_timeout_ms
+
+    def _moved_lately(self, main: ReaderState, *, meanwhile: bool) -> bool:
+        """Return whether the write frontier of `main` moved so recently that it need not move.
+
+        Batches of tables that catch up have timestamps, too, but do not move it.
+        """
+        idle_ms = max(self.idle_ms, _MEANWHILE_IDLE_MS) if meanwhile else self.idle_ms
+        return main.upper_ms is not None and now_ms() < main.upper_ms - 1 + idle_ms
+
+    def _topics_of_main(self) -> set[str]:
+        return self.with_transactions(self.topics(self.main()))
+
+    def _identified(self, readers: Readers, available: Available) -> Readers:
+        return identified(readers, available, self.with_transactions(self.topics(readers[MAIN_READER])))
+
+
+def _lacks_ends(state: ReaderState) -> bool:
+    """Return whether a table is not readable yet although the end of its first snapshot was seen."""
+    unreadable = (progress for progress in state.tables.values() if progress.since_ms is None)
+    snapshots = (progress.marks.snapshot for progress in unreadable)
+    return any(snapshot is not None and snapshot.end_seen and not snapshot.complete for snapshot in snapshots)

@@ -1,0 +1,89 @@
+"""Effects of a batch on a table, and how they are recognised in the table's history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from lakehold.definitions import Table
+from lakehold.iceberg.data_tables import TableState
+from lakehold.ingest.deduplicate.statistics import BatchStatistics
+from lakehold.model.high_water_marks import HighWaterMarks
+
+
+@dataclass(frozen=True)
+class BatchIdentity:
+    """The identity of a batch, which every effect carries in its snapshot summary: effects that exist are skipped."""
+
+    source: str
+    timestamp_ms: int
+    offsets: str
+
+    def properties(self, marks: HighWaterMarks | None, step: int = 1) -> dict[str, str]:
+        """Return the summary's entries; `step` numbers the commits of one table in one batch."""
+        found = {
+            "lakehold.timestamp": str(self.timestamp_ms),
+            "lakehold.source": self.source,
+            "lakehold.offsets": self.offsets,
+            "lakehold.step": str(step),
+        }
+        return found if marks is None else {**found, "lakehold.marks": marks.to_json()}
+
+    def effect(self, step: int) -> str:
+        """Return a name for each commit of the batch to a table."""
+        return f"{self.source}:{self.timestamp_ms}:{step}"
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """The effects of a batch on one table. Counts of rows are Iceberg's own, from the snapshot's summary.
+
+    `left_out` describes, in sentences, parts of messages that no table can hold, if the batch before did not have them.
+    """
+
+    table: str
+    records: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    repeated: int = 0
+    errors: int = 0
+    snapshot_id: int | None = None
+    left_out: tuple[str, ...] = ()
+
+
+def effect_of(state: TableState, batch: BatchIdentity, step: int) -> Mapping[str, str] | None:
+    """Find the summary of the snapshot with this batch's step; None if there is none."""
+    of_batch = state.of_batch(batch.source, batch.timestamp_ms)
+    return next((s.summary for s in of_batch if s.summary.get("lakehold.step") == str(step)), None)
+
+
+def report_of(
+    table: Table, statistics: BatchStatistics, written: TableState | None, batch: BatchIdentity
+) -> TableReport:
+    """Report the effects of the batch on the table, from the table's history."""
+    report = TableReport(
+        table=table.full_name, records=statistics.records, repeated=statistics.repeated, errors=statistics.errors
+    )
+    return counted(report, written, batch)
+
+
+def counted(report: TableReport, written: TableState | None, batch: BatchIdentity) -> TableReport:
+    """Return the report with the batch's counts from the history of the table as `written`."""
+    found = [effect_of(written, batch, step) for step in (1, 2, 3)] if written is not None else []
+    summaries = [summary for summary in found if summary is not None]
+
+    def total(*names: str) -> int:
+        return sum(int(summary[name]) for summary in summaries for name in names if name in summary)
+
+    merged = "spark.merge-into.num-target-rows-"
+    plain = [s for s in summaries if f"{merged}inserted" not in s]
+    added = sum(int(s.get("added-records", 0)) for s in plain)
+    removed = sum(int(s.get("added-position-deletes", 0)) - int(s.get("removed-position-deletes", 0)) for s in plain)
+    return replace(
+        report,
+        inserted=total(f"{merged}inserted") + added,
+        updated=total(f"{merged}updated"),
+        deleted=total(f"{merged}deleted") + removed,
+        snapshot_id=written.snapshot_id if written is not None else None,
+    )

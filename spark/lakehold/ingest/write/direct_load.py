@@ -1,0 +1,211 @@
+"""Direct loads: rows that are all new are written as they are read, in one pass over the records.
+
+Deduplication brings the header of each change to the driver, and caches all decoded records for that. The first load of a table
+does not need it: every row is new and occurs once. But only after reading everything is that known. So the first and last records
+of each partition raise the expectation; the rows are written to a staged snapshot; and the snapshot is published only if its
+files confirm the expectation. Otherwise no reader has seen the snapshot, and the changes are deduplicated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from lakehold.definitions import Envelope
+from lakehold.iceberg.data_tables import DataTables, TableState
+from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.deduplicate.carriers import APPLIED
+from lakehold.ingest.deduplicate.change_headers import bounded
+from lakehold.ingest.deduplicate.deduplication import statistics_of_few
+from lakehold.ingest.deduplicate.engine import Rule
+from lakehold.ingest.deduplicate.snapshots import SnapshotReadEnds, advanced
+from lakehold.ingest.deduplicate.statistics import BOUNDED_TYPES, BatchStatistics
+from lakehold.ingest.envelope.change_columns import (
+    BEFORE_MISSING,
+    CONNECTOR,
+    ERROR,
+    KEPT,
+    OP,
+    PARTITION,
+    PHASE,
+    POSITION,
+    SNAPSHOT_PHASES,
+    Changes,
+    Op,
+    Phase,
+)
+from lakehold.ingest.envelope.position import position_value
+from lakehold.ingest.write import merge
+from lakehold.ingest.write.batch_effects import BatchIdentity
+from lakehold.ingest.write.write_audit_publish import Publishing, Staged
+from lakehold.model.high_water_marks import HighWaterMarks
+from lakehold.spark_sql import quoted
+
+_PLAIN = "_lh_plain"
+
+
+class Unexpected(Exception):
+    """The batch contradicts the expectation from its first and last records; nothing was published."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The expectation that a batch only adds rows of new keys, each once.
+
+    Args:
+        edges: Statistics of the batch's first and last records.
+        marks: The table's marks after the batch.
+        snapshot_id: The table's snapshot when the expectation was made; None before its first one.
+        guard: A key column with the table's highest value in it, as in `Bounds`; None for a table without rows.
+    """
+
+    edges: BatchStatistics
+    marks: HighWaterMarks
+    snapshot_id: int | None
+    guard: tuple[ColumnType, Any] | None
+
+
+def may_be_new(envelope: Envelope, marks: HighWaterMarks, row_count: int | None) -> bool:
+    """Return whether a batch's edges are worth reading: the table has no rows, or the connector's snapshot continues."""
+    goes_on = envelope.has_positions and marks.snapshot is not None and not marks.snapshot.complete
+    return row_count == 0 or goes_on
+
+
+def expected(
+    edges: Changes, rule: Rule, state: TableState | None, tables: DataTables, *, read_ends: SnapshotReadEnds
+) -> Expected | None:
+    """Return what the first and last records let expect of a batch; None if not all of it can be new rows.
+
+    Args:
+        edges: Changes of the batch's first and last records.
+        rule: The rule by which changes of the table are deduplicated.
+        state: The table; None before the first batch.
+        tables: Reads the bounds of its values.
+        read_ends: The offsets up to which the batch reads the table's topic.
+    """
+    found, marks = statistics_of_few(edges, rule), rule.marks
+    if not (found.records and found.went_back is None and _is_plain(found) and _stands_at_once(found)):
+        return None
+    if marks.snapshot is not None and marks.snapshot.position != found.snapshot_position:
+        return None
+    guard = None
+    if state is not None and state.row_count != 0:
+        columns = bounded(edges)
+        stored = tables.column_bounds(state, [c.name for c in columns])
+        uppers = ((c, b.upper) for c in columns if (b := stored[c.name]) is not None)
+        guard = next(((column, upper) for column, upper in uppers if upper is not None), None)
+        if guard is None:
+            return None
+    after = advanced(marks, found, read_ends=read_ends, sequence_number=None)
+    return Expected(found, after, None if state is None else state.snapshot_id, guard)
+
+
+def _is_plain(statistics: BatchStatistics) -> bool:
+    odd = (
+        statistics.errors
+        + statistics.repeated
+        + statistics.null_key_parts
+        + statistics.kept
+        + statistics.before_missing
+    )
+    return statistics.upserts == statistics.records and odd == 0 and len(statistics.connectors) <= 1
+
+
+def _stands_at_once(statistics: BatchStatistics) -> bool:
+    """Return whether all changes share one position, that of a snapshot, or have none."""
+    if statistics.streamed_position is not None:
+        return False
+    return statistics.snapshot_position == statistics.lowest_position and len(set(statistics.passed.values())) <= 1
+
+
+def load(  # noqa: PLR0913 - a batch, a table, and where to write
+    publishing: Publishing,
+    how: Expected,
+    name: str,
+    changes: Changes,
+    columns: Sequence[ColumnType],
+    batch: BatchIdentity,
+    properties: Mapping[str, str],
+    state: TableState,
+) -> BatchStatistics:
+    """Write the rows of `changes` and publish them. Returns the statistics of all changes.
+
+    Args:
+        publishing: Stages and publishes.
+        how: The expectation.
+        name: The table's full name in SQL, quoted.
+        changes: The changes.
+        columns: The table's columns, in its order.
+        batch: The batch.
+        properties: Properties of the snapshot.
+        state: The table.
+
+    Raises:
+        Unexpected: The changes are not as expected; the table is unchanged.
+    """
+    if state.snapshot_id != how.snapshot_id:
+        # Rows that another writer added meanwhile may fulfil the guard, and would be overwritten.
+        raise Unexpected
+    guard = F.lit(True)
+    if how.guard is not None:
+        column, upper = how.guard
+        guard = F.col(quoted(column.name)) > merge.key_value(column.type, upper)
+    path = merge.Append(name, state.snapshot_id, guard, keeps_values=False)
+    rows = _marked(changes, how.edges)
+    staged = publishing.stage(
+        lambda: merge.append(path, changes, rows, columns, properties), state, f"{batch.effect(1)}:direct"
+    )
+    if staged is None:
+        raise Unexpected
+    if publishing.tables.nulls_added(staged.table, changes.key[0], staged.snapshot.snapshot_id) != 0:
+        raise Unexpected
+    _require_new(publishing, how, name, changes.key, staged)
+    publishing.publish(staged)
+    records = int(staged.snapshot.summary["added-records"])
+    return replace(how.edges, records=records, upserts=records)
+
+
+def _marked(changes: Changes, edges: BatchStatistics) -> DataFrame:
+    """Mark all changes as winners; changes that contradict the expectation lose their key, which shows afterwards.
+
+    No other way to find them is as cheap: counting splits the code that Spark generates for a row.
+    """
+    plain = F.col(ERROR).isNull() & (F.col(OP) == Op.UPSERT.value) & (F.coalesce(F.size(KEPT), F.lit(0)) <= 0)
+    plain = plain & ~F.col(BEFORE_MISSING) & F.col(CONNECTOR).eqNullSafe(F.lit(next(iter(edges.connectors), None)))
+    for column in changes.key:
+        plain = plain & F.col(quoted(column)).isNotNull()
+    if edges.snapshot_position is None:
+        plain = plain & F.col(POSITION).isNull()
+    else:
+        # The marks already say whether the snapshot has ended: they are written before everything is read.
+        phases = SNAPSHOT_PHASES if edges.snapshot_ends else (Phase.SNAPSHOT.value,)
+        plain = plain & F.col(PHASE).isin(*phases) & (F.col(POSITION) == position_value(edges.snapshot_position))
+        plain = plain & F.col(PARTITION).isin(*edges.passed)
+    keys = {column: F.when(F.col(_PLAIN), F.col(quoted(column))) for column in changes.key}
+    decided = {**keys, APPLIED: F.lit(True), OP: F.lit(Op.UPSERT.value)}
+    return changes.frame.withColumn(_PLAIN, plain).withColumns(decided)
+
+
+def _require_new(publishing: Publishing, how: Expected, name: str, key: Sequence[str], staged: Staged) -> None:
+    """Raise `Unexpected` if a key of the staged rows occurs twice, among them or together with those of the table."""
+    if how.guard is None and all(isinstance(staged.table.schema.find_type(c), BOUNDED_TYPES) for c in key):
+        # Read the keys of one batch from its files: comparing them here takes less time than Spark's planning.
+        keys = staged.table.table.scan(snapshot_id=staged.snapshot.snapshot_id, selected_fields=tuple(key)).to_arrow()
+        if keys.group_by(list(key)).aggregate([]).num_rows != keys.num_rows:
+            raise Unexpected
+        return
+    quoted_key = ", ".join(quoted(column) for column in key)
+    among = f"{name} VERSION AS OF {staged.snapshot.snapshot_id}"
+    if how.guard is not None:
+        name_, kind = how.guard[0].name, how.guard[0].type
+        added = publishing.tables.column_bounds(staged.table, [name_], added_by=staged.snapshot.snapshot_id)[name_]
+        if added is not None:
+            lower, upper = (merge.key_literal(kind, value) for value in (added.lower, added.upper))
+            among += f" WHERE {quoted(name_)} BETWEEN {lower} AND {upper}"
+    twice = f"SELECT {quoted_key} FROM {among} GROUP BY {quoted_key} HAVING count(*) > 1 LIMIT 1"
+    if publishing.spark.sql(twice).collect():
+        raise Unexpected

@@ -1,0 +1,51 @@
+"""Chooses the path of changes into a table: the cheapest correct one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as F
+
+from lakehold.iceberg.column_bounds import ColumnBounds
+from lakehold.iceberg.data_tables import DataTables, TableState
+from lakehold.ingest.deduplicate.deduplication import Deduplicated
+from lakehold.ingest.deduplicate.statistics import Bounds
+from lakehold.ingest.envelope.change_columns import Changes
+from lakehold.ingest.write import merge
+from lakehold.spark_sql import quoted
+
+
+def path_of(
+    name: str, changes: Changes, found: Deduplicated, state: TableState, tables: DataTables
+) -> merge.Append | merge.Merge | None:
+    """Choose the cheapest correct path; None if no row can change."""
+    statistics = found.statistics
+    if state.row_count == 0:
+        if statistics.upserts == 0:
+            return None
+        return merge.Append(name, state.snapshot_id, F.lit(True), keeps_values=statistics.kept > 0)
+    if not (statistics.deletes or statistics.null_key_parts or found.replaces_all):
+        disjoint = _disjoint(statistics.key_bounds, tables.column_bounds(state, statistics.key_bounds))
+        if disjoint is not None:
+            return merge.Append(name, state.snapshot_id, disjoint, keeps_values=statistics.kept > 0)
+    return merge.Merge(
+        name,
+        changes.key,
+        null_safe=statistics.null_key_parts > 0,
+        bounds=statistics.key_bounds,
+        has_deletes=statistics.deletes > 0,
+        has_upserts=statistics.upserts > 0,
+        keeps_values=statistics.kept > 0,
+        replaces_all=found.replaces_all,
+    )
+
+
+def _disjoint(bounds: Mapping[str, Bounds], stored: Mapping[str, ColumnBounds | None]) -> SparkColumn | None:
+    """Return a key column's range that contains the batch and no row of the table."""
+    for name, b in bounds.items():
+        held = stored[name]
+        if held is not None and held.excludes(b.lowest, b.highest):
+            lowest, highest = (merge.key_value(b.type, value) for value in (b.lowest, b.highest))
+            return F.col(quoted(name)).between(lowest, highest)
+    return None

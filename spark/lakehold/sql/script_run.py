@@ -1,0 +1,294 @@
+"""Running a script: parse all of it, then plan and run one statement after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
+
+from lakehold.definitions import Source, Subscription
+from lakehold.holds.commands import HoldCommands, NewHold
+from lakehold.holds.roles import RoleCommands
+from lakehold.model.lake_definitions import Entry
+from lakehold.publish.subscriptions import COLUMNS as SUBSCRIPTION_COLUMNS
+from lakehold.spark_errors import readable
+from lakehold.sql.contracts import with_contract
+from lakehold.sql.definition_change import DefinitionChange, apply_plan, locating_errors
+from lakehold.sql.explain_plan import combine
+from lakehold.sql.hold_change import HoldChange
+from lakehold.sql.list_holds import list_holds
+from lakehold.sql.parse import parse_script
+from lakehold.sql.result import Result
+from lakehold.sql.run_roles import check_privileges, run_on_roles
+from lakehold.sql.run_upstream import Upstream, converged, explain
+from lakehold.sql.spark_statements import run_on_spark, with_full_name
+from lakehold.sql.statement_effects import (
+    BeginSubscription,
+    ChangeTable,
+    Converge,
+    DropDefinitions,
+    DropHolds,
+    DropIcebergTable,
+    EndSubscription,
+    ExplainChanges,
+    ExplainPlan,
+    HoldEffect,
+    ListHolds,
+    ListSubscriptions,
+    ManageRoles,
+    MoveHold,
+    NameHold,
+    Notice,
+    Plan,
+    PutDefinition,
+    PutHold,
+    ReadAsOf,
+    ReadChanges,
+    Release,
+    Rows,
+    RunOnSpark,
+)
+from lakehold.sql.statements import CreateTable, ParsedStatement
+from lakehold.sql.transactions import Transaction, units
+from lakehold.state.holds import Hold
+from lakehold.state.objects import DefinitionStore
+from lakehold.subscribe.statement import Query, Subscribe
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class FedTables(Protocol):
+    """The state of fed tables and sources outside of the definitions, which a drop removes."""
+
+    def drop_iceberg_table(self, full_name: str) -> None:
+        """Drop the Iceberg table with its data, if it exists."""
+
+    def forget_source(self, name: str) -> None:
+        """Remove the reader state of a source that is not declared, unless an ingest runs the source."""
+
+
+class Reads(Protocol):
+    """Queries of tables at a time, and of their changes over time."""
+
+    def read_as_of(self, query: Query, as_of_ms: int) -> Result:
+        """Run a query over its tables as they were at `as_of_ms`."""
+
+    def read_changes(self, subscribe: Subscribe) -> Result:
+        """Read the rows of a SUBSCRIBE up to now."""
+
+    def explain_changes(self, subscribe: Subscribe) -> Result:
+        """Describe how lakehold would read a SUBSCRIBE."""
+
+
+class SubscriptionCommands(Protocol):
+    """The commands on subscriptions outside of the definitions."""
+
+    def begun(self, entry: Entry[Subscription], tables: Mapping[str, str]) -> AbstractContextManager[None]:
+        """Hold the tables that a new subscription reads while the block declares it; raise if they cannot be read.
+
+        Args:
+            entry: The new subscription.
+            tables: Object ids of tables that the block declares as well, by full name.
+        """
+
+    def end(self, entry: Entry[Subscription], *, with_output: bool) -> None:
+        """Drop the hold of a dropped subscription, and its output table if `with_output`."""
+
+    def overview(self) -> list[tuple[Any, ...]]:
+        """List the subscriptions and their progress: rows of `lakehold.publish.subscriptions.COLUMNS`."""
+
+
+@dataclass(frozen=True)
+class Runner:
+    """The runner of scripts on one lake.
+
+    Attributes:
+        store: The definitions.
+        tables: The state of fed tables and sources outside of the definitions.
+        spark: Returns the Spark session, and starts it when a statement first needs it: that takes seconds.
+        reads: Queries tables at a time, and their changes over time.
+        holds: The commands on holds.
+        subscriptions: The commands on subscriptions.
+        roles: The commands on roles, with the privilege check for holds and subscriptions.
+        upstream: The upstream objects of sources that capture a database.
+        schemas: Directory of the tables' contracts; None: there are none.
+    """
+
+    store: DefinitionStore
+    tables: FedTables
+    spark: Callable[[], SparkSession]
+    reads: Reads
+    holds: HoldCommands
+    subscriptions: SubscriptionCommands
+    roles: RoleCommands
+    upstream: Upstream
+    schemas: Path | None = None
+
+    def run(self, sql: str) -> Result:
+        """Run every statement of `sql`; return the result of the last one, with the notices of all.
+
+        Raises:
+            StatementError: A statement is not well formed; then none has run.
+            DefinitionError: A statement contradicts the definitions; those before it have run.
+            PermissionDenied: The program's role may not run a statement; those before it have run.
+            LakeholdError: Spark failed on a statement; those before it have run.
+        """
+        result = Result()
+        notices: list[str] = []
+        script = parse_script(sql)
+        for unit in units(script):
+            if isinstance(unit, Transaction) and unit.changes_holds:
+                result = self._change_holds_together(unit.statements)
+            elif isinstance(unit, Transaction):
+                run = self._explain_together if unit.is_explained else self._run_together
+                result = run([self._completed(parsed) for parsed in unit.statements])
+            else:
+                with locating_errors(unit, alone=len(script) == 1):
+                    result = self._run_statement(self._completed(unit))
+            notices += result.notices
+        return replace(result, notices=tuple(notices))
+
+    def _completed(self, parsed: ParsedStatement) -> ParsedStatement:
+        """Complete the statement by the contract of its table and the session's namespace: plans cannot read either."""
+        if not isinstance(parsed.statement, CreateTable):
+            return replace(parsed, statement=with_full_name(parsed.statement, self.spark))
+        table = with_contract(parsed.statement.table, self.schemas)
+        return replace(parsed, statement=replace(parsed.statement, table=table))
+
+    def _run_statement(self, parsed: ParsedStatement) -> Result:
+        change = DefinitionChange([parsed], self.holds.all)
+        change.apply(self.store.definitions())
+        if any(isinstance(effect, BeginSubscription) for effect in change.plans[0].effects):
+            return self._run_together([parsed])
+        check_privileges(change.plans[0], self.roles.guard)
+        with converged(change, self.store, self.upstream) as notices:
+            if change.plans[0].definition_effects:
+                self._commit(change)
+        result = self._act(change.plans[0])
+        return replace(result, notices=(*notices, *result.notices))
+
+    def _run_together(self, statements: Sequence[ParsedStatement]) -> Result:
+        """Run statements as one commit of definitions.
+
+        Their holds are stored before the commit and become visible with it, or are removed if it fails.
+        """
+        change = DefinitionChange(statements, self.holds.all)
+        after = change.apply(self.store.definitions())
+        held: list[tuple[NewHold, Hold]] = []
+        with converged(change, self.store, self.upstream) as notices, ExitStack() as made:
+            for parsed, decided in zip(statements, change.plans, strict=True):
+                with locating_errors(parsed, alone=len(statements) == 1), readable():
+                    check_privileges(decided, self.roles.guard)
+                    for effect in decided.effects:
+                        if isinstance(effect, PutHold):
+                            hold = made.enter_context(self.holds.created(effect.hold, change.declared))
+                            held.append((effect.hold, hold))
+                        elif isinstance(effect, BeginSubscription):
+                            entry = after.subscription(effect.subscription.name)
+                            made.enter_context(self.subscriptions.begun(entry, change.declared))
+            self._commit(change)
+        notices += [e.text for decided in change.plans for e in decided.effects if isinstance(e, Notice)]
+        return Result(notices=(*notices, *(text for new, hold in held for text in self.holds.notices(new, hold))))
+
+    def _commit(self, change: DefinitionChange) -> None:
+        """Commit the definitions, then remove the reader state of dropped sources.
+
+        If a process dies in between, creating a source of the same name removes that state. It is not removed earlier:
+        another process may have created and read the new source meanwhile.
+        """
+        effects = [effect for decided in change.plans for effect in decided.definition_effects]
+        about = [effect.definition for effect in effects if isinstance(effect, PutDefinition)]
+        about += [each for effect in effects if isinstance(effect, DropDefinitions) for each in effect.definitions]
+        self.store.change(change.apply)
+        for definition in about:
+            if isinstance(definition, Source):
+                self.tables.forget_source(definition.name)
+
+    def _explain_together(self, statements: Sequence[ParsedStatement]) -> Result:
+        """Describe what `_run_together` would do."""
+        change = DefinitionChange(statements, self.holds.all)
+        before = self.store.definitions()
+        after = change.apply(before)
+        return explain(combine(change.plans), before, after, self.upstream)
+
+    def _change_holds_together(self, statements: Sequence[ParsedStatement]) -> Result:
+        """Run statements that rename and drop holds as one commit of holds."""
+        change = HoldChange(statements, self.store, self.roles.guard)
+        self.holds.change(change.apply)
+        return Result(notices=tuple(change.notices))
+
+    def _act(self, decided: Plan) -> Result:
+        """Make the effects that follow the commit of the definitions.
+
+        A table is dropped after its definition, so that no batch creates the table again.
+        """
+        result = Result()
+        notices: list[str] = []
+        for effect in decided.effects:
+            match effect:
+                case PutDefinition() | ChangeTable() | DropDefinitions() | BeginSubscription() | Converge() | Release():
+                    pass  # done around the commit
+                case DropIcebergTable(full_name):
+                    self.tables.drop_iceberg_table(full_name)
+                case PutHold() | MoveHold() | NameHold() | DropHolds():
+                    notices += self._change_holds(effect)
+                case EndSubscription() | ListSubscriptions():
+                    result = self._on_subscriptions(effect)
+                case ListHolds(holds):
+                    result = list_holds(holds, self.store.definitions(), self.roles.all())
+                case ManageRoles(statement):
+                    result = run_on_roles(statement, self.roles)
+                case RunOnSpark():
+                    result = run_on_spark(self.spark(), effect)
+                case ReadAsOf() | ReadChanges() | ExplainChanges() | ExplainPlan():
+                    with readable():
+                        result = self._read(effect)
+                case Rows(columns, rows):
+                    result = Result(columns, list(rows))
+                case Notice(text):
+                    notices.append(text)
+                case other:
+                    assert_never(other)
+        return replace(result, notices=(*result.notices, *notices))
+
+    def _read(self, effect: ReadAsOf | ReadChanges | ExplainChanges | ExplainPlan) -> Result:
+        match effect:
+            case ReadAsOf(query, as_of_ms):
+                return self.reads.read_as_of(query, as_of_ms)
+            case ReadChanges(subscribe):
+                return self.reads.read_changes(subscribe)
+            case ExplainChanges(subscribe):
+                return self.reads.explain_changes(subscribe)
+            case ExplainPlan(planned):
+                before = self.store.definitions()
+                return explain(planned, before, apply_plan(before, planned), self.upstream)
+            case other:
+                assert_never(other)
+
+    def _change_holds(self, effect: HoldEffect) -> tuple[str, ...]:
+        """Change one hold, and return notices for the person."""
+        match effect:
+            case PutHold(hold):
+                return self.holds.notices(hold, self.holds.create(hold))
+            case MoveHold(name, to_ms):
+                self.holds.advance(name, to_ms)
+            case NameHold(hold, new_name):
+                self.holds.rename(hold.full_name, new_name)
+            case DropHolds(holds):
+                self.holds.drop_all(holds)
+            case other:
+                assert_never(other)
+        return ()
+
+    def _on_subscriptions(self, effect: EndSubscription | ListSubscriptions) -> Result:
+        match effect:
+            case EndSubscription(entry, with_output):
+                self.subscriptions.end(entry, with_output=with_output)
+            case ListSubscriptions():
+                return Result(SUBSCRIPTION_COLUMNS, self.subscriptions.overview())
+            case other:
+                assert_never(other)
+        return Result()

@@ -1,0 +1,93 @@
+"""Statements that Spark runs: lakehold passes the text on, and turns Spark's exceptions into errors a person can read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lakehold.errors import LakeholdError, StatementError
+from lakehold.spark_errors import POSITION, explained, without_pyspark_log
+from lakehold.sql.dialect import too_deep
+from lakehold.sql.result import Result
+from lakehold.sql.statement_effects import RunOnSpark
+from lakehold.sql.statements import Drop, ForSpark, ObjectKind, Statement
+from lakehold.subscribe.row_values import fetched
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_WORD = re.compile(r"\w+")
+_OUT_OF_STACK = ("StackOverflowError", "FAILED_TO_PARSE_TOO_COMPLEX")
+"""Texts in the errors of Java and Spark about a statement whose brackets nest too deeply."""
+
+
+def run_on_spark(spark: SparkSession, statement: RunOnSpark) -> Result:
+    """Run one statement and fetch what it returns.
+
+    Raises:
+        LakeholdError: Spark refused or failed. If Spark reports a position, this is a `StatementError`.
+    """
+    text = statement.sql[statement.start : statement.end_exclusive]
+    try:
+        with without_pyspark_log():
+            frame = spark.sql(text)
+            columns = tuple(frame.columns)
+            return Result(columns, fetched(frame) if columns else [])
+    except Exception as error:  # noqa: BLE001 - classic Spark and Connect have no common class for what the JVM throws
+        raise _translated(error, statement) from None
+
+
+def with_full_name(statement: Statement, spark: Callable[[], SparkSession]) -> Statement:
+    """Replace the name of the table that `statement` changes by `namespace.table`, as Spark resolves it after USE.
+
+    Args:
+        statement: It stays as it is if it names its table so already, or names none.
+        spark: Returns the session; called only if the name is not complete.
+    """
+    match statement:
+        case Drop(ObjectKind.TABLE, name) if name.count(".") != 1:
+            return replace(statement, name=_full_name(name, spark()))
+        case ForSpark(_, name) if name and name.count(".") != 1:
+            return replace(statement, target=_full_name(name, spark()))
+        case _:
+            return statement
+
+
+def _full_name(name: str, spark: SparkSession) -> str:
+    ((catalog, namespace),) = spark.sql("SELECT current_catalog(), current_schema()").collect()
+    if "." in name:
+        return name.removeprefix(f"{catalog}.")
+    return f"{namespace}.{name}" if namespace else name
+
+
+def _translated(error: Exception, statement: RunOnSpark) -> LakeholdError:
+    """Convert an exception of Spark's to an error with its message, and with its place in the script if it has one."""
+    whole = str(error)
+    if any(text in whole for text in _OUT_OF_STACK):
+        return too_deep(statement.sql, statement.start)
+    found = explained(whole)
+    position = POSITION.search(whole)
+    if position is None:
+        return found
+    start = _offset(statement, int(position["line"]), int(position["column"]))
+    word = _WORD.match(statement.sql, start)
+    end_exclusive = word.end() if word else start + 1
+    return StatementError(
+        found.message,
+        sql=statement.sql,
+        start=start,
+        end_exclusive=end_exclusive,
+        code=found.code,
+        detail=found.detail,
+        hint=found.hint,
+    )
+
+
+def _offset(statement: RunOnSpark, line: int, column: int) -> int:
+    """Convert a line (from 1) and a column (from 0) of the statement to an offset in the whole script."""
+    start = statement.start
+    for _ in range(line - 1):
+        start = statement.sql.find("\n", start) + 1
+    return min(start + column, statement.end_exclusive)

@@ -1,0 +1,372 @@
+"""Planning: statement and definitions -> plan. Pure: all checks that need the definitions are here, and no effects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from lakehold.definitions import Connection, ConnectionType, Definition, Source, Subscription, Table
+from lakehold.errors import DefinitionError
+from lakehold.holds.rules import find as find_hold
+from lakehold.model.lake_definitions import Definitions
+from lakehold.model.shared_sources import sharing, topics_of
+from lakehold.sql.plan_capture import altered, converging, releasing, with_topic
+from lakehold.sql.plan_holds import (
+    create_hold,
+    drop_hold,
+    drop_holds_on,
+    refuse_held,
+    show_create_hold,
+)
+from lakehold.sql.plan_retention import retain_history
+from lakehold.sql.plan_show import show, show_create
+from lakehold.sql.plan_subscriptions import check_no_output, check_subscription
+from lakehold.sql.render import differences
+from lakehold.sql.statement_effects import (
+    BeginSubscription,
+    DropDefinitions,
+    DropIcebergTable,
+    Effect,
+    EndSubscription,
+    ExplainChanges,
+    ExplainPlan,
+    ListHolds,
+    ListSubscriptions,
+    ManageRoles,
+    MoveHold,
+    NameHold,
+    Notice,
+    Plan,
+    PutDefinition,
+    ReadAsOf,
+    ReadChanges,
+    RunOnSpark,
+)
+from lakehold.sql.statements import (
+    AdvanceHold,
+    AlterSource,
+    Begin,
+    Commit,
+    CreateConnection,
+    CreateHold,
+    CreateRole,
+    CreateSource,
+    CreateSubscription,
+    CreateTable,
+    Drop,
+    DropHold,
+    DropRole,
+    ExplainDefinition,
+    ExplainSubscribe,
+    ForSpark,
+    GrantPrivileges,
+    ObjectKind,
+    ParsedStatement,
+    RenameHold,
+    RetainHistory,
+    RevokePrivileges,
+    SelectAsOf,
+    Show,
+    ShowCreate,
+    ShowCreateHold,
+    ShowGrants,
+    ShowHolds,
+    ShowRoles,
+    SubscribeTo,
+)
+from lakehold.state.holds import Holds
+
+_RESERVED_NAMESPACES = frozenset({"information_schema", "mz_catalog", "mz_internal", "sys"})
+
+
+def plan(  # noqa: PLR0911, PLR0912 - one for each statement
+    parsed: ParsedStatement, definitions: Definitions, holds: Holds = ()
+) -> Plan:
+    """Plan the effects of a statement on a lake.
+
+    Args:
+        parsed: The statement.
+        definitions: The definitions of the lake.
+        holds: The holds of the lake; only statements for which `needs_holds` is true need them.
+
+    Raises:
+        DefinitionError: An object is missing, exists already, is still used, or contradicts another.
+    """
+    match parsed.statement:
+        case CreateConnection(connection, if_not_exists):
+            return _put(parsed, connection, if_not_exists, definitions)
+        case CreateSource(source, if_not_exists):
+            _check_source(source, definitions)
+            put = _put(parsed, source, if_not_exists, definitions)
+            return Plan((*put.effects, *_read_by_others(source, definitions)))
+        case CreateTable(table, if_not_exists):
+            table = with_topic(table, definitions.source(table.source))
+            _check_table(table, definitions)
+            put = _put(parsed, table, if_not_exists, definitions)
+            return Plan((*put.effects, *converging(table, definitions)))
+        case CreateSubscription(subscription, if_not_exists):
+            return _put_subscription(parsed, subscription, if_not_exists, definitions)
+        case AlterSource(name, resnapshot):
+            return Plan((altered(name, resnapshot=resnapshot, definitions=definitions),))
+        case ExplainDefinition(statement):
+            explained = plan(replace(parsed, statement=statement), definitions, holds)
+            of_spark = any(isinstance(effect, RunOnSpark) for effect in explained.effects)
+            return Plan((_on_spark(parsed) if of_spark else ExplainPlan(explained),))
+        case RetainHistory(name, retained_ms):
+            return retain_history(name, retained_ms, definitions)
+        case Drop() as drop:
+            return _drop(parsed, drop, definitions, holds)
+        case CreateHold() as create:
+            return create_hold(create, parsed.written.text, holds)
+        case AdvanceHold(name, to_ms):
+            return Plan((MoveHold(name, to_ms),))
+        case RenameHold(name, new_name):
+            return Plan((NameHold(find_hold(holds, name), new_name),))
+        case DropHold() as dropping:
+            return drop_hold(dropping, holds, definitions)
+        case ShowHolds():
+            return Plan((ListHolds(holds),))
+        case ShowCreateHold(name):
+            return Plan((show_create_hold(find_hold(holds, name)),))
+        case (
+            CreateRole() | DropRole() | GrantPrivileges() | RevokePrivileges() | ShowRoles() | ShowGrants()
+        ) as statement:
+            return Plan((ManageRoles(statement),))
+        case Begin() | Commit():
+            return Plan()
+        case Show(ObjectKind.SUBSCRIPTION):
+            return Plan((ListSubscriptions(),))
+        case Show(kind):
+            return Plan((show(kind, definitions),))
+        case ShowCreate(kind, name):
+            if kind is ObjectKind.TABLE and name not in definitions.tables:
+                return Plan((_on_spark(parsed),))
+            return Plan((show_create(find(kind, name, definitions)),))
+        case SelectAsOf(query, as_of_ms):
+            return Plan((ReadAsOf(query, as_of_ms),))
+        case SubscribeTo(subscribe):
+            return Plan((ReadChanges(subscribe),))
+        case ExplainSubscribe(subscribe):
+            return Plan((ExplainChanges(subscribe),))
+        case ForSpark(verb, target):
+            _check_not_fed(verb, target, definitions)
+            check_no_output(verb, target, definitions)
+            refuse_held(verb, target, holds)
+            return Plan((_on_spark(parsed),))
+        case other:
+            assert_never(other)
+
+
+def find(kind: ObjectKind, name: str, definitions: Definitions) -> Definition:
+    """Return the definition of `kind` called `name`."""
+    match kind:
+        case ObjectKind.CONNECTION:
+            return definitions.connection(name)
+        case ObjectKind.SOURCE:
+            return definitions.source(name)
+        case ObjectKind.TABLE:
+            return definitions.table(name).definition
+        case ObjectKind.SUBSCRIPTION:
+            return definitions.subscription(name).definition
+        case other:
+            assert_never(other)
+
+
+def _existing(definition: Definition, definitions: Definitions) -> tuple[ObjectKind, str, Definition | None]:
+    """Return the kind and the full name of `definition`, and the definition that has this name now."""
+    match definition:
+        case Connection(name=name):
+            kind, found = ObjectKind.CONNECTION, name in definitions.connections
+        case Source(name=name):
+            kind, found = ObjectKind.SOURCE, name in definitions.sources
+        case Table(full_name=name):
+            kind, found = ObjectKind.TABLE, name in definitions.tables
+        case Subscription(name=name):
+            kind, found = ObjectKind.SUBSCRIPTION, name in definitions.subscriptions
+        case other:
+            assert_never(other)
+    return kind, name, find(kind, name, definitions) if found else None
+
+
+def _put(parsed: ParsedStatement, definition: Definition, if_not_exists: bool, definitions: Definitions) -> Plan:
+    kind, name, existing = _existing(definition, definitions)
+    if existing is None:
+        return Plan((PutDefinition(definition, parsed.written.text),))
+    differing = "; ".join(f"it has {old}, the statement says {new}" for old, new in differences(existing, definition))
+    if not if_not_exists:
+        raise DefinitionError(
+            f'{kind} "{name}" already exists',
+            code=f"{kind}-exists",
+            detail=f"{differing[:1].upper()}{differing[1:]}." if differing else "It has the same definition.",
+            hint=f"Drop it first, or write CREATE {kind.upper()} IF NOT EXISTS to leave it as it is.",
+        )
+    return Plan((Notice(f'{kind} "{name}" exists and stays as it is: {differing}'),) if differing else ())
+
+
+def _put_subscription(
+    parsed: ParsedStatement, subscription: Subscription, if_not_exists: bool, definitions: Definitions
+) -> Plan:
+    put = _put(parsed, subscription, if_not_exists, definitions)
+    if not put.definition_effects:
+        return put
+    _check_namespace(subscription.into.partition(".")[0])
+    check_subscription(subscription, definitions)
+    return Plan((*put.effects, BeginSubscription(subscription)))
+
+
+def _check_source(source: Source, definitions: Definitions) -> None:
+    if source.connection is not None:
+        _check_connection(source.connection, ConnectionType.KAFKA, definitions)
+    if source.format.registry is not None:
+        _check_connection(source.format.registry, ConnectionType.SCHEMA_REGISTRY, definitions)
+    if source.capture is not None:
+        _check_connection(source.capture.connection, source.capture.database, definitions)
+        _check_connection(source.capture.connect, ConnectionType.CONNECT, definitions)
+
+
+def _read_by_others(source: Source, definitions: Definitions) -> Iterator[Notice]:
+    """Report the other sources that read a topic of `source`, too."""
+    for name in sharing(source, source.topics, definitions):
+        other = {*definitions.source(name).topics, *topics_of(name, definitions)}
+        topic = next(topic for topic in source.topics if topic in other)
+        yield Notice(
+            f'source "{name}" reads topic "{topic}", too: lakehold ingest {name} {source.name}, and the DAG, read and '
+            "decode it once for both"
+        )
+
+
+def _check_connection(name: str, wanted: ConnectionType, definitions: Definitions) -> None:
+    found = definitions.connection(name).type
+    if found is not wanted:
+        fitting = sorted(n for n, entry in definitions.connections.items() if entry.definition.type is wanted)
+        words = wanted.value.replace("-", " ").upper()
+        raise DefinitionError(
+            f'connection "{name}" connects to another kind of system',
+            code="connection-type",
+            detail=f"Expected a connection to {_system(wanted)}, found one to {_system(found)}.",
+            hint=f"Name one of these: {', '.join(fitting)}."
+            if fitting
+            else f"CREATE CONNECTION … TO {words} creates one.",
+        )
+
+
+def _system(connection_type: ConnectionType) -> str:
+    return {
+        ConnectionType.KAFKA: "Kafka",
+        ConnectionType.SCHEMA_REGISTRY: "a schema registry",
+        ConnectionType.POSTGRES: "PostgreSQL",
+        ConnectionType.MYSQL: "MySQL",
+        ConnectionType.MARIADB: "MariaDB",
+        ConnectionType.CONNECT: "Kafka Connect",
+    }[connection_type]
+
+
+def _check_namespace(namespace: str) -> None:
+    if namespace.lower() in _RESERVED_NAMESPACES:
+        raise DefinitionError(
+            f'namespace "{namespace}" is reserved',
+            code="namespace-reserved",
+            detail="It holds the lake's own tables.",
+            hint="Choose another namespace for the table.",
+        )
+
+
+def _check_table(table: Table, definitions: Definitions) -> None:
+    _check_namespace(table.namespace)
+    check_no_output("CREATE TABLE", table.full_name, definitions)
+    topics = definitions.source(table.source).topics
+    if topics and table.topic not in topics:
+        raise DefinitionError(
+            f"source \"{table.source}\" does not read topic '{table.topic}'",
+            code="topic-missing",
+            detail=f"Its topics: {', '.join(topics)}.",
+            hint="Name one of these, or create a source that reads the topic.",
+        )
+
+
+def _drop(parsed: ParsedStatement, drop: Drop, definitions: Definitions, holds: Holds) -> Plan:
+    found = {
+        ObjectKind.CONNECTION: definitions.connections,
+        ObjectKind.SOURCE: definitions.sources,
+        ObjectKind.TABLE: definitions.tables,
+        ObjectKind.SUBSCRIPTION: definitions.subscriptions,
+    }[drop.kind]
+    if drop.name not in found:
+        if drop.kind is ObjectKind.TABLE:
+            check_no_output("DROP TABLE", drop.name, definitions)
+            return Plan((*drop_holds_on([drop.name], holds, cascade=drop.cascade), _on_spark(parsed, drop.cascade)))
+        if drop.if_exists:
+            return Plan((Notice(f'{drop.kind} "{drop.name}" does not exist: nothing to drop'),))
+    target = find(drop.kind, drop.name, definitions)
+    users = _users(target, definitions)
+    if users and not drop.cascade:
+        raise DefinitionError(
+            f'{drop.kind} "{drop.name}" is still used',
+            code=f"{drop.kind}-in-use",
+            detail=f"Used by {', '.join(_described(u) for u in users)}.",
+            hint="Drop these first, or add CASCADE to drop them as well, tables with their data.",
+        )
+    dropped = (*users, target)
+    tables = [definition.full_name for definition in dropped if isinstance(definition, Table)]
+    effects: list[Effect] = [] if drop.keep_upstream else [*releasing(dropped, definitions)]
+    effects.append(DropDefinitions(dropped))
+    ended = [definitions.subscription(s.name) for s in dropped if isinstance(s, Subscription)]
+    effects += [EndSubscription(entry, drop.cascade and isinstance(target, Subscription)) for entry in ended]
+    effects += drop_holds_on(tables, holds, cascade=drop.cascade)
+    effects += [DropIcebergTable(name) for name in tables]
+    return Plan(tuple(effects))
+
+
+def _users(definition: Definition, definitions: Definitions) -> tuple[Definition, ...]:
+    """Find all definitions that need `definition`, each after those that use it."""
+    match definition:
+        case Connection(name=name):
+            sources = [definitions.source(s) for s in definitions.users_of_connection(name)]
+            return (*_with_users([t for s in sources for t in _tables_of(s, definitions)], definitions), *sources)
+        case Source():
+            return _with_users(_tables_of(definition, definitions), definitions)
+        case Table(full_name=name):
+            return definitions.subscriptions_to(name)
+        case Subscription():
+            return ()
+
+
+def _tables_of(source: Source, definitions: Definitions) -> Sequence[Table]:
+    return [entry.definition for entry in definitions.tables_of(source.name)]
+
+
+def _with_users(tables: Sequence[Table], definitions: Definitions) -> tuple[Definition, ...]:
+    subscriptions = dict.fromkeys(s for table in tables for s in definitions.subscriptions_to(table.full_name))
+    return (*subscriptions, *tables)
+
+
+def _described(definition: Definition) -> str:
+    match definition:
+        case Connection(name=name):
+            return f'connection "{name}"'
+        case Source(name=name):
+            return f'source "{name}"'
+        case Table(full_name=name):
+            return f'table "{name}"'
+        case Subscription(name=name):
+            return f'subscription "{name}"'
+
+
+def _check_not_fed(verb: str, target: str, definitions: Definitions) -> None:
+    """Refuse to change a fed table by hand: its rows would no longer be those of its topic."""
+    if verb in ("", "RENAME") or target not in definitions.tables:
+        return
+    table = definitions.tables[target].definition
+    raise DefinitionError(
+        f'table "{target}" is fed by source "{table.source}"',
+        code="table-fed",
+        detail=f"{verb} by hand would make it differ from topic '{table.topic}'.",
+        hint=f"Change the rows upstream; DROP TABLE {target} removes the table and its data.",
+    )
+
+
+def _on_spark(parsed: ParsedStatement, less_last_word: bool = False) -> RunOnSpark:
+    """Pass the statement to Spark as written, or without its last word: Spark's `DROP TABLE` has no CASCADE."""
+    tokens = parsed.written.tokens[: -1 if less_last_word else None]
+    return RunOnSpark(parsed.written.sql, tokens[0].start, tokens[-1].end + 1)

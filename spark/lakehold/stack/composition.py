@@ -1,0 +1,59 @@
+"""The composition of a stack: a directory, its ports and its parts. Nothing here starts or stops anything."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from lakehold.servers.server_directory import locked, make_directory
+from lakehold.stack.addresses import StackAddresses, StackPorts
+from lakehold.stack.parts.connect import Connect
+from lakehold.stack.parts.kafka import Kafka
+from lakehold.stack.parts.part import Part
+from lakehold.stack.parts.postgres import Postgres
+from lakehold.stack.parts.registry import Registry
+
+_PARTS: tuple[type[Part], ...] = (Postgres, Kafka, Registry, Connect)
+"""The parts, each after those that it needs."""
+
+
+@dataclass(frozen=True)
+class StackPlan:
+    """A stack on this machine.
+
+    Attributes:
+        directory: Holds a folder per part, `logs`, `run` (process records) and `stack.json` (the ports in use).
+        ports: The ports that the parts listen on.
+    """
+
+    directory: Path
+    ports: StackPorts
+
+    @classmethod
+    def recorded(cls, directory: Path) -> StackPlan:
+        """Return the stack of that directory as it was last started; on the default ports if it never was."""
+        try:
+            ports = StackPorts(**json.loads((directory / "stack.json").read_text()))
+        except FileNotFoundError:
+            ports = StackPorts()
+        return cls(directory, ports)
+
+    @property
+    def addresses(self) -> StackAddresses:
+        """Return the addresses that clients of the stack connect to."""
+        return StackAddresses.of(self.ports)
+
+    def parts(self) -> tuple[Part, ...]:
+        """Return the stack's servers, each after those that it needs."""
+        return tuple(part(self.directory, self.ports) for part in _PARTS)
+
+    def record(self) -> None:
+        """Create the directory and record the ports in it."""
+        make_directory(self.directory)
+        (self.directory / "stack.json").write_text(json.dumps(asdict(self.ports)))
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other commands from starting or stopping this stack meanwhile; they wait."""
+        return locked(self.directory)

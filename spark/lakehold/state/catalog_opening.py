@@ -1,0 +1,116 @@
+"""Opens the lake's catalog, and creates what it lacks: namespace, tables and columns of `mz_catalog`."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    RESTError,
+    ServerError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.table import Table
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from lakehold.errors import SettingsError
+from lakehold.iceberg.properties import is_sqlite, pyiceberg_properties
+from lakehold.settings import Settings
+from lakehold.state.schema_files import SYSTEM_NAMESPACE, TableSchema, system_tables
+
+logger = logging.getLogger(__name__)
+
+OPEN_ATTEMPTS = 6
+"""How often opening is tried: processes that open a new lake at the same time create its tables concurrently."""
+
+_MAY_PASS = (
+    DBAPIError,
+    CommitFailedException,
+    TableAlreadyExistsError,
+    NamespaceAlreadyExistsError,
+    # A REST catalog over a database answers this to the second of two creators of a namespace: "Failed to execute: INSERT …".
+    ServerError,
+)
+
+
+def open_catalog(settings: Settings) -> Catalog:
+    """Open the lake's catalog with its system tables; a lake that does not exist is created.
+
+    Raises:
+        SettingsError: The catalog does not answer or the warehouse cannot be written.
+    """
+    for attempt in range(OPEN_ATTEMPTS):
+        try:
+            return _open(settings)
+        except _MAY_PASS as error:
+            if attempt == OPEN_ATTEMPTS - 1:
+                raise _cannot_open(settings, error) from error
+            logger.info("opening the catalog again: %s", error)
+            time.sleep(random.uniform(0, 0.05 * 2**attempt))
+        except (SQLAlchemyError, RESTError, OSError, ImportError) as error:
+            raise _cannot_open(settings, error) from error
+    raise AssertionError("unreachable")
+
+
+def _open(settings: Settings) -> Catalog:
+    if settings.warehouse_path:
+        settings.warehouse_path.mkdir(parents=True, exist_ok=True)
+    catalog = load_catalog(settings.catalog_name, **pyiceberg_properties(settings))
+    try:
+        if isinstance(catalog, SqlCatalog) and is_sqlite(settings.catalog_uri):
+            _write_ahead(catalog)
+        for schema in system_tables():
+            _ensure(catalog, schema)
+    except BaseException:
+        catalog.close()
+        raise
+    return catalog
+
+
+def _write_ahead(catalog: SqlCatalog) -> None:
+    """Set SQLite's write-ahead mode, so that readers work beside a writer; the file keeps the mode."""
+    with catalog.engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+
+
+def _ensure(catalog: Catalog, schema: TableSchema) -> None:
+    try:
+        table = catalog.load_table(schema.table)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        catalog.create_namespace_if_not_exists(SYSTEM_NAMESPACE)
+        catalog.create_table(
+            schema.table, schema=schema.schema, partition_spec=schema.partition_spec, properties=dict(schema.properties)
+        )
+    else:
+        _evolve(table, schema)
+
+
+def _evolve(table: Table, schema: TableSchema) -> None:
+    """Add the columns that the schema file has and the table lacks; nothing else of a system table ever changes."""
+    present = set(table.schema().column_names)
+    missing = [field for field in schema.schema.fields if field.name not in present]
+    if not missing:
+        return
+    with table.update_schema() as update:
+        for field in missing:
+            update.add_column(field.name, field.field_type, doc=field.doc)
+    logger.info("added %s to %s", ", ".join(field.name for field in missing), schema.table)
+
+
+def _cannot_open(settings: Settings, cause: Exception) -> SettingsError:
+    shown = make_url(settings.catalog_uri).render_as_string()
+    reason = str(getattr(cause, "orig", None) or cause).strip().splitlines()[0]
+    return SettingsError(
+        f'the lake in "{settings.warehouse}" cannot be opened',
+        code="lake-unreachable",
+        detail=f'Its catalog "{shown}" answered: {reason}',
+        hint="Check catalog_uri and warehouse, and that both can be written from here.",
+    )

@@ -1,0 +1,88 @@
+"""Changes of a query that works row by row: the query runs over the diffs of its table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyspark.sql import DataFrame
+
+from lakehold.spark_sql import quoted
+from lakehold.subscribe.arrow_query import ArrowQuery
+from lakehold.subscribe.on_spark import LargeDiffs, frame_names, frame_of_diffs, streamed, summed, view_name
+from lakehold.subscribe.query_relation import typed, with_diff
+from lakehold.subscribe.relation import Relation, TimelinesByName
+from lakehold.subscribe.sorting import Sorting
+from lakehold.subscribe.statement import Query
+from lakehold.subscribe.table_diffs import DiffReading, TableDiffs
+from lakehold.subscribe.timeline_steps import steps
+
+_TIME, _DIFF = "lakehold_t", "lakehold_d"
+_KEPT = {"lakehold_time": _TIME, "lakehold_diff": _DIFF}
+
+
+@dataclass(frozen=True)
+class RowByRow(Relation):
+    """A query over one table that filters and computes row by row, so that it can run over the table's diffs.
+
+    Args:
+        query: The query; it has `columns_at`.
+        name: The table's full name.
+        schema: The table's columns, fixed for the whole output.
+        reading: Reads diffs.
+        result: The columns of the query's result.
+        arrow_query: Answers the query in this process; None if Spark has to.
+    """
+
+    query: Query
+    name: str
+    schema: Schema
+    reading: DiffReading
+    result: pa.Schema = field(compare=False)
+    arrow_query: ArrowQuery | None = field(compare=False)
+
+    @property
+    def columns(self) -> pa.Schema:
+        """Return the columns of the query's result."""
+        return self.result
+
+    def rows(self, timelines: TimelinesByName, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
+        """Run the query over the table's rows at `at_ms`."""
+        return self._over(TableDiffs(timelines[self.name], self.schema, self.reading).rows_at(at_ms), sorting)
+
+    def changes(
+        self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
+    ) -> Iterator[pa.Table]:
+        """Run the query over the table's diffs."""
+        timeline = timelines[self.name]
+        diffs = TableDiffs(timeline, self.schema, self.reading)
+        return self._over(diffs.along(steps(timeline, after_exclusive_ms, until_exclusive_ms)), sorting)
+
+    def _over(self, found: Iterable[pa.Table | LargeDiffs], sorting: Sorting) -> Iterator[pa.Table]:
+        session = self.reading.spark.session
+        for diffs in found:
+            if isinstance(diffs, LargeDiffs):
+                result = summed(LargeDiffs(self._applied(diffs.frame), diffs.rows))
+                yield from streamed(sorting.on_spark(result, self.names), with_diff(self.result))
+                continue
+            rows = self.arrow_query.of(diffs) if self.arrow_query is not None else self._answered_by_spark(diffs)
+            if rows.num_rows:
+                yield sorting.sort_here(rows, session)
+
+    def _answered_by_spark(self, diffs: pa.Table) -> pa.Table:
+        frame = frame_of_diffs(diffs, self.reading.spark.session())
+        return typed(self._applied(frame).toArrow(), with_diff(self.result))
+
+    def _applied(self, diffs: DataFrame) -> DataFrame:
+        """Run the query over a frame of diffs.
+
+        Timestamp and diff are carried along as the first two columns; the copies that `*` may bring are dropped.
+        """
+        visible = diffs.toDF(_TIME, _DIFF, *(column.name for column in self.schema.fields))
+        carried = "".join(f" {quoted(name)} AS {quoted(kept)}," for kept, name in _KEPT.items())
+        view = view_name()
+        result = self.reading.spark.select(self.query.over({}, {self.name: view}, carried), {view: visible})
+        row = result.drop(_TIME, _DIFF)
+        return row.toDF(*frame_names(len(row.columns) - len(_KEPT)))

@@ -1,0 +1,199 @@
+"""Opens subscriptions on a lake: resolves what a SUBSCRIBE reads, checks it, and waits until it can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from threading import Event
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyspark.errors import PySparkException
+
+from lakehold.errors import LakeholdError
+from lakehold.settings import Settings
+from lakehold.subscribe import metrics
+from lakehold.subscribe.arrow_query import arrow_query
+from lakehold.subscribe.on_spark import has_variant, view_name
+from lakehold.subscribe.output_batches import OutputChunk
+from lakehold.subscribe.output_shape import Output
+from lakehold.subscribe.project import arrow_schema, readable_columns, unsupported_type
+from lakehold.subscribe.query_relation import QueryRelation
+from lakehold.subscribe.read_leases import ReadLease, ReadLeases
+from lakehold.subscribe.relation import Relation, TableRelation, TimelinesByName
+from lakehold.subscribe.row_by_row_changes import RowByRow
+from lakehold.subscribe.statement import Query, Raw, Subscribe
+from lakehold.subscribe.subscription import Subscription, Window, window
+from lakehold.subscribe.table_diffs import DiffReading
+from lakehold.timeline.timelines import Timelines, common_window, together
+
+_POLL_S = 0.5
+_IDLE_PROGRESS_MS = 1_000
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A subscription and the window of it that can be read now."""
+
+    subscription: Subscription
+    timelines: TimelinesByName
+    window: Window
+    read_leases: ReadLeases
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the output's columns."""
+        return self.subscription.columns
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Return notices for the reader, for example that UP TO is not reached yet, or that a table was rolled back."""
+        statement, found = self.subscription.statement, []
+        up_to_ms = statement.up_to_ms
+        if up_to_ms == self.window.as_of_ms:
+            found.append(f"AS OF and UP TO are both {up_to_ms}: there is nothing between them")
+        elif up_to_ms is not None and self.window.until_ms < up_to_ms:
+            found.append(f"complete below {self.window.until_ms}; UP TO {up_to_ms} is not reached yet")
+        for timeline in self.timelines.values():
+            found += timeline.rollbacks(self.window.as_of_ms, self.window.until_ms)
+        return tuple(found)
+
+    def chunks(self) -> Iterator[OutputChunk]:
+        """Read the output of the current window."""
+        with self.read_leases.acquire(tuple(self.timelines), self.window.as_of_ms):
+            yield from self.subscription.chunks(self.timelines, self.window)
+
+    def follow(self, stop: Event) -> Iterator[OutputChunk | None]:
+        """Read the output and follow the lake, until UP TO if there is one.
+
+        None marks that a batch is complete while the next one does not exist yet.
+
+        Args:
+            stop: Ends the subscription when set; checked before each poll of the lake.
+        """
+        with self.read_leases.acquire(tuple(self.timelines), self.window.as_of_ms) as lease:
+            yield from self._follow(stop, lease)
+
+    def _follow(self, stop: Event, lease: ReadLease) -> Iterator[OutputChunk | None]:
+        yield from self.subscription.chunks(self.timelines, self.window)
+        lease.move(max(self.window.as_of_ms, self.window.until_ms - 1))
+        yield None
+        subscription, up_to_ms = self.subscription, self.subscription.statement.up_to_ms
+        until_ms = reported_ms = self.window.until_ms
+        while (up_to_ms is None or until_ms < up_to_ms) and not stop.wait(_POLL_S):
+            seen = Window(until_ms - 1, until_ms)
+            timelines = subscription.timelines_of(seen)
+            _, upper_ms = common_window(list(timelines.values()))
+            upper_ms = upper_ms if up_to_ms is None else min(upper_ms, up_to_ms)
+            if upper_ms <= until_ms:
+                continue
+            for chunk in subscription.changes(timelines, until_ms - 1, upper_ms):
+                reported_ms = upper_ms
+                yield chunk
+            if upper_ms - reported_ms >= _IDLE_PROGRESS_MS:
+                reported_ms = upper_ms
+                yield from subscription.output.progressed(upper_ms, upper_ms)
+            until_ms = upper_ms
+            lease.move(until_ms - 1)
+            yield None
+
+
+@dataclass(frozen=True)
+class Subscribing:
+    """A factory of subscriptions.
+
+    Args:
+        timelines: Computes the tables' timelines.
+        reading: Reads the tables' diffs.
+        settings: Says which output options are enabled.
+        read_leases: Protects the history that long reads need.
+    """
+
+    timelines: Timelines
+    reading: DiffReading
+    settings: Settings
+    read_leases: ReadLeases
+
+    def open(self, statement: Subscribe) -> Opened:
+        """Open `statement` on the lake as it is now.
+
+        For tables with foreign writers it waits as long as one of their commits may take.
+
+        Raises:
+            DefinitionError: A table or column does not exist.
+            NotReadable: AS OF is outside the readable window.
+            StatementBounds: UP TO is before AS OF.
+        """
+        self._check_enabled(statement)
+        names = statement.tables
+        wanted = [ms for ms in (statement.as_of_ms, _before(statement.up_to_ms)) if ms is not None]
+        timelines = self.timelines.after_foreign_lag(names, wanted)
+        if statement.as_of_ms is not None:
+            timelines = {
+                name: self.timelines.reaching(timeline, statement.as_of_ms) for name, timeline in timelines.items()
+            }
+        found = window(statement, timelines, self.timelines.holds)
+        timelines = together(timelines)
+        relation = self._relation(statement, timelines)
+        output = Output(statement.shape, relation.columns, statement.progress, statement.up_to_ms)
+        output.sorting.check(output.diffs, self.reading.spark.session)
+        metrics.count(statement)
+        return Opened(
+            Subscription(statement, names, self.timelines, relation, output), timelines, found, self.read_leases
+        )
+
+    def _check_enabled(self, statement: Subscribe) -> None:
+        if isinstance(statement.shape, Raw):
+            return
+        name = metrics.output_name(statement.shape)
+        setting = f"enable_{name}_in_subscribe"
+        if not getattr(self.settings, setting):
+            raise LakeholdError(
+                f"SUBSCRIBE with {name.replace('_', ' ').upper()} is switched off",
+                code="feature-off",
+                detail=f"The setting {setting} is false.",
+                hint=f"Set LAKEHOLD_{setting.upper()}=true.",
+            )
+
+    def _relation(self, statement: Subscribe, timelines: TimelinesByName) -> Relation:
+        if isinstance(statement.relation, str):
+            return TableRelation(statement.relation, timelines[statement.relation].table.schema(), self.reading)
+        return self._of_query(
+            statement.relation, {name: timeline.table.schema() for name, timeline in timelines.items()}
+        )
+
+    def _of_query(self, query: Query, schemas: Mapping[str, Schema]) -> Relation:
+        readable = {name: readable_columns(schema) for name, schema in schemas.items()}
+        if readable != schemas:
+            # A query that returns unreadable columns is refused; inside expressions Spark can read them.
+            whole = self._result(query, schemas)
+            try:
+                self._result(query, readable)
+            except PySparkException:
+                return QueryRelation(query, schemas, self.reading, whole)
+        if query.columns_at is None:
+            return QueryRelation(query, readable, self.reading, self._result(query, readable))
+        ((name, schema),) = readable.items()
+        is_plain = query.plain is not None and readable == schemas
+        here = arrow_query(query.plain, arrow_schema(schema)) if query.plain is not None and is_plain else None
+        result = here.result if here is not None else self._result(query, readable)
+        return RowByRow(query, name, schema, self.reading, result, here)
+
+    def _result(self, query: Query, schemas: Mapping[str, Schema]) -> pa.Schema:
+        """Return the columns of a query's result, found by running the query over empty tables.
+
+        Raises:
+            DefinitionError: A column of the result cannot be read.
+        """
+        spark = self.reading.spark
+        views = {name: view_name() for name in schemas}
+        frames = {views[name]: spark.empty(schema) for name, schema in schemas.items()}
+        result = spark.select(query.over({}, views), frames).limit(0)
+        for column in result.schema.fields:
+            if has_variant(column.dataType):
+                raise unsupported_type(column.name, column.dataType.simpleString())
+        return result.toArrow().schema
+
+
+def _before(time_ms: int | None) -> int | None:
+    return None if time_ms is None else time_ms - 1

@@ -1,0 +1,362 @@
+"""The plan: wanted and found -> steps. Pure. It refuses what it cannot do before anything changes.
+
+The first step creates the topic of signals and the last one deletes it, so that this topic shows whether the rest is the source's
+own. A dropped table leaves the connector first, and lakehold deletes afterwards what the connector wrote until then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from lakehold.model.offsets import Offsets
+from lakehold.upstream.capture_steps import (
+    AskSnapshot,
+    ChangePublication,
+    CheckLog,
+    CompletePublication,
+    ConfigureConnector,
+    CreateConnector,
+    CreatePublication,
+    CreateSignalTable,
+    CreateTopic,
+    DeleteConnector,
+    DeleteTopics,
+    DropPublication,
+    DropSignalTable,
+    DropSlot,
+    ForgetPosition,
+    NoteFirstSnapshot,
+    NoteFit,
+    NoteMembers,
+    NoteMissed,
+    Repeat,
+    RestartConnector,
+    ResumeConnector,
+    Step,
+    Steps,
+    StopConnector,
+)
+from lakehold.upstream.fitting import fitted
+from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector, FoundDatabase
+from lakehold.upstream.gaps import (
+    existing_tables,
+    has_no_key,
+    is_recreated,
+    joining_tables,
+    tables_missing_changes,
+    tables_to_retry,
+    unconfirmed_tables,
+    unnoted_members,
+)
+from lakehold.upstream.hints import hints
+from lakehold.upstream.partitions import refuse_partitions
+from lakehold.upstream.publication_gaps import changed_unnoted, is_completed, narrowed, partly_published
+from lakehold.upstream.refusals import (
+    is_fresh,
+    left_hints,
+    refuse_denied,
+    refuse_foreign,
+    refuse_lost,
+    refuse_partial,
+    refuse_restored,
+    refuse_unfit,
+    refuse_unmarked,
+)
+from lakehold.upstream.relations import refuse_uncapturable
+from lakehold.upstream.signal_table import lacks_signals, wants_signal_table
+from lakehold.upstream.wanted import NOT_BEGUN, CapturedTable, Wanted
+
+_SECRET = re.compile(r"password|secret|jaas|user\.info|keystore|ssl\.key")
+
+
+def plan(wanted: Wanted, found: Found) -> Steps:
+    """Compute the steps from what exists to what is wanted; no steps when they are alike.
+
+    Raises:
+        UpstreamError: Something upstream belongs to somebody else, is missing, or has lost changes: the error says what to do.
+    """
+    wanted = fitted(wanted, found)
+    refuse_foreign(wanted, found)
+    refuse_uncapturable(wanted, found)
+    if not wanted.tables:
+        return Steps(tuple(_removal(wanted, found)), tuple(left_hints(wanted, found)))
+    refuse_restored(wanted, found)
+    forgotten = tuple(_forgotten(wanted, found))
+    if forgotten and found.connector is not None:
+        found = replace(found, connector=replace(found.connector, has_position=False))
+    if found.database is not None:
+        refuse_unfit(wanted, found.database)
+        refuse_partitions(wanted, found.database)
+        refuse_lost(wanted, found, found.database)
+        if not is_completed(wanted, found) and (names := changed_unnoted(wanted, found)):
+            publication = wanted.capture.publication or ""
+            return Steps((NoteMembers(wanted.capture.topic_prefix, wanted.source_id, publication, names),))
+        refuse_partial(wanted, found)
+    refuse_denied(wanted, found)
+    if _must_wait(wanted, found):
+        refuse_unmarked(wanted, found)
+        hint = f"the tables that are new to connector {wanted.connector} join it when its first snapshot is complete"
+        return Steps(hints=(hint, *hints(wanted, found)))
+    out = tuple(tables_missing_changes(wanted, found))
+    # A connector that starts continues a snapshot whose marks did not arrive.
+    signals = tuple(_signal_table(wanted, found))
+    is_stopped = bool(signals) or is_recreated(wanted, found) or any(not has_no_key(table, found) for table in out)
+    is_published = found.database is None or found.database.publication is not None
+    steps = (
+        *_topics(wanted, found),
+        *forgotten,
+        *_stopped(wanted, found, is_stopped=is_stopped),
+        # The connector misses signals in a table that is not published yet.
+        *(signals if is_published else ()),
+        *_missed(wanted, found, out),
+        *_publication(wanted, found, out),
+        *(() if is_published else signals),
+        *_connector(wanted, found, is_stopped=is_stopped),
+        *_released(wanted, found),
+        *_fits(wanted, found),
+    )
+    if any(isinstance(step, AskSnapshot | NoteFit) for step in steps):
+        refuse_unmarked(wanted, found)
+    return Steps(steps, hints(wanted, found))
+
+
+def plan_resnapshot(wanted: Wanted, found: Found) -> Steps:
+    """Compute the steps with which the connector takes its first snapshot again, of all its tables."""
+    wanted = fitted(wanted, found)
+    refuse_foreign(wanted, found)
+    refuse_uncapturable(wanted, found)
+    if found.connector is None or not wanted.tables:
+        return plan(wanted, found)
+    refuse_restored(wanted, found)
+    if found.database is not None:
+        refuse_unfit(wanted, found.database)
+        refuse_partial(wanted, found)
+    refuse_denied(wanted, found)
+    slot = wanted.capture.slot
+    dropped = (DropSlot(slot),) if slot is not None and found.database is not None and found.database.slot else ()
+    present = existing_tables(wanted, found)
+    tables = {table.object_id: table.upstream for table in wanted.tables if table.upstream in present}
+    return Steps(
+        (
+            *_topics(wanted, found),
+            StopConnector(wanted.connector),
+            ForgetPosition(wanted.connector),
+            *dropped,
+            *_publication(wanted, found, wanted.tables),
+            *_signal_table(wanted, found),
+            *_configuration(wanted, found.connector),
+            NoteFirstSnapshot(wanted.capture.topic_prefix, tables),
+            ResumeConnector(wanted.connector),
+        )
+    )
+
+
+def _forgotten(wanted: Wanted, found: Found) -> Iterator[Step]:
+    """Delete the position that Connect keeps of a removed connector of this name, if its slot or schema history is gone too."""
+    connector = found.connector
+    if connector is None or connector.state != "STOPPED" or not connector.has_position:
+        return
+    has_slot = found.database is not None and found.database.slot is not None
+    if not has_slot and not any(table.object_id in found.snapshots for table in wanted.tables):
+        yield ForgetPosition(wanted.connector)
+
+
+def _must_wait(wanted: Wanted, found: Found) -> bool:
+    """Return whether tables join during the first snapshot: the connector would begin it again, as it does for removed tables."""
+    connector = found.connector
+    runs = connector is not None and connector.state == "RUNNING" and not connector.is_failed
+    return runs and not found.first_snapshot_complete and not wanted.released and any(joining_tables(wanted, found))
+
+
+def _topics(wanted: Wanted, found: Found) -> Iterator[Step]:
+    yield from (CreateTopic(topic) for topic in wanted.topics if topic.name not in found.topics)
+
+
+def _stopped(wanted: Wanted, found: Found, *, is_stopped: bool) -> Iterator[Step]:
+    """Stop the connector while what it reads is repaired."""
+    connector = found.connector
+    if is_stopped and connector is not None and connector.state != "STOPPED":
+        yield StopConnector(wanted.connector)
+    if is_recreated(wanted, found):
+        yield CheckLog(wanted.capture.slot or "", wanted.capture.publication or "", wanted.source)
+
+
+def _missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Iterator[Step]:
+    """Ask for snapshots of tables that lack changes; `out` are those whose changes were missed since the last inspection.
+
+    The request precedes putting these tables back, and the note of it follows: after an interruption in between they still
+    count as out of the publication.
+    """
+    names = {table.upstream for table in out if has_no_key(table, found)}
+    keyless = {table.object_id: table.upstream for table in wanted.tables if table.upstream in names}
+    if keyless:
+        yield NoteMissed(wanted.capture.topic_prefix, keyless)
+    again = {table.upstream: table for table in (*tables_to_retry(wanted, found), *out) if table.upstream not in names}
+    for table in again.values():
+        yield _again(
+            table, wanted, read=_read(table, wanted) if found.database is None or found.database.is_sent else None
+        )
+    for table in unconfirmed_tables(wanted, found):
+        if table.upstream not in again.keys() | names:
+            yield _again(table, wanted, confirms=True)
+
+
+def _again(table: CapturedTable, wanted: Wanted, *, read: Offsets | None = None, confirms: bool = False) -> Step:
+    fed = {each.object_id: each.full_name for each in wanted.tables if each.upstream == table.upstream}
+    repeat = Repeat(table.topic, fed, read, confirms)
+    return _asked(table, wanted, repeat)
+
+
+def _asked(table: CapturedTable, wanted: Wanted, repeat: Repeat | None = None) -> Step:
+    signal_table = wanted.signal_table if wants_signal_table(wanted) else None
+    return AskSnapshot(wanted.capture.topic_prefix, table.upstream, table.object_id, repeat, signal_table)
+
+
+def _read(table: CapturedTable, wanted: Wanted) -> Offsets:
+    """Return how far all tables of the lake have read the topic that they share with this table."""
+    of_each = [wanted.lake.get(each.object_id, NOT_BEGUN).read for each in wanted.tables if each.topic == table.topic]
+    return {tp: min(read.get(tp, 0) for read in of_each) for read in of_each for tp in read}
+
+
+def _publication(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Iterator[Step]:
+    """Create or complete the publication, and note the memberships of tables that came in or were `out`.
+
+    lakehold adds missing tables to a publication of somebody else, and changes nothing more of it.
+    """
+    name, tables = wanted.capture.publication, existing_tables(wanted, found)
+    if name is None or found.database is None:
+        return
+    existing, added, is_partial = found.database.publication, tables, bool(partly_published(wanted, found))
+    if not _is_published(wanted, found, found.database):
+        return
+    if existing is None:
+        yield CreatePublication(name, tables, wanted.source_id)
+    else:
+        if is_partial:
+            whole = tuple(table for table in narrowed(wanted, found) if table in existing.listed)
+            yield CompletePublication(name, whole)
+        added = () if existing.is_for_all else tuple(sorted(set(tables) - existing.tables))
+        if added:
+            yield ChangePublication(name, added)
+    # After the signals that ask for snapshots: interrupted in between, the next run asks again.
+    new = {*added, *unnoted_members(wanted, found), *(table.upstream for table in out)}
+    noted = tuple(sorted(set(tables) if is_partial else new & set(tables)))
+    if noted:
+        yield NoteMembers(wanted.capture.topic_prefix, wanted.source_id, name, noted)
+
+
+def _signal_table(wanted: Wanted, found: Found) -> Iterator[Step]:
+    """Create the signal table; on PostgreSQL only with a publication, because it becomes a member."""
+    database = found.database
+    if lacks_signals(wanted, found.signals) and (database is None or _is_published(wanted, found, database)):
+        is_for_all = database is not None and database.publication is not None and database.publication.is_for_all
+        yield CreateSignalTable(wanted.signal_table, None if is_for_all else wanted.capture.publication)
+
+
+def _is_published(wanted: Wanted, found: Found, database: FoundDatabase) -> bool:
+    """Return whether a publication exists or is about to. Without existing tables there is none."""
+    # With a slot and without a connector, only a new connector shows whether changes are lost.
+    is_unknown = found.connector is None and database.slot is not None
+    return database.publication is not None or (bool(existing_tables(wanted, found)) and not is_unknown)
+
+
+def _connector(wanted: Wanted, found: Found, *, is_stopped: bool) -> Iterator[Step]:
+    """Create, change or start the connector; `is_stopped`: an earlier step stops it."""
+    connector = found.connector
+    new = tuple(joining_tables(wanted, found))
+    if connector is None:
+        yield CreateConnector(wanted.connector, wanted.config)
+        yield from _snapshots(wanted, found, new, first=True)
+        yield ResumeConnector(wanted.connector)
+        return
+    is_stopped = is_stopped or connector.state == "STOPPED"
+    configuration = tuple(_configuration(wanted, connector))
+    if configuration or new:
+        if not is_stopped:
+            yield StopConnector(wanted.connector)
+        yield from configuration
+        yield from _snapshots(wanted, found, new, first=not connector.has_position)
+        yield ResumeConnector(wanted.connector)
+    elif is_stopped:
+        yield ResumeConnector(wanted.connector)
+    elif connector.status is not None and connector.status.is_failed:
+        yield RestartConnector(wanted.connector, connector.status.reason)
+
+
+def _configuration(wanted: Wanted, connector: FoundConnector) -> Iterator[Step]:
+    changes = tuple(differences(connector.config, wanted.config))
+    if changes:
+        yield ConfigureConnector(wanted.connector, wanted.config, changes)
+
+
+def _snapshots(wanted: Wanted, found: Found, tables: tuple[CapturedTable, ...], *, first: bool) -> Iterator[Step]:
+    prefix = wanted.capture.topic_prefix
+    if first and tables:
+        yield NoteFirstSnapshot(prefix, {table.object_id: table.upstream for table in tables})
+    elif not first:
+        # The topic of a table whose changes were missed has rows that are deleted upstream.
+        has_gaps = {repeat.upstream for repeat in found.repeats.values()}
+        for table in tables:
+            yield _again(table, wanted) if table.upstream in has_gaps else _asked(table, wanted)
+
+
+def _released(wanted: Wanted, found: Found) -> Iterator[Step]:
+    """Remove what dropped tables leave behind, after the connector has released them."""
+    existing = found.database.publication if found.database is not None else None
+    name = wanted.capture.publication
+    if name is not None and existing is not None and existing.is_own and not existing.is_for_all:
+        removed = tuple(sorted(existing.listed - {*wanted.upstream_tables, wanted.signal_table}))
+        if removed:
+            yield ChangePublication(name, (), removed)
+    topics = tuple(name for name in wanted.released if name in found.topics)
+    if topics:
+        yield DeleteTopics(topics)
+
+
+def _fits(wanted: Wanted, found: Found) -> Iterator[Step]:
+    """Mark the log for tables that joined: without a mark, a late connector may send their rows before older changes."""
+    snapshots = {table: found.snapshots.get(table.object_id, NO_SNAPSHOT) for table in wanted.tables}
+    joined = {
+        table.object_id: table.upstream
+        for table, snapshot in snapshots.items()
+        if snapshot.has_joined and snapshot.fits_from is None
+    }
+    if joined:
+        yield NoteFit(wanted.capture.topic_prefix, joined, wanted.signal_table)
+
+
+def _removal(wanted: Wanted, found: Found) -> Iterator[Step]:
+    """Remove everything that the source made; objects of others stay."""
+    if found.connector is not None and found.connector.state != "STOPPED":
+        yield StopConnector(wanted.connector)
+    database, is_own = found.database, not is_fresh(wanted, found)
+    if is_own and wanted.capture.slot is not None and database is not None and database.slot is not None:
+        yield DropSlot(wanted.capture.slot)
+    if database is not None and database.publication is not None and database.publication.is_own:
+        yield DropPublication(wanted.capture.publication or "")
+    if is_own and found.signals.table is not None and found.signals.table.is_owned:
+        yield DropSignalTable(wanted.signal_table)
+    if found.connector is not None:
+        yield DeleteConnector(wanted.connector)
+    signals, *others = (topic.name for topic in wanted.topics)
+    topics = tuple(name for name in (*wanted.released, *others, signals) if name in found.topics)
+    if is_own and topics:
+        yield DeleteTopics(topics)
+
+
+def differences(found: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[str]:
+    """Yield what differs between two configurations, with secrets masked."""
+    for key in sorted(found.keys() | wanted.keys()):
+        have, want = found.get(key), wanted.get(key)
+        if have == want:
+            continue
+        if _SECRET.search(key):
+            yield f"{key} changed"
+        elif want is None:
+            yield f"{key} {have} removed"
+        elif have is None:
+            yield f"{key} {want} added"
+        else:
+            yield f"{key} from {have} to {want}"

@@ -1,0 +1,31 @@
+"""Tables that catch up read as much at once as the others of their source can wait for."""
+
+from __future__ import annotations
+
+from lakehold.ingest.batch_size import Pace
+from lakehold.ingest.read.reader import Limits
+
+
+def test_batches_come_to_take_four_seconds_whatever_each_costs() -> None:
+    pace = Pace(Limits(500_000, 1))
+    assert pace.limits == Limits(50_000, 1)
+    for _ in range(20):
+        records = pace.limits.max_records
+        # 1.5 s for each batch, and 40 records a millisecond.
+        elapsed_ms = 1_500 + records // 40
+        pace.took(records, elapsed_ms)
+    assert abs(elapsed_ms - 4_000) < 200
+
+
+def test_where_each_batch_costs_more_than_its_time_a_backfill_comes_to_an_end_all_the_same() -> None:
+    pace = Pace(Limits(500_000, 1))
+    for _ in range(20):
+        pace.took(pace.limits.max_records, 9_000)
+    assert pace.limits.max_records == 50_000
+
+
+def test_no_batch_is_larger_than_the_source_says() -> None:
+    pace = Pace(Limits(60_000, 1))
+    pace.took(50_000, 10)
+    assert pace.limits.max_records == 60_000
+    assert Pace(Limits(10, 1)).limits.max_records == 10

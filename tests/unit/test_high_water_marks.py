@@ -1,0 +1,196 @@
+"""High-water marks survive a snapshot's summary, and show when a re-snapshot begins and when it is complete."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehold.ingest.deduplicate.snapshots import (
+    SnapshotReadEnds,
+    advanced,
+    begins_snapshot,
+    completed,
+    ending_at,
+    with_end_seen,
+    without_end,
+)
+from lakehold.ingest.deduplicate.statistics import BatchStatistics
+from lakehold.model.high_water_marks import HighWaterMarks, SnapshotProgress
+
+positions = st.tuples(*[st.integers(min_value=-1, max_value=2**62)] * 4)
+snapshots = st.builds(
+    SnapshotProgress,
+    positions,
+    st.booleans(),
+    st.booleans(),
+    st.none() | st.integers(min_value=0, max_value=10**9),
+    st.dictionaries(st.integers(0, 50), st.integers(0, 2**62), max_size=4),
+)
+marks = st.builds(
+    HighWaterMarks,
+    st.dictionaries(st.integers(0, 50), positions, max_size=4),
+    st.none() | snapshots,
+    repeated=st.none() | st.text(),
+)
+
+NOTHING = BatchStatistics(
+    records=0,
+    errors=0,
+    upserts=0,
+    deletes=0,
+    repeated=0,
+    null_key_parts=0,
+    kept=0,
+    truncates=0,
+    truncate_position=None,
+    streamed_position=None,
+    lowest_position=None,
+    keyless=0,
+    before_missing=0,
+    before_missing_offset=None,
+    connectors=frozenset(),
+    passed={},
+    snapshot_position=None,
+    snapshot_ends={},
+    key_bounds={},
+)
+FIRST, SECOND = (100, 100, -1, 1), (200, 200, -1, 1)
+STREAMED = (150, 160, 1, 1)
+
+
+@given(marks)
+def test_marks_survive_the_summary(kept: HighWaterMarks) -> None:
+    assert HighWaterMarks.from_json(kept.to_json()) == kept
+
+
+def test_no_text_is_no_marks() -> None:
+    assert HighWaterMarks.from_json("") == HighWaterMarks()
+    assert HighWaterMarks().is_whole
+
+
+def snapshot_rows(position: tuple[int, int, int, int], *, partition: int = 0, end: bool = False) -> BatchStatistics:
+    return replace(
+        NOTHING,
+        snapshot_position=position,
+        lowest_position=position,
+        snapshot_ends={partition: position} if end else {},
+        passed={partition: position},
+    )
+
+
+def streamed(*partitions: int) -> BatchStatistics:
+    return replace(
+        NOTHING, streamed_position=STREAMED, lowest_position=STREAMED, passed=dict.fromkeys(partitions, STREAMED)
+    )
+
+
+def after(
+    before: HighWaterMarks, arrived: BatchStatistics, sequence_number: int | None = None, **reached: int
+) -> HighWaterMarks:
+    """Return the marks after a batch that reads partitions `p0`, `p1`, … up to offsets."""
+    read_ends = SnapshotReadEnds({int(name.removeprefix("p")): at for name, at in reached.items()})
+    return advanced(before, arrived, read_ends=read_ends, sequence_number=sequence_number)
+
+
+COMPLETE = SnapshotProgress(FIRST, end_seen=True, complete=True)
+
+
+def test_a_snapshot_in_one_partition_is_complete_with_its_last_row_whatever_follows() -> None:
+    begun = after(HighWaterMarks(), snapshot_rows(FIRST), p0=10)
+    assert begun.snapshot == SnapshotProgress(FIRST)
+    assert after(begun, snapshot_rows(FIRST, end=True), p0=20).snapshot == COMPLETE
+
+
+def test_a_later_change_ends_a_snapshot_without_a_last_row() -> None:
+    begun = after(HighWaterMarks(), snapshot_rows(FIRST), p0=10)
+    assert after(begun, streamed(0), p0=20).snapshot == COMPLETE
+
+
+def test_a_change_from_before_the_snapshot_does_not_end_it() -> None:
+    begun = after(HighWaterMarks(), snapshot_rows(SECOND), p0=10)
+    assert not after(begun, streamed(0), p0=20).is_whole
+
+
+def test_a_snapshot_in_several_partitions_waits_for_each() -> None:
+    begun = after(HighWaterMarks(), snapshot_rows(FIRST), p0=10, p1=10, p2=0)
+    ended = after(begun, snapshot_rows(FIRST, partition=1, end=True), p0=20, p1=20, p2=0)
+    assert not ended.is_whole
+    assert without_end(ended, SnapshotReadEnds({0: 20, 1: 20, 2: 0})) == {0, 2}, (
+        "partition 1 has nothing after the last row"
+    )
+    later = after(ending_at(ended, {0: 35, 2: 0}), snapshot_rows(FIRST), p0=34, p1=90, p2=0)
+    assert not later.is_whole
+    assert after(later, snapshot_rows(FIRST), p0=35, p1=90, p2=0).snapshot == COMPLETE
+
+
+def test_a_later_change_of_a_partition_tells_that_it_has_no_more_rows() -> None:
+    ended = after(HighWaterMarks(), snapshot_rows(FIRST, partition=1, end=True), p0=10, p1=10)
+    known = ending_at(ended, {0: 1_000})
+    assert after(known, streamed(1), p0=20, p1=20).snapshot != COMPLETE
+    assert after(known, streamed(0), p0=20, p1=20).snapshot == COMPLETE
+
+
+def test_a_later_change_in_one_partition_does_not_end_the_others() -> None:
+    begun = after(HighWaterMarks(), snapshot_rows(FIRST), p0=10, p1=10)
+    ended = after(begun, streamed(0), p0=20, p1=20)
+    assert without_end(ended, SnapshotReadEnds({0: 20, 1: 20})) == {1}
+    assert completed(ending_at(ended, {1: 20}), SnapshotReadEnds({0: 20, 1: 20})).snapshot == COMPLETE
+
+
+def test_nothing_ends_a_snapshot_whose_end_was_not_seen() -> None:
+    begun = after(HighWaterMarks(), snapshot_rows(FIRST), p0=10)
+    assert without_end(begun, SnapshotReadEnds({0: 10})) == frozenset()
+    assert completed(begun, SnapshotReadEnds({0: 99})) == begun
+    assert completed(begun, SnapshotReadEnds({0: 99}, resnapshot=SECOND)) == begun
+
+
+def test_a_batch_with_all_rows_of_a_resnapshot_completes_it() -> None:
+    ended = after(HighWaterMarks(), snapshot_rows(FIRST, partition=1, end=True), p0=10, p1=10)
+    assert completed(ended, SnapshotReadEnds({0: 10, 1: 10}, resnapshot=FIRST)).snapshot == COMPLETE
+
+
+def test_a_resnapshot_of_a_single_row_needs_no_last_one() -> None:
+    begun = after(HighWaterMarks(), snapshot_rows(FIRST), p0=10)
+    found = completed(begun, SnapshotReadEnds({0: 10}, resnapshot=FIRST)).snapshot
+    assert found is not None
+    assert found.complete
+
+
+def test_the_end_of_a_snapshot_is_not_that_of_a_later_one() -> None:
+    both = replace(snapshot_rows(SECOND), snapshot_ends={0: FIRST}, lowest_position=FIRST)
+    assert after(HighWaterMarks(), both, p0=10).snapshot == SnapshotProgress(SECOND)
+
+
+def test_a_later_snapshot_replaces_what_the_table_had() -> None:
+    whole = HighWaterMarks({0: STREAMED}, SnapshotProgress(FIRST, end_seen=True, complete=True))
+    assert begins_snapshot(whole, snapshot_rows(SECOND))
+    anew = after(whole, snapshot_rows(SECOND), 7, p0=10)
+    assert anew.snapshot == SnapshotProgress(SECOND, replaces_through=7)
+    assert anew.passed == {0: SECOND}
+
+
+def test_a_resent_snapshot_row_begins_nothing() -> None:
+    whole = HighWaterMarks({0: STREAMED}, SnapshotProgress(FIRST, end_seen=True, complete=True))
+    assert not begins_snapshot(whole, snapshot_rows(FIRST))
+    assert after(whole, snapshot_rows(FIRST), 7, p0=10).snapshot == whole.snapshot
+
+
+def test_an_abandoned_snapshot_in_the_same_batch_is_replaced() -> None:
+    both = replace(snapshot_rows(SECOND), lowest_position=FIRST)
+    assert begins_snapshot(HighWaterMarks(), both)
+    assert not begins_snapshot(HighWaterMarks(), snapshot_rows(SECOND))
+
+
+def test_marks_never_go_backward() -> None:
+    whole = HighWaterMarks({0: STREAMED, 1: FIRST})
+    earlier = replace(NOTHING, passed={0: FIRST, 2: FIRST})
+    assert after(whole, earlier, p0=10).passed == {0: STREAMED, 1: FIRST, 2: FIRST}
+
+
+def test_the_last_row_tells_more_than_an_end_that_was_fetched_before() -> None:
+    begun = after(HighWaterMarks(), snapshot_rows(FIRST), p0=10)
+    told = ending_at(with_end_seen(begun), {0: 1_000})
+    assert not after(told, snapshot_rows(FIRST), p0=20).is_whole
+    assert after(told, snapshot_rows(FIRST, end=True), p0=30).snapshot == COMPLETE

@@ -1,0 +1,73 @@
+"""What a process knows of a source that it holds: all that was defined before it got hold of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lakehold.definitions import Envelope, Format, FormatType, Source, Table
+from lakehold.errors import DefinitionError
+from lakehold.ingest.side_by_side import Lanes
+from lakehold.ingest.source_opening import Opening
+from lakehold.model.lake_definitions import Definitions, Entry
+from lakehold.model.readers import MAIN_READER
+from lakehold.settings import load_settings
+from lakehold.state.batch_protocol import BatchStore
+from lakehold.state.objects import DefinitionStore
+from lakehold.state.store import MemoryState
+from tests.memory_source import OnlyOffsets
+
+
+def entry(name: str) -> Entry[Table]:
+    return Entry(f"id of {name}", Table("s", name, "shop", name, Envelope.UPSERT), "", 0)
+
+
+@pytest.fixture
+def opening(tmp_path: Path) -> Opening:
+    """Opens the source `shop` of two recorded topics, with the table `s.orders`."""
+    lines = [
+        json.dumps({"topic": topic, "partition": 0, "offset": at, "timestamp": 1, "key": None, "value": "e30="})
+        for topic in ("orders", "items")
+        for at in range(10)
+    ]
+    (tmp_path / "recorded.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    source = Source("shop", Format(FormatType.JSON), path=str(tmp_path))
+    defined = Definitions(sources={"shop": Entry("id of shop", source, "", 0)}, tables={"s.orders": entry("orders")})
+    settings = load_settings(warehouse=str(tmp_path / "lake"), driver_read_max_records="0")
+    nothing: Any = None
+    no_tables: Any = SimpleNamespace(table_state=lambda _: None)
+    no_holds: Any = SimpleNamespace(begin=lambda _: None)
+    state = MemoryState()
+    definitions, batches = DefinitionStore(state), BatchStore(state)
+    definitions.change(lambda _: defined)
+    lanes = Lanes(nothing, nothing, 1)
+    return Opening(settings, definitions, batches, no_tables, no_holds, nothing, lanes, applier=lambda _: OnlyOffsets())
+
+
+def ingest(opening: Opening) -> None:
+    with opening.held("shop") as ingesting:
+        list(ingesting.drain())
+
+
+def test_a_table_that_was_created_and_read_before_it_got_hold_keeps_what_it_has(opening: Opening) -> None:
+    ingest(opening)
+    late = opening.held("shop")
+    definitions: Any = opening.definitions
+    definitions.change(lambda defined: defined.with_entry(entry("items")))
+    ingest(opening)
+    before = opening.store.readers("shop")[MAIN_READER]
+    assert before.tables.keys() == {"s.orders", "s.items"}
+    with late as ingesting:
+        list(ingesting.drain())
+    after = opening.store.readers("shop")[MAIN_READER]
+    assert (after.tables, after.position) == (before.tables, before.position)
+
+
+def test_a_source_that_is_not_there_is_not_held(opening: Opening) -> None:
+    with pytest.raises(DefinitionError), opening.held("other"):
+        pass
+    assert opening.store.readers("other") == {}
