@@ -78,7 +78,7 @@ def _by_catalog(catalog: Catalog, table: Table, columns: Sequence[NestedField]) 
         catalog.commit_table(
             table,
             (AssertTableUUID(uuid=metadata.table_uuid), AssertCurrentSchemaId(current_schema_id=schema.schema_id)),
-            (AddSchemaUpdate(schema=after), SetCurrentSchemaUpdate(schema_id=-1)),
+            (AddSchemaUpdate(schema_=after), SetCurrentSchemaUpdate(schema_id=-1)),
         )
 
     return Attempt(

@@ -64,6 +64,9 @@ class Captured(Protocol):
     def columns_of(self, source: str, table: Table, /) -> UpstreamColumns:
         """Return the columns of a table in the database."""
 
+    def snapshot_again(self, source: str, table: Table, /) -> None:
+        """Have the connector snapshot one table again: its rows have values that no message shows."""
+
 
 @dataclass(frozen=True)
 class Opening:
@@ -151,6 +154,7 @@ class Opening:
             confirm_lease=lease.confirm,
             held=self.history,
             errors=ErrorRecords(self.lanes.spark, settings.catalog_name, self.tables),
+            snapshot_again=lambda table: self.captured().snapshot_again(name, table),
         )
         return Ingesting(
             source=name,

@@ -153,6 +153,25 @@ def plan_resnapshot(wanted: Wanted, found: Found) -> Steps:
     )
 
 
+def plan_snapshot(wanted: Wanted, found: Found, upstream: str) -> Steps:
+    """Compute the steps with which the connector snapshots one table again, which lacks no changes but values of its rows."""
+    wanted = fitted(wanted, found)
+    refuse_foreign(wanted, found)
+    table = next((each for each in wanted.tables if each.upstream == upstream), None)
+    if table is None or found.connector is None or table in joining_tables(wanted, found):
+        # Its first snapshot is still to come.
+        return Steps()
+    return Steps(tuple(_requested(table, wanted, found)))
+
+
+def _requested(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[Step]:
+    if has_no_key(table, found):
+        fed = [each for each in wanted.tables if each.upstream == table.upstream]
+        yield NoteMissed(wanted.capture.topic_prefix, {each.object_id: each.upstream for each in fed})
+    else:
+        yield _again(table, wanted, confirms=True)
+
+
 def _forgotten(wanted: Wanted, found: Found) -> Iterator[Step]:
     """Delete the position that Connect keeps of a removed connector of this name, if its slot or schema history is gone too."""
     connector = found.connector

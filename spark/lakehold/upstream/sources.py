@@ -193,6 +193,19 @@ class CapturedSources:
         target = self._targets.now(source)
         return UpstreamColumns() if target is None else self._capturing.columns_of(target, table.upstream or "")
 
+    def snapshot_again(self, source: str, table: Table) -> None:
+        """Have the connector snapshot one table again, because its rows have values that no message shows.
+
+        Raises:
+            SourceBusy: Another process changes the source's upstream.
+            UpstreamUnavailable: A system does not answer.
+            UpstreamError: The table cannot be snapshotted.
+        """
+        with self._changing([source], self._settings.upstream_timeout_ms) as alone:
+            target = self._targets.now(source)
+            if target is not None:
+                self._capturing.snapshot_again(target, table.upstream or "", alone.confirm)
+
     def _repaired(self, source: str) -> Steps:
         """Perform what is left to do, under a lease only if there is anything: taking and releasing one are two commits."""
         planned = self._planned_now(source)

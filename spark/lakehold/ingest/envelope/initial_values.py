@@ -1,8 +1,8 @@
 """Values of columns in rows, and in messages, that are older than the column.
 
-`ALTER TABLE … ADD COLUMN c int DEFAULT 5` fills all rows without sending any. A message from before has no such column, and so has
-a file of the table; both read what the database shows in such rows. The Iceberg table keeps that value as the column's initial
-default, so that the database is asked once, when the column appears.
+`ALTER TABLE … ADD COLUMN c int DEFAULT 5` fills all rows without sending any. Messages and files from before lack the column.
+Both read the value that the database shows in such rows. The Iceberg table keeps the value as the column's initial default, so
+that lakehold asks the database once, when the column appears.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from lakehold.definitions import Table
-from lakehold.errors import TableStopped, UpstreamError, UpstreamUnavailable
+from lakehold.errors import LakeholdError, TableStopped, UpstreamError
 from lakehold.iceberg.data_tables import TableState
 from lakehold.iceberg.new_columns import FORMAT_VERSION
 from lakehold.ingest.decode.decoded import Decoded
@@ -47,18 +47,23 @@ def initial_values(
     return InitialValues({**kept, **found.known}, found.unknown)
 
 
+def values_unknown(table: Table, columns: Collection[str], error: LakeholdError) -> TableStopped:
+    """Return the error that stops a table until the database shows what older rows have in new columns."""
+    names = ", ".join(f'"{name}"' for name in sorted(columns))
+    return TableStopped(
+        f'the values of new columns {names} in older rows of table "{table.full_name}" are not known',
+        table=table.full_name,
+        code="initial-unknown",
+        detail=f"Messages do not have them, and the database cannot be asked: {error.message}.",
+        hint="Correct that; the next ingest tries it again. The other tables continue.",
+    )
+
+
 def _asked(decoded: Decoded, table: Table, new: Collection[str], columns_of: UpstreamColumnsOf) -> InitialValues:
     try:
         upstream = columns_of(table)
-    except (UpstreamError, UpstreamUnavailable) as error:
-        names = ", ".join(sorted(new))
-        raise TableStopped(
-            f'the values of new column "{names}" in older rows of table "{table.full_name}" are not known',
-            table=table.full_name,
-            code="initial-unknown",
-            detail=f"Only the database has them, and it does not say: {error.message}.",
-            hint="Make the database reachable for lakehold; the next ingest asks it again. The other tables continue.",
-        ) from error
+    except UpstreamError as error:
+        raise values_unknown(table, new, error) from error
     types = {column.name: column.type for column in upstream.columns}
     known, unknown = {}, set(new & upstream.initial.unknown)
     for column in decoded.columns:

@@ -256,9 +256,7 @@ def _contracted(
     return {**missing, **contracted}, [*missing, *contracted]
 
 
-def _assembled(
-    mapped: _Mapped, table: Table, included: Sequence[IncludedColumn], initial: InitialValues
-) -> Changes:
+def _assembled(mapped: _Mapped, table: Table, included: Sequence[IncludedColumn], initial: InitialValues) -> Changes:
     """Return the changes, with the columns of rows, then those that INCLUDE adds.
 
     All of it is one text: Spark parses the text in the time that it takes to build a few columns.

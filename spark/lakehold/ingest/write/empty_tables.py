@@ -47,7 +47,7 @@ def make_empty(writing: Writing, entry: Entry[Table], columns_of: UpstreamColumn
     buckets = int(str(table.options.get("buckets", writing.buckets)))
     plan = evolve.creation(entry, name, key, columns, buckets)
     writing.confirm_lease()
-    evolve.run(writing.spark(), plan)
+    evolve.run(writing.spark(), writing.tables, table.full_name, plan)
 
 
 def _columns(table: Table, found: UpstreamColumns) -> tuple[ColumnType, ...]:

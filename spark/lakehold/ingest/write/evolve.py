@@ -20,6 +20,7 @@ from pyiceberg.types import (
     ListType,
     LongType,
     MapType,
+    NestedField,
     StringType,
     StructType,
     TimestampType,
@@ -30,7 +31,7 @@ from tenacity import Retrying, stop_after_attempt
 
 from lakehold.definitions import Table, full_name_text, object_text
 from lakehold.errors import TableStopped
-from lakehold.iceberg.data_tables import TableState
+from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
 from lakehold.ingest.envelope.column_names import require_names
@@ -61,17 +62,22 @@ OBJECT_ID = "lakehold.object-id"
 
 @dataclass(frozen=True)
 class Evolution:
-    """The statements that bring a table's schema to that of a batch.
+    """The changes that bring a table's schema to that of a batch.
 
     Args:
         statements: SQL to run first, in order.
         columns: The table's columns afterwards.
         namespace: A namespace to create first, in SQL; None if it exists.
+        added: Columns with an initial value to add after that, which SQL cannot.
     """
 
     statements: tuple[str, ...]
     columns: tuple[ColumnType, ...]
     namespace: str | None = None
+    added: tuple[ColumnType, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.statements or self.added)
 
 
 def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
@@ -94,7 +100,8 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
         replaces: Whether the table exists, and was never written.
     """
     types = {c.name: c.type for c in columns}
-    definitions = ", ".join(f"{quoted(c.name)} {spark_text(c.type)}" for c in columns)
+    first, added = ([c for c in columns if (c.initial is not None) == is_added] for is_added in (False, True))
+    definitions = ", ".join(f"{quoted(c.name)} {spark_text(c.type)}" for c in first)
     bucketed = next((k for k in key if isinstance(types[k], BUCKETED_TYPES)), None)
     bucket = f"bucket({buckets}, {quoted(bucketed)})" if bucketed is not None else ""
     named = _partition_name(bucketed, types) if bucketed is not None else None
@@ -116,8 +123,9 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
             ),
             *((ordering(name, key),) if key else ()),
         ),
-        tuple(columns),
+        (*first, *added),
         name.rsplit(".", 1)[0],
+        tuple(added),
     )
 
 
@@ -158,26 +166,30 @@ def require_own(entry: Entry[Table], properties: Mapping[str, str]) -> None:
 def evolution(
     table: Table, name: str, schema: Schema, partitions: Collection[str], incoming: Sequence[ColumnType]
 ) -> Evolution:
-    """Plan the statements after which a table with `schema`, and partition fields of some names, holds the `incoming` columns.
+    """Plan the changes after which a table with `schema`, and partition fields of some names, holds the `incoming` columns.
 
     Raises:
         TableStopped: A column's type changed to one that Iceberg cannot promote to, or its name conflicts with another one.
     """
     present = {f.name: f.field_type for f in schema.fields}
-    statements, types = [], dict(present)
+    initial = {f.name: f.initial_default for f in schema.fields}
+    statements, added, types = [], [], dict(present)
     for column in incoming:
         if column.name not in present:
-            types[column.name] = column.type
-            statements.append(alter_table(name, f"ADD COLUMN {quoted(column.name)} {spark_text(column.type)}"))
+            types[column.name], initial[column.name] = column.type, column.initial
+            if column.initial is not None:
+                added.append(column)
+            else:
+                statements.append(alter_table(name, f"ADD COLUMN {quoted(column.name)} {spark_text(column.type)}"))
             continue
         try:
             types[column.name] = unify(present[column.name], column.type, column.name)
         except TypeConflict as conflict:
             raise _impossible(table, conflict) from conflict
         statements += _altered(name, quoted(column.name), present[column.name], types[column.name])
-    columns = tuple(ColumnType(n, t) for n, t in types.items())
+    columns = tuple(ColumnType(n, t, initial=initial[n]) for n, t in types.items())
     require_names(table, columns, {name for name in partitions if name not in present})
-    return Evolution(tuple(statements), columns)
+    return Evolution(tuple(statements), columns, added=tuple(added))
 
 
 def _altered(table: str, path: str, old: IcebergType, new: IcebergType) -> list[str]:
@@ -218,8 +230,8 @@ def _impossible(table: Table, conflict: TypeConflict) -> TableStopped:
     )
 
 
-def run(spark: SparkSession, evolution: Evolution) -> None:
-    """Run the statements; each can be repeated after a crash because the plan is made again from the table's schema."""
+def run(spark: SparkSession, tables: DataTables, full_name: str, evolution: Evolution) -> None:
+    """Change a table; each change can be repeated after a crash because the plan is made again from the table's schema."""
     if evolution.namespace is not None:
         # Two sources may create the first tables of one namespace at the same time: the catalog refuses the second.
         for attempt in Retrying(stop=stop_after_attempt(2), reraise=True):
@@ -227,3 +239,6 @@ def run(spark: SparkSession, evolution: Evolution) -> None:
                 spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {evolution.namespace}")
     for statement in evolution.statements:
         spark.sql(statement)
+    if evolution.added:
+        fields = [NestedField(0, c.name, c.type, required=False, initial_default=c.initial) for c in evolution.added]
+        tables.add_columns(full_name, fields)
