@@ -237,6 +237,11 @@ class Table:
         return f"{self.namespace}.{self.name}"
 
     @property
+    def single_key_names(self) -> tuple[str, ...]:
+        """Return the names that a column list may use for a key that is not a record."""
+        return ("key", *(each.alias for each in self.include if each.what is Metadata.KEY and each.alias))
+
+    @property
     def reads_keys(self) -> bool:
         """Return whether message keys are decoded: they identify rows, or become columns."""
         return self.envelope.has_keys or any(each.what is Metadata.KEY for each in self.include)

@@ -200,7 +200,7 @@ def test_fields_of_bare_keys_need_types(lake: Lake, tmp_path: Path) -> None:
     feed.write(bare(id=1, part="a"), bare(id=1, v="x"))
     stopped = feed.stopped()
     assert {name: error.code for name, error in stopped.items()} == {"unlisted": "columns-unknown"}
-    assert "leave INCLUDE KEY out" in stopped["unlisted"].hint
+    assert "or change the table's KEY (…) or INCLUDE KEY" in stopped["unlisted"].hint
     assert feed.rows("listed") == [(1, None, "x", (1, "a"))]
 
 

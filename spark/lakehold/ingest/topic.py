@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehold.arrow_frames import frame_of
-from lakehold.definitions import DeclaredColumn, FormatType, Metadata, Table
+from lakehold.definitions import DeclaredColumn, FormatType, Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.decode.decoded import Decoded, Shape, Wanted, decode
 from lakehold.ingest.decode.record_schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, TopicSchemas
@@ -227,16 +227,14 @@ def _declared_key(
             table=table.full_name,
             code="columns-unknown",
             detail="The messages are JSON without a schema, which does not say its type.",
-            hint="Add it to the table's column list"
-            + (", or name other key columns in KEY (…)." if table.envelope.has_keys else ", or leave INCLUDE KEY out."),
+            hint="Add it to the table's column list, or change the table's KEY (…) or INCLUDE KEY.",
         )
     return tuple(declared[name] for name in content)
 
 
 def _single_key(table: Table, declared: Mapping[str, DeclaredColumn]) -> DeclaredColumn:
     """Return the column of a key that is not a record; the column list or the clause that includes it gives its type."""
-    aliases = (each.alias for each in table.include if each.what is Metadata.KEY and each.alias)
-    found = next((declared[name] for name in ("key", *aliases) if name in declared), None)
+    found = next((declared[name] for name in table.single_key_names if name in declared), None)
     return DeclaredColumn("key", "string" if found is None else found.type)
 
 

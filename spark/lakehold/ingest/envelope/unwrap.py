@@ -115,6 +115,23 @@ def changes_of(
     return _assembled(mapped, table, included, initial)
 
 
+def columns_without_messages(table: Table, row: Sequence[ColumnType], key: Collection[str]) -> tuple[ColumnType, ...]:
+    """Return the columns of a table that has no message yet: its first message shows the columns that keys add.
+
+    Args:
+        table: The definition.
+        row: The columns of its rows.
+        key: Names of its key's columns.
+
+    Raises:
+        TableStopped: See `included_columns`; or a table cannot have columns of these names.
+    """
+    included = included_columns(table, (), [c.name for c in row], key)
+    columns = (*row, *(each.column for each in included))
+    require_names(table, columns)
+    return columns
+
+
 def _taken(decoded: Decoded, table: Table, key: Sequence[ColumnType]) -> list[ColumnType]:
     """Return the messages' columns that the table would have, and those that Spark cannot distinguish from one of them."""
     names = {folded(name) for name in (*(c.name for c in table.columns), *(c.name for c in key))}

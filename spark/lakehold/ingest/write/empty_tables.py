@@ -10,8 +10,7 @@ from pyspark.sql.types import DataType
 
 from lakehold.definitions import Table
 from lakehold.ingest.decode.types import ColumnType, from_spark
-from lakehold.ingest.envelope.column_names import require_names
-from lakehold.ingest.envelope.included import included_columns
+from lakehold.ingest.envelope.unwrap import columns_without_messages
 from lakehold.ingest.envelope.upstream_columns import UpstreamColumns, UpstreamColumnsOf
 from lakehold.ingest.write import evolve
 from lakehold.ingest.write.writing import Writing
@@ -40,9 +39,7 @@ def make_empty(writing: Writing, entry: Entry[Table], columns_of: UpstreamColumn
         return
     names = {column.name for column in columns}
     key = tuple(name for name in (table.key or found.key) if name in names)
-    # The first message shows the columns that its key adds.
-    columns += tuple(each.column for each in included_columns(table, (), names, key))
-    require_names(table, columns)
+    columns = columns_without_messages(table, columns, key)
     name = quoted_table(writing.catalog_name, table.full_name)
     buckets = int(str(table.options.get("buckets", writing.buckets)))
     plan = evolve.creation(entry, name, key, columns, buckets)
