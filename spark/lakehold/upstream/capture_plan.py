@@ -45,6 +45,7 @@ from lakehold.upstream.gaps import (
     has_no_key,
     is_recreated,
     joining_tables,
+    tables_awaiting_repair,
     tables_missing_changes,
     tables_to_retry,
     unconfirmed_tables,
@@ -169,7 +170,9 @@ def _requested(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[S
         fed = [each for each in wanted.tables if each.upstream == table.upstream]
         yield NoteMissed(wanted.capture.topic_prefix, {each.object_id: each.upstream for each in fed})
     else:
-        yield _again(table, wanted, confirms=True)
+        # No change was missed, unless another snapshot is still to bring some.
+        awaited = {each.upstream for each in tables_awaiting_repair(wanted, found)}
+        yield _again(table, wanted, confirms=table.upstream not in awaited)
 
 
 def _forgotten(wanted: Wanted, found: Found) -> Iterator[Step]:
